@@ -1,0 +1,11 @@
+//! What a model is: architectures, tensor roles and conversion plans as tables and pure functions.
+//!
+//! Nothing here opens a file or sees a weight. [`config`] gives typed access to a checkpoint's `config.json`, [`arch`] is
+//! the list of architectures, [`role`] names what each tensor is for, and [`plan`] is the value that all deciding ends
+//! in: which tensors and key-values a converted file holds, and how each tensor comes about.
+#![forbid(unsafe_code)]
+
+pub mod arch;
+pub mod config;
+pub mod plan;
+pub mod role;

@@ -1,0 +1,1 @@
+//! Checkpoints to GGUF: sources, tokenizers, metadata and the run that streams tensors.

@@ -1,0 +1,58 @@
+//! The ordered key-values under construction, with the rules of gguf-py's `GGUFWriter`: a key that is set again keeps
+//! its place, and an empty string or array is not written.
+
+use gguf_format::{Array, Str, Value, ValueRef, ValueType};
+
+/// Key-values in the order in which their keys were first set.
+#[derive(Debug, Default)]
+pub(crate) struct KeyValues(Vec<(String, Value)>);
+
+impl KeyValues {
+    /// Sets a key, in place when it was set before.
+    pub(crate) fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
+        let (key, value) = (key.into(), value.into());
+        match self.0.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
+    /// Sets a string, unless it is empty.
+    pub(crate) fn string(&mut self, key: impl Into<String>, value: &str) {
+        if !value.is_empty() {
+            self.set(key, value);
+        }
+    }
+
+    /// Sets an array of strings, unless it is empty.
+    pub(crate) fn strings<T: AsRef<[u8]>>(&mut self, key: &str, values: &[T]) {
+        self.array(key, ValueType::STRING, values.iter().map(|s| ValueRef::String(Str(s.as_ref()))));
+    }
+
+    /// Sets an array of 32-bit integers, unless it is empty.
+    pub(crate) fn i32s(&mut self, key: &str, values: &[i32]) {
+        self.array(key, ValueType::I32, values.iter().map(|v| ValueRef::I32(*v)));
+    }
+
+    /// Sets an array of 32-bit floats, unless it is empty.
+    pub(crate) fn f32s(&mut self, key: &str, values: &[f32]) {
+        self.array(key, ValueType::F32, values.iter().map(|v| ValueRef::F32(*v)));
+    }
+
+    fn array<'a>(&mut self, key: &str, elem: ValueType, values: impl Iterator<Item = ValueRef<'a>>) {
+        let mut array = Array::new(elem);
+        for value in values {
+            // The elements are all of type `elem`; what else could fail is a string of 4 GiB, and files are bounded.
+            let pushed = array.push(value);
+            debug_assert!(pushed.is_ok());
+        }
+        if array.as_ref().len() > 0 {
+            self.set(key, array);
+        }
+    }
+
+    /// The finished list.
+    pub(crate) fn into_vec(self) -> Vec<(String, Value)> {
+        self.0
+    }
+}

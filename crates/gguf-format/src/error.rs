@@ -1,0 +1,158 @@
+//! What can be wrong with a head, said so that a person can act on it: the field, the byte offset, what was found.
+
+use alloc::string::String;
+use core::fmt;
+
+use crate::sniff::Kind;
+use crate::value::{MAX_NESTING, ValueError, ValueType};
+
+/// Why a head could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// The field that could not be read.
+    pub field: Field,
+    /// Byte offset of that field from the start of the GGUF.
+    pub offset: u64,
+    /// The key or tensor name the field belongs to, when it was read already, safe to print.
+    pub name: Option<String>,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// A field of the head. The number counts key-value pairs or tensors from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named after the fields of the specification")]
+pub enum Field {
+    Magic,
+    Version,
+    Counts,
+    Key(u64),
+    ValueType(u64),
+    Value(u64),
+    Padding,
+    TensorName(u64),
+    TensorDims(u64),
+    TensorType(u64),
+    TensorOffset(u64),
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// The bytes given end inside the field. Parsing can succeed once there are at least `need` of them.
+    Truncated {
+        /// Bytes of the file, from its start, that the field and what came before take at least.
+        need: u64,
+    },
+    /// The file itself ends before the field does.
+    PastEnd {
+        /// Bytes the file would have at least.
+        need: u64,
+        /// Bytes the file has.
+        len: u64,
+    },
+    /// The file is something else.
+    NotGguf(Kind),
+    /// A version that no specification defines.
+    UnknownVersion(u32),
+    /// A value type that no specification defines.
+    UnknownValueType(ValueType),
+    /// Arrays nested deeper than [`MAX_NESTING`].
+    TooDeep,
+    /// `general.alignment` is unusable.
+    Alignment(AlignmentError),
+    /// A draft value whose stated length is not that of the value.
+    DraftLength {
+        /// The length stated.
+        stated: u64,
+        /// The length of the value that follows.
+        actual: u64,
+    },
+    /// A draft tensor whose stated element count is not the product of its dimensions.
+    DraftElements {
+        /// The count stated.
+        stated: u64,
+    },
+}
+
+/// Why `general.alignment` is unusable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AlignmentError {
+    /// The value is not an integer that fits 32 bits.
+    Type(ValueError),
+    /// Zero, or neither a power of two nor a multiple of 8.
+    Value(u64),
+}
+
+impl fmt::Display for AlignmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AlignmentError::Type(e) => write!(f, "{e}"),
+            AlignmentError::Value(v) => write!(f, "is {v}, neither a power of two nor a multiple of 8"),
+        }
+    }
+}
+
+impl Error {
+    /// How long the head must be at least, when the only thing wrong is that it is too short.
+    pub fn need(&self) -> Option<u64> {
+        match self.problem {
+            Problem::Truncated { need } => Some(need),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Field::Magic => f.write_str("magic"),
+            Field::Version => f.write_str("version"),
+            Field::Counts => f.write_str("counts of tensors and key-value pairs"),
+            Field::Key(i) => write!(f, "key {i}"),
+            Field::ValueType(i) => write!(f, "value type {i}"),
+            Field::Value(i) => write!(f, "value {i}"),
+            Field::Padding => f.write_str("padding before the tensor infos"),
+            Field::TensorName(i) => write!(f, "name of tensor {i}"),
+            Field::TensorDims(i) => write!(f, "dimensions of tensor {i}"),
+            Field::TensorType(i) => write!(f, "type of tensor {i}"),
+            Field::TensorOffset(i) => write!(f, "offset of tensor {i}"),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Truncated { need } => write!(f, "the bytes end inside it, at least {need} are needed"),
+            Problem::PastEnd { need, len } => {
+                write!(f, "it reaches to byte {need} or beyond, the file ends at byte {len}")
+            }
+            Problem::NotGguf(kind) => write!(f, "not a GGUF file but {kind}"),
+            Problem::UnknownVersion(v) => {
+                write!(f, "version {v} (0x{v:08x}) is not known; 1, 2 and 3 are, in either byte order")
+            }
+            Problem::UnknownValueType(t) => write!(f, "{} is not a value type; 0 to 12 are", t.0),
+            Problem::TooDeep => write!(f, "arrays are nested deeper than {MAX_NESTING}"),
+            Problem::Alignment(e) => write!(f, "{e}"),
+            Problem::DraftLength { stated, actual } => {
+                write!(f, "its length is stated as {stated}, the value takes {actual} bytes")
+            }
+            Problem::DraftElements { stated } => {
+                write!(f, "{stated} elements are stated, the dimensions say otherwise")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: {}", self.offset, self.field)?;
+        if let Some(name) = &self.name {
+            write!(f, " ({name})")?;
+        }
+        write!(f, ": {}", self.problem)
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,340 @@
+//! A whole head, viewed: [`Gguf`].
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use crate::cursor::Cursor;
+use crate::error::{AlignmentError, Error, Field, Problem};
+use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect};
+use crate::layout::align_up;
+use crate::scan::{HeadScan, Progress};
+use crate::tensor::{Dims, TensorInfoRef};
+use crate::types::{GgmlType, SizeError};
+use crate::value::{FromValue, Str, ValueError, ValueRef, ValueType, read_value};
+
+/// The head of a GGUF file: header, key-values and tensor infos, viewed in the bytes they stand in.
+///
+/// Nothing is decoded before it is asked for; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
+/// data section is not needed and not looked at.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("general.architecture", "llama");
+/// # let bytes = head.encode(&head.layout()?)?;
+/// let gguf = gguf_format::Gguf::parse(&bytes)?;
+/// assert_eq!(gguf.get_as::<&str>("general.architecture")?, "llama");
+/// assert_eq!(gguf.n_tensors(), 0);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Gguf<'a> {
+    head: Cow<'a, [u8]>,
+    dialect: Dialect,
+    /// Where each key-value pair starts, and where the last one ends.
+    kv_starts: Vec<u64>,
+    /// Where each tensor info starts.
+    tensor_starts: Vec<u64>,
+    head_bytes: u64,
+    alignment: u64,
+}
+
+impl<'a> Gguf<'a> {
+    /// Parses the head at the start of `file`: the whole file, or any prefix of it that holds the head.
+    ///
+    /// # Errors
+    /// [`Error`]: what, where, and what was found. When the bytes end too early, [`Error::need`] says how many there
+    /// must be at least: read more and call again.
+    pub fn parse(file: impl Into<Cow<'a, [u8]>>) -> Result<Gguf<'a>, Error> {
+        Gguf::parse_within(file, None)
+    }
+
+    /// As [`parse`](Gguf::parse), with the length of the whole file: counts and lengths that it cannot hold are then
+    /// refused as [`Problem::PastEnd`] instead of asking for more bytes.
+    ///
+    /// # Errors
+    /// See [`parse`](Gguf::parse).
+    pub fn parse_within(head: impl Into<Cow<'a, [u8]>>, file_bytes: Option<u64>) -> Result<Gguf<'a>, Error> {
+        let head = head.into();
+        let mut scan = HeadScan::new(file_bytes);
+        match scan.advance(&head)? {
+            Progress::Complete => Gguf::from_scan(head, &scan),
+            Progress::Need(need) => Err(scan.truncated(&head, need)),
+        }
+    }
+
+    /// The head that a completed `scan` has walked over; `head` must be the bytes it was given.
+    ///
+    /// # Errors
+    /// When the scan is not complete, or the alignment is unusable.
+    pub fn from_scan(head: impl Into<Cow<'a, [u8]>>, scan: &HeadScan) -> Result<Gguf<'a>, Error> {
+        let head = head.into();
+        if let Progress::Need(need) = scan.clone().advance(&head)? {
+            return Err(scan.truncated(&head, need));
+        }
+        let (gguf, alignment) = Gguf::index(head, scan);
+        match alignment {
+            Ok(()) => Ok(gguf),
+            Err((kv, error)) => Err(Error {
+                field: Field::Value(kv.index),
+                offset: kv.offset,
+                name: Some(ALIGNMENT_KEY.into()),
+                problem: Problem::Alignment(error),
+            }),
+        }
+    }
+
+    /// As much of a head as `scan` has proven sound, for reporting on a file that cannot be read whole. An unusable
+    /// alignment counts as the default one.
+    pub fn partial(head: impl Into<Cow<'a, [u8]>>, scan: &HeadScan) -> Gguf<'a> {
+        Gguf::index(head.into(), scan).0
+    }
+
+    fn index(head: Cow<'a, [u8]>, scan: &HeadScan) -> (Gguf<'a>, Result<(), (BadAlignment, AlignmentError)>) {
+        let mut gguf = Gguf {
+            head,
+            dialect: scan.dialect,
+            kv_starts: Vec::new(),
+            tensor_starts: Vec::new(),
+            head_bytes: scan.head_bytes(),
+            alignment: DEFAULT_ALIGNMENT,
+        };
+        // Both counts were walked, so they are bounded by the bytes that are there.
+        gguf.kv_starts.reserve_exact(usize::try_from(scan.kvs_done).unwrap_or(0) + 1);
+        gguf.tensor_starts.reserve_exact(usize::try_from(scan.tensors_done).unwrap_or(0));
+        let mut c = Cursor::new(&gguf.head, scan.dialect.header_bytes() as usize, scan.dialect);
+        let mut large = scan.large.iter();
+        let mut next_large = large.next();
+        for _ in 0..scan.kvs_done {
+            gguf.kv_starts.push(c.pos() as u64);
+            let Some((_, ty)) = kv_header(&mut c) else { break };
+            if let Some(jump) = next_large.filter(|l| l.start == c.pos() as u64) {
+                c = Cursor::new(&gguf.head, usize::try_from(jump.end).unwrap_or(usize::MAX), scan.dialect);
+                next_large = large.next();
+            } else if crate::value::skip_value(&mut c, ty).is_none() {
+                break;
+            }
+        }
+        gguf.kv_starts.push(scan.kvs_end);
+        c = Cursor::new(&gguf.head, usize::try_from(scan.infos_start).unwrap_or(usize::MAX), scan.dialect);
+        for i in 0..scan.tensors_done {
+            gguf.tensor_starts.push(c.pos() as u64);
+            if read_tensor_info(&mut c, i).is_none() {
+                break;
+            }
+        }
+        let alignment = gguf.set_alignment();
+        (gguf, alignment)
+    }
+
+    fn set_alignment(&mut self) -> Result<(), (BadAlignment, AlignmentError)> {
+        if self.dialect.is_draft() {
+            self.alignment = DRAFT_ALIGNMENT;
+            return Ok(());
+        }
+        let Some(kv) = self.kv(ALIGNMENT_KEY) else { return Ok(()) };
+        let at = BadAlignment { index: kv.index, offset: kv.offset };
+        self.alignment = alignment_of(kv.value).map_err(|e| (at, e))?;
+        Ok(())
+    }
+
+    /// Version, byte order and everything else about the encoding.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Number of key-value pairs.
+    pub fn n_kv(&self) -> u64 {
+        self.kv_starts.len().saturating_sub(1) as u64
+    }
+
+    /// Number of tensors.
+    pub fn n_tensors(&self) -> u64 {
+        self.tensor_starts.len() as u64
+    }
+
+    /// Alignment of the data section and of every tensor in it: what the metadata says, 32 if nothing.
+    pub fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    /// Bytes from the start of the file to the end of the last tensor info.
+    pub fn head_bytes(&self) -> u64 {
+        self.head_bytes
+    }
+
+    /// Where the data section starts: [`head_bytes`](Gguf::head_bytes) rounded up to the alignment.
+    pub fn data_offset(&self) -> u64 {
+        align_up(self.head_bytes, self.alignment).unwrap_or(u64::MAX)
+    }
+
+    /// The key-value pairs in file order, duplicates included.
+    pub fn kvs(&self) -> impl ExactSizeIterator<Item = KvRef<'_>> + DoubleEndedIterator + Clone {
+        let n = self.kv_starts.len().saturating_sub(1);
+        (0..n).map(|i| self.kv_at(i).unwrap_or_else(KvRef::nothing))
+    }
+
+    /// The first key-value pair of that key.
+    pub fn kv(&self, key: &str) -> Option<KvRef<'_>> {
+        self.kvs().find(|kv| kv.key == *key)
+    }
+
+    /// The value of that key.
+    pub fn get(&self, key: &str) -> Option<ValueRef<'_>> {
+        self.kv(key).map(|kv| kv.value)
+    }
+
+    /// The value of that key as `T`; see [`ValueRef::get`] for what converts.
+    ///
+    /// # Errors
+    /// When the key is missing, or its value is not a `T`.
+    pub fn get_as<'g, T: FromValue<'g>>(&'g self, key: &str) -> Result<T, GetError> {
+        let value = self.get(key).ok_or_else(|| GetError { key: key.into(), found: None })?;
+        value.get().map_err(|e| GetError { key: key.into(), found: Some(e) })
+    }
+
+    /// The tensor infos in file order, duplicates included.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = TensorInfoRef<'_>> + DoubleEndedIterator + Clone {
+        (0..self.tensor_starts.len()).map(|i| self.tensor_at(i).unwrap_or_else(no_tensor))
+    }
+
+    /// The first tensor of that name. A walk over the infos; for many look-ups, collect them into a map once.
+    pub fn tensor(&self, name: &str) -> Option<TensorInfoRef<'_>> {
+        self.tensors().find(|t| t.name == *name)
+    }
+
+    /// Where a tensor's data lies, from the start of the GGUF. The file may end earlier.
+    ///
+    /// # Errors
+    /// When the size is unknown or the range leaves 64 bits.
+    pub fn tensor_range(&self, tensor: &TensorInfoRef<'_>) -> Result<Range<u64>, SizeError> {
+        let base = if self.dialect.is_draft() { 0 } else { self.data_offset() };
+        let start = base.checked_add(tensor.offset).ok_or(SizeError::Overflow)?;
+        let end = start.checked_add(tensor.n_bytes()?).ok_or(SizeError::Overflow)?;
+        Ok(start..end)
+    }
+
+    /// The bytes this was parsed from.
+    pub fn bytes(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The same, owning its bytes.
+    pub fn into_owned(self) -> Gguf<'static> {
+        Gguf { head: Cow::Owned(self.head.into_owned()), ..self }
+    }
+
+    fn kv_at(&self, i: usize) -> Option<KvRef<'_>> {
+        let (start, end) = (*self.kv_starts.get(i)?, *self.kv_starts.get(i + 1)?);
+        let bytes = self.head.get(..usize::try_from(end).ok()?)?;
+        let mut c = Cursor::new(bytes, usize::try_from(start).ok()?, self.dialect);
+        let (key, ty) = kv_header(&mut c)?;
+        let left = end.checked_sub(c.pos() as u64)?;
+        let value_offset = c.pos() as u64;
+        let value = read_value(&mut c, ty, left).ok()??;
+        Some(KvRef { index: i as u64, key, value, offset: start, value_offset })
+    }
+
+    fn tensor_at(&self, i: usize) -> Option<TensorInfoRef<'_>> {
+        let start = usize::try_from(*self.tensor_starts.get(i)?).ok()?;
+        read_tensor_info(&mut Cursor::new(&self.head, start, self.dialect), i as u64)
+    }
+}
+
+/// Where an unusable alignment stands.
+struct BadAlignment {
+    index: u64,
+    offset: u64,
+}
+
+/// The alignment a value of [`ALIGNMENT_KEY`] sets: any power of two and any multiple of 8 is read.
+pub(crate) fn alignment_of(value: ValueRef<'_>) -> Result<u64, AlignmentError> {
+    let v = u64::from(value.get::<u32>().map_err(AlignmentError::Type)?);
+    if v.is_power_of_two() || (v != 0 && v % 8 == 0) { Ok(v) } else { Err(AlignmentError::Value(v)) }
+}
+
+/// Key, then type; the draft's length between them is not needed.
+fn kv_header<'h>(c: &mut Cursor<'h>) -> Option<(Str<'h>, ValueType)> {
+    let key = Str::new(c.string().ok()?, c.dialect);
+    if c.dialect.is_draft() {
+        c.u32().ok()?;
+    }
+    Some((key, ValueType(c.u32().ok()?)))
+}
+
+fn read_tensor_info<'h>(c: &mut Cursor<'h>, index: u64) -> Option<TensorInfoRef<'h>> {
+    let info_offset = c.pos() as u64;
+    let name = Str::new(c.string().ok()?, c.dialect);
+    let n_dims = c.u32().ok()?;
+    let dims = Dims::new(c.take(u64::from(n_dims).saturating_mul(c.dialect.len_bytes())).ok()?, c.dialect);
+    if c.dialect.is_draft() {
+        c.u32().ok()?;
+    }
+    Some(TensorInfoRef { index, name, dims, ty: GgmlType(c.u32().ok()?), offset: c.u64().ok()?, info_offset })
+}
+
+/// Stands in for an item that the index promises and the bytes do not hold, which parsing rules out.
+fn no_tensor<'h>() -> TensorInfoRef<'h> {
+    TensorInfoRef {
+        index: u64::MAX,
+        name: Str(&[]),
+        dims: Dims::new(&[], Dialect::default()),
+        ty: GgmlType(u32::MAX),
+        offset: 0,
+        info_offset: 0,
+    }
+}
+
+impl fmt::Debug for Gguf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gguf")
+            .field("dialect", &self.dialect)
+            .field("n_kv", &self.n_kv())
+            .field("n_tensors", &self.n_tensors())
+            .field("head_bytes", &self.head_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key-value pair, viewed in place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KvRef<'a> {
+    /// Number of the pair in the head, from 0.
+    pub index: u64,
+    /// The key.
+    pub key: Str<'a>,
+    /// The value.
+    pub value: ValueRef<'a>,
+    /// Byte offset of the pair from the start of the GGUF.
+    pub offset: u64,
+    /// Byte offset of the value, after its type, from the start of the GGUF.
+    pub value_offset: u64,
+}
+
+impl KvRef<'_> {
+    fn nothing() -> Self {
+        KvRef { index: u64::MAX, key: Str(&[]), value: ValueRef::U8(0), offset: 0, value_offset: 0 }
+    }
+}
+
+/// Why a key could not be read as the type asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetError {
+    /// The key.
+    pub key: alloc::string::String,
+    /// What was found in place of the type asked for; `None` when the key is missing.
+    pub found: Option<ValueError>,
+}
+
+impl fmt::Display for GetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.found {
+            None => write!(f, "the key {} is missing", self.key),
+            Some(e) => write!(f, "{} {e}", self.key),
+        }
+    }
+}
+
+impl core::error::Error for GetError {}

@@ -1,0 +1,492 @@
+//! Finding the end of a head in bytes that may still be arriving.
+//!
+//! [`HeadScan`] walks header, key-values and tensor infos once, keeps its place between calls, and allocates next to
+//! nothing: what it learns is the dialect, the counts, and where the large values end, so that indexing afterwards jumps
+//! over them. Everything that [`Gguf`](crate::Gguf) hands out later was proven here to lie inside the head.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::cursor::{Cursor, Need};
+use crate::error::{Error, Field, Problem};
+use crate::header::{ByteOrder, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC, Version};
+use crate::layout::align_up;
+use crate::sniff::Kind;
+use crate::tensor::Dims;
+use crate::types::n_elements;
+use crate::value::{MAX_NESTING, Str, ValueType, read_array_header};
+
+/// Values at least this large have their end remembered.
+const LARGE: u64 = 4096;
+
+/// How far a scan has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The head is complete.
+    Complete,
+    /// The head must be at least this many bytes long to go on.
+    Need(u64),
+}
+
+/// A resumable walk over a head; see the [module](self).
+#[derive(Debug, Clone)]
+pub struct HeadScan {
+    total: Option<u64>,
+    phase: Phase,
+    pub(crate) dialect: Dialect,
+    pub(crate) n_kv: u64,
+    pub(crate) n_tensors: u64,
+    /// Key-value pairs and tensor infos walked to their end.
+    pub(crate) kvs_done: u64,
+    pub(crate) tensors_done: u64,
+    /// Start of the first tensor info, once known.
+    pub(crate) infos_start: u64,
+    /// End of the last key-value pair walked.
+    pub(crate) kvs_end: u64,
+    /// Start of the key-value pair or tensor info being read.
+    item: u64,
+    /// Where reading goes on; the end of the head once complete.
+    pos: u64,
+    /// Inside an array: where its value starts, the length a draft states for it, and per nesting level the element type
+    /// and how many are left.
+    value_start: u64,
+    stated: Option<u64>,
+    nest: Vec<(ValueType, u64)>,
+    pub(crate) large: Vec<Large>,
+}
+
+/// A large value: where it starts (after its type) and ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Large {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Magic,
+    Counts,
+    Kvs,
+    Array,
+    Padding,
+    Infos,
+    Complete,
+}
+
+/// Why a step stopped.
+enum Stop {
+    Need(Field, u64, Need),
+    Error(Field, u64, Problem),
+}
+
+type Step = Result<(), Stop>;
+
+/// Whether a key in the usual spelling stands here, or how many bytes are missing to tell.
+fn is_key(mut c: Cursor<'_>) -> Result<bool, Need> {
+    let start = c;
+    if c.len()? > 256 {
+        return Ok(false);
+    }
+    let key = { start }.string()?;
+    Ok(!key.is_empty() && key.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b)))
+}
+
+/// Attaches the field and where it starts to a read that ran out of bytes.
+trait At<T> {
+    fn at(self, field: Field, offset: u64) -> Result<T, Stop>;
+}
+
+impl<T> At<T> for Result<T, Need> {
+    fn at(self, field: Field, offset: u64) -> Result<T, Stop> {
+        self.map_err(|need| Stop::Need(field, offset, need))
+    }
+}
+
+impl HeadScan {
+    /// Starts a scan. `total` is the length of the whole file, when it is known: counts and lengths that cannot fit are
+    /// then refused before anything is read for them.
+    pub fn new(total: Option<u64>) -> HeadScan {
+        HeadScan {
+            total,
+            phase: Phase::Magic,
+            dialect: Dialect::default(),
+            n_kv: 0,
+            n_tensors: 0,
+            kvs_done: 0,
+            tensors_done: 0,
+            infos_start: 0,
+            kvs_end: 0,
+            item: 0,
+            pos: 0,
+            value_start: 0,
+            stated: None,
+            nest: Vec::new(),
+            large: Vec::new(),
+        }
+    }
+
+    /// Goes on as far as `head` reaches. `head` is the file from its start: each call gives what the last one gave, and
+    /// more behind it.
+    ///
+    /// # Errors
+    /// [`Error`] for everything that makes the structure unreadable. [`Problem::Truncated`] is never among them; that is
+    /// [`Progress::Need`].
+    pub fn advance(&mut self, head: &[u8]) -> Result<Progress, Error> {
+        loop {
+            let step = match self.phase {
+                Phase::Magic => self.magic(head),
+                Phase::Counts => self.counts(head),
+                Phase::Kvs => self.kv(head),
+                Phase::Array => self.array(head),
+                Phase::Padding => self.padding(head),
+                Phase::Infos => self.tensor_info(head),
+                Phase::Complete => return Ok(Progress::Complete),
+            };
+            match step {
+                Ok(()) => {}
+                Err(Stop::Need(field, offset, Need(need))) => match self.total {
+                    Some(len) if need > len => {
+                        return Err(self.error(head, field, offset, Problem::PastEnd { need, len }));
+                    }
+                    _ => return Ok(Progress::Need(need)),
+                },
+                Err(Stop::Error(field, offset, problem)) => return Err(self.error(head, field, offset, problem)),
+            }
+        }
+    }
+
+    /// Bytes of the head, once the scan is complete; before that, how far it is proven sound.
+    pub fn head_bytes(&self) -> u64 {
+        self.pos
+    }
+
+    /// The error for a head that ends here, though the scan needs `need` bytes.
+    pub(crate) fn truncated(&self, head: &[u8], need: u64) -> Error {
+        let mut probe = self.clone();
+        probe.total = Some(head.len() as u64);
+        match probe.advance(head) {
+            Err(Error { field, offset, name, problem: Problem::PastEnd { .. } }) => {
+                Error { field, offset, name, problem: Problem::Truncated { need } }
+            }
+            Err(e) => e,
+            Ok(_) => self.error(head, Field::Magic, 0, Problem::Truncated { need }),
+        }
+    }
+
+    fn error(&self, head: &[u8], field: Field, offset: u64, problem: Problem) -> Error {
+        Error { field, offset, name: self.name_of(head, field), problem }
+    }
+
+    /// The key or tensor name in front of a field that could not be read, cut to a printable length.
+    fn name_of(&self, head: &[u8], field: Field) -> Option<String> {
+        let named = matches!(
+            field,
+            Field::ValueType(_)
+                | Field::Value(_)
+                | Field::TensorDims(_)
+                | Field::TensorType(_)
+                | Field::TensorOffset(_)
+        );
+        if !named {
+            return None;
+        }
+        let raw = self.cursor_at(head, self.item).string().ok()?;
+        let name = Str::new(raw, self.dialect).as_bytes();
+        let cut = name.get(..name.len().min(80))?;
+        let mut text = Str(cut).to_string();
+        if cut.len() < name.len() {
+            text.push('…');
+        }
+        Some(text)
+    }
+
+    fn cursor<'a>(&self, head: &'a [u8]) -> Cursor<'a> {
+        self.cursor_at(head, self.pos)
+    }
+
+    fn cursor_at<'a>(&self, head: &'a [u8], pos: u64) -> Cursor<'a> {
+        Cursor::new(head, usize::try_from(pos).unwrap_or(usize::MAX), self.dialect)
+    }
+
+    fn magic(&mut self, head: &[u8]) -> Step {
+        let Some(magic) = head.first_chunk::<4>() else {
+            if self.total.is_some_and(|t| t < 4) && head.len() as u64 >= self.total.unwrap_or(0) {
+                return Err(Stop::Error(Field::Magic, 0, Problem::NotGguf(Kind::of(head))));
+            }
+            return Err(Stop::Need(Field::Magic, 0, Need(4)));
+        };
+        if *magic != MAGIC && *magic != REVERSED_MAGIC {
+            // Enough for every kind, where the file has it.
+            let want = self.total.map_or(9, |t| t.min(64));
+            if (head.len() as u64) < want {
+                return Err(Stop::Need(Field::Magic, 0, Need(want)));
+            }
+            return Err(Stop::Error(Field::Magic, 0, Problem::NotGguf(Kind::of(head))));
+        }
+        let raw = Cursor::new(head, 4, Dialect::default()).u32().at(Field::Version, 4)?;
+        let (version, order) = match (raw, raw.swap_bytes()) {
+            (v @ 1..=3, _) => (v, ByteOrder::Little),
+            (_, v @ 1..=3) => (v, ByteOrder::Big),
+            _ => return Err(Stop::Error(Field::Version, 4, Problem::UnknownVersion(raw))),
+        };
+        self.dialect.version = match version {
+            1 => Version::V1,
+            2 => Version::V2,
+            _ => Version::V3,
+        };
+        self.dialect.order = order;
+        self.dialect.reversed_magic = *magic == REVERSED_MAGIC;
+        self.pos = 8;
+        self.phase = Phase::Counts;
+        Ok(())
+    }
+
+    fn counts(&mut self, head: &[u8]) -> Step {
+        let mut c = self.cursor(head);
+        let n_tensors = c.len().at(Field::Counts, 8)?;
+        let n_kv = c.len().at(Field::Counts, 8)?;
+        let pos = c.pos() as u64;
+        if self.dialect.version == Version::V1 && n_kv > 0 {
+            self.detect_draft(head, pos, n_kv)?;
+        }
+        // Counts that the file cannot hold are refused here, before anything is reserved or walked for them.
+        let need = n_kv
+            .saturating_mul(self.dialect.min_kv_bytes())
+            .saturating_add(n_tensors.saturating_mul(self.dialect.min_tensor_bytes()))
+            .saturating_add(pos);
+        if self.total.is_some_and(|len| need > len) {
+            return Err(Stop::Need(Field::Counts, 8, Need(need)));
+        }
+        (self.n_tensors, self.n_kv, self.pos, self.kvs_end) = (n_tensors, n_kv, pos, pos);
+        self.phase = Phase::Kvs;
+        Ok(())
+    }
+
+    /// Version 1 is two layouts. After a key the draft has the value's length and then its type, the release only the
+    /// type. Read the wrong way, the first value contradicts itself; where it does not, it is taken as released.
+    fn detect_draft(&mut self, head: &[u8], pos: u64, n_kv: u64) -> Step {
+        let mut c = self.cursor_at(head, pos);
+        let field = Field::Key(0);
+        c.string().at(field, pos)?;
+        let at = c.pos() as u64;
+        let first = c.u32().at(field, at)?;
+        let second = match (c.u32(), self.total) {
+            (Ok(second), _) => ValueType(second),
+            // A released value of one byte may be all that follows.
+            (Err(_), Some(total)) if total < at + 8 => return Ok(()),
+            (Err(need), _) => return Err(Stop::Need(field, at, need)),
+        };
+        let mut draft = DraftReading::default();
+        let is_draft = if let Some(n) = second.fixed_bytes() {
+            // `first` is a released value type as well; but a key follows only where the value truly ends.
+            let released = match ValueType(first).fixed_bytes() {
+                Some(m) => self.cursor_at(head, at + 4 + m),
+                None => self.cursor_at(head, at + 8 + u64::from(second.0)),
+            };
+            u64::from(first) == n
+                && n_kv > 1
+                && !is_key(released).at(field, at)?
+                && c.take(n).and_then(|_| is_key(c)).at(field, at)?
+        } else if second == ValueType::STRING {
+            // Released, this would be a value of type `first` whose first bytes say 8; a string of length 8 whose text
+            // starts with a small number is no text.
+            let n = c.u32().at(field, at)?;
+            draft.value_len_is_inclusive = n.checked_add(4) == Some(first);
+            draft.value_len_is_inclusive || first == n
+        } else {
+            second == ValueType::ARRAY && !ValueType(first).is_known()
+        };
+        if is_draft {
+            if second == ValueType::ARRAY {
+                let (a, b) = (c.u32().at(field, at)?, c.u32().at(field, at)?);
+                draft.array_type_first = ValueType(a).is_known() && !ValueType(b).is_known();
+            }
+            self.dialect.version = Version::Draft;
+            self.dialect.draft = draft;
+        }
+        Ok(())
+    }
+
+    fn kv(&mut self, head: &[u8]) -> Step {
+        let i = self.kvs_done;
+        if i == self.n_kv {
+            self.infos_start = self.pos;
+            self.phase = if self.dialect.is_draft() { Phase::Padding } else { Phase::Infos };
+            return Ok(());
+        }
+        self.item = self.pos;
+        let mut c = self.cursor(head);
+        let key = c.string().at(Field::Key(i), self.item)?;
+        if i == 0 {
+            self.dialect.nul_strings = self.dialect.version <= Version::V2 && key.last() == Some(&0);
+        }
+        self.saw_string(key);
+        let type_at = c.pos() as u64;
+        self.stated = match self.dialect.version {
+            Version::Draft => Some(c.u32().at(Field::ValueType(i), type_at)?.into()),
+            _ => None,
+        };
+        let ty = ValueType(c.u32().at(Field::ValueType(i), type_at)?);
+        if !ty.is_known() {
+            return Err(Stop::Error(Field::ValueType(i), type_at, Problem::UnknownValueType(ty)));
+        }
+        self.value_start = c.pos() as u64;
+        if let Some(n) = ty.fixed_bytes() {
+            c.take(n).at(Field::Value(i), self.value_start)?;
+        } else if ty == ValueType::STRING {
+            let raw = c.string().at(Field::Value(i), self.value_start)?;
+            self.saw_string(raw);
+        } else {
+            let frame = self.open_array(&mut c)?;
+            self.nest.clear();
+            self.nest.push(frame);
+            self.pos = c.pos() as u64;
+            self.phase = Phase::Array;
+            return Ok(());
+        }
+        self.end_value(head, ty, c.pos() as u64)
+    }
+
+    /// A string without a trailing NUL shows that the file does not count one in every string.
+    #[inline]
+    fn saw_string(&mut self, raw: &[u8]) {
+        if self.dialect.nul_strings && raw.last() != Some(&0) {
+            self.dialect.nul_strings = false;
+        }
+    }
+
+    fn end_value(&mut self, head: &[u8], ty: ValueType, end: u64) -> Step {
+        let start = self.value_start;
+        if let Some(stated) = self.stated {
+            let inner = match ty {
+                _ if self.dialect.draft.value_len_is_inclusive => 0,
+                ValueType::STRING => 4,
+                ValueType::ARRAY => 8,
+                _ => 0,
+            };
+            let actual = (end - start).saturating_sub(inner);
+            if stated != actual {
+                return Err(Stop::Error(Field::Value(self.kvs_done), start, Problem::DraftLength { stated, actual }));
+            }
+        }
+        debug_assert!(end <= head.len() as u64);
+        if end - start >= LARGE {
+            self.large.push(Large { start, end });
+        }
+        self.pos = end;
+        self.kvs_end = end;
+        self.kvs_done += 1;
+        self.phase = Phase::Kvs;
+        Ok(())
+    }
+
+    /// Reads an array's type and length and refuses what cannot fit.
+    fn open_array(&self, c: &mut Cursor<'_>) -> Result<(ValueType, u64), Stop> {
+        let (field, at) = (Field::Value(self.kvs_done), c.pos() as u64);
+        let (elem, len) = read_array_header(c).at(field, at)?;
+        if !elem.is_known() {
+            return Err(Stop::Error(field, at, Problem::UnknownValueType(elem)));
+        }
+        let need = (c.pos() as u64).saturating_add(len.saturating_mul(elem.min_bytes(self.dialect)));
+        if self.total.is_some_and(|total| need > total) {
+            return Err(Stop::Need(field, at, Need(need)));
+        }
+        Ok((elem, len))
+    }
+
+    /// Walks array elements as far as the bytes reach, and keeps the place. Nesting is a list, not recursion.
+    fn array(&mut self, head: &[u8]) -> Step {
+        let field = Field::Value(self.kvs_done);
+        let mut c = self.cursor(head);
+        loop {
+            self.pos = c.pos() as u64;
+            let depth = self.nest.len();
+            let Some(top) = self.nest.last_mut() else { break };
+            let elem = top.0;
+            if top.1 == 0 {
+                self.nest.pop();
+            } else if let Some(n) = elem.fixed_bytes() {
+                c.take(top.1.saturating_mul(n)).at(field, self.pos)?;
+                top.1 = 0;
+            } else if elem == ValueType::STRING {
+                let mut terminated = self.dialect.nul_strings;
+                let ran_out = loop {
+                    if top.1 == 0 {
+                        break None;
+                    }
+                    match c.string() {
+                        Ok(raw) => terminated = terminated && raw.last() == Some(&0),
+                        Err(need) => break Some(need),
+                    }
+                    top.1 -= 1;
+                };
+                self.dialect.nul_strings = terminated;
+                self.pos = c.pos() as u64;
+                if let Some(need) = ran_out {
+                    return Err(Stop::Need(field, self.pos, need));
+                }
+            } else if depth == MAX_NESTING {
+                return Err(Stop::Error(field, self.pos, Problem::TooDeep));
+            } else {
+                let frame = self.open_array(&mut c)?;
+                if let Some(top) = self.nest.last_mut() {
+                    top.1 -= 1;
+                }
+                self.nest.push(frame);
+            }
+        }
+        self.end_value(head, ValueType::ARRAY, self.pos)
+    }
+
+    /// The draft pads between the key-values and the tensor infos; where they end on the alignment already, its text can
+    /// be read as no padding or as a whole one, and only one of the two is followed by a name.
+    fn padding(&mut self, head: &[u8]) -> Step {
+        let end = self.pos;
+        let aligned = align_up(end, DRAFT_ALIGNMENT).unwrap_or(u64::MAX);
+        let mut start = aligned;
+        if aligned == end && self.n_tensors > 0 {
+            let mut c = self.cursor(head);
+            let n = c.u32().at(Field::Padding, end)?;
+            if n == 0 {
+                start = end.saturating_add(DRAFT_ALIGNMENT);
+                self.dialect.draft.full_padding = true;
+            }
+        }
+        if start > head.len() as u64 {
+            return Err(Stop::Need(Field::Padding, end, Need(start)));
+        }
+        (self.infos_start, self.pos) = (start, start);
+        self.phase = Phase::Infos;
+        Ok(())
+    }
+
+    fn tensor_info(&mut self, head: &[u8]) -> Step {
+        let i = self.tensors_done;
+        if i == self.n_tensors {
+            self.phase = Phase::Complete;
+            return Ok(());
+        }
+        self.item = self.pos;
+        let mut c = self.cursor(head);
+        let name = c.string().at(Field::TensorName(i), self.item)?;
+        let dims_at = c.pos() as u64;
+        let field = Field::TensorDims(i);
+        let n_dims = c.u32().at(field, dims_at)?;
+        let dims = c.take(u64::from(n_dims).saturating_mul(self.dialect.len_bytes())).at(field, dims_at)?;
+        if self.dialect.is_draft() {
+            let at = c.pos() as u64;
+            let stated = u64::from(c.u32().at(field, at)?);
+            if n_elements(Dims::new(dims, self.dialect)) != Some(stated) {
+                return Err(Stop::Error(field, at, Problem::DraftElements { stated }));
+            }
+        }
+        let type_at = c.pos() as u64;
+        c.u32().at(Field::TensorType(i), type_at)?;
+        let offset_at = c.pos() as u64;
+        c.u64().at(Field::TensorOffset(i), offset_at)?;
+        self.saw_string(name);
+        self.pos = c.pos() as u64;
+        self.tensors_done += 1;
+        Ok(())
+    }
+}

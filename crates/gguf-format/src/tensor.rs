@@ -1,0 +1,122 @@
+//! Tensor infos: what the head says about each tensor.
+
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
+use crate::cursor::Cursor;
+use crate::header::Dialect;
+use crate::types::{GgmlType, SizeError, n_elements};
+use crate::value::Str;
+
+/// A tensor info, viewed in place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TensorInfoRef<'a> {
+    /// Number of the tensor in the head, from 0.
+    pub index: u64,
+    /// Name of the tensor.
+    pub name: Str<'a>,
+    /// Dimensions; the first is the contiguous one.
+    pub dims: Dims<'a>,
+    /// Element type.
+    pub ty: GgmlType,
+    /// Offset of the data as it stands in the file: from the start of the data section (in the draft of version 1, from
+    /// the start of the file). [`Gguf::tensor_range`](crate::Gguf::tensor_range) gives it from the start of the file.
+    pub offset: u64,
+    /// Byte offset of the info itself from the start of the GGUF.
+    pub info_offset: u64,
+}
+
+impl TensorInfoRef<'_> {
+    /// Number of elements; `None` when it does not fit 63 bits.
+    pub fn n_elements(&self) -> Option<u64> {
+        n_elements(self.dims)
+    }
+
+    /// Bytes of the data, without padding.
+    ///
+    /// # Errors
+    /// See [`GgmlType::tensor_bytes`].
+    pub fn n_bytes(&self) -> Result<u64, SizeError> {
+        self.ty.tensor_bytes(self.dims)
+    }
+
+    /// An owned copy.
+    pub fn to_owned(&self) -> TensorInfo {
+        TensorInfo {
+            name: self.name.as_bytes().to_owned(),
+            shape: self.dims.collect(),
+            ty: self.ty,
+            offset: self.offset,
+        }
+    }
+}
+
+/// The dimensions of a tensor, as many as the file says; an iterator over them, first the contiguous one.
+#[derive(Debug, Clone, Copy)]
+pub struct Dims<'a> {
+    bytes: &'a [u8],
+    dialect: Dialect,
+}
+
+impl<'a> Dims<'a> {
+    pub(crate) fn new(bytes: &'a [u8], dialect: Dialect) -> Dims<'a> {
+        Dims { bytes, dialect }
+    }
+
+    /// The dimension at `i`, from 0; 1 beyond the last, as everywhere in ggml.
+    pub fn dim(mut self, i: usize) -> u64 {
+        self.nth(i).unwrap_or(1)
+    }
+}
+
+impl Iterator for Dims<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let mut c = Cursor::new(self.bytes, 0, self.dialect);
+        let d = c.len().ok()?;
+        self.bytes = self.bytes.get(c.pos()..)?;
+        Some(d)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let n = self.bytes.len() / if self.dialect.version.is_wide() { 8 } else { 4 };
+        (n, Some(n))
+    }
+}
+
+impl ExactSizeIterator for Dims<'_> {}
+
+impl PartialEq for Dims<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        Iterator::eq(*self, *other)
+    }
+}
+
+/// A tensor to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Name; at most 63 bytes in a file that ggml is to read.
+    pub name: Vec<u8>,
+    /// Dimensions; the first is the contiguous one.
+    pub shape: Vec<u64>,
+    /// Element type.
+    pub ty: GgmlType,
+    /// Offset as it stands in a file. [`Head::layout`](crate::Head::layout) assigns its own and ignores this one.
+    pub offset: u64,
+}
+
+impl TensorInfo {
+    /// A tensor that has no place in a file yet.
+    pub fn new(name: impl Into<Vec<u8>>, shape: impl Into<Vec<u64>>, ty: GgmlType) -> TensorInfo {
+        TensorInfo { name: name.into(), shape: shape.into(), ty, offset: 0 }
+    }
+
+    /// Bytes of the data, without padding.
+    ///
+    /// # Errors
+    /// See [`GgmlType::tensor_bytes`].
+    pub fn n_bytes(&self) -> Result<u64, SizeError> {
+        self.ty.tensor_bytes(self.shape.iter().copied())
+    }
+}

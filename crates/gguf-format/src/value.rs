@@ -1,0 +1,699 @@
+//! Metadata values: typed views into a head ([`ValueRef`]), and the owned twin for writing ([`Value`]).
+//!
+//! Arrays stay encoded, in both: a view walks them when asked, an owned array is one buffer. A vocabulary of 400,000
+//! strings costs no allocation per string.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::cursor::{Cursor, Need};
+use crate::encode;
+use crate::header::{Dialect, Version};
+
+/// How deep arrays may be nested. The specification sets no bound; llama.cpp refuses any nesting.
+pub const MAX_NESTING: usize = 64;
+
+/// A metadata value type, as the number that stands in the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueType(pub u32);
+
+macro_rules! value_types {
+    ($($id:literal $konst:ident $name:literal $size:expr),* $(,)?) => {
+        impl ValueType {
+            $(#[doc = concat!("`", $name, "`")] pub const $konst: ValueType = ValueType($id);)*
+        }
+        /// Name and encoded size (where it is fixed) of the value types, in the order of their ids.
+        const VALUE_TYPES: &[(&str, Option<u64>)] = &[$(($name, $size)),*];
+    };
+}
+
+value_types! {
+    0 U8 "u8" Some(1), 1 I8 "i8" Some(1), 2 U16 "u16" Some(2), 3 I16 "i16" Some(2), 4 U32 "u32" Some(4), 5 I32 "i32" Some(4),
+    6 F32 "f32" Some(4), 7 BOOL "bool" Some(1), 8 STRING "string" None, 9 ARRAY "array" None, 10 U64 "u64" Some(8),
+    11 I64 "i64" Some(8), 12 F64 "f64" Some(8),
+}
+
+impl ValueType {
+    /// Whether the specification defines this type.
+    #[inline]
+    pub fn is_known(self) -> bool {
+        (self.0 as usize) < VALUE_TYPES.len()
+    }
+
+    /// Bytes of one value, for the types whose size is fixed.
+    #[inline]
+    pub fn fixed_bytes(self) -> Option<u64> {
+        VALUE_TYPES.get(self.0 as usize)?.1
+    }
+
+    /// The fewest bytes one value of this type can take in a file.
+    #[inline]
+    pub(crate) fn min_bytes(self, dialect: Dialect) -> u64 {
+        match self.fixed_bytes() {
+            Some(n) => n,
+            None if self == ValueType::ARRAY => 4 + dialect.len_bytes(),
+            None => dialect.len_bytes(),
+        }
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match VALUE_TYPES.get(self.0 as usize) {
+            Some((name, _)) => f.pad(name),
+            None => write!(f, "value type {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A string of the file: bytes, of which UTF-8 is expected and nowhere assumed.
+///
+/// `Display` is safe for a terminal: control characters, bidirectional overrides and bytes that are no UTF-8 come out
+/// escaped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Str<'a>(pub &'a [u8]);
+
+impl<'a> Str<'a> {
+    /// The bytes, without the trailing NUL that files of August 2023 count.
+    #[inline]
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The text.
+    ///
+    /// # Errors
+    /// Where the bytes stop being UTF-8.
+    #[inline]
+    pub fn to_str(self) -> Result<&'a str, core::str::Utf8Error> {
+        core::str::from_utf8(self.0)
+    }
+
+    /// The text, with a replacement character for what is no UTF-8.
+    pub fn to_string_lossy(self) -> String {
+        String::from_utf8_lossy(self.0).into_owned()
+    }
+
+    #[inline]
+    pub(crate) fn new(raw: &'a [u8], dialect: Dialect) -> Str<'a> {
+        match raw {
+            [text @ .., 0] if dialect.nul_strings => Str(text),
+            _ => Str(raw),
+        }
+    }
+}
+
+impl PartialEq<str> for Str<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for Str<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == other.as_bytes()
+    }
+}
+
+impl fmt::Display for Str<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '\n' => f.write_str("\\n")?,
+                    '\r' => f.write_str("\\r")?,
+                    '\t' => f.write_str("\\t")?,
+                    '\\' => f.write_str("\\\\")?,
+                    c if is_unsafe_to_print(c) => write!(f, "\\u{{{:x}}}", c as u32)?,
+                    c => fmt::Write::write_char(f, c)?,
+                }
+            }
+            for b in chunk.invalid() {
+                write!(f, "\\x{b:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Control characters, and the invisible ones that reorder or hide text around them.
+fn is_unsafe_to_print(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+impl fmt::Debug for Str<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// One metadata value, viewed in place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs, reason = "each variant is the value type of that name")]
+pub enum ValueRef<'a> {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    I64(i64),
+    F32(f32),
+    F64(f64),
+    /// 0 or 1 in a valid file; another byte is kept as found and refused by [`FromValue`] for `bool`.
+    Bool(u8),
+    String(Str<'a>),
+    Array(ArrayRef<'a>),
+}
+
+impl<'a> ValueRef<'a> {
+    /// The type of the value.
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            ValueRef::U8(_) => ValueType::U8,
+            ValueRef::I8(_) => ValueType::I8,
+            ValueRef::U16(_) => ValueType::U16,
+            ValueRef::I16(_) => ValueType::I16,
+            ValueRef::U32(_) => ValueType::U32,
+            ValueRef::I32(_) => ValueType::I32,
+            ValueRef::U64(_) => ValueType::U64,
+            ValueRef::I64(_) => ValueType::I64,
+            ValueRef::F32(_) => ValueType::F32,
+            ValueRef::F64(_) => ValueType::F64,
+            ValueRef::Bool(_) => ValueType::BOOL,
+            ValueRef::String(_) => ValueType::STRING,
+            ValueRef::Array(_) => ValueType::ARRAY,
+        }
+    }
+
+    /// The value as another type, when it can be expressed there without loss of range: integers of any width and sign
+    /// into any other that holds them, floats into floats, a single value into itself.
+    ///
+    /// # Errors
+    /// [`ValueError`] says what was found and what was asked.
+    pub fn get<T: FromValue<'a>>(self) -> Result<T, ValueError> {
+        T::from_value(self)
+    }
+
+    /// The value as an integer wide enough for all integer types; `None` for anything else (floats, bools, strings).
+    pub fn as_integer(&self) -> Option<i128> {
+        Some(match *self {
+            ValueRef::U8(v) => v.into(),
+            ValueRef::I8(v) => v.into(),
+            ValueRef::U16(v) => v.into(),
+            ValueRef::I16(v) => v.into(),
+            ValueRef::U32(v) => v.into(),
+            ValueRef::I32(v) => v.into(),
+            ValueRef::U64(v) => v.into(),
+            ValueRef::I64(v) => v.into(),
+            _ => return None,
+        })
+    }
+
+    /// The string, when it is one.
+    pub fn as_str(&self) -> Option<Str<'a>> {
+        match *self {
+            ValueRef::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The array, when it is one.
+    pub fn as_array(&self) -> Option<ArrayRef<'a>> {
+        match *self {
+            ValueRef::Array(a) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// An owned copy; an array keeps its encoding, so that writing it again in the same dialect gives the same bytes.
+    pub fn to_owned(&self) -> Value {
+        match *self {
+            ValueRef::U8(v) => Value::U8(v),
+            ValueRef::I8(v) => Value::I8(v),
+            ValueRef::U16(v) => Value::U16(v),
+            ValueRef::I16(v) => Value::I16(v),
+            ValueRef::U32(v) => Value::U32(v),
+            ValueRef::I32(v) => Value::I32(v),
+            ValueRef::U64(v) => Value::U64(v),
+            ValueRef::I64(v) => Value::I64(v),
+            ValueRef::F32(v) => Value::F32(v),
+            ValueRef::F64(v) => Value::F64(v),
+            ValueRef::Bool(v) => Value::Bool(v),
+            ValueRef::String(s) => Value::String(s.0.to_owned()),
+            ValueRef::Array(a) => {
+                Value::Array(Array { elem: a.elem, len: a.len, bytes: a.bytes.to_owned(), dialect: a.dialect })
+            }
+        }
+    }
+}
+
+/// Reads one value of type `ty`; arrays are viewed, not walked, and reach to the end of the cursor's bytes.
+pub(crate) fn read_value<'a>(c: &mut Cursor<'a>, ty: ValueType, left: u64) -> Result<Option<ValueRef<'a>>, Need> {
+    Ok(Some(match ty {
+        ValueType::U8 => ValueRef::U8(c.u8()?),
+        ValueType::I8 => ValueRef::I8(c.i8()?),
+        ValueType::U16 => ValueRef::U16(c.u16()?),
+        ValueType::I16 => ValueRef::I16(c.i16()?),
+        ValueType::U32 => ValueRef::U32(c.u32()?),
+        ValueType::I32 => ValueRef::I32(c.i32()?),
+        ValueType::U64 => ValueRef::U64(c.u64()?),
+        ValueType::I64 => ValueRef::I64(c.i64()?),
+        ValueType::F32 => ValueRef::F32(c.f32()?),
+        ValueType::F64 => ValueRef::F64(c.f64()?),
+        ValueType::BOOL => ValueRef::Bool(c.u8()?),
+        ValueType::STRING => ValueRef::String(Str::new(c.string()?, c.dialect)),
+        ValueType::ARRAY => {
+            let start = c.pos() as u64;
+            let (elem, len) = read_array_header(c)?;
+            let header = c.pos() as u64 - start;
+            let bytes = c.take(left.saturating_sub(header))?;
+            ValueRef::Array(ArrayRef { elem, len, bytes, dialect: c.dialect })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Element type and length of an array, in the dialect's order.
+pub(crate) fn read_array_header(c: &mut Cursor<'_>) -> Result<(ValueType, u64), Need> {
+    if c.dialect.array_type_first() {
+        let elem = ValueType(c.u32()?);
+        Ok((elem, c.len()?))
+    } else {
+        let len = c.len()?;
+        Ok((ValueType(c.u32()?), len))
+    }
+}
+
+/// Moves over one value whose encoding is known to be sound, without recursion; `None` when it is not sound after all.
+pub(crate) fn skip_value(c: &mut Cursor<'_>, ty: ValueType) -> Option<()> {
+    if let Some(n) = ty.fixed_bytes() {
+        return c.take(n).ok().map(drop);
+    }
+    if ty == ValueType::STRING {
+        return c.string().ok().map(drop);
+    }
+    let mut stack = [(ValueType::U8, 0u64); MAX_NESTING];
+    *stack.first_mut()? = read_array_header(c).ok()?;
+    let mut depth = 1usize;
+    while let Some(top) = depth.checked_sub(1).and_then(|i| stack.get_mut(i)) {
+        let (elem, left) = *top;
+        if left == 0 {
+            depth -= 1;
+        } else if let Some(n) = elem.fixed_bytes() {
+            c.take(left.checked_mul(n)?).ok()?;
+            depth -= 1;
+        } else {
+            top.1 -= 1;
+            if elem == ValueType::STRING {
+                c.string().ok()?;
+            } else {
+                *stack.get_mut(depth)? = read_array_header(c).ok()?;
+                depth += 1;
+            }
+        }
+    }
+    Some(())
+}
+
+/// An array of the file, still encoded.
+#[derive(Clone, Copy)]
+pub struct ArrayRef<'a> {
+    pub(crate) elem: ValueType,
+    pub(crate) len: u64,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) dialect: Dialect,
+}
+
+impl<'a> ArrayRef<'a> {
+    /// The type of the elements.
+    pub fn elem_type(&self) -> ValueType {
+        self.elem
+    }
+
+    /// Number of elements.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes that the elements take in the file, without the array's own type and length.
+    pub fn encoded_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The elements in order, each viewed in place.
+    pub fn iter(&self) -> ArrayIter<'a> {
+        ArrayIter { cursor: Cursor::new(self.bytes, 0, self.dialect), elem: self.elem, left: self.len }
+    }
+
+    /// The element at `index`. Constant time for fixed-size elements, a walk for strings and arrays.
+    pub fn get(&self, index: u64) -> Option<ValueRef<'a>> {
+        if index >= self.len {
+            return None;
+        }
+        match self.elem.fixed_bytes() {
+            Some(n) => {
+                let pos = usize::try_from(index.checked_mul(n)?).ok()?;
+                read_value(&mut Cursor::new(self.bytes, pos, self.dialect), self.elem, n).ok()?
+            }
+            None => self.iter().nth(usize::try_from(index).ok()?),
+        }
+    }
+
+    /// The elements, when they are strings.
+    pub fn strings(&self) -> Option<Strings<'a>> {
+        (self.elem == ValueType::STRING)
+            .then(|| Strings { cursor: Cursor::new(self.bytes, 0, self.dialect), left: self.len })
+    }
+
+    /// All elements as `T`, for example `to_vec::<f32>()`; every element must convert (see [`ValueRef::get`]).
+    ///
+    /// # Errors
+    /// The first element that does not convert.
+    pub fn to_vec<T: FromValue<'a>>(&self) -> Result<Vec<T>, ValueError> {
+        self.iter().map(ValueRef::get).collect()
+    }
+}
+
+impl PartialEq for ArrayRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.elem == other.elem
+            && self.len == other.len
+            && if self.dialect == other.dialect { self.bytes == other.bytes } else { self.iter().eq(other.iter()) }
+    }
+}
+
+impl fmt::Debug for ArrayRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}; {}]", self.elem, self.len)
+    }
+}
+
+impl<'a> IntoIterator for ArrayRef<'a> {
+    type Item = ValueRef<'a>;
+    type IntoIter = ArrayIter<'a>;
+    fn into_iter(self) -> ArrayIter<'a> {
+        self.iter()
+    }
+}
+
+/// The elements of an array in order; see [`ArrayRef::iter`].
+#[derive(Debug, Clone)]
+pub struct ArrayIter<'a> {
+    cursor: Cursor<'a>,
+    elem: ValueType,
+    left: u64,
+}
+
+impl<'a> Iterator for ArrayIter<'a> {
+    type Item = ValueRef<'a>;
+
+    fn next(&mut self) -> Option<ValueRef<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let start = self.cursor.pos();
+        let mut end = self.cursor;
+        skip_value(&mut end, self.elem)?;
+        let value = read_value(&mut self.cursor, self.elem, (end.pos() - start) as u64).ok()?;
+        self.cursor = end;
+        value
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let n = usize::try_from(self.left).unwrap_or(usize::MAX);
+        (0, Some(n))
+    }
+}
+
+/// The strings of an array in order; see [`ArrayRef::strings`].
+#[derive(Debug, Clone)]
+pub struct Strings<'a> {
+    cursor: Cursor<'a>,
+    left: u64,
+}
+
+impl<'a> Iterator for Strings<'a> {
+    type Item = Str<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Str<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let raw = self.cursor.string().ok()?;
+        Some(Str::new(raw, self.cursor.dialect))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, usize::try_from(self.left).ok())
+    }
+}
+
+/// Why a value is not what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueError {
+    /// The value has a type that cannot become the one asked for.
+    WrongType {
+        /// The type asked for.
+        asked: &'static str,
+        /// The type found.
+        found: ValueType,
+    },
+    /// An integer that does not fit the type asked for.
+    OutOfRange {
+        /// The type asked for.
+        asked: &'static str,
+        /// The integer found.
+        found: i128,
+    },
+    /// A bool whose byte is neither 0 nor 1.
+    NotABool(u8),
+    /// A string that is no UTF-8 from this byte on.
+    NotUtf8(usize),
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueError::WrongType { asked, found } => write!(f, "is of type {found}, not {asked}"),
+            ValueError::OutOfRange { asked, found } => write!(f, "is {found}, which does not fit {asked}"),
+            ValueError::NotABool(b) => write!(f, "is a bool with the byte {b}, not 0 or 1"),
+            ValueError::NotUtf8(at) => write!(f, "is not UTF-8 from byte {at} on"),
+        }
+    }
+}
+
+impl core::error::Error for ValueError {}
+
+/// Types that a value can be read as; see [`ValueRef::get`].
+pub trait FromValue<'a>: Sized {
+    /// Converts, or says what was found instead.
+    ///
+    /// # Errors
+    /// [`ValueError`], when the value has another type or does not fit.
+    fn from_value(value: ValueRef<'a>) -> Result<Self, ValueError>;
+}
+
+macro_rules! integers {
+    ($($ty:ident)*) => { $(
+        impl<'a> FromValue<'a> for $ty {
+            fn from_value(value: ValueRef<'a>) -> Result<$ty, ValueError> {
+                let asked = stringify!($ty);
+                let found = value.as_integer().ok_or(ValueError::WrongType { asked, found: value.value_type() })?;
+                $ty::try_from(found).map_err(|_| ValueError::OutOfRange { asked, found })
+            }
+        }
+    )* };
+}
+integers! { u8 i8 u16 i16 u32 i32 u64 i64 usize }
+
+impl<'a> FromValue<'a> for f64 {
+    fn from_value(value: ValueRef<'a>) -> Result<f64, ValueError> {
+        match value {
+            ValueRef::F32(v) => Ok(v.into()),
+            ValueRef::F64(v) => Ok(v),
+            v => Err(ValueError::WrongType { asked: "f64", found: v.value_type() }),
+        }
+    }
+}
+
+impl<'a> FromValue<'a> for f32 {
+    /// A double is rounded to the nearest single, as every consumer of such a key would.
+    fn from_value(value: ValueRef<'a>) -> Result<f32, ValueError> {
+        match value {
+            ValueRef::F32(v) => Ok(v),
+            ValueRef::F64(v) => Ok(v as f32),
+            v => Err(ValueError::WrongType { asked: "f32", found: v.value_type() }),
+        }
+    }
+}
+
+impl<'a> FromValue<'a> for bool {
+    fn from_value(value: ValueRef<'a>) -> Result<bool, ValueError> {
+        match value {
+            ValueRef::Bool(0) => Ok(false),
+            ValueRef::Bool(1) => Ok(true),
+            ValueRef::Bool(b) => Err(ValueError::NotABool(b)),
+            v => Err(ValueError::WrongType { asked: "bool", found: v.value_type() }),
+        }
+    }
+}
+
+impl<'a> FromValue<'a> for Str<'a> {
+    fn from_value(value: ValueRef<'a>) -> Result<Str<'a>, ValueError> {
+        value.as_str().ok_or(ValueError::WrongType { asked: "string", found: value.value_type() })
+    }
+}
+
+impl<'a> FromValue<'a> for &'a str {
+    fn from_value(value: ValueRef<'a>) -> Result<&'a str, ValueError> {
+        Str::from_value(value)?.to_str().map_err(|e| ValueError::NotUtf8(e.valid_up_to()))
+    }
+}
+
+impl<'a> FromValue<'a> for ArrayRef<'a> {
+    fn from_value(value: ValueRef<'a>) -> Result<ArrayRef<'a>, ValueError> {
+        value.as_array().ok_or(ValueError::WrongType { asked: "array", found: value.value_type() })
+    }
+}
+
+/// One metadata value to write.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "each variant is the value type of that name")]
+pub enum Value {
+    U8(u8),
+    I8(i8),
+    U16(u16),
+    I16(i16),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    I64(i64),
+    F32(f32),
+    F64(f64),
+    /// 0 or 1; another byte only to keep what a file holds.
+    Bool(u8),
+    String(Vec<u8>),
+    Array(Array),
+}
+
+impl Value {
+    /// The view that reading a written value gives.
+    pub fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Value::U8(v) => ValueRef::U8(*v),
+            Value::I8(v) => ValueRef::I8(*v),
+            Value::U16(v) => ValueRef::U16(*v),
+            Value::I16(v) => ValueRef::I16(*v),
+            Value::U32(v) => ValueRef::U32(*v),
+            Value::I32(v) => ValueRef::I32(*v),
+            Value::U64(v) => ValueRef::U64(*v),
+            Value::I64(v) => ValueRef::I64(*v),
+            Value::F32(v) => ValueRef::F32(*v),
+            Value::F64(v) => ValueRef::F64(*v),
+            Value::Bool(v) => ValueRef::Bool(*v),
+            Value::String(s) => ValueRef::String(Str(s)),
+            Value::Array(a) => ValueRef::Array(a.as_ref()),
+        }
+    }
+}
+
+macro_rules! value_from {
+    ($($ty:ident $variant:ident)*) => { $(
+        impl From<$ty> for Value {
+            fn from(v: $ty) -> Value {
+                Value::$variant(v)
+            }
+        }
+    )* };
+}
+value_from! { u8 U8  i8 I8  u16 U16  i16 I16  u32 U32  i32 I32  u64 U64  i64 I64  f32 F32  f64 F64  Array Array }
+
+impl From<bool> for Value {
+    fn from(v: bool) -> Value {
+        Value::Bool(v.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(v: &str) -> Value {
+        Value::String(v.as_bytes().to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(v: String) -> Value {
+        Value::String(v.into_bytes())
+    }
+}
+
+impl<T: Into<Value>> FromIterator<T> for Array {
+    /// Collects values of one type; the first decides the element type. Without any element the type is `i32`.
+    ///
+    /// # Panics
+    /// When the values are of different types.
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Array {
+        let mut values = values.into_iter().map(Into::into).peekable();
+        let mut array = Array::new(values.peek().map_or(ValueType::I32, |v| v.as_ref().value_type()));
+        for v in values {
+            assert!(array.push(v.as_ref()).is_ok(), "an array holds values of one type");
+        }
+        array
+    }
+}
+
+/// An array to write: one buffer of encoded elements.
+#[derive(Clone)]
+pub struct Array {
+    elem: ValueType,
+    len: u64,
+    bytes: Vec<u8>,
+    dialect: Dialect,
+}
+
+impl Array {
+    /// An empty array of the given element type.
+    pub fn new(elem: ValueType) -> Array {
+        Array { elem, len: 0, bytes: Vec::new(), dialect: Dialect::new(Version::V3) }
+    }
+
+    /// Appends an element.
+    ///
+    /// # Errors
+    /// When the value is not of the array's element type.
+    pub fn push(&mut self, value: ValueRef<'_>) -> Result<(), ValueError> {
+        if value.value_type() != self.elem {
+            return Err(ValueError::WrongType { asked: "the array's element type", found: value.value_type() });
+        }
+        encode::value(&mut self.bytes, value, self.dialect)
+            .map_err(|_| ValueError::OutOfRange { asked: "a 32-bit length", found: i128::from(u32::MAX) + 1 })?;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The view that reading the written array gives.
+    pub fn as_ref(&self) -> ArrayRef<'_> {
+        ArrayRef { elem: self.elem, len: self.len, bytes: &self.bytes, dialect: self.dialect }
+    }
+}
+
+impl PartialEq for Array {
+    fn eq(&self, other: &Array) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.as_ref(), f)
+    }
+}
