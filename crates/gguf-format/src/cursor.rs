@@ -66,6 +66,42 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
+    /// Moves over up to `n` strings and says how many remain, and what the next one needs if the bytes end before it does.
+    /// The hot loop of opening a file: the length is read, checked and added, nothing else.
+    #[inline]
+    pub(crate) fn skip_strings(&mut self, n: u64) -> (u64, Option<Need>) {
+        match (self.dialect.version.is_wide(), self.dialect.order) {
+            (true, ByteOrder::Little) => self.skip_with(n, u64::from_le_bytes),
+            (true, ByteOrder::Big) => self.skip_with(n, u64::from_be_bytes),
+            (false, ByteOrder::Little) => self.skip_with(n, |raw| u32::from_le_bytes(raw).into()),
+            (false, ByteOrder::Big) => self.skip_with(n, |raw| u32::from_be_bytes(raw).into()),
+        }
+    }
+
+    #[inline]
+    fn skip_with<const N: usize>(&mut self, n: u64, len: impl Fn([u8; N]) -> u64) -> (u64, Option<Need>) {
+        let (mut pos, mut left) = (self.pos, n);
+        let mut short = None;
+        while left > 0 {
+            let Some(raw) = self.bytes.get(pos..).and_then(|rest| rest.first_chunk::<N>()) else {
+                short = Some(Need((pos as u64).saturating_add(N as u64)));
+                break;
+            };
+            let text = pos + N;
+            // Both terms are at most the length of the bytes when the string is inside them, so the sum cannot wrap
+            // unnoticed: what is compared is what is left.
+            let len = len(*raw);
+            if len > (self.bytes.len() - text) as u64 {
+                short = Some(Need((text as u64).saturating_add(len)));
+                break;
+            }
+            pos = text + len as usize;
+            left -= 1;
+        }
+        self.pos = pos;
+        (left, short)
+    }
+
     /// A string with its length in front, as it stands in the file (a counted trailing NUL included).
     #[inline]
     pub(crate) fn string(&mut self) -> Result<&'a [u8], Need> {

@@ -1,9 +1,10 @@
 //! A whole head, viewed: [`Gguf`].
 
 use alloc::borrow::Cow;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::Range;
+use core::ops::{Deref, Range};
 
 use crate::cursor::Cursor;
 use crate::error::{AlignmentError, Error, Field, Problem};
@@ -13,6 +14,62 @@ use crate::scan::{HeadScan, Progress};
 use crate::tensor::{Dims, TensorInfoRef};
 use crate::types::{GgmlType, SizeError};
 use crate::value::{FromValue, Str, ValueError, ValueRef, ValueType, read_value};
+
+/// The bytes of a head, borrowed or owned.
+#[derive(Clone)]
+pub enum HeadBytes<'a> {
+    /// Bytes of somebody else, who keeps them unchanged meanwhile.
+    Borrowed(&'a [u8]),
+    /// Bytes on the heap.
+    Owned(Vec<u8>),
+    /// Bytes in other memory of this process, which must stay what they are.
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Deref for HeadBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            HeadBytes::Borrowed(bytes) => bytes,
+            HeadBytes::Owned(bytes) => bytes,
+            HeadBytes::Shared(bytes) => (**bytes).as_ref(),
+        }
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for HeadBytes<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        HeadBytes::Borrowed(bytes)
+    }
+}
+
+impl<'a> From<&'a [u8]> for HeadBytes<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        HeadBytes::Borrowed(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for HeadBytes<'a> {
+    fn from(bytes: &'a Vec<u8>) -> Self {
+        HeadBytes::Borrowed(bytes)
+    }
+}
+
+impl From<Vec<u8>> for HeadBytes<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        HeadBytes::Owned(bytes)
+    }
+}
+
+impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
+    fn from(bytes: Cow<'a, [u8]>) -> Self {
+        match bytes {
+            Cow::Borrowed(bytes) => HeadBytes::Borrowed(bytes),
+            Cow::Owned(bytes) => HeadBytes::Owned(bytes),
+        }
+    }
+}
 
 /// The head of a GGUF file: header, key-values and tensor infos, viewed in the bytes they stand in.
 ///
@@ -31,7 +88,7 @@ use crate::value::{FromValue, Str, ValueError, ValueRef, ValueType, read_value};
 /// ```
 #[derive(Clone)]
 pub struct Gguf<'a> {
-    head: Cow<'a, [u8]>,
+    head: HeadBytes<'a>,
     dialect: Dialect,
     /// Where each key-value pair starts, and where the last one ends.
     kv_starts: Vec<u64>,
@@ -47,7 +104,7 @@ impl<'a> Gguf<'a> {
     /// # Errors
     /// [`Error`]: what, where, and what was found. When the bytes end too early, [`Error::need`] says how many there
     /// must be at least: read more and call again.
-    pub fn parse(file: impl Into<Cow<'a, [u8]>>) -> Result<Gguf<'a>, Error> {
+    pub fn parse(file: impl Into<HeadBytes<'a>>) -> Result<Gguf<'a>, Error> {
         Gguf::parse_within(file, None)
     }
 
@@ -56,7 +113,7 @@ impl<'a> Gguf<'a> {
     ///
     /// # Errors
     /// See [`parse`](Gguf::parse).
-    pub fn parse_within(head: impl Into<Cow<'a, [u8]>>, file_bytes: Option<u64>) -> Result<Gguf<'a>, Error> {
+    pub fn parse_within(head: impl Into<HeadBytes<'a>>, file_bytes: Option<u64>) -> Result<Gguf<'a>, Error> {
         let head = head.into();
         let mut scan = HeadScan::new(file_bytes);
         match scan.advance(&head)? {
@@ -69,7 +126,7 @@ impl<'a> Gguf<'a> {
     ///
     /// # Errors
     /// When the scan is not complete, or the alignment is unusable.
-    pub fn from_scan(head: impl Into<Cow<'a, [u8]>>, scan: &HeadScan) -> Result<Gguf<'a>, Error> {
+    pub fn from_scan(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Result<Gguf<'a>, Error> {
         let head = head.into();
         if let Progress::Need(need) = scan.clone().advance(&head)? {
             return Err(scan.truncated(&head, need));
@@ -88,11 +145,11 @@ impl<'a> Gguf<'a> {
 
     /// As much of a head as `scan` has proven sound, for reporting on a file that cannot be read whole. An unusable
     /// alignment counts as the default one.
-    pub fn partial(head: impl Into<Cow<'a, [u8]>>, scan: &HeadScan) -> Gguf<'a> {
+    pub fn partial(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Gguf<'a> {
         Gguf::index(head.into(), scan).0
     }
 
-    fn index(head: Cow<'a, [u8]>, scan: &HeadScan) -> (Gguf<'a>, Result<(), (BadAlignment, AlignmentError)>) {
+    fn index(head: HeadBytes<'a>, scan: &HeadScan) -> (Gguf<'a>, Result<(), (BadAlignment, AlignmentError)>) {
         let mut gguf = Gguf {
             head,
             dialect: scan.dialect,
@@ -223,7 +280,7 @@ impl<'a> Gguf<'a> {
 
     /// The same, owning its bytes.
     pub fn into_owned(self) -> Gguf<'static> {
-        Gguf { head: Cow::Owned(self.head.into_owned()), ..self }
+        Gguf { head: HeadBytes::Owned(self.head.to_vec()), ..self }
     }
 
     fn kv_at(&self, i: usize) -> Option<KvRef<'_>> {

@@ -31,7 +31,7 @@ mod value;
 
 pub use encode::TooWide;
 pub use error::{AlignmentError, Error, Field, Problem};
-pub use file::{GetError, Gguf, KvRef};
+pub use file::{GetError, Gguf, HeadBytes, KvRef};
 pub use header::{
     ALIGNMENT_KEY, ByteOrder, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC, Version,
 };

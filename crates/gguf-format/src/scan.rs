@@ -160,17 +160,24 @@ impl HeadScan {
         self.pos
     }
 
-    /// The error for a head that ends here, though the scan needs `need` bytes.
-    pub(crate) fn truncated(&self, head: &[u8], need: u64) -> Error {
+    /// The error for a file that ends where `head` ends, though the scan is not complete.
+    pub fn at_end(&self, head: &[u8]) -> Error {
         let mut probe = self.clone();
         probe.total = Some(head.len() as u64);
         match probe.advance(head) {
-            Err(Error { field, offset, name, problem: Problem::PastEnd { .. } }) => {
-                Error { field, offset, name, problem: Problem::Truncated { need } }
-            }
             Err(e) => e,
-            Ok(_) => self.error(head, Field::Magic, 0, Problem::Truncated { need }),
+            // Nothing is missing after all: the caller did not advance over these bytes.
+            Ok(_) => self.error(head, Field::Magic, 0, Problem::Truncated { need: probe.pos }),
         }
+    }
+
+    /// The error for a head that must be at least `need` bytes long to go on.
+    pub(crate) fn truncated(&self, head: &[u8], need: u64) -> Error {
+        let mut error = self.at_end(head);
+        if let Problem::PastEnd { .. } | Problem::NotGguf(_) = error.problem {
+            error.problem = Problem::Truncated { need };
+        }
+        error
     }
 
     fn error(&self, head: &[u8], field: Field, offset: u64, problem: Problem) -> Error {
@@ -409,18 +416,13 @@ impl HeadScan {
                 c.take(top.1.saturating_mul(n)).at(field, self.pos)?;
                 top.1 = 0;
             } else if elem == ValueType::STRING {
-                let mut terminated = self.dialect.nul_strings;
-                let ran_out = loop {
-                    if top.1 == 0 {
-                        break None;
-                    }
-                    match c.string() {
-                        Ok(raw) => terminated = terminated && raw.last() == Some(&0),
-                        Err(need) => break Some(need),
-                    }
-                    top.1 -= 1;
-                };
-                self.dialect.nul_strings = terminated;
+                if self.dialect.nul_strings {
+                    let mut look = c;
+                    let all = (0..top.1).map_while(|_| look.string().ok()).all(|raw| raw.last() == Some(&0));
+                    self.dialect.nul_strings = all;
+                }
+                let (left, ran_out) = c.skip_strings(top.1);
+                top.1 = left;
                 self.pos = c.pos() as u64;
                 if let Some(need) = ran_out {
                     return Err(Stop::Need(field, self.pos, need));

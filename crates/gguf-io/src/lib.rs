@@ -1,1 +1,23 @@
-//! Opening, mapping and atomically writing GGUF files.
+//! GGUF files on the operating system: opening, mapping, reading parts of them, and writing them so that nothing but a
+//! whole file ever stands under the final name.
+//!
+//! * [`ModelFile`] is one file: its head on the heap, its payload read in pieces or mapped.
+//! * [`Model`] is all shards of a model, opened from any of them.
+//! * [`Output`] is a file in the making: temporary, positioned writes, synced, then renamed.
+//! * [`Writer`] puts a head and its tensors onto any [`std::io::Write`], in either order.
+#![deny(unsafe_code)]
+
+mod buffer;
+mod error;
+mod map;
+
+mod open;
+mod output;
+mod writer;
+
+pub use error::Error;
+pub use map::Map;
+
+pub use open::{HeadRead, ModelFile, read_head};
+pub use output::Output;
+pub use writer::{WriteError, Writer};

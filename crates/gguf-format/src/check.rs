@@ -1,0 +1,394 @@
+//! Findings: everything that is wrong or odd with a file, where [`Gguf::parse`] stops at the first thing it cannot read.
+//!
+//! [`structure`] judges what any reader needs to read a file safely; [`format`](fn@format) adds what the specification
+//! asks for beyond that, and which known readers refuse the file. Both work on a head alone, also on one that is broken
+//! in the middle: what stands before the break is judged all the same. What the metadata *means* is another crate's
+//! matter; it reports in the same words.
+//!
+//! Each rule is a row of a table ([`RULES`]) and a few lines that apply it. Findings of one rule are kept up to a fixed
+//! number and counted beyond, so a report stays small whatever the file.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::error::{Error, Problem};
+use crate::file::{Gguf, KvRef};
+use crate::scan::{HeadScan, Progress};
+use crate::tensor::TensorInfoRef;
+use crate::value::Str;
+
+mod head;
+mod readers;
+mod repeats;
+mod rules;
+mod tensors;
+
+pub use repeats::{Repeat, hash, repeats};
+pub use rules::RULES;
+pub use tensors::padding;
+
+/// Findings of one rule that are kept; further ones are counted.
+pub const KEPT: u64 = 20;
+
+/// Bytes of a name or text that a finding shows.
+const SHOWN: usize = 96;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing; nothing has to be done.
+    Note,
+    /// Unusual or refused by some readers; likely a mistake.
+    Warning,
+    /// Against the specification, or unusable.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        })
+    }
+}
+
+/// One rule: a row of a table of rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// The name of the rule in reports. It stays when wording changes.
+    pub code: &'static str,
+    /// How much a breach matters.
+    pub severity: Severity,
+    /// Whether a reader needs it to read the file safely.
+    pub structural: bool,
+    /// What is right.
+    pub expected: &'static str,
+    /// What can be done about a breach.
+    pub hint: &'static str,
+    /// Where the rule comes from.
+    pub source: &'static str,
+}
+
+/// Declares a table of rules: a constant for each row, and the table of all.
+///
+/// ```
+/// gguf_format::rules! {
+///     /// The rules of an example.
+///     pub RULES:
+///     NAME_LENGTH "name.length" Error "a name has at most 9 bytes" "shorten it" "example, section 1";
+/// }
+/// assert_eq!(RULES[0].code, NAME_LENGTH.code);
+/// ```
+#[macro_export]
+macro_rules! rules {
+    ($(#[$doc:meta])* $vis:vis $table:ident: $($(#[$mark:ident])? $name:ident $code:literal $severity:ident
+        $expected:literal $hint:literal $source:literal;)*) => {
+        $(pub(crate) const $name: $crate::check::Rule = $crate::check::Rule {
+            code: $code,
+            severity: $crate::check::Severity::$severity,
+            structural: $crate::rules!(@ $($mark)?),
+            expected: $expected,
+            hint: $hint,
+            source: $source,
+        };)*
+        $(#[$doc])*
+        $vis const $table: &[$crate::check::Rule] = &[$($name),*];
+    };
+    (@ structural) => { true };
+    (@) => { false };
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    /// A byte, counted from the start of the GGUF.
+    Offset(u64),
+    /// A key.
+    Key {
+        /// The key, cut to a printable length and safe to print.
+        name: String,
+        /// Where the pair starts; `None` for a key that is not there.
+        offset: Option<u64>,
+    },
+    /// A tensor.
+    Tensor {
+        /// Its name, cut to a printable length and safe to print.
+        name: String,
+        /// Where its info starts; `None` for a tensor that is not there.
+        offset: Option<u64>,
+    },
+}
+
+impl Place {
+    /// The byte offset, when the finding has one.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Place::File => None,
+            Place::Offset(at) => Some(*at),
+            Place::Key { offset, .. } | Place::Tensor { offset, .. } => *offset,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File => f.write_str("file"),
+            Place::Offset(at) => write!(f, "byte {at}"),
+            Place::Key { name, .. } => write!(f, "key {name}"),
+            Place::Tensor { name, .. } => write!(f, "tensor {name}"),
+        }
+    }
+}
+
+/// What a finding is about, before it is known whether it is kept.
+#[derive(Debug, Clone, Copy)]
+pub enum At<'a> {
+    /// The file as a whole.
+    File,
+    /// A byte, counted from the start of the GGUF.
+    Offset(u64),
+    /// A key and where its pair starts.
+    Key(Str<'a>, Option<u64>),
+    /// A tensor's name and where its info starts.
+    Tensor(Str<'a>, Option<u64>),
+}
+
+impl<'a> At<'a> {
+    /// A key that the file lacks.
+    pub fn no_key(key: &'a str) -> At<'a> {
+        At::Key(Str(key.as_bytes()), None)
+    }
+
+    /// A tensor that the file lacks.
+    pub fn no_tensor(name: &'a str) -> At<'a> {
+        At::Tensor(Str(name.as_bytes()), None)
+    }
+}
+
+impl<'a> From<&KvRef<'a>> for At<'a> {
+    fn from(kv: &KvRef<'a>) -> At<'a> {
+        At::Key(kv.key, Some(kv.offset))
+    }
+}
+
+impl<'a> From<&TensorInfoRef<'a>> for At<'a> {
+    fn from(t: &TensorInfoRef<'a>) -> At<'a> {
+        At::Tensor(t.name, Some(t.info_offset))
+    }
+}
+
+impl From<At<'_>> for Place {
+    fn from(at: At<'_>) -> Place {
+        match at {
+            At::File => Place::File,
+            At::Offset(at) => Place::Offset(at),
+            At::Key(name, offset) => Place::Key { name: shown(name), offset },
+            At::Tensor(name, offset) => Place::Tensor { name: shown(name), offset },
+        }
+    }
+}
+
+/// A text of the file as a report may show it: cut, and with everything escaped that a terminal would act on.
+pub fn shown(text: Str<'_>) -> String {
+    let bytes = text.as_bytes();
+    if bytes.len() <= SHOWN {
+        return text.to_string();
+    }
+    // A character cut in half would come out as escaped bytes.
+    let mut cut = SHOWN;
+    while cut > SHOWN - 4 && bytes.get(cut).is_some_and(|b| b & 0xc0 == 0x80) {
+        cut -= 1;
+    }
+    format!("{}… ({} bytes)", Str(bytes.get(..cut).unwrap_or_default()), bytes.len())
+}
+
+/// One thing found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's code, such as `tensor.overlap`.
+    pub code: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// Whether it endangers reading the file at all.
+    pub structural: bool,
+    /// What it is about.
+    pub place: Place,
+    /// What was found.
+    pub message: String,
+    /// What would be right.
+    pub expected: Cow<'static, str>,
+    /// What can be done.
+    pub hint: Cow<'static, str>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}: {}", self.severity, self.code, self.place, self.message)
+    }
+}
+
+/// All that was found, in the order it was found in.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    findings: Vec<Finding>,
+    counts: BTreeMap<&'static str, (u64, Rule)>,
+}
+
+impl Report {
+    /// A report without findings.
+    pub fn new() -> Report {
+        Report::default()
+    }
+
+    /// Adds a finding of a rule. Beyond [`KEPT`] of one rule it is only counted, and the message is not even formatted.
+    pub fn add<'a>(&mut self, rule: &Rule, at: impl Into<At<'a>>, message: fmt::Arguments<'_>) {
+        self.add_with(rule, at, message, Cow::Borrowed(rule.expected), Cow::Borrowed(rule.hint));
+    }
+
+    /// As [`add`](Report::add), with words of its own for what is right and what to do.
+    pub fn add_with<'a>(
+        &mut self,
+        rule: &Rule,
+        at: impl Into<At<'a>>,
+        message: fmt::Arguments<'_>,
+        expected: impl Into<Cow<'static, str>>,
+        hint: impl Into<Cow<'static, str>>,
+    ) {
+        let count = &mut self.counts.entry(rule.code).or_insert((0, *rule)).0;
+        *count += 1;
+        if *count <= KEPT {
+            self.findings.push(Finding {
+                code: rule.code,
+                severity: rule.severity,
+                structural: rule.structural,
+                place: at.into().into(),
+                message: message.to_string(),
+                expected: expected.into(),
+                hint: hint.into(),
+            });
+        }
+    }
+
+    /// Puts the findings of another report behind those of this one.
+    pub fn append(&mut self, other: Report) {
+        for finding in other.findings {
+            let kept = self.counts.get(finding.code).map_or(0, |c| c.0.min(KEPT));
+            let already = self.findings.iter().filter(|f| f.code == finding.code).count() as u64;
+            if kept.max(already) < KEPT {
+                self.findings.push(finding);
+            }
+        }
+        for (code, (n, rule)) in other.counts {
+            self.counts.entry(code).or_insert((0, rule)).0 += n;
+        }
+    }
+
+    /// The findings, with one at the end for each rule that had more than are kept.
+    pub fn findings(&self) -> impl Iterator<Item = Cow<'_, Finding>> {
+        let more = self.counts.values().filter(|(n, _)| *n > KEPT).map(|(n, rule)| {
+            Cow::Owned(Finding {
+                code: rule.code,
+                severity: rule.severity,
+                structural: rule.structural,
+                place: Place::File,
+                message: format!("and {} more of this kind", n - KEPT),
+                expected: Cow::Borrowed(rule.expected),
+                hint: Cow::Borrowed(rule.hint),
+            })
+        });
+        self.findings.iter().map(Cow::Borrowed).chain(more)
+    }
+
+    /// How many findings there are of a severity, those that were only counted included.
+    pub fn count(&self, severity: Severity) -> u64 {
+        self.counts.values().filter(|(_, rule)| rule.severity == severity).map(|(n, _)| n).sum()
+    }
+
+    /// How many findings there are of a rule.
+    pub fn count_of(&self, code: &str) -> u64 {
+        self.counts.get(code).map_or(0, |c| c.0)
+    }
+
+    /// The codes of all rules that have findings, in alphabetical order.
+    pub fn codes(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.counts.keys().copied()
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// The highest severity among the findings.
+    pub fn worst(&self) -> Option<Severity> {
+        self.counts.values().map(|(_, rule)| rule.severity).max()
+    }
+
+    /// Whether any reader can read the file safely: no structural error was found.
+    pub fn is_safe(&self) -> bool {
+        !self.counts.values().any(|(_, rule)| rule.structural && rule.severity == Severity::Error)
+    }
+}
+
+/// Judges what any reader needs to read the file safely, and nothing else: every finding is a structural error.
+///
+/// `head` is the file from its start, at least as far as [`HeadScan`] reads; the whole file will do. `file_bytes` is the
+/// length of the file.
+pub fn structure(head: &[u8], file_bytes: u64) -> Report {
+    check(head, file_bytes, false)
+}
+
+/// Judges everything the format has rules for: [`structure`], and what is unusual, against the specification's style, or
+/// refused by known readers. For the padding between tensors see [`padding`].
+pub fn format(head: &[u8], file_bytes: u64) -> Report {
+    check(head, file_bytes, true)
+}
+
+fn check(head: &[u8], file_bytes: u64, all: bool) -> Report {
+    let mut report = Report::new();
+    let head = head.get(..usize::try_from(file_bytes).unwrap_or(usize::MAX)).unwrap_or(head);
+    let mut scan = HeadScan::new(Some(file_bytes));
+    let stopped = scan.advance(head);
+    let whole = match &stopped {
+        Ok(Progress::Complete) => true,
+        Ok(Progress::Need(need)) => {
+            let given = head.len();
+            report.add(
+                &rules::INPUT_SHORT,
+                At::Offset(given as u64),
+                format_args!("{given} bytes of the file were given, the head needs at least {need}"),
+            );
+            false
+        }
+        Err(error) => {
+            head::fatal(error, head, &scan, &mut report);
+            false
+        }
+    };
+    if matches!(stopped, Err(Error { problem: Problem::NotGguf(_) | Problem::UnknownVersion(_), .. })) {
+        return report;
+    }
+    let gguf = Gguf::partial(head, &scan);
+    let alignment = head::keys(&gguf, &mut report);
+    tensors::infos(&gguf, &mut report);
+    let extents = tensors::Extents::new(&gguf, file_bytes, alignment);
+    extents.structure(whole, &mut report);
+    if all {
+        head::style(&gguf, &mut report);
+        tensors::style(&gguf, &mut report);
+        if whole {
+            extents.style(&mut report);
+        }
+        readers::refusals(&gguf, &extents, whole, &mut report);
+    }
+    report
+}

@@ -1,0 +1,104 @@
+//! Finding texts that occur twice among very many, in `n log n` time and 8 bytes a text.
+//!
+//! Hashes are sorted, not put into a table: a file that was made to collide costs no more than any other. A hash that
+//! occurs twice is only a suspicion; the texts themselves decide.
+
+use alloc::vec::Vec;
+
+use crate::value::Str;
+
+/// A text that stood there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repeat<'a> {
+    /// The number given with the text the first time.
+    pub first: u64,
+    /// The number given with it this time.
+    pub again: u64,
+    /// The text.
+    pub text: Str<'a>,
+}
+
+/// A 64-bit hash of a text; fast, and no protection against collisions made on purpose.
+#[inline]
+pub fn hash(text: Str<'_>) -> u64 {
+    const K: u64 = 0x9e37_79b9_7f4a_7c15;
+    let bytes = text.as_bytes();
+    let mut h = (bytes.len() as u64).wrapping_mul(K);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        h = (h ^ u64::from_le_bytes(*word)).wrapping_mul(K);
+        h ^= h >> 29;
+    }
+    let mut tail = 0u64;
+    for &b in rest {
+        tail = tail << 8 | u64::from(b);
+    }
+    h = (h ^ tail).wrapping_mul(K);
+    h ^= h >> 32;
+    h = h.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    h ^ (h >> 32)
+}
+
+/// Calls `found` for each text that was there before. Each text comes with a number that tells the caller where it is.
+pub fn repeats<'a, I>(texts: I, mut found: impl FnMut(Repeat<'a>))
+where
+    I: Iterator<Item = (Str<'a>, u64)> + Clone,
+{
+    let mut hashes: Vec<u64> = texts.clone().map(|(text, _)| hash(text)).collect();
+    hashes.sort_unstable();
+    let mut suspects: Vec<u64> = hashes.windows(2).filter(|w| w.first() == w.last()).map(|w| *w.first().unwrap_or(&0)).collect();
+    drop(hashes);
+    suspects.dedup();
+    if suspects.is_empty() {
+        return;
+    }
+    let mut firsts: Vec<Option<(u64, Str<'a>)>> = Vec::new();
+    firsts.resize(suspects.len(), None);
+    // Texts of equal hash that differ from the first of that hash: exceedingly rare, unless made on purpose.
+    let mut others: Vec<(Str<'a>, u64)> = Vec::new();
+    for (text, i) in texts {
+        let Ok(at) = suspects.binary_search(&hash(text)) else { continue };
+        match firsts.get_mut(at) {
+            Some(Some((first, same))) if *same == text => found(Repeat { first: *first, again: i, text }),
+            Some(Some(_)) => others.push((text, i)),
+            Some(slot) => *slot = Some((i, text)),
+            None => {}
+        }
+    }
+    others.sort_unstable();
+    let mut last: Option<(Str<'a>, u64)> = None;
+    for (text, i) in others {
+        match last {
+            Some((same, first)) if same == text => found(Repeat { first, again: i, text }),
+            _ => last = Some((text, i)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn finds_every_repeat_and_nothing_else() {
+        let cases: &[(&[&str], &[(u64, u64)])] = &[
+            (&[], &[]),
+            (&["a", "b", "", "ab", "abcdefgh", "abcdefghi"], &[]),
+            (&["", ""], &[(0, 1)]),
+            (&["x", "y", "x", "z", "y", "x"], &[(0, 2), (1, 4), (0, 5)]),
+            (&["abcdefgh0", "abcdefgh1", "abcdefgh0"], &[(0, 2)]),
+        ];
+        for (texts, expected) in cases {
+            let mut got = vec![];
+            repeats(texts.iter().map(|t| Str(t.as_bytes())).zip(0..), |r| got.push((r.first, r.again)));
+            assert_eq!(&got, expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn texts_differ_only_in_zeros() {
+        let texts: [&[u8]; 4] = [b"", b"\0", b"\0\0", b"\0\0\0\0\0\0\0\0"];
+        repeats(texts.iter().map(|t| Str(t)).zip(0..), |r| panic!("{r:?}"));
+    }
+}

@@ -1,0 +1,289 @@
+//! The rules for tensor infos and for where the data lies.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::check::rules::*;
+use crate::check::{At, Report, repeats, shown};
+use crate::file::Gguf;
+use crate::header::Version;
+use crate::layout::{MAX_DIMS, MAX_TENSOR_NAME, align_up};
+use crate::tensor::TensorInfoRef;
+use crate::types::SizeError;
+
+/// The longest tensor name of the specification; ggml reads one byte less.
+const SPEC_TENSOR_NAME: usize = 64;
+
+/// The structural rules for what stands in the infos.
+pub(super) fn infos(gguf: &Gguf<'_>, report: &mut Report) {
+    for t in gguf.tensors() {
+        let n = t.name.as_bytes().len();
+        if n > SPEC_TENSOR_NAME {
+            report.add(&TENSOR_NAME_LENGTH, &t, format_args!("the name has {n} bytes"));
+        }
+        if t.dims.len() > MAX_DIMS {
+            report.add(&TENSOR_DIMS, &t, format_args!("{} dimensions", t.dims.len()));
+        }
+        if let Some((i, dim)) = t.dims.enumerate().find(|&(_, dim)| i64::try_from(dim).is_err()) {
+            report.add(&TENSOR_SIZE, &t, format_args!("dimension {i} is {dim}"));
+            continue;
+        }
+        match t.n_bytes() {
+            Ok(_) => {}
+            Err(SizeError::UnknownType(ty)) => {
+                report.add(&TENSOR_TYPE_UNKNOWN, &t, format_args!("{ty} is not known"));
+            }
+            Err(e @ SizeError::PartialBlock { .. }) => report.add(&TENSOR_ROW, &t, format_args!("{}: {e}", t.ty)),
+            Err(e @ SizeError::Overflow) => report.add(&TENSOR_SIZE, &t, format_args!("{e}")),
+        }
+        if t.ty.info().is_some_and(|ty| ty.removed) {
+            report.add(&TENSOR_TYPE_REMOVED, &t, format_args!("type {} ({}) was removed from ggml", t.ty.0, t.ty));
+        }
+    }
+    repeats(gguf.tensors().map(|t| (t.name, t.info_offset)), |r| {
+        let at = At::Tensor(r.text, Some(r.again));
+        report.add(&TENSOR_DUPLICATE, at, format_args!("its info stands at byte {} already", r.first));
+    });
+}
+
+/// Where the data of each tensor lies.
+pub(super) struct Extents<'g> {
+    gguf: &'g Gguf<'g>,
+    file_bytes: u64,
+    /// `None` when the file has none that can be used; offsets then count from the end of the head, which is a lower
+    /// bound for where the data lies.
+    alignment: Option<u64>,
+    /// Start of the data section; 0 in the draft, whose offsets count from the start of the file.
+    base: u64,
+    /// Start, end and number of each tensor of known place, sorted.
+    sorted: Vec<(u64, u64, u32)>,
+}
+
+impl<'g> Extents<'g> {
+    pub(super) fn new(gguf: &'g Gguf<'g>, file_bytes: u64, alignment: Option<u64>) -> Extents<'g> {
+        let base = match (gguf.dialect().version, alignment) {
+            (Version::Draft, _) => 0,
+            (_, Some(_)) => gguf.data_offset(),
+            (_, None) => gguf.head_bytes(),
+        };
+        let mut extents = Extents { gguf, file_bytes, alignment, base, sorted: Vec::new() };
+        extents.sorted = gguf
+            .tensors()
+            .filter_map(|t| {
+                let range = extents.range(&t)?;
+                Some((range.start, range.end, u32::try_from(t.index).ok()?))
+            })
+            .collect();
+        extents.sorted.sort_unstable();
+        extents
+    }
+
+    /// From the start of the file; `None` when the size is not known or the end leaves 64 bits.
+    fn range(&self, t: &TensorInfoRef<'_>) -> Option<Range<u64>> {
+        let start = self.base.checked_add(t.offset)?;
+        Some(start..start.checked_add(t.n_bytes().ok()?)?)
+    }
+
+    fn tensor(&self, index: u32) -> Option<TensorInfoRef<'_>> {
+        self.gguf.tensor_at(usize::try_from(index).ok()?)
+    }
+
+    /// Offsets that are unaligned, outside the file, or run into each other. When the head is not `whole`, its end and so
+    /// the place of the data is not known, and lower bounds are judged.
+    pub(super) fn structure(&self, whole: bool, report: &mut Report) {
+        if !whole && self.gguf.dialect().version != Version::Draft && self.gguf.n_tensors() == 0 {
+            return;
+        }
+        let (mut hit, mut need) = (0u64, self.file_bytes);
+        for t in self.gguf.tensors() {
+            if let Some(alignment) = self.alignment
+                && !t.offset.is_multiple_of(alignment)
+            {
+                report.add(
+                    &OFFSET_UNALIGNED,
+                    &t,
+                    format_args!("the offset {} is no multiple of {alignment}", t.offset),
+                );
+            }
+            let Ok(bytes) = t.n_bytes() else {
+                // Of a tensor without a size at least the place must be in the file.
+                if self.base.checked_add(t.offset).is_none_or(|start| start > self.file_bytes) {
+                    report.add(&TENSOR_BOUNDS, &t, format_args!("it starts at {} of the data, beyond the file", t.offset));
+                }
+                continue;
+            };
+            let Some(range) = self.range(&t) else {
+                hit += 1;
+                let size = bytes;
+                report.add(&TENSOR_BOUNDS, &t, format_args!("offset {} and {size} bytes leave 64 bits", t.offset));
+                continue;
+            };
+            if range.start < self.gguf.head_bytes() && bytes > 0 {
+                let head = self.gguf.head_bytes();
+                report.add(&TENSOR_IN_HEAD, &t, format_args!("it starts at byte {}, the head ends at {head}", range.start));
+            }
+            // A tensor without elements needs no byte, also where the data section is left out.
+            if range.end > self.file_bytes && (bytes > 0 || t.offset > 0) {
+                hit += 1;
+                need = need.max(range.end);
+                let Range { start, end } = range;
+                let file = self.file_bytes;
+                report.add(&TENSOR_BOUNDS, &t, format_args!("bytes {start} to {end}, the file ends at {file}"));
+            }
+        }
+        if need > self.file_bytes {
+            report.add(
+                &FILE_TRUNCATED,
+                At::Offset(self.file_bytes),
+                format_args!(
+                    "the file lacks {}{} of {need} bytes; {hit} of {} tensors are hit",
+                    if whole { "" } else { "at least " },
+                    need - self.file_bytes,
+                    self.gguf.n_tensors()
+                ),
+            );
+        }
+        self.overlaps(report);
+    }
+
+    fn overlaps(&self, report: &mut Report) {
+        let mut widest: Option<(u64, u64, u32)> = None;
+        for &(start, end, index) in &self.sorted {
+            if start == end {
+                continue;
+            }
+            let Some((s, e, i)) = widest.filter(|w| start < w.1) else {
+                widest = Some((start, end, index));
+                continue;
+            };
+            if (s, e) != (start, end)
+                && let (Some(a), Some(b)) = (self.tensor(i), self.tensor(index))
+            {
+                let name = shown(a.name);
+                report.add(&TENSOR_OVERLAP, &b, format_args!("bytes {start} to {end} run into {name}, {s} to {e}"));
+            }
+            if end > e {
+                widest = Some((start, end, index));
+            }
+        }
+    }
+
+    /// Shared ranges, gaps, order, and what comes behind the last tensor. Only for a head that is whole.
+    pub(super) fn style(&self, report: &mut Report) {
+        for pair in self.sorted.windows(2) {
+            if let [(s, e, i), (start, end, index)] = pair
+                && (s, e) == (start, end)
+                && s < e
+                && let (Some(a), Some(b)) = (self.tensor(*i), self.tensor(*index))
+            {
+                let name = shown(a.name);
+                report.add(&TENSOR_SHARED, &b, format_args!("bytes {start} to {end} are those of {name} as well"));
+            }
+        }
+        let Some(alignment) = self.alignment else { return };
+        let data = self.gguf.data_offset();
+        let mut end_before = data;
+        for &(start, end, index) in &self.sorted {
+            let packed = align_up(end_before, alignment).unwrap_or(u64::MAX);
+            if start > packed
+                && let Some(t) = self.tensor(index)
+            {
+                let gap = start - packed;
+                report.add(&DATA_GAP, &t, format_args!("{gap} bytes before it belong to no tensor"));
+            }
+            end_before = end_before.max(end);
+        }
+        let mut last = 0;
+        for t in self.gguf.tensors() {
+            if t.offset < last {
+                report.add(&DATA_ORDER, &t, format_args!("its offset {} is below {last}, one of a tensor before it", t.offset));
+            }
+            last = last.max(t.offset);
+        }
+        let complete = self.sorted.len() as u64 == self.gguf.n_tensors();
+        if !complete || self.file_bytes < end_before {
+            return;
+        }
+        // Without tensors nothing says whether the head is padded.
+        let packed = align_up(end_before, alignment).unwrap_or(u64::MAX);
+        if self.file_bytes > packed {
+            let extra = self.file_bytes - packed;
+            report.add(&FILE_TRAILING, At::Offset(packed), format_args!("{extra} bytes follow the last tensor"));
+        } else if self.file_bytes < packed && self.gguf.n_tensors() > 0 {
+            let missing = packed - self.file_bytes;
+            report.add(&FILE_TAIL, At::Offset(self.file_bytes), format_args!("{missing} bytes of padding are missing"));
+        }
+    }
+
+    /// The first tensor that does not stand where the tensors before it end, and where that is.
+    pub(super) fn first_not_packed(&self) -> Option<(TensorInfoRef<'_>, u64)> {
+        let alignment = self.alignment?;
+        let mut expected = if self.base == 0 { self.gguf.data_offset() } else { 0 };
+        for t in self.gguf.tensors() {
+            if t.offset != expected {
+                return Some((t, expected));
+            }
+            expected = align_up(expected.checked_add(t.n_bytes().ok()?)?, alignment)?;
+        }
+        None
+    }
+
+    /// Whether the file ends before its data section starts, though there are tensors.
+    pub(super) fn ends_before_data(&self) -> bool {
+        self.gguf.n_tensors() > 0 && self.file_bytes < self.gguf.data_offset()
+    }
+}
+
+/// Names and shapes that are readable and odd.
+pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
+    for t in gguf.tensors() {
+        let name = t.name.as_bytes();
+        if name.is_empty() {
+            report.add(&TENSOR_NAME_EMPTY, &t, format_args!("tensor {} has an empty name", t.index));
+        } else if let Some(at) = name.iter().position(|&b| b == 0) {
+            report.add(&TENSOR_NAME_NUL, &t, format_args!("the name has a NUL at byte {at}"));
+        } else if let Err(e) = t.name.to_str() {
+            report.add(&TENSOR_NAME_UTF8, &t, format_args!("the name is not UTF-8 from byte {} on", e.valid_up_to()));
+        }
+        if name.len() == MAX_TENSOR_NAME + 1 {
+            report.add(&TENSOR_NAME_64, &t, format_args!("the name has {} bytes", name.len()));
+        }
+        if t.dims.len() == 0 {
+            report.add(&TENSOR_SCALAR, &t, format_args!("no dimensions"));
+        } else if t.dims.clone().any(|dim| dim == 0) {
+            report.add(&TENSOR_EMPTY, &t, format_args!("a dimension is 0"));
+        }
+    }
+}
+
+/// Looks for padding that is not zero: between the head and the data, and between tensors. `read` fills a buffer with the
+/// bytes of the file at an offset and says whether it could; what cannot be read is not judged.
+pub fn padding(gguf: &Gguf<'_>, file_bytes: u64, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Report {
+    const PIECE: usize = 4096;
+    let mut report = Report::new();
+    let extents = Extents::new(gguf, file_bytes, Some(gguf.alignment()));
+    let mut buffer = [0; PIECE];
+    let mut end_before = gguf.head_bytes();
+    let ends = [(gguf.data_offset().max(end_before), 0)];
+    let starts = extents.sorted.iter().map(|&(start, end, _)| (start, end));
+    let tail = [(file_bytes, file_bytes)];
+    for (start, end) in ends.into_iter().chain(starts).chain(tail) {
+        // A gap that is larger than padding can be is another rule's matter.
+        let stop = start.min(file_bytes).min(align_up(end_before, gguf.alignment()).unwrap_or(u64::MAX));
+        while end_before < stop {
+            let n = usize::try_from(stop - end_before).unwrap_or(PIECE).min(PIECE);
+            let Some(piece) = buffer.get_mut(..n) else { break };
+            if !read(end_before, piece) {
+                break;
+            }
+            if let Some(i) = piece.iter().position(|&b| b != 0) {
+                let at = end_before + i as u64;
+                report.add(&DATA_PADDING, At::Offset(at), format_args!("the padding before byte {stop} is not zero"));
+                break;
+            }
+            end_before += n as u64;
+        }
+        end_before = end_before.max(end).max(start.min(file_bytes));
+    }
+    report
+}

@@ -1,0 +1,454 @@
+//! The well-known metadata keys: what each one means, which types writers give it, and which architectures need it.
+//!
+//! The table is made of the specification's keys, the 364 keys of llama.cpp's `gguf-py/gguf/constants.py`, the keys that
+//! only other sources of llama.cpp know, and those of the draft that preceded the first release. The value types are
+//! those that llama.cpp's writers write (`gguf_writer.py`) and its loaders ask for.
+//!
+//! A key is a pattern: `{arch}` stands for the name of the architecture, `{id}`, `{name}` and `{dense}` for a number or
+//! a name. [`lookup`] finds the row of a key of a file, [`nearest`] the one that a misspelt key may have meant.
+//! Every row has a constant of the same name: [`GENERAL_ALIGNMENT`] is `general.alignment`, [`CONTEXT_LENGTH`] is
+//! `{arch}.context_length`.
+
+use alloc::string::String;
+use core::cmp::Ordering;
+use core::fmt;
+
+use crate::value::ValueType;
+
+mod arch;
+mod clip;
+mod general;
+mod model;
+mod tokenizer;
+mod values;
+
+pub use arch::*;
+pub use clip::*;
+pub use general::*;
+pub use model::*;
+pub use tokenizer::*;
+pub use values::*;
+
+/// What is known about one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Name of the constant that holds the pattern.
+    pub name: &'static str,
+    /// The key, with `{arch}` and other placeholders where it has any.
+    pub pattern: &'static str,
+    /// The types that its value may have; the first is what writers write today.
+    pub kinds: &'static [Kind],
+    /// What the number counts or measures: `tokens`, `bytes`; empty for what has no unit.
+    pub unit: &'static str,
+    /// What the key is about.
+    pub section: Section,
+    /// Where the key is defined.
+    pub origin: Origin,
+    /// Pattern of the key to use in place of this one, for keys that have been renamed.
+    pub instead: Option<&'static str>,
+    /// What the value means, in one sentence.
+    pub doc: &'static str,
+}
+
+/// The type of a value, down to the elements of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A single value.
+    Scalar(ValueType),
+    /// An array of such elements.
+    Array(ValueType),
+}
+
+/// How a value's type compares with what is known of its key; see [`KeyInfo::fit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// One of the types that writers use.
+    Exact,
+    /// Another width of the same sort of number, or flags as integers: the value is usable, strict readers refuse it.
+    Convertible,
+    /// Something else.
+    Wrong,
+}
+
+/// What a key is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    /// The file and the model as a whole.
+    General,
+    /// Sources, base models and datasets.
+    Lineage,
+    /// Recommended sampling parameters.
+    Sampling,
+    /// Shards.
+    Split,
+    /// Low-rank adapters.
+    Adapter,
+    /// Importance matrices.
+    Imatrix,
+    /// Sizes and settings of the network.
+    Model,
+    /// Mixtures of experts.
+    Experts,
+    /// Attention.
+    Attention,
+    /// Rotary positions.
+    Rope,
+    /// State spaces, RWKV and convolutions.
+    Recurrent,
+    /// What only one family of models needs.
+    Special,
+    /// Draft models and prediction of several tokens.
+    Speculative,
+    /// Vocabulary, normalization and chat templates.
+    Tokenizer,
+    /// Ids of tokens with a role.
+    SpecialToken,
+    /// Multimodal projectors as a whole.
+    Projector,
+    /// Encoders of images.
+    Vision,
+    /// Encoders of audio.
+    Audio,
+    /// Encoders of generated audio.
+    GenAudio,
+}
+
+/// Where a key is defined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// llama.cpp's table of keys, `gguf-py/gguf/constants.py`.
+    Constants,
+    /// Other sources of llama.cpp, but not its table of keys.
+    LlamaCpp,
+    /// The specification, but not llama.cpp.
+    Spec,
+    /// The draft that preceded the first release, and nothing since.
+    Draft,
+}
+
+/// Rows of the table: section, then for each key its sentence, constant, pattern, types, unit (`in`), origin where it is
+/// not llama.cpp's table (`from`) and the key to use in place of it (`=>`).
+macro_rules! keys {
+    ($table:ident $($section:ident { $(
+        #[doc = $doc:literal]
+        $name:ident = $pattern:literal: $($kind:tt)|+ $(in $unit:literal)? $(from $origin:ident)? $(=> $instead:literal)?;
+    )* })*) => {
+        $($(#[doc = concat!("`", $pattern, "`:", $doc)] pub const $name: &str = $pattern;)*)*
+        pub(super) const $table: &[super::KeyInfo] = &[$($(super::KeyInfo {
+            name: stringify!($name),
+            pattern: $pattern,
+            kinds: &[$(super::keys!(@kind $kind)),+],
+            unit: concat!($($unit)?),
+            section: super::Section::$section,
+            origin: super::keys!(@origin $($origin)?),
+            instead: super::keys!(@instead $($instead)?),
+            doc: $doc.trim_ascii(),
+        }),*),*];
+    };
+    (@kind [$ty:ident]) => { super::Kind::Array(super::keys!(@type $ty)) };
+    (@kind $ty:ident) => { super::Kind::Scalar(super::keys!(@type $ty)) };
+    (@type u8) => { crate::value::ValueType::U8 };
+    (@type i8) => { crate::value::ValueType::I8 };
+    (@type u16) => { crate::value::ValueType::U16 };
+    (@type u32) => { crate::value::ValueType::U32 };
+    (@type i32) => { crate::value::ValueType::I32 };
+    (@type u64) => { crate::value::ValueType::U64 };
+    (@type f32) => { crate::value::ValueType::F32 };
+    (@type bool) => { crate::value::ValueType::BOOL };
+    (@type string) => { crate::value::ValueType::STRING };
+    (@origin) => { super::Origin::Constants };
+    (@origin $origin:ident) => { super::Origin::$origin };
+    (@instead) => { None };
+    (@instead $key:literal) => { Some($key) };
+}
+use keys;
+
+/// What the keys of the network begin with in the table.
+const ARCH: &str = "{arch}.";
+
+const TABLES: [&[KeyInfo]; 5] = [general::GENERAL, model::MODEL, tokenizer::TOKENIZER, clip::CLIP, general::NUMBERED];
+
+const N_KEYS: usize = {
+    let (mut n, mut t) = (0, 0);
+    while t < TABLES.len() {
+        n += TABLES[t].len();
+        t += 1;
+    }
+    n
+};
+
+/// Every known key, by section. Keys that are numbered or named within (`general.base_model.{id}.name`) come last.
+pub static KEYS: &[KeyInfo] = &ALL;
+
+static ALL: [KeyInfo; N_KEYS] = joined();
+
+const fn joined() -> [KeyInfo; N_KEYS] {
+    let mut all = [general::GENERAL[0]; N_KEYS];
+    let (mut n, mut t) = (0, 0);
+    while t < TABLES.len() {
+        let mut i = 0;
+        while i < TABLES[t].len() {
+            all[n] = TABLES[t][i];
+            n += 1;
+            i += 1;
+        }
+        t += 1;
+    }
+    all
+}
+
+/// Places in [`ALL`], ordered by the length of the pattern and then by its bytes.
+static SORTED: [u16; N_KEYS] = sorted();
+
+const fn sorted() -> [u16; N_KEYS] {
+    let all = joined();
+    let mut order = [0; N_KEYS];
+    let mut n = 0;
+    while n < N_KEYS {
+        let mut at = n;
+        while at > 0 && is_before(all[n].pattern, all[order[at - 1] as usize].pattern) {
+            order[at] = order[at - 1];
+            at -= 1;
+        }
+        order[at] = n as u16;
+        n += 1;
+    }
+    order
+}
+
+const fn is_before(a: &str, b: &str) -> bool {
+    if a.len() != b.len() {
+        return a.len() < b.len();
+    }
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return a[i] < b[i];
+        }
+        i += 1;
+    }
+    false
+}
+
+/// The row whose pattern is `prefix` and `rest` put together.
+fn find(prefix: &str, rest: &str) -> Option<&'static KeyInfo> {
+    let at = SORTED.binary_search_by(|&i| {
+        let Some(row) = ALL.get(usize::from(i)) else { return Ordering::Greater };
+        let len = row.pattern.len().cmp(&prefix.len().saturating_add(rest.len()));
+        len.then_with(|| row.pattern.bytes().cmp(prefix.bytes().chain(rest.bytes())))
+    });
+    ALL.get(usize::from(*SORTED.get(at.ok()?)?))
+}
+
+/// The row of a pattern, for example of one of the constants.
+pub fn info(pattern: &str) -> Option<&'static KeyInfo> {
+    find("", pattern)
+}
+
+/// The row of a key as it stands in a file whose `general.architecture` is `arch`.
+///
+/// Without `arch`, keys of every known architecture are recognized. Keys that name another architecture than `arch` are
+/// not. Takes no longer for long keys and allocates nothing.
+pub fn lookup(key: &str, arch: Option<&str>) -> Option<&'static KeyInfo> {
+    let (rest, of_arch) = match arch {
+        Some(arch) => (key.strip_prefix(arch).and_then(|rest| rest.strip_prefix('.')), true),
+        None => key.split_once('.').map_or((None, false), |(first, rest)| (Some(rest), is_architecture(first))),
+    };
+    let rest = rest.filter(|_| of_arch);
+    let literal = |prefix, text: &str| find(prefix, text).filter(|_| !text.contains('{'));
+    literal("", key).or_else(|| literal(ARCH, rest?)).or_else(|| {
+        general::NUMBERED.iter().find(|row| match row.pattern.strip_prefix(ARCH) {
+            Some(pattern) => rest.is_some_and(|rest| is_filled(pattern, rest)),
+            None => is_filled(row.pattern, key),
+        })
+    })
+}
+
+/// Whether `key` is `pattern` with its placeholder filled in.
+fn is_filled(pattern: &str, key: &str) -> bool {
+    let Some((before, (placeholder, after))) =
+        pattern.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+    else {
+        return pattern == key;
+    };
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    let Some(filler) = key.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)) else { return false };
+    match placeholder {
+        "id" => digits(filler),
+        "dense" => filler.strip_prefix("dense_").is_some_and(digits),
+        _ => !filler.is_empty() && filler.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+    }
+}
+
+/// The key of `arch` that a pattern stands for: `llama.context_length` for [`CONTEXT_LENGTH`].
+pub fn for_arch(pattern: &str, arch: &str) -> String {
+    pattern.replace("{arch}", arch)
+}
+
+/// The key number `id` that a pattern stands for: `general.base_model.0.name` for [`GENERAL_BASE_MODEL_NAME`].
+pub fn for_id(pattern: &str, id: u32) -> String {
+    let mut key = String::new();
+    for (i, part) in pattern.split("{id}").enumerate() {
+        if i > 0 {
+            let _ = fmt::Write::write_fmt(&mut key, format_args!("{id}"));
+        }
+        key.push_str(part);
+    }
+    key
+}
+
+impl KeyInfo {
+    /// The key for this architecture; the pattern itself, when it does not depend on one.
+    pub fn for_arch(&self, arch: &str) -> String {
+        for_arch(self.pattern, arch)
+    }
+
+    /// Whether the key begins with the name of the architecture.
+    pub fn is_of_arch(&self) -> bool {
+        self.pattern.starts_with(ARCH)
+    }
+
+    /// Compares a value's type, and its element type if it is an array, with what is known of the key.
+    pub fn fit(&self, found: Kind) -> Fit {
+        if self.kinds.contains(&found) {
+            Fit::Exact
+        } else if self.kinds.iter().any(|known| known.converts_from(found)) {
+            Fit::Convertible
+        } else {
+            Fit::Wrong
+        }
+    }
+
+    /// The types of the key as text: `u32 or array of i32`.
+    pub fn expected(&self) -> impl fmt::Display + use<> {
+        let kinds = self.kinds;
+        Joined(kinds)
+    }
+}
+
+struct Joined(&'static [Kind]);
+
+impl fmt::Display for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, kind) in self.0.iter().enumerate() {
+            write!(f, "{}{kind}", if i > 0 { " or " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Scalar(ty) => write!(f, "{ty}"),
+            Kind::Array(ty) => write!(f, "array of {ty}"),
+        }
+    }
+}
+
+impl Kind {
+    fn converts_from(self, found: Kind) -> bool {
+        match (self, found) {
+            (Kind::Scalar(known), Kind::Scalar(found)) => sort_of(known) == sort_of(found),
+            (Kind::Array(known), Kind::Array(found)) => {
+                sort_of(known) == sort_of(found)
+                    || matches!((sort_of(known), sort_of(found)), (Sort::Flag, Sort::Integer))
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Sort {
+    Integer,
+    Float,
+    Flag,
+    Other(ValueType),
+}
+
+fn sort_of(ty: ValueType) -> Sort {
+    match ty {
+        ValueType::F32 | ValueType::F64 => Sort::Float,
+        ValueType::BOOL => Sort::Flag,
+        ValueType::U8 | ValueType::U16 | ValueType::U32 | ValueType::U64 => Sort::Integer,
+        ValueType::I8 | ValueType::I16 | ValueType::I32 | ValueType::I64 => Sort::Integer,
+        other => Sort::Other(other),
+    }
+}
+
+/// The longest key that [`nearest`] looks at, in bytes. The longest pattern has 45.
+const MAX_NEAREST: usize = 80;
+
+/// The greatest number of edits that [`nearest`] forgives.
+const MAX_EDITS: u8 = 3;
+
+/// The key that a misspelt one may have meant: the one in use with the fewest letters to insert, remove, change or swap,
+/// at most one in five and three in all. Case counts for nothing, nor does the name before the first dot of keys of the
+/// network. `None` for keys over 80 bytes; the work is bounded.
+pub fn nearest(key: &str) -> Option<&'static KeyInfo> {
+    if key.len() > MAX_NEAREST {
+        return None;
+    }
+    let rest = key.split_once('.').map(|(_, rest)| rest);
+    let mut best = None;
+    let mut fewest = MAX_EDITS + 1;
+    for row in KEYS.iter().filter(|row| row.instead.is_none()) {
+        let (pattern, text) = match row.pattern.strip_prefix(ARCH) {
+            Some(pattern) => (pattern, rest),
+            None => (row.pattern, Some(key)),
+        };
+        let allowed = u8::try_from(pattern.len() / 5).unwrap_or(MAX_EDITS).min(MAX_EDITS);
+        let Some(edits) = text.and_then(|text| edits(pattern.as_bytes(), text.as_bytes())) else { continue };
+        if edits <= allowed && edits < fewest {
+            fewest = edits;
+            best = Some(row);
+        }
+    }
+    best
+}
+
+/// Number of letters to insert, remove, change or swap with their neighbour to get from `a` to `b`, when it is at most
+/// [`MAX_EDITS`]. Only the diagonal band where it can be that small is computed.
+fn edits(a: &[u8], b: &[u8]) -> Option<u8> {
+    let band = usize::from(MAX_EDITS);
+    if a.len().abs_diff(b.len()) > band || b.len() > MAX_NEAREST {
+        return None;
+    }
+    let far = MAX_EDITS + 1;
+    // Row i holds the edits from a[..i] to b[..j] at place j + 1; place 0 is never cheap.
+    let mut before = [far; MAX_NEAREST + 2];
+    let mut last = [far; MAX_NEAREST + 2];
+    for (j, cell) in last.iter_mut().skip(1).take(band + 1).enumerate() {
+        *cell = j as u8;
+    }
+    for (i, &x) in a.iter().enumerate() {
+        let mut row = [far; MAX_NEAREST + 2];
+        let from = (i + 1).saturating_sub(band);
+        for j in from..=(i + 1 + band).min(b.len()) {
+            let cost = if j == 0 {
+                u8::try_from(i + 1).unwrap_or(far)
+            } else {
+                let differ = u8::from(!same_letter(x, b[j - 1]));
+                let mut cost = (last[j] + differ).min(last[j + 1] + 1).min(row[j] + 1);
+                let swapped = i > 0 && j > 1 && same_letter(x, b[j - 2]) && same_letter(a[i - 1], b[j - 1]);
+                if swapped {
+                    cost = cost.min(before[j - 1] + 1);
+                }
+                cost
+            };
+            row[j + 1] = cost.min(far);
+        }
+        before = last;
+        last = row;
+    }
+    last.get(b.len() + 1).copied().filter(|&n| n < far)
+}
+
+fn same_letter(a: u8, b: u8) -> bool {
+    a.eq_ignore_ascii_case(&b)
+}
+
+#[cfg(test)]
+mod tests;
