@@ -132,7 +132,9 @@ mod tests {
 
     #[test]
     fn what_is_no_name() {
-        for name in ["", "blk..attn_q.weight", "blk.+1.attn_q.weight", "blk.01.attn_q.weight", "blk.4294967296.attn_q.weight"] {
+        for name in
+            ["", "blk..attn_q.weight", "blk.+1.attn_q.weight", "blk.01.attn_q.weight", "blk.4294967296.attn_q.weight"]
+        {
             assert_eq!(TensorName::parse(name), None, "{name}");
         }
         assert_eq!(TensorName::parse("blk.1.attn_qq.weight"), None);

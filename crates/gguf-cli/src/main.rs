@@ -1,1 +1,32 @@
-fn main() {}
+//! `gguf`: the command line of the toolkit.
+//!
+//! A surface and nothing more: options in, calls into the libraries, text out. [`commands`] is the list of subcommands,
+//! each a file in `cmd/`; [`ui`] is everything about the terminal; [`json`] is how metadata looks in JSON.
+//!
+//! Standard output is data, standard error is talk. The exit code is 0 when all is well, 1 when a file is bad, and 2 when
+//! the command is wrong or could not run.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod cmd;
+mod commands;
+mod failure;
+mod json;
+mod text;
+mod ui;
+
+fn main() -> ExitCode {
+    let command = commands::Cli::parse().command;
+    let mut ui = ui::Ui::new();
+    let result = command.run(&mut ui).and_then(|verdict| ui.flush().map(|()| verdict));
+    match result {
+        Ok(verdict) => verdict.into(),
+        Err(failure) => {
+            ui.error(&failure);
+            failure.verdict().into()
+        }
+    }
+}

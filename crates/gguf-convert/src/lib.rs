@@ -1,1 +1,234 @@
 //! Checkpoints to GGUF: sources, tokenizers, metadata and the run that streams tensors.
+//!
+//! A conversion has two steps. [`plan`] reads the small files of a checkpoint folder and the heads of its tensor files
+//! and decides everything: a [`ConversionPlan`] holds the whole head of the output and where each tensor comes from. It
+//! can be shown and compared. [`ConversionPlan::run`] then reads, converts and writes the tensors. [`convert`] is both.
+//!
+//! The output is byte for byte what llama.cpp's `convert_hf_to_gguf.py` writes for the same folder.
+#![forbid(unsafe_code)]
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use gguf_arch::config::{self, Config};
+use gguf_arch::plan::Plan;
+use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Layout, TensorInfo, Version};
+use gguf_io::Output;
+
+mod error;
+pub mod metadata;
+pub mod ops;
+mod progress;
+mod run;
+pub mod source;
+pub mod tokenizer;
+
+pub use error::{Error, Names};
+pub use gguf_arch::plan::{Op, OutType, PlannedTensor, Reason, Skipped};
+pub use progress::{Event, Progress};
+pub use run::Overflow;
+
+use metadata::{MetadataOptions, ModelMetadata, ParameterCounts};
+use run::Run;
+use source::Checkpoint;
+use tokenizer::{TokenizerOptions, files};
+
+/// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
+const QUANTIZATION_VERSION: u32 = 2;
+
+/// What can be chosen about a conversion.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Type of the matrices.
+    pub ty: OutType,
+    /// The model's name, in place of the one that the folder's files give.
+    pub name: Option<String>,
+    /// A JSON file of metadata that comes before the folder's own; see [`MetadataOptions::metadata`].
+    pub metadata: Option<PathBuf>,
+    /// Name of the pre-tokenizer of a BPE vocabulary; `None` to find it out.
+    pub pre: Option<String>,
+    /// Byte order of the output.
+    pub order: ByteOrder,
+    /// Writes metadata and tokenizer, but no tensors.
+    pub vocab_only: bool,
+    /// Number of threads; `None` for as many as the machine has processors.
+    pub threads: Option<NonZeroUsize>,
+    /// Replaces the output if there is one.
+    pub force: bool,
+}
+
+/// Everything about a conversion but the data: what [`plan`] decides.
+#[derive(Debug)]
+pub struct ConversionPlan {
+    arch: Plan,
+    head: Head,
+    layout: Layout,
+    warnings: Vec<String>,
+    metadata: ModelMetadata,
+    checkpoint: Checkpoint,
+    options: Options,
+}
+
+/// What a conversion has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length.
+    pub file_bytes: u64,
+    /// Number of tensors in it.
+    pub n_tensors: usize,
+    /// Number of elements in all tensors.
+    pub n_parameters: u64,
+    /// GGUF's name of the architecture.
+    pub architecture: &'static str,
+    /// Type of the matrices.
+    pub ty: GgmlType,
+    /// Tensors in which finite values became infinite.
+    pub overflows: Vec<Overflow>,
+    /// What the user should know, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Converts the checkpoint in `dir` to a GGUF file at `out`; see [`ConversionPlan::output_path`] for names of folders and
+/// templates.
+///
+/// # Errors
+/// [`Error`]. No output is left then, and a file that had the name before is untouched.
+pub fn convert(dir: &Path, out: &Path, options: &Options, progress: &dyn Progress) -> Result<Summary, Error> {
+    plan(dir, options)?.run(out, progress)
+}
+
+/// Decides everything about the conversion of the checkpoint in `dir`, without reading its weights.
+///
+/// # Errors
+/// [`Error`], which names the file and the field or tensor.
+pub fn plan(dir: &Path, options: &Options) -> Result<ConversionPlan, Error> {
+    let config = read_config(dir)?;
+    let checkpoint = match Checkpoint::open(dir) {
+        Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
+        opened => opened?,
+    };
+    let plan_of = |source| Error::Plan { dir: dir.to_owned(), source };
+    let mut arch = gguf_arch::plan::plan(&config, checkpoint.tensors(), options.ty).map_err(plan_of)?;
+    if options.vocab_only {
+        arch.tensors.clear();
+    }
+
+    let total = arch.n_parameters().and_then(|n| i64::try_from(n).ok()).unwrap_or(i64::MAX);
+    let counts = ParameterCounts { total, shared: total.unsigned_abs(), ..ParameterCounts::default() };
+    let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
+    let metadata = metadata::key_values(dir, &overrides, &counts)?;
+    let tokenizer_options = TokenizerOptions { pre: options.pre.clone() };
+    let tokenizer = tokenizer::key_values(dir, config.hparams(), &tokenizer_options)?;
+
+    let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
+    head.set("general.architecture", arch.architecture);
+    let parameters = arch.parameters.iter().cloned();
+    let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
+    let all = metadata.kvs.iter().cloned().chain(parameters).chain([version]).chain(tokenizer.kvs);
+    for (key, value) in all {
+        head.set(&key, value);
+    }
+    let info = |t: &gguf_arch::plan::PlannedTensor| TensorInfo {
+        name: t.name.clone().into_bytes(),
+        shape: t.shape.clone(),
+        ty: t.ty,
+        offset: 0,
+    };
+    head.tensors = arch.tensors.iter().map(info).collect();
+    let layout = head.layout()?;
+    let warnings = [&arch.warnings, &metadata.warnings, &tokenizer.warnings].into_iter().flatten().cloned().collect();
+    Ok(ConversionPlan { arch, head, layout, warnings, metadata, checkpoint, options: options.clone() })
+}
+
+fn read_config(dir: &Path) -> Result<Config, Error> {
+    let file = dir.join("config.json");
+    let Some(document) = files::read_json(&file)? else {
+        let source = std::io::ErrorKind::NotFound.into();
+        return Err(Error::io("open", &file, source));
+    };
+    Config::new(document).map_err(|source: config::Error| Error::Config { file, source })
+}
+
+impl ConversionPlan {
+    /// The decisions of the architecture: tensors, types, reasons, what is left out.
+    pub fn arch(&self) -> &Plan {
+        &self.arch
+    }
+
+    /// The head of the output: all key-values and tensors.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Where everything lands.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What the user should know, a sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The file that [`run`](ConversionPlan::run) writes when it is given `out`: in a folder, the file's default name,
+    /// made of the model's name, size, version and type; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last
+    /// part replaced by the type.
+    pub fn output_path(&self, out: &Path) -> PathBuf {
+        let ty = self.arch.ty.to_string();
+        if out.is_dir() {
+            return out.join(metadata::default_file_name(&self.metadata, (!self.options.vocab_only).then_some(&*ty)));
+        }
+        match out.file_name().and_then(|name| name.to_str()) {
+            Some(name) if name.contains('{') => {
+                let upper = ty.to_uppercase();
+                let name = name.replace("{ftype}", &ty).replace("{outtype}", &ty);
+                out.with_file_name(name.replace("{FTYPE}", &upper).replace("{OUTTYPE}", &upper))
+            }
+            _ => out.to_owned(),
+        }
+    }
+
+    /// Length of the output. The reference ends a file without data section where the head ends, without padding.
+    pub fn file_bytes(&self) -> u64 {
+        if self.options.vocab_only { self.layout.head_bytes } else { self.layout.file_bytes }
+    }
+
+    /// Reads, converts and writes everything.
+    ///
+    /// # Errors
+    /// [`Error`]. No output is left then, and a file that had the name before is untouched.
+    pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<Summary, Error> {
+        let path = self.output_path(out);
+        let output = Output::create(&path, self.options.force)?;
+        output.set_len(self.file_bytes())?;
+        let mut head = self.head.encode(&self.layout)?;
+        head.truncate(usize::try_from(self.file_bytes()).unwrap_or(usize::MAX));
+        output.write_at(0, &head)?;
+
+        let bytes = self.head.tensors.iter().filter_map(|t| t.n_bytes().ok()).sum();
+        progress.event(Event::Started { n_tensors: self.arch.tensors.len(), bytes });
+        let run = Run {
+            tensors: &self.arch.tensors,
+            layout: &self.layout,
+            checkpoint: &self.checkpoint,
+            order: self.options.order,
+            threads: self.options.threads,
+        };
+        let overflows = run.execute(&output, progress)?;
+        output.commit()?;
+        progress.event(Event::Finished);
+
+        Ok(Summary {
+            path,
+            file_bytes: self.file_bytes(),
+            n_tensors: self.arch.tensors.len(),
+            n_parameters: self.arch.n_parameters().unwrap_or(u64::MAX),
+            architecture: self.arch.architecture,
+            ty: self.arch.ty,
+            overflows,
+            warnings: self.warnings.clone(),
+        })
+    }
+}

@@ -6,6 +6,8 @@
 //! * [`Gguf`] is a head, viewed in place: key-values as [`ValueRef`], tensors as [`TensorInfoRef`].
 //! * [`HeadScan`] finds the end of a head in bytes that are still arriving.
 //! * [`Head`] and [`Layout`] are a head to write and where everything in it lands.
+//! * [`check`] finds everything that is wrong with a head, not just the first thing.
+//! * [`keys`] is the table of well-known keys, [`name`] and [`shard`] know how files are called.
 //! * [`GgmlType`] is the table of tensor types; every size comes from it.
 //!
 //! The rules are those of the specification (`docs/gguf.md` of the ggml repository) and, where it is silent, of
@@ -17,18 +19,25 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod check;
 mod cursor;
+mod data;
 mod encode;
 mod error;
 mod file;
 mod header;
+pub mod keys;
 mod layout;
+pub mod name;
 mod scan;
+pub mod shard;
 mod sniff;
+mod swap;
 mod tensor;
 mod types;
 mod value;
 
+pub use data::{DataScan, NotScannable, scan_data};
 pub use encode::TooWide;
 pub use error::{AlignmentError, Error, Field, Problem};
 pub use file::{GetError, Gguf, HeadBytes, KvRef};
@@ -38,6 +47,7 @@ pub use header::{
 pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_KEY, MAX_TENSOR_NAME, align_up};
 pub use scan::{HeadScan, Progress};
 pub use sniff::Kind;
+pub use swap::{SwapError, swap_blocks};
 pub use tensor::{Dims, TensorInfo, TensorInfoRef};
 pub use types::{BlockField, FieldKind, GgmlType, SizeError, TYPES, TypeInfo, n_elements};
 pub use value::{

@@ -28,7 +28,7 @@ pub enum Progress {
     Need(u64),
 }
 
-/// A resumable walk over a head; see the [module](self).
+/// A resumable walk over a head: what it has walked over is sound, and it can go on when more bytes are there.
 #[derive(Debug, Clone)]
 pub struct HeadScan {
     total: Option<u64>,

@@ -14,8 +14,11 @@ use memmap2::{MmapMut, MmapOptions};
 const MIN_READ: usize = 32 << 10;
 const MAX_READ: usize = 256 << 10;
 
-/// From this length on a head has memory of its own. A large page is 2 MiB: never more than three times what was read.
+/// From this length on a head has memory of its own: a large page of it is never more than three times what was read.
 const LARGE: usize = 1 << 20;
+
+/// What the kernel calls a huge page on most machines. Reservations of whole ones are placed where they can be used.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// The most address space reserved ahead.
 const MAX_RESERVE: u64 = 64 << 20;
@@ -65,7 +68,8 @@ impl Buffer {
         }
         let want = total.min(MAX_RESERVE.max((len as u64).saturating_mul(2)));
         let Ok(want) = usize::try_from(want) else { return };
-        let memory = MmapOptions::new().len(want.max(len + MIN_READ)).no_reserve_swap().map_anon();
+        let memory =
+            MmapOptions::new().len(want.max(len + MIN_READ).next_multiple_of(HUGE_PAGE)).no_reserve_swap().map_anon();
         *self = match memory {
             Ok(mut memory) => {
                 #[cfg(target_os = "linux")]

@@ -10,6 +10,7 @@
 mod buffer;
 mod error;
 mod map;
+mod model;
 
 mod open;
 mod output;
@@ -17,6 +18,7 @@ mod writer;
 
 pub use error::Error;
 pub use map::Map;
+pub use model::{Model, ModelTensor, shard_keys};
 
 pub use open::{HeadRead, ModelFile, read_head};
 pub use output::Output;

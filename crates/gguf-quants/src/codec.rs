@@ -3,7 +3,7 @@
 //! A type that is not in the table cannot be decoded or encoded here; absence is `None`, never a guess.
 
 use crate::float;
-use gguf_format::types::GgmlType;
+use gguf_format::GgmlType;
 
 /// Packed little-endian bytes to values; converts as many values as both sides hold.
 pub type Decode = fn(packed: &[u8], values: &mut [f32]);

@@ -46,5 +46,50 @@ pub(crate) fn read_lines(file: &Path) -> Result<Option<String>, ModelDirError> {
 /// The JSON value of a file; `None` when there is no such regular file. Nesting is bounded by the parser.
 pub(crate) fn read_json(file: &Path) -> Result<Option<Json>, ModelDirError> {
     let Some(bytes) = read_bytes(file)? else { return Ok(None) };
-    serde_json::from_slice(&bytes).map(Some).map_err(|source| ModelDirError::Json { file: file.to_owned(), source })
+    let parsed = serde_json::from_slice(&bytes).or_else(|error| match without_special_floats(&bytes) {
+        Some(json) => serde_json::from_slice(&json),
+        None => Err(error),
+    });
+    parsed.map(Some).map_err(|source| ModelDirError::Json { file: file.to_owned(), source })
+}
+
+/// The JSON with null for the numbers that only Python's writer knows: `NaN`, `Infinity` and `-Infinity`, which stand in
+/// the configurations of Mamba models, for example. `None` when there are none.
+fn without_special_floats(json: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(json.len());
+    let (mut rest, mut in_string, mut found) = (json, false, false);
+    while let [first, tail @ ..] = rest {
+        let special = [&b"NaN"[..], b"Infinity", b"-Infinity"].into_iter().find(|s| !in_string && rest.starts_with(s));
+        if let Some(after) = special.and_then(|s| rest.strip_prefix(s)) {
+            out.extend(b"null");
+            (rest, found) = (after, true);
+            continue;
+        }
+        out.push(*first);
+        rest = tail;
+        match (first, in_string, tail) {
+            // What is escaped does not end the string.
+            (b'\\', true, [escaped, after @ ..]) => {
+                out.push(*escaped);
+                rest = after;
+            }
+            (b'"', ..) => in_string = !in_string,
+            _ => {}
+        }
+    }
+    found.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pythons_numbers_become_null() {
+        let json = br#"{"a": NaN, "b": [0.0, Infinity, -Infinity], "NaN \" NaN \\": "Infinity"}"#;
+        let fixed = br#"{"a": null, "b": [0.0, null, null], "NaN \" NaN \\": "Infinity"}"#;
+        assert_eq!(without_special_floats(json).as_deref(), Some(&fixed[..]));
+        assert_eq!(without_special_floats(br#"{"a": "NaN", "b": nan}"#), None);
+        assert_eq!(without_special_floats(b"\"\\"), None);
+    }
 }

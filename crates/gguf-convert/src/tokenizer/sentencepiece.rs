@@ -7,7 +7,6 @@
 /// The type of a piece, by the numbers that both SentencePiece and GGUF's `tokenizer.ggml.token_type` use.
 pub(crate) mod piece_type {
     pub(crate) const NORMAL: i32 = 1;
-    pub(crate) const UNKNOWN: i32 = 2;
     pub(crate) const CONTROL: i32 = 3;
     pub(crate) const USER_DEFINED: i32 = 4;
     pub(crate) const UNUSED: i32 = 5;

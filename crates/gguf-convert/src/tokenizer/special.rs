@@ -10,11 +10,12 @@ use serde_json::{Map, Value as Json};
 
 use super::error::ModelDirError;
 use super::files::{read_json, read_lines};
+use super::Folder;
 use super::hf::TokenizerJson;
 use super::kv::KeyValues;
 
 /// The special tokens that are looked for, in this order.
-const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
+pub(crate) const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
 
 /// Everything of a tokenizer but its tokens.
 #[derive(Debug, Default)]
@@ -33,18 +34,17 @@ pub(crate) struct SpecialVocab {
 }
 
 impl SpecialVocab {
-    /// Collects from the folder. `tokenizer` is its parsed `tokenizer.json`, if it has one; `tokenizer_config` and
-    /// `config` are the files of those names.
+    /// Collects the special tokens `types` (such as [`TYPES`]) from the folder; ids at or above `n_vocab` are skipped.
     pub(crate) fn load(
-        dir: &Path,
-        tokenizer: Option<&TokenizerJson>,
-        tokenizer_config: Option<&Json>,
-        config: Option<&Json>,
+        folder: &Folder,
+        types: &[&'static str],
         n_vocab: Option<usize>,
     ) -> Result<SpecialVocab, ModelDirError> {
-        let mut vocab = SpecialVocab { types: TYPES.to_vec(), n_vocab, ..SpecialVocab::default() };
+        let mut vocab = SpecialVocab { types: types.to_vec(), n_vocab, ..SpecialVocab::default() };
+        let dir = folder.dir.as_path();
+        let tokenizer = folder.tokenizer.as_ref();
         // An absent and an empty configuration are the same to the rules.
-        let mut settings = tokenizer_config.and_then(Json::as_object).filter(|o| !o.is_empty()).cloned();
+        let mut settings = folder.tokenizer_config.as_object().filter(|o| !o.is_empty()).cloned();
         if let Some(tokenizer) = tokenizer {
             vocab.read_normalizer(&tokenizer.normalizer, 0);
             vocab.read_post_processor(&tokenizer.post_processor, settings.as_mut());
@@ -53,9 +53,7 @@ impl SpecialVocab {
             vocab.read_chat_template(dir, &settings)?;
             vocab.read_settings(&settings, tokenizer);
         }
-        if let Some(config) = config {
-            vocab.read_config_ids(config);
-        }
+        vocab.read_config_ids(&folder.config);
         Ok(vocab)
     }
 
@@ -72,7 +70,7 @@ impl SpecialVocab {
     }
 
     /// Sets the id of a special token, unless it has one or the id is out of range.
-    fn set_id(&mut self, kind: &'static str, id: Option<&Json>) {
+    pub(crate) fn set_id(&mut self, kind: &'static str, id: Option<&Json>) {
         let Some(number) = id.filter(|v| v.is_i64() || v.is_u64()) else { return };
         let in_range = number.as_u64().and_then(|id| u32::try_from(id).ok());
         match in_range.filter(|&id| self.n_vocab.is_none_or(|n| (id as usize) < n)) {

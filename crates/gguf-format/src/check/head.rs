@@ -39,7 +39,9 @@ pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Re
     let mut c = Cursor::new(head, usize::try_from(error.offset).unwrap_or(usize::MAX), scan.dialect);
     match error.field {
         Field::Key(_) => {
-            if let Ok(n) = c.len().map_err(drop).and_then(|n| if n > MAX_KEY as u64 { Ok(n) } else { Err(()) }) {
+            if let Ok(n) = c.len()
+                && n > MAX_KEY as u64
+            {
                 report.add(&KEY_LENGTH, at, format_args!("{} of {n} bytes", error.field));
             }
         }
@@ -90,7 +92,11 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
         }
     }
     repeats(gguf.kvs().map(|kv| (kv.key, kv.offset)), |r| {
-        report.add(&KEY_DUPLICATE, At::Key(r.text, Some(r.again)), format_args!("it stands at byte {} already", r.first));
+        report.add(
+            &KEY_DUPLICATE,
+            At::Key(r.text, Some(r.again)),
+            format_args!("it stands at byte {} already", r.first),
+        );
     });
     alignment
 }
@@ -198,6 +204,5 @@ fn key_style(kv: &KvRef<'_>, report: &mut Report) {
 
 /// A part of a key between dots. Names of architectures, which begin keys, have hyphens too.
 fn is_segment(part: &[u8]) -> bool {
-    !part.is_empty()
-        && part.iter().all(|&b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+    !part.is_empty() && part.iter().all(|&b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
 }

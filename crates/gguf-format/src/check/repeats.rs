@@ -46,7 +46,8 @@ where
 {
     let mut hashes: Vec<u64> = texts.clone().map(|(text, _)| hash(text)).collect();
     hashes.sort_unstable();
-    let mut suspects: Vec<u64> = hashes.windows(2).filter(|w| w.first() == w.last()).map(|w| *w.first().unwrap_or(&0)).collect();
+    let mut suspects: Vec<u64> =
+        hashes.windows(2).filter(|w| w.first() == w.last()).map(|w| *w.first().unwrap_or(&0)).collect();
     drop(hashes);
     suspects.dedup();
     if suspects.is_empty() {

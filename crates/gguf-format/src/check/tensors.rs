@@ -1,15 +1,18 @@
 //! The rules for tensor infos and for where the data lies.
 
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::check::rules::*;
-use crate::check::{At, Report, repeats, shown};
+use crate::check::{At, Place, Report, repeats};
+use crate::cursor::Cursor;
 use crate::file::Gguf;
 use crate::header::Version;
 use crate::layout::{MAX_DIMS, MAX_TENSOR_NAME, align_up};
 use crate::tensor::TensorInfoRef;
 use crate::types::SizeError;
+use crate::value::Str;
 
 /// The longest tensor name of the specification; ggml reads one byte less.
 const SPEC_TENSOR_NAME: usize = 64;
@@ -55,8 +58,8 @@ pub(super) struct Extents<'g> {
     alignment: Option<u64>,
     /// Start of the data section; 0 in the draft, whose offsets count from the start of the file.
     base: u64,
-    /// Start, end and number of each tensor of known place, sorted.
-    sorted: Vec<(u64, u64, u32)>,
+    /// Start and end of each tensor of known place, and where its info stands; sorted.
+    sorted: Vec<(u64, u64, u64)>,
 }
 
 impl<'g> Extents<'g> {
@@ -71,7 +74,7 @@ impl<'g> Extents<'g> {
             .tensors()
             .filter_map(|t| {
                 let range = extents.range(&t)?;
-                Some((range.start, range.end, u32::try_from(t.index).ok()?))
+                Some((range.start, range.end, t.info_offset))
             })
             .collect();
         extents.sorted.sort_unstable();
@@ -84,8 +87,14 @@ impl<'g> Extents<'g> {
         Some(start..start.checked_add(t.n_bytes().ok()?)?)
     }
 
-    fn tensor(&self, index: u32) -> Option<TensorInfoRef<'_>> {
-        self.gguf.tensor_at(usize::try_from(index).ok()?)
+    /// The tensor whose info stands at `info`.
+    fn tensor(&self, info: u64) -> At<'_> {
+        let mut c = Cursor::new(self.gguf.bytes(), usize::try_from(info).unwrap_or(usize::MAX), self.gguf.dialect());
+        At::Tensor(Str::new(c.string().unwrap_or_default(), self.gguf.dialect()), Some(info))
+    }
+
+    fn name(&self, info: u64) -> String {
+        Place::from(self.tensor(info)).to_string()
     }
 
     /// Offsets that are unaligned, outside the file, or run into each other. When the head is not `whole`, its end and so
@@ -108,7 +117,11 @@ impl<'g> Extents<'g> {
             let Ok(bytes) = t.n_bytes() else {
                 // Of a tensor without a size at least the place must be in the file.
                 if self.base.checked_add(t.offset).is_none_or(|start| start > self.file_bytes) {
-                    report.add(&TENSOR_BOUNDS, &t, format_args!("it starts at {} of the data, beyond the file", t.offset));
+                    report.add(
+                        &TENSOR_BOUNDS,
+                        &t,
+                        format_args!("it starts at {} of the data, beyond the file", t.offset),
+                    );
                 }
                 continue;
             };
@@ -120,7 +133,11 @@ impl<'g> Extents<'g> {
             };
             if range.start < self.gguf.head_bytes() && bytes > 0 {
                 let head = self.gguf.head_bytes();
-                report.add(&TENSOR_IN_HEAD, &t, format_args!("it starts at byte {}, the head ends at {head}", range.start));
+                report.add(
+                    &TENSOR_IN_HEAD,
+                    &t,
+                    format_args!("it starts at byte {}, the head ends at {head}", range.start),
+                );
             }
             // A tensor without elements needs no byte, also where the data section is left out.
             if range.end > self.file_bytes && (bytes > 0 || t.offset > 0) {
@@ -147,23 +164,22 @@ impl<'g> Extents<'g> {
     }
 
     fn overlaps(&self, report: &mut Report) {
-        let mut widest: Option<(u64, u64, u32)> = None;
-        for &(start, end, index) in &self.sorted {
+        let mut widest: Option<(u64, u64, u64)> = None;
+        for &(start, end, info) in &self.sorted {
             if start == end {
                 continue;
             }
             let Some((s, e, i)) = widest.filter(|w| start < w.1) else {
-                widest = Some((start, end, index));
+                widest = Some((start, end, info));
                 continue;
             };
-            if (s, e) != (start, end)
-                && let (Some(a), Some(b)) = (self.tensor(i), self.tensor(index))
-            {
-                let name = shown(a.name);
-                report.add(&TENSOR_OVERLAP, &b, format_args!("bytes {start} to {end} run into {name}, {s} to {e}"));
+            if (s, e) != (start, end) {
+                let at = self.tensor(info);
+                let other = self.name(i);
+                report.add(&TENSOR_OVERLAP, at, format_args!("bytes {start} to {end} run into {other}, {s} to {e}"));
             }
             if end > e {
-                widest = Some((start, end, index));
+                widest = Some((start, end, info));
             }
         }
     }
@@ -171,32 +187,33 @@ impl<'g> Extents<'g> {
     /// Shared ranges, gaps, order, and what comes behind the last tensor. Only for a head that is whole.
     pub(super) fn style(&self, report: &mut Report) {
         for pair in self.sorted.windows(2) {
-            if let [(s, e, i), (start, end, index)] = pair
+            if let [(s, e, i), (start, end, info)] = pair
                 && (s, e) == (start, end)
                 && s < e
-                && let (Some(a), Some(b)) = (self.tensor(*i), self.tensor(*index))
             {
-                let name = shown(a.name);
-                report.add(&TENSOR_SHARED, &b, format_args!("bytes {start} to {end} are those of {name} as well"));
+                let (at, other) = (self.tensor(*info), self.name(*i));
+                report.add(&TENSOR_SHARED, at, format_args!("bytes {start} to {end} are those of {other} as well"));
             }
         }
         let Some(alignment) = self.alignment else { return };
         let data = self.gguf.data_offset();
         let mut end_before = data;
-        for &(start, end, index) in &self.sorted {
+        for &(start, end, info) in &self.sorted {
             let packed = align_up(end_before, alignment).unwrap_or(u64::MAX);
-            if start > packed
-                && let Some(t) = self.tensor(index)
-            {
+            if start > packed {
                 let gap = start - packed;
-                report.add(&DATA_GAP, &t, format_args!("{gap} bytes before it belong to no tensor"));
+                report.add(&DATA_GAP, self.tensor(info), format_args!("{gap} bytes before it belong to no tensor"));
             }
             end_before = end_before.max(end);
         }
         let mut last = 0;
         for t in self.gguf.tensors() {
             if t.offset < last {
-                report.add(&DATA_ORDER, &t, format_args!("its offset {} is below {last}, one of a tensor before it", t.offset));
+                report.add(
+                    &DATA_ORDER,
+                    &t,
+                    format_args!("its offset {} is below {last}, one of a tensor before it", t.offset),
+                );
             }
             last = last.max(t.offset);
         }

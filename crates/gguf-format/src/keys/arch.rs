@@ -78,10 +78,10 @@ pub fn required_by_tokenizer(model: &str) -> &'static [&'static str] {
 }
 
 /// The keys that a file needs besides those of its architecture, by `general.type`: what `llama_adapter_lora_init_impl`
-/// and the importance matrix reader of llama.cpp ask for.
+/// and the importance matrix reader of `llama-quantize` ask for. An adapter without [`ADAPTER_LORA_ALPHA`] is not scaled.
 pub fn required_by_type(general_type: &str) -> &'static [&'static str] {
     match general_type {
-        "adapter" => &[GENERAL_ARCHITECTURE, ADAPTER_TYPE, ADAPTER_LORA_ALPHA],
+        "adapter" => &[GENERAL_ARCHITECTURE, ADAPTER_TYPE],
         "imatrix" => &[IMATRIX_DATASETS, IMATRIX_CHUNK_COUNT, IMATRIX_CHUNK_SIZE],
         _ => &[GENERAL_ARCHITECTURE],
     }

@@ -85,13 +85,18 @@ fn types_are_compared() {
         (TOKENIZER_GGML_SCORES, Array(ValueType::F32), Fit::Exact),
         (TOKENIZER_GGML_SCORES, Array(ValueType::STRING), Fit::Wrong),
         (ATTENTION_RECURRENT_LAYERS, Array(ValueType::I32), Fit::Convertible),
+        (GENERAL_TENSOR_EXTRA_PREC_A4, Array(ValueType::I32), Fit::Convertible),
+        (PLE_LAYERS, Array(ValueType::BOOL), Fit::Wrong),
         (ATTENTION_SLIDING_WINDOW_PATTERN, Array(ValueType::BOOL), Fit::Exact),
         (TOKENIZER_GGML_ADD_BOS_TOKEN, Scalar(ValueType::U8), Fit::Wrong),
     ];
     for &(pattern, found, fit) in cases {
         assert_eq!(info(pattern).map(|row| row.fit(found)), Some(fit), "{pattern} {found}");
     }
-    assert_eq!(info(ATTENTION_HEAD_COUNT).map(|row| row.expected().to_string()).as_deref(), Some("u32 or array of i32"));
+    assert_eq!(
+        info(ATTENTION_HEAD_COUNT).map(|row| row.expected().to_string()).as_deref(),
+        Some("u32 or array of i32")
+    );
 }
 
 #[test]
@@ -108,7 +113,8 @@ fn misspelt_keys_are_recognized() {
         ("lama.context_length", Some(CONTEXT_LENGTH)),
         ("llama.attention.head_cuont", Some(ATTENTION_HEAD_COUNT)),
         ("llama.attention.headcount.kv", Some(ATTENTION_HEAD_COUNT_KV)),
-        ("split.non", None),
+        ("split.non", Some(SPLIT_NO)),
+        ("split.nota", None),
         ("rustformers.anything", None),
         ("", None),
         ("llama", None),
@@ -207,11 +213,8 @@ fn file_types() {
     assert_eq!(FileType::from_name("q4_k"), Some(FileType(15)));
     assert_eq!(FileType::from_name("Q9"), None);
     assert_eq!(FileType(28).info().map(|row| row.tensor_type.0), Some(17));
-    assert_eq!([0, 1, 6, 7, -1].map(TokenType::from_id), [
-        None,
-        Some(TokenType::Normal),
-        Some(TokenType::Byte),
-        None,
-        None
-    ]);
+    assert_eq!(
+        [0, 1, 6, 7, -1].map(TokenType::from_id),
+        [None, Some(TokenType::Normal), Some(TokenType::Byte), None, None]
+    );
 }

@@ -1,0 +1,29 @@
+//! `gguf completions`: scripts that complete the command line in a shell.
+
+use clap_complete::{Shell, generate};
+
+use crate::commands::{EXIT_CODES, definition};
+use crate::failure::{Outcome, Verdict};
+use crate::ui::Ui;
+
+/// Print a script that completes gguf's commands and options in a shell.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXIT_CODES, after_help = "\
+Examples:
+  gguf completions bash > ~/.local/share/bash-completion/completions/gguf
+  gguf completions zsh > ~/.zfunc/_gguf
+  gguf completions fish > ~/.config/fish/completions/gguf.fish")]
+pub struct Args {
+    /// The shell to make the script for
+    shell: Shell,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        // Into memory first: the generator panics when its output is closed early.
+        let mut script = Vec::new();
+        generate(self.shell, &mut definition(), "gguf", &mut script);
+        std::io::Write::write_all(&mut ui.out, &script)?;
+        Ok(Verdict::Good)
+    }
+}

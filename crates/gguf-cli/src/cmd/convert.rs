@@ -1,0 +1,209 @@
+//! `gguf convert`: a Hugging Face folder becomes a GGUF file.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gguf_convert::{ConversionPlan, Event, Options, OutType, Summary};
+use gguf_format::{ByteOrder, Str};
+use signal_hook::{consts, flag};
+
+use crate::commands::EXIT_CODES;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::text::shape;
+use crate::ui::{Column, ProgressLine, Style, Table, Ui, count, duration, grouped, rate, size};
+
+/// Convert a Hugging Face checkpoint folder to GGUF.
+///
+/// Reads config.json, the tokenizer's files, the model card and model*.safetensors, and writes the file that llama.cpp's
+/// convert_hf_to_gguf.py writes for the same folder, byte for byte. Nothing stands under the output's name until the
+/// file is whole and on the disk. The path of the output goes to standard output, everything else to standard error.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXIT_CODES, after_help = "\
+Examples:
+  gguf convert my-model/ -o my-model.gguf
+  gguf convert my-model/ -o . --type f16        into this folder, under the standard name
+  gguf convert my-model/ -o my-model-{ftype}.gguf
+  gguf convert my-model/ --dry-run              what would be written, tensor by tensor")]
+pub struct Args {
+    /// The folder of the checkpoint
+    dir: PathBuf,
+
+    /// The GGUF file to write; in a folder it gets its standard name, and {ftype} stands for the type
+    #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
+    output: Option<PathBuf>,
+
+    /// Type of the matrices; auto is the 16-bit type of the checkpoint, or f16
+    #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = out_type())]
+    ty: OutType,
+
+    /// The model's name, in place of the one that the folder gives
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Name of the pre-tokenizer of a BPE vocabulary, in place of the one that its hash tells
+    #[arg(long)]
+    pre: Option<String>,
+
+    /// A JSON file of metadata that comes before the folder's own
+    #[arg(long, value_name = "FILE")]
+    metadata: Option<PathBuf>,
+
+    /// Write metadata and tokenizer only, no tensors
+    #[arg(long)]
+    vocab_only: bool,
+
+    /// Write in big-endian byte order
+    #[arg(long)]
+    big_endian: bool,
+
+    /// Threads to work with; as many as there are processors if not given
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Show what would be written and write nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Replace the output if it is there already
+    #[arg(short, long)]
+    force: bool,
+
+    /// No progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn out_type() -> impl TypedValueParser<Value = OutType> {
+    PossibleValuesParser::new(["auto", "f32", "f16", "bf16"]).map(|name| OutType::from_name(&name).unwrap_or_default())
+}
+
+/// What a panic carries that is none: the user wants the run to end, and unwinding removes the unfinished file.
+struct Interrupted;
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let options = Options {
+            ty: self.ty,
+            name: self.name.clone(),
+            metadata: self.metadata.clone(),
+            pre: self.pre.clone(),
+            order: if self.big_endian { ByteOrder::Big } else { ByteOrder::Little },
+            vocab_only: self.vocab_only,
+            threads: self.threads,
+            force: self.force,
+        };
+        let plan = gguf_convert::plan(&self.dir, &options)?;
+        for warning in plan.warnings() {
+            ui.warning(warning);
+        }
+        match &self.output {
+            Some(out) if !self.dry_run => self.write(ui, &plan, out),
+            out => dry_run(ui, &plan, out.as_deref()),
+        }
+    }
+
+    fn write(&self, ui: &mut Ui, plan: &ConversionPlan, out: &std::path::Path) -> Outcome {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [consts::SIGINT, consts::SIGTERM] {
+            // The second time the signal ends the process at once. Without these handlers, so does the first.
+            let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
+            let _ = flag::register(signal, Arc::clone(&interrupted));
+        }
+        let line = ProgressLine::new(self.quiet);
+        let progress = |event: Event<'_>| {
+            if interrupted.load(Ordering::Relaxed) {
+                resume_unwind(Box::new(Interrupted));
+            }
+            match event {
+                Event::Started { bytes, .. } => line.start(bytes),
+                Event::Tensor { name, .. } => line.set_item(&Str(name.as_bytes()).to_string()),
+                Event::Advanced { bytes } => line.advance(bytes),
+                _ => {}
+            }
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| plan.run(out, &progress)));
+        line.clear();
+        let summary = match result {
+            Ok(result) => result?,
+            Err(panic) if panic.is::<Interrupted>() => {
+                return Err(Failure::CouldNotRun("interrupted; no output was written".to_owned()));
+            }
+            Err(panic) => resume_unwind(panic),
+        };
+        for overflow in &summary.overflows {
+            ui.warning(&format!(
+                "{}: {} values are beyond the range of {} and became infinite; --type bf16 or f32 keeps them",
+                Str(overflow.tensor.as_bytes()),
+                grouped(overflow.values),
+                summary.ty,
+            ));
+        }
+        if !self.quiet {
+            ui.note(&said(&summary, line.elapsed()));
+        }
+        ui.print_path(&summary.path)?;
+        Ok(Verdict::Good)
+    }
+}
+
+fn said(summary: &Summary, time: std::time::Duration) -> String {
+    format!(
+        "{}, {}: {} tensors, {} parameters, {} in {} ({})",
+        summary.architecture,
+        summary.ty,
+        grouped(summary.n_tensors as u64),
+        count(summary.n_parameters),
+        size(summary.file_bytes),
+        duration(time),
+        rate(summary.file_bytes, time),
+    )
+}
+
+/// Prints what would be written.
+fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&std::path::Path>) -> Outcome {
+    let columns = [
+        Column::name("TENSOR").styled(Style::Cyan),
+        Column::left("SHAPE"),
+        Column::left("FROM"),
+        Column::left("TO"),
+        Column::right("BYTES"),
+        Column::text("REASON").styled(Style::Dim),
+    ];
+    let mut table = Table::new(columns);
+    for (t, info) in plan.arch().tensors.iter().zip(&plan.head().tensors) {
+        let from = t.op.input().map_or("computed".to_owned(), |input| input.dtype.to_string().to_lowercase());
+        let bytes = ui.bytes(info.n_bytes().unwrap_or(0));
+        let name = Str(t.name.as_bytes()).to_string();
+        table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, t.reason.to_string()]);
+    }
+    table.print(ui, 0)?;
+    if !plan.arch().skipped.is_empty() {
+        let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
+        for skipped in &plan.arch().skipped {
+            table.row([Str(skipped.name.as_bytes()).to_string(), skipped.reason.to_owned()]);
+        }
+        writeln!(ui.out)?;
+        table.print(ui, 0)?;
+    }
+    let parameters = plan.arch().n_parameters().unwrap_or(u64::MAX);
+    writeln!(
+        ui.out,
+        "\n{}, {}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
+        plan.arch().architecture,
+        plan.arch().ty,
+        grouped(plan.arch().tensors.len() as u64),
+        count(parameters),
+        grouped(plan.head().kvs.len() as u64),
+        size(plan.layout().file_bytes),
+        grouped(plan.layout().file_bytes),
+    )?;
+    if let Some(out) = out {
+        ui.print_path(&plan.output_path(out))?;
+    }
+    Ok(Verdict::Good)
+}

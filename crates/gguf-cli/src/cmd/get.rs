@@ -1,0 +1,245 @@
+//! `gguf get`: values of keys, for scripts.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
+use gguf_io::ModelFile;
+
+use crate::cmd::offset;
+use crate::commands::EXIT_CODES;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::ui::{Column, Style, Table, Ui, visible};
+use crate::{json, text};
+
+/// Keys of a file that are looked at for one that was meant.
+const LOOKED_AT: usize = 10_000;
+
+/// Print the values of metadata keys.
+///
+/// Strings come out byte for byte, arrays one element to a line, and a line break follows each value. On a terminal,
+/// control characters are escaped. With several keys, or a pattern, each line starts with the key and a tab, and values
+/// are escaped so that they stay on their line.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXIT_CODES, after_help = "\
+Examples:
+  gguf get model.gguf general.architecture
+  gguf get model.gguf tokenizer.chat_template > template.jinja
+  gguf get model.gguf tokenizer.ggml.tokens --index 42
+  gguf get model.gguf 'llama.*' --json")]
+pub struct Args {
+    /// The GGUF file
+    file: PathBuf,
+
+    /// Keys to print; * stands for any characters and ? for one
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<String>,
+
+    /// Print JSON: the value, or with several keys an object; 64-bit integers are exact
+    #[arg(long)]
+    json: bool,
+
+    /// Print the type in place of the value, such as u32 or string[32000]
+    #[arg(long = "type", conflicts_with = "json")]
+    only_type: bool,
+
+    /// Print one element of an array, counted from 0
+    #[arg(short = 'n', long, value_name = "I", conflicts_with = "only_type")]
+    index: Option<u64>,
+
+    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
+    at: u64,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let file = ModelFile::open_at(&self.file, self.at)?;
+        let gguf = file.gguf();
+        let mut verdict = Verdict::Good;
+        let mut found: Vec<(Str<'_>, ValueRef<'_>)> = Vec::new();
+        for key in &self.keys {
+            let before = found.len();
+            found.extend(gguf.kvs().filter(|kv| matches(key, kv.key)).map(|kv: KvRef<'_>| (kv.key, kv.value)));
+            if !is_pattern(key) {
+                // Of a key that is there twice, the first is the one that readers take.
+                found.truncate(before + 1);
+            }
+            if found.len() == before {
+                ui.error(&missing(&self.file, gguf, key));
+                verdict = Verdict::Bad;
+            }
+        }
+        if let Some(index) = self.index {
+            let mut elements = Vec::with_capacity(found.len());
+            for (key, value) in found {
+                match element(value, index) {
+                    Ok(element) => elements.push((key, element)),
+                    Err(problem) => {
+                        ui.error(&bad(&self.file, &format!("{key}: {problem}")));
+                        verdict = Verdict::Bad;
+                    }
+                }
+            }
+            found = elements;
+        }
+        let several = self.keys.len() > 1 || self.keys.iter().any(|key| is_pattern(key));
+        match (several, self.json) {
+            (true, true) => {
+                let object = found.iter().map(|(key, v)| (key.to_string_lossy(), json::value(*v, true))).collect();
+                writeln!(ui.out, "{:#}", serde_json::Value::Object(object))?;
+            }
+            (true, false) => self.lines(ui, &found)?,
+            (false, _) => {
+                for &(_, value) in &found {
+                    self.single(ui, value)?;
+                }
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// The value of the one key that was asked for.
+    fn single(&self, ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
+        if self.json {
+            return writeln!(ui.out, "{:#}", json::value(value, true));
+        }
+        if self.only_type {
+            return writeln!(ui.out, "{}", text::type_name(value));
+        }
+        match value {
+            ValueRef::Array(array) => array.iter().try_for_each(|v| raw(ui, v)),
+            value => raw(ui, value),
+        }
+    }
+
+    /// Keys and values side by side.
+    fn lines(&self, ui: &mut Ui, found: &[(Str<'_>, ValueRef<'_>)]) -> std::io::Result<()> {
+        let mut table = Table::new([Column::name("KEY").styled(Style::Cyan), Column::text("VALUE")]);
+        for &(key, value) in found {
+            let mut line = |shown: String| match ui.is_terminal() {
+                true => Ok(table.row([key.to_string(), shown])),
+                false => writeln!(ui.out, "{key}\t{shown}"),
+            };
+            match value {
+                _ if self.only_type => line(text::type_name(value))?,
+                ValueRef::Array(array) => array.iter().try_for_each(|v| line(text::value(v, None)))?,
+                value => line(text::value(value, None))?,
+            }
+        }
+        if ui.is_terminal() { table.print(ui, 0) } else { Ok(()) }
+    }
+}
+
+/// A value and a line break. Only what goes to a terminal is escaped.
+fn raw(ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
+    match value {
+        ValueRef::String(s) if ui.is_terminal() => writeln!(ui.out, "{}", visible(s.as_bytes())),
+        ValueRef::String(s) => {
+            ui.out.write_all(s.as_bytes())?;
+            writeln!(ui.out)
+        }
+        value => writeln!(ui.out, "{}", text::value(value, None)),
+    }
+}
+
+/// An element of an array.
+fn element(value: ValueRef<'_>, index: u64) -> Result<ValueRef<'_>, String> {
+    match value {
+        ValueRef::Array(array) => array.get(index).ok_or_else(|| {
+            format!("there is no element {index}; the array has {} elements, counted from 0", array.len())
+        }),
+        value => Err(format!("is of type {} and not an array; leave --index out", value.value_type())),
+    }
+}
+
+fn is_pattern(key: &str) -> bool {
+    key.contains(['*', '?'])
+}
+
+/// Whether a key is the one asked for. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
+/// last `*` only, so its time is bounded by the product of the lengths.
+fn matches(pattern: &str, key: Str<'_>) -> bool {
+    let (pattern, key) = (pattern.as_bytes(), key.as_bytes());
+    let (mut p, mut k) = (0, 0);
+    let mut star = None;
+    while let Some(&byte) = key.get(k) {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p + 1, k));
+                p += 1;
+            }
+            Some(&c) if c == byte || c == b'?' => {
+                p += 1;
+                k += 1;
+            }
+            _ => match &mut star {
+                Some((after, from)) => {
+                    *from += 1;
+                    (p, k) = (*after, *from);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(p..).is_some_and(|rest| rest.iter().all(|&c| c == b'*'))
+}
+
+fn bad(path: &std::path::Path, message: &str) -> Failure {
+    Failure::Bad(format!("{}: {message}", path.display()))
+}
+
+/// Says that a key is missing, and which one may have been meant.
+fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
+    if is_pattern(key) {
+        return bad(path, &format!("no key matches {key}; gguf show --kv lists those there are"));
+    }
+    let suffix = format!(".{key}");
+    let mut near: Vec<(f64, &str)> = gguf
+        .kvs()
+        .take(LOOKED_AT)
+        .filter_map(|kv| kv.key.to_str().ok().filter(|k| k.len() <= 256))
+        .map(|k| (if k.ends_with(&suffix) { 1.0 } else { strsim::jaro_winkler(key, k) }, k))
+        .filter(|(score, _)| *score > 0.8)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near: Vec<String> = near.iter().take(3).map(|(_, k)| Str(k.as_bytes()).to_string()).collect();
+    let shard = gguf.get_as::<u64>(keys::SPLIT_NO).unwrap_or(0);
+    let hint = match (near.is_empty(), shard) {
+        (_, 1..) => format!("; this is shard {} of a model, whose keys are in its first shard", shard + 1),
+        (false, _) => format!("; did you mean {}?", near.join(" or ")),
+        (true, _) => "; gguf show --kv lists those there are".to_owned(),
+    };
+    bad(path, &format!("there is no key {key}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, key, expected) in [
+            ("llama.*", "llama.block_count", true),
+            ("*", "", true),
+            ("*.ggml.*", "tokenizer.ggml.tokens", true),
+            ("*a*b", "xaab", true),
+            ("*a*b", "xaabc", false),
+            ("a?c", "abc", true),
+            ("a?", "a", false),
+            ("abc", "abcd", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(matches(pattern, Str(key.as_bytes())), expected, "{pattern} {key}");
+        }
+    }
+
+    #[test]
+    fn elements() {
+        let array: gguf_format::Array = (5u32..8).collect();
+        let v = ValueRef::Array(array.as_ref());
+        assert_eq!(element(v, 2), Ok(ValueRef::U32(7)));
+        assert!(element(v, 3).unwrap_err().contains("3 elements"));
+        assert!(element(ValueRef::U8(1), 0).unwrap_err().contains("u8"));
+    }
+}

@@ -1,0 +1,56 @@
+//! `gguf man`: manual pages, made from the same definitions as the help.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap_mangen::Man;
+use gguf_io::Output;
+
+use crate::commands::{EXIT_CODES, definition};
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::ui::Ui;
+
+/// Print the manual page, or write those of all commands into a folder.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXIT_CODES, after_help = "\
+Examples:
+  gguf man | man -l -
+  gguf man ~/.local/share/man/man1")]
+pub struct Args {
+    /// Folder for gguf.1, gguf-show.1 and so on; made if it is not there
+    dir: Option<PathBuf>,
+
+    /// Replace pages that are there already
+    #[arg(short, long, requires = "dir")]
+    force: bool,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let definition = definition();
+        let Some(dir) = &self.dir else {
+            ui.out.write_all(&page(&definition)?)?;
+            return Ok(Verdict::Good);
+        };
+        fs::create_dir_all(dir)
+            .map_err(|e| Failure::CouldNotRun(format!("{}: cannot make the folder: {e}", dir.display())))?;
+        let subcommands = definition.get_subcommands().filter(|c| c.get_name() != "help");
+        for command in std::iter::once(&definition).chain(subcommands) {
+            // A subcommand is displayed as `gguf-show`, which is also what its page is called.
+            let name = command.get_display_name().unwrap_or(command.get_name());
+            let path = dir.join(format!("{name}.1"));
+            let output = Output::create(&path, self.force)?;
+            output.write_at(0, &page(command)?)?;
+            output.commit()?;
+            ui.print_path(&path)?;
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
+    let mut page = Vec::new();
+    Man::new(command.clone()).render(&mut page)?;
+    Ok(page)
+}

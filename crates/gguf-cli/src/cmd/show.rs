@@ -1,0 +1,264 @@
+//! `gguf show`: what a file is, its metadata and its tensors; as text here, as JSON in `show/json.rs`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use gguf_arch::summary::{Summary, summary};
+use gguf_format::Gguf;
+use gguf_io::ModelFile;
+
+use crate::cmd::{offset, open_model};
+use crate::commands::EXIT_CODES;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::text;
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, size, text_width};
+
+mod json;
+
+/// Columns that a value has where nothing else sets them: standard output that is no terminal.
+const PLAIN_LIMIT: usize = 160;
+
+/// Columns that a value has at least, if need be at the cost of its key.
+const LEAST_VALUE: usize = 24;
+
+/// Show what a model is: a summary, its metadata, its tensors.
+///
+/// Of a model in several shards, any one will do: the others are looked for beside it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXIT_CODES, after_help = "\
+Examples:
+  gguf show model.gguf                         a summary
+  gguf show model.gguf --kv --full | less      all metadata, nothing cut
+  gguf show model-00001-of-00003.gguf --tensors
+  gguf show model.gguf --json | jq .summary")]
+pub struct Args {
+    /// GGUF files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// List the metadata
+    #[arg(short, long)]
+    kv: bool,
+
+    /// List the tensors
+    #[arg(short, long)]
+    tensors: bool,
+
+    /// Print one JSON object with everything; long arrays are given by type, length and first elements
+    #[arg(short, long, conflicts_with_all = ["kv", "tensors"])]
+    json: bool,
+
+    /// Cut neither long texts nor long arrays
+    #[arg(long)]
+    full: bool,
+
+    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
+    at: u64,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let mut verdict = Verdict::Good;
+        for (i, path) in self.files.iter().enumerate() {
+            if i > 0 && !self.json {
+                writeln!(ui.out)?;
+            }
+            let shown = open_model(path, self.at).and_then(|shards| self.show(ui, path, &shards));
+            match shown {
+                Ok(()) => {}
+                Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
+                Err(failure) => {
+                    ui.error(&failure);
+                    verdict = verdict.max(failure.verdict());
+                }
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn show(&self, ui: &mut Ui, path: &std::path::Path, shards: &[ModelFile]) -> Result<(), Failure> {
+        let ggufs: Vec<&Gguf<'_>> = shards.iter().map(ModelFile::gguf).collect();
+        if self.json {
+            json::print(ui, shards, &summary(&ggufs), self.full)?;
+            return Ok(());
+        }
+        let title = ui.paint(crate::ui::safe(&path.display().to_string()), Style::Bold);
+        let several = self.files.len() > 1;
+        match (self.kv, self.tensors) {
+            (false, false) => {
+                writeln!(ui.out, "{title}")?;
+                print_summary(ui, shards, &summary(&ggufs))?;
+                if ui.is_terminal() && !several {
+                    let hint = "more: gguf show --kv, --tensors or --json; gguf get FILE KEY; gguf check FILE";
+                    let hint = ui.paint(hint, Style::Dim);
+                    writeln!(ui.out, "\n{hint}")?;
+                }
+            }
+            (kv, tensors) => {
+                if several {
+                    writeln!(ui.out, "{title}")?;
+                }
+                if kv && let Some(first) = ggufs.first() {
+                    self.print_kvs(ui, first)?;
+                }
+                if kv && tensors {
+                    writeln!(ui.out)?;
+                }
+                if tensors {
+                    print_tensors(ui, &ggufs)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn print_kvs(&self, ui: &mut Ui, gguf: &Gguf<'_>) -> std::io::Result<()> {
+        let columns = [
+            Column::name("KEY").styled(Style::Cyan),
+            Column::left("TYPE").styled(Style::Dim),
+            if self.full { Column::left("VALUE") } else { Column::text("VALUE") },
+        ];
+        let mut table = Table::new(columns);
+        let rows = || gguf.kvs().map(|kv| (kv.key.to_string(), text::type_name(kv.value)));
+        let widest = |of: fn(&(String, String)) -> &str| rows().map(|row| text_width(of(&row))).max().unwrap_or(0);
+        let (keys, types) = (widest(|row| &row.0), widest(|row| &row.1));
+        let limit = match (self.full, ui.width) {
+            (true, _) => None,
+            (false, None) => Some(PLAIN_LIMIT),
+            (false, Some(width)) => Some(width.saturating_sub(keys + types + 4).max(LEAST_VALUE)),
+        };
+        for (kv, (key, ty)) in gguf.kvs().zip(rows()) {
+            table.row([key, ty, text::value(kv.value, limit)]);
+        }
+        table.print(ui, 0)
+    }
+}
+
+fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
+    let mut columns = vec![
+        Column::name("TENSOR").styled(Style::Cyan),
+        Column::left("SHAPE"),
+        Column::left("TYPE"),
+        Column::right("BYTES"),
+        Column::right("OFFSET").styled(Style::Dim),
+    ];
+    let sharded = shards.len() > 1;
+    if sharded {
+        columns.push(Column::right("SHARD").styled(Style::Dim));
+    }
+    let mut table = Table::new(columns);
+    for (i, gguf) in shards.iter().enumerate() {
+        for t in gguf.tensors() {
+            let bytes = t.n_bytes().map_or("?".to_owned(), |n| ui.bytes(n));
+            let offset = start_of(gguf, &t).map_or("?".to_owned(), |n| n.to_string());
+            let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes, offset];
+            if sharded {
+                row.push((i + 1).to_string());
+            }
+            table.row(row);
+        }
+    }
+    table.print(ui, 0)
+}
+
+/// Where a tensor's data starts, from the start of the GGUF; known even where its size is not.
+fn start_of(gguf: &Gguf<'_>, tensor: &gguf_format::TensorInfoRef<'_>) -> Option<u64> {
+    let is_draft = gguf.dialect().version == gguf_format::Version::Draft;
+    let base = if is_draft { 0 } else { gguf.data_offset() };
+    base.checked_add(tensor.offset)
+}
+
+/// Bytes of tensor data that the files should have and do not.
+fn missing_bytes(shards: &[ModelFile]) -> u64 {
+    let missing = |file: &ModelFile| {
+        let ends = file.gguf().tensors().filter_map(|t| Some(file.gguf().tensor_range(&t).ok()?.end));
+        ends.max().unwrap_or(0).saturating_sub(file.file_bytes())
+    };
+    shards.iter().map(missing).fold(0, u64::saturating_add)
+}
+
+fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Result<()> {
+    for (label, value) in lines(shards, s) {
+        // Both are cut and safe already; only the line may still be too long.
+        let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(17));
+        for (i, line) in crate::ui::wrap(&value, room).iter().enumerate() {
+            let label = ui.paint(format!("{:<15}", if i == 0 { label } else { "" }), Style::Cyan);
+            writeln!(ui.out, "  {label}{line}")?;
+        }
+    }
+    let missing = missing_bytes(shards);
+    if missing > 0 {
+        let label = ui.paint(format!("{:<15}", "Incomplete"), Style::Red);
+        writeln!(ui.out, "  {label}{} of tensor data are missing; gguf check says which", size(missing))?;
+    }
+    if s.types.is_empty() {
+        return Ok(());
+    }
+    let columns = [Column::left("TYPE"), Column::right("TENSORS"), Column::right("BYTES"), Column::right("SHARE")];
+    let mut table = Table::new(columns);
+    for t in &s.types {
+        let share = percent(t.bytes, s.tensor_bytes);
+        table.row([t.ty.to_string(), grouped(t.n_tensors), size(t.bytes), share]);
+    }
+    if s.n_unknown > 0 {
+        table.row(["unknown".to_owned(), grouped(s.n_unknown), "?".to_owned(), String::new()]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 2)
+}
+
+/// The lines of the summary: what is not known is left out.
+fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<(&'static str, String)> = Vec::new();
+    let mut add = |label, value: Option<String>| lines.extend(value.map(|value| (label, value)));
+    let parts = |parts: &[Option<String>]| {
+        let parts: Vec<&str> = parts.iter().flatten().map(String::as_str).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    };
+    let n = |n: u64, one: &str, many: &str| format!("{} {}", grouped(n), if n == 1 { one } else { many });
+
+    add("Name", s.name.clone());
+    add("Kind", s.kind.clone().filter(|kind| kind != "model"));
+    add("Architecture", s.architecture.clone());
+    let label = s.size_label.as_ref().map(|label| format!("labelled {label}"));
+    let parameters = (s.n_params > 0).then(|| format!("{} ({})", count(s.n_params), grouped(s.n_params)));
+    add("Parameters", parts(&[parameters, label]));
+    let file_type = s.file_type.map(|t| t.to_string());
+    add("Weights", parts(&[file_type, s.bits_per_weight().map(|b| format!("{} bits per weight", bits_per_weight(b)))]));
+    let bytes = shards.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add);
+    let in_shards = match (s.n_shards as u64, s.n_shards_expected.unwrap_or(1)) {
+        (1, 0 | 1) => None,
+        (have, expected) if have == expected => Some(format!("in {have} shards")),
+        (have, expected) => Some(format!("{have} of {expected} shards")),
+    };
+    add("Size", parts(&[Some(format!("{} ({} bytes)", size(bytes), grouped(bytes))), in_shards]));
+    let scaling = s.rope_scaling.as_ref().map(|kind| match s.rope_scaling_factor {
+        Some(factor) => format!("rope scaling {kind} by {factor}"),
+        None => format!("rope scaling {kind}"),
+    });
+    add("Context", parts(&[s.context_length.map(|l| n(l, "token", "tokens")), scaling]));
+    let blocks = s.block_count.map(|b| n(b, "block", "blocks"));
+    let embedding = s.embedding_length.map(|e| format!("embedding {e}"));
+    add("Layers", parts(&[blocks, embedding, s.feed_forward_length.map(|f| format!("feed-forward {f}"))]));
+    let heads = s.head_count.map(|h| format!("{h} heads"));
+    add("Attention", parts(&[heads, s.head_count_kv.map(|h| format!("{h} for keys and values"))]));
+    add("Experts", parts(&[s.expert_count.map(grouped), s.expert_used_count.map(|e| format!("{e} used per token"))]));
+    let tokens = s.vocab_size.map(|v| n(v, "token", "tokens"));
+    let model = s.tokenizer_model.as_ref().map(|m| format!("model {m}"));
+    add("Vocabulary", parts(&[tokens, model, s.tokenizer_pre.as_ref().map(|p| format!("pre {p}"))]));
+    let templates = match s.n_chat_templates {
+        0 => "no".to_owned(),
+        1 => "yes".to_owned(),
+        many => format!("yes, {}", grouped(many)),
+    };
+    add("Chat template", s.tokenizer_model.as_ref().map(|_| templates));
+    add("License", s.license.clone());
+    if let Some(first) = shards.first().map(ModelFile::gguf) {
+        let d = first.dialect();
+        let format = format!("GGUF version {}, {}, alignment {}", d.version, d.order, first.alignment());
+        add("Format", Some(format));
+    }
+    add("Contents", Some(format!("{}, {}", n(s.n_kv, "key", "keys"), n(s.n_tensors, "tensor", "tensors"))));
+    lines
+}

@@ -1,0 +1,297 @@
+//! The terminal: how wide it is, whether it takes colour, and how things are put there.
+//!
+//! Text that comes from a file reaches this module escaped ([`gguf_format::Str`] and the `shown` of findings do that), and
+//! error messages are escaped here once more, because paths come from folders that others may fill.
+
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
+use std::path::Path;
+
+use unicode_width::UnicodeWidthChar;
+
+use crate::failure::Failure;
+
+mod number;
+mod progress;
+mod table;
+
+pub use number::{bits_per_weight, count, duration, grouped, percent, rate, size};
+pub use progress::ProgressLine;
+pub use table::{Column, Table};
+
+/// A way to set text off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Red,
+    Yellow,
+    Green,
+    Cyan,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Style::Plain => "",
+            Style::Bold => "\x1b[1m",
+            Style::Dim => "\x1b[2m",
+            Style::Red => "\x1b[1;31m",
+            Style::Yellow => "\x1b[1;33m",
+            Style::Green => "\x1b[1;32m",
+            Style::Cyan => "\x1b[36m",
+        }
+    }
+}
+
+/// Text with a style, if there is colour.
+struct Painted<T>(T, Style, bool);
+
+impl<T: fmt::Display> fmt::Display for Painted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.1, self.2) {
+            (Style::Plain, _) | (_, false) => write!(f, "{}", self.0),
+            (style, true) => write!(f, "{}{}\x1b[0m", style.code(), self.0),
+        }
+    }
+}
+
+/// Standard output and standard error, and what each can show.
+#[derive(Debug)]
+pub struct Ui {
+    /// Standard output, buffered.
+    pub out: BufWriter<Stdout>,
+    err: Stderr,
+    /// Columns of standard output; `None` when it is no terminal, and nothing has to be cut.
+    pub width: Option<usize>,
+    out_colour: bool,
+    err_colour: bool,
+}
+
+impl Ui {
+    /// Looks at the two streams and at `NO_COLOR` and `TERM`.
+    pub fn new() -> Ui {
+        let (out, err) = (io::stdout(), io::stderr());
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && !is_dumb();
+        Ui {
+            width: out.is_terminal().then(|| width_of(terminal_size::terminal_size_of(&out))),
+            out_colour: colour && out.is_terminal(),
+            err_colour: colour && err.is_terminal(),
+            out: BufWriter::with_capacity(64 << 10, out),
+            err,
+        }
+    }
+
+    /// Whether a person looks at standard output.
+    pub fn is_terminal(&self) -> bool {
+        self.width.is_some()
+    }
+
+    /// Text for standard output.
+    pub fn paint<T: fmt::Display>(&self, text: T, style: Style) -> impl fmt::Display + use<T> {
+        Painted(text, style, self.out_colour)
+    }
+
+    /// Text for standard error.
+    pub fn paint_err<T: fmt::Display>(&self, text: T, style: Style) -> impl fmt::Display + use<T> {
+        Painted(text, style, self.err_colour)
+    }
+
+    /// A number of bytes in a table: short for people, exact for everything else.
+    pub fn bytes(&self, n: u64) -> String {
+        if self.is_terminal() { size(n) } else { n.to_string() }
+    }
+
+    /// Writes a path and a line break: as it is, except to a terminal, which may not act on anything in it.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn print_path(&mut self, path: &Path) -> io::Result<()> {
+        if self.is_terminal() {
+            return writeln!(self.out, "{}", safe(&path.display().to_string()));
+        }
+        self.out.write_all(path.as_os_str().as_encoded_bytes())?;
+        writeln!(self.out)
+    }
+
+    /// Writes out what is buffered.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.out.flush()?)
+    }
+
+    /// Says on standard error why something failed, after all output that came before it.
+    pub fn error(&mut self, failure: &Failure) {
+        let _ = self.out.flush();
+        if !matches!(failure, Failure::PipeClosed) {
+            self.say(&self.paint_err("gguf: error:", Style::Red).to_string(), &failure.to_string());
+        }
+    }
+
+    /// Says on standard error what the user should know.
+    pub fn warning(&mut self, message: &str) {
+        let _ = self.out.flush();
+        self.say(&self.paint_err("gguf: warning:", Style::Yellow).to_string(), message);
+    }
+
+    /// Says something on standard error. There is nowhere to complain when that fails.
+    pub fn note(&mut self, message: &str) {
+        let _ = self.out.flush();
+        let _ = writeln!(self.err, "{}", safe(message));
+    }
+
+    fn say(&mut self, label: &str, message: &str) {
+        let _ = writeln!(self.err, "{label} {}", safe(message));
+    }
+}
+
+/// Whether the terminal understands nothing but plain lines.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Columns of a terminal; 80 where it does not say.
+fn width_of(size: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
+    size.map(|(width, _)| usize::from(width.0)).filter(|&w| w > 0).unwrap_or(80)
+}
+
+/// A message without anything that a terminal would act on. Line breaks stay.
+pub fn safe(message: &str) -> String {
+    let hidden = |c: char| c != '\n' && !c.is_ascii_graphic() && c != ' ' && c.is_ascii();
+    let needs = message.chars().any(|c| hidden(c) || !c.is_ascii() && c.width().unwrap_or(0) == 0);
+    if !needs {
+        return message.to_owned();
+    }
+    let lines: Vec<String> = message.split('\n').map(escape_invisible).collect();
+    lines.join("\n")
+}
+
+/// Escapes what cannot be seen, and leaves backslashes alone: messages are escaped once already.
+fn escape_invisible(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c.width() {
+            Some(1..) => out.push(c),
+            _ => out.extend(c.escape_unicode()),
+        }
+    }
+    out
+}
+
+/// Text of a file as it is, but without anything that a terminal would act on. Line breaks and tabs stay.
+pub fn visible(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for line in chunk.valid().split_inclusive(['\n', '\t']) {
+            match line.strip_suffix(['\n', '\t']) {
+                Some(text) => {
+                    out += &escape_invisible(text);
+                    out.extend(line.chars().last());
+                }
+                None => out += &escape_invisible(line),
+            }
+        }
+        out.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
+    }
+    out
+}
+
+/// Columns that a text takes on a terminal.
+pub fn text_width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// The text, its end cut off so that it takes at most `width` columns.
+pub fn cut_end(text: &str, width: usize) -> String {
+    if text_width(text) <= width {
+        return text.to_owned();
+    }
+    let mut out = start_of(text.chars(), width.saturating_sub(1));
+    out.push('…');
+    out
+}
+
+/// The text, its middle cut out so that it takes at most `width` columns: of a name, both ends tell.
+pub fn cut_middle(text: &str, width: usize) -> String {
+    if text_width(text) <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let tail = start_of(text.chars().rev(), room / 2);
+    let mut out = start_of(text.chars(), room - room / 2);
+    out.push('…');
+    out.extend(tail.chars().rev());
+    out
+}
+
+/// As many characters as fit.
+fn start_of(chars: impl Iterator<Item = char>, width: usize) -> String {
+    let mut left = width;
+    chars
+        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        })
+        .collect()
+}
+
+/// Breaks a text into lines of at most `width` columns, at spaces. A word that is wider has a line of its own.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let w = text_width(word);
+        if used > 0 && used + 1 + w > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            line.push_str(word);
+            used += w;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_counts_columns() {
+        for (text, width, end, middle) in [
+            ("blk.12.attn_q.weight", 20, "blk.12.attn_q.weight", "blk.12.attn_q.weight"),
+            ("blk.12.attn_q.weight", 11, "blk.12.att…", "blk.1…eight"),
+            ("日本語日本語", 7, "日本語…", "日…語"),
+            ("", 0, "", ""),
+            ("ab", 1, "…", "…"),
+        ] {
+            assert_eq!(cut_end(text, width), end);
+            assert_eq!(cut_middle(text, width), middle);
+        }
+    }
+
+    #[test]
+    fn messages_hold_nothing_a_terminal_acts_on() {
+        assert_eq!(safe("a\x1b[31m\u{202e}b\nc\\n é"), "a\\u{1b}[31m\\u{202e}b\nc\\n é");
+        assert_eq!(safe("plain"), "plain");
+    }
+
+    #[test]
+    fn lines_break_at_spaces() {
+        assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrap("unbreakable x", 4), ["unbreakable", "x"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

@@ -1,0 +1,125 @@
+//! One line that says how far the work is. It is drawn over itself on a terminal; elsewhere a plain line appears now and
+//! then, so that a log shows that something is going on.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{cut_end, duration, is_dumb, rate, size, width_of};
+
+/// Time between two drawings on a terminal: a quick run shows none.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// Time between two lines elsewhere.
+const LOG: Duration = Duration::from_secs(10);
+
+/// How much of a number of bytes is done. Shared by the threads that do it.
+#[derive(Debug)]
+pub struct ProgressLine {
+    state: Mutex<State>,
+    /// `None` when nothing is to be shown.
+    every: Option<Duration>,
+    redraws: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    start: Instant,
+    last: Instant,
+    done: u64,
+    total: u64,
+    what: String,
+    is_drawn: bool,
+}
+
+impl ProgressLine {
+    /// A line that has not begun; with `quiet` it never will.
+    pub fn new(quiet: bool) -> ProgressLine {
+        let redraws = io::stderr().is_terminal() && !is_dumb();
+        let now = Instant::now();
+        let state = State { start: now, last: now, done: 0, total: 0, what: String::new(), is_drawn: false };
+        let every = if redraws { REDRAW } else { LOG };
+        ProgressLine { state: Mutex::new(state), every: (!quiet).then_some(every), redraws }
+    }
+
+    /// The work begins.
+    pub fn start(&self, total: u64) {
+        let now = Instant::now();
+        self.change(|s| (s.start, s.last, s.total) = (now, now, total));
+    }
+
+    /// What is being worked on; the text must be safe to print.
+    pub fn set_item(&self, what: &str) {
+        self.change(|s| what.clone_into(&mut s.what));
+    }
+
+    /// So many more bytes are done.
+    pub fn advance(&self, bytes: u64) {
+        self.change(|s| s.done = s.done.saturating_add(bytes));
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).start.elapsed()
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.is_drawn) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        if self.every.is_none_or(|every| state.last.elapsed() < every) {
+            return;
+        }
+        state.last = Instant::now();
+        let line = text(&state, state.start.elapsed());
+        if self.redraws {
+            let width = width_of(terminal_size::terminal_size_of(io::stderr()));
+            let _ = write!(io::stderr(), "\r\x1b[K{}", cut_end(&line, width.saturating_sub(1)));
+            state.is_drawn = true;
+        } else {
+            let _ = writeln!(io::stderr(), "gguf: {}", line.trim());
+        }
+    }
+}
+
+/// ` 42 %  1.20 GB of 2.86 GB  512 MB/s  3.2 s left  blk.3.attn_q.weight`
+fn text(state: &State, elapsed: Duration) -> String {
+    let percent = state.done.saturating_mul(100).checked_div(state.total).unwrap_or(100).min(100);
+    let mut line = format!("{percent:3} %  {} of {}", size(state.done), size(state.total));
+    if state.done > 0 {
+        let left = elapsed.as_secs_f64() * state.total.saturating_sub(state.done) as f64 / state.done as f64;
+        let left = match left.round() {
+            seconds @ ..10.0 => format!("{seconds} s"),
+            seconds => duration(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
+        };
+        line += &format!("  {}  {left} left", rate(state.done, elapsed));
+    }
+    if !state.what.is_empty() {
+        line += "  ";
+        line += &state.what;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_tells_rate_and_time_left() {
+        let now = Instant::now();
+        let mut state = State { start: now, last: now, done: 0, total: 400, what: "x".into(), is_drawn: false };
+        assert_eq!(text(&state, Duration::from_secs(1)), "  0 %  0 B of 400 B  x");
+        state.done = 100;
+        assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  10 B/s  30 s left  x");
+        state.done = 400;
+        assert_eq!(text(&state, Duration::from_secs(40)), "100 %  400 B of 400 B  10 B/s  0 s left  x");
+    }
+}

@@ -1,0 +1,242 @@
+//! Everything that can stop a conversion: which file, what was found, what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gguf_arch::config;
+use gguf_arch::plan::PlanError;
+use gguf_format::LayoutError;
+
+use crate::source::safetensors::HeaderError;
+use crate::tokenizer::ModelDirError;
+
+/// Names for a message: the first few, and how many more there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        for (i, name) in self.0.iter().take(SHOWN).enumerate() {
+            write!(f, "{}{name:?}", if i == 0 { "" } else { ", " })?;
+        }
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Why a conversion cannot be done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    Io {
+        /// What was tried: `open`, `read`, `list`.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// What should be a file is something else.
+    NotAFile {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The folder has no tensors in a format that is read.
+    NoWeights {
+        /// The folder.
+        dir: PathBuf,
+        /// A file of weights in another format, if there is one.
+        found: Option<String>,
+    },
+    /// Parts of the checkpoint are not there.
+    MissingParts {
+        /// The folder.
+        dir: PathBuf,
+        /// Their names.
+        parts: Names,
+    },
+    /// A part is a link to a file elsewhere.
+    LeadsOut {
+        /// The link.
+        path: PathBuf,
+        /// What it leads to.
+        target: PathBuf,
+    },
+    /// A tensor file is not sound.
+    Safetensors {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: Box<HeaderError>,
+    },
+    /// The index cannot be used.
+    Index {
+        /// The file.
+        index: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The index and the files list different tensors.
+    IndexMismatch {
+        /// The file.
+        index: PathBuf,
+        /// Tensors of the index that no file has.
+        missing: Names,
+        /// Tensors of the files that the index does not have.
+        extra: Names,
+    },
+    /// Two files have a tensor of the same name.
+    DuplicateTensor {
+        /// Its name.
+        tensor: String,
+        /// One file.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// More bytes were asked of a tensor than it has.
+    OutOfTensor {
+        /// Its name.
+        tensor: String,
+        /// The bytes it has.
+        bytes: u64,
+    },
+    /// `config.json` cannot be used.
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: config::Error,
+    },
+    /// There is no plan for the checkpoint.
+    Plan {
+        /// The folder.
+        dir: PathBuf,
+        /// Why.
+        source: PlanError,
+    },
+    /// A conversion from one tensor type to another that is not known.
+    NoCodec {
+        /// The output tensor.
+        tensor: String,
+    },
+    /// A chunk of the tensor does not fit into memory.
+    OutOfMemory {
+        /// The output tensor.
+        tensor: String,
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
+    /// The tokenizer, the model card or another small file of the folder cannot be used.
+    ModelDir(ModelDirError),
+    /// The result cannot be written as a GGUF file.
+    Layout(LayoutError),
+    /// The output cannot be written.
+    Output(Box<gguf_io::Error>),
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Whether the checkpoint is at fault, as opposed to the machine, the output or the way of asking.
+    pub fn is_bad_input(&self) -> bool {
+        !matches!(self, Error::Io { .. } | Error::OutOfMemory { .. } | Error::Output(_) | Error::NoCodec { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
+            Error::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
+            Error::NoWeights { dir, found: None } => {
+                write!(f, "{}: no model*.safetensors in the folder; is it that of a checkpoint?", dir.display())
+            }
+            Error::NoWeights { dir, found: Some(found) } => write!(
+                f,
+                "{}: no model*.safetensors in the folder, but {found:?}; only safetensors are read, save the checkpoint in \
+                 that format",
+                dir.display()
+            ),
+            Error::MissingParts { dir, parts } => {
+                write!(f, "{}: parts of the checkpoint are missing: {parts}; fetch them", dir.display())
+            }
+            Error::LeadsOut { path, target } => write!(
+                f,
+                "{}: a link out of the checkpoint's folder, to {}; copy the file into the folder if that is meant",
+                path.display(),
+                target.display()
+            ),
+            Error::Safetensors { file, source } => write!(f, "{}: {source}", file.display()),
+            Error::Index { index, what } => write!(f, "{}: {what}", index.display()),
+            Error::IndexMismatch { index, missing, extra } => {
+                write!(f, "{}: the index and the files do not list the same tensors", index.display())?;
+                if !missing.0.is_empty() {
+                    write!(f, "; in no file: {missing}")?;
+                }
+                if !extra.0.is_empty() {
+                    write!(f, "; not in the index: {extra}")?;
+                }
+                f.write_str("; fetch the checkpoint again")
+            }
+            Error::DuplicateTensor { tensor, first, second } => write!(
+                f,
+                "the tensor {tensor:?} is there twice, in {} and {}; remove the file that does not belong to the checkpoint",
+                first.display(),
+                second.display()
+            ),
+            Error::OutOfTensor { tensor, bytes } => {
+                write!(f, "the tensor {tensor:?} has {bytes} bytes, and more were asked for")
+            }
+            Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
+            Error::Plan { dir, source } => write!(f, "{}: {source}", dir.display()),
+            Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
+            Error::OutOfMemory { tensor, bytes } => {
+                write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
+            }
+            Error::ModelDir(e) => write!(f, "{e}"),
+            Error::Layout(e) => write!(f, "{e}"),
+            Error::Output(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            Error::Safetensors { source, .. } => Some(source.as_ref()),
+            Error::Config { source, .. } => Some(source),
+            Error::Plan { source, .. } => Some(source),
+            Error::ModelDir(e) => Some(e),
+            Error::Layout(e) => Some(e),
+            Error::Output(e) => Some(e.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+impl From<ModelDirError> for Error {
+    fn from(e: ModelDirError) -> Error {
+        Error::ModelDir(e)
+    }
+}
+
+impl From<LayoutError> for Error {
+    fn from(e: LayoutError) -> Error {
+        Error::Layout(e)
+    }
+}
+
+impl From<gguf_io::Error> for Error {
+    fn from(e: gguf_io::Error) -> Error {
+        Error::Output(Box::new(e))
+    }
+}

@@ -1,0 +1,46 @@
+//! What happens during a run, told to whoever wants to show it. Nothing is printed here.
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The run begins.
+    Started {
+        /// Number of tensors.
+        n_tensors: usize,
+        /// Bytes of tensor data that will be written.
+        bytes: u64,
+    },
+    /// Work on a tensor begins. With several threads, the one before may not be finished yet.
+    Tensor {
+        /// Its number, from 0.
+        index: usize,
+        /// Its name in the output.
+        name: &'a str,
+    },
+    /// More of the tensor data was written.
+    Advanced {
+        /// How much more.
+        bytes: u64,
+    },
+    /// All data was written, and the file has its name.
+    Finished,
+}
+
+/// Takes events. They come from several threads at once, in between the work: an implementation is quick.
+///
+/// Closures are implementations, and `()` is the one that shows nothing.
+pub trait Progress: Sync {
+    /// Something happened.
+    fn event(&self, event: Event<'_>);
+}
+
+impl Progress for () {
+    fn event(&self, _: Event<'_>) {}
+}
+
+impl<F: Fn(Event<'_>) + Sync> Progress for F {
+    fn event(&self, event: Event<'_>) {
+        self(event);
+    }
+}

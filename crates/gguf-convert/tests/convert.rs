@@ -1,0 +1,236 @@
+//! Whole conversions of tiny checkpoints that the tests write themselves.
+
+mod common;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Mutex;
+
+use common::*;
+use gguf_arch::plan::{OutType, Reason};
+use gguf_convert::{Error, Event, Options, Summary, convert, plan};
+use gguf_format::{ByteOrder, GgmlType, Gguf};
+use gguf_quants::float::f32_to_f16;
+
+fn run(dir: &Path, out: &Path, options: &Options) -> Result<Summary, Error> {
+    convert(dir, out, options, &())
+}
+
+/// The data of a tensor of the output.
+fn data(file: &[u8], name: &str) -> Vec<u8> {
+    let gguf = Gguf::parse(file).unwrap();
+    let t = gguf.tensors().find(|t| t.name == name).unwrap();
+    let start = (gguf.data_offset() + t.offset) as usize;
+    file[start..start + t.n_bytes().unwrap() as usize].to_vec()
+}
+
+fn halves(f32s: &[u8]) -> Vec<u8> {
+    let (words, _) = f32s.as_chunks::<4>();
+    words.iter().flat_map(|w| f32_to_f16(f32::from_le_bytes(*w)).to_le_bytes()).collect()
+}
+
+#[test]
+fn every_tensor_arrives_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let out = dir.path().join("out.gguf");
+    let summary = run(dir.path(), &out, &Options::default()).unwrap();
+    assert_eq!((summary.n_tensors, summary.ty), (21, GgmlType::F16));
+    let file = fs::read(&out).unwrap();
+    assert_eq!(file.len() as u64, summary.file_bytes);
+
+    let source = |name: &str| {
+        let list = llama_tensors();
+        let i = list.iter().position(|(n, _)| n == name).unwrap();
+        llama_data(i, &list[i].1)
+    };
+    assert_eq!(data(&file, "output.weight"), halves(&source("lm_head.weight")));
+    assert_eq!(data(&file, "blk.1.ffn_down.weight"), halves(&source("model.layers.1.mlp.down_proj.weight")));
+    assert_eq!(data(&file, "blk.0.attn_norm.weight"), source("model.layers.0.input_layernorm.weight"));
+    // Row 2i + j of a head is row j * d/2 + i of the checkpoint.
+    let (d, row) = ((HIDDEN / HEADS) as usize, 2 * HIDDEN as usize);
+    let (q, from) = (data(&file, "blk.1.attn_q.weight"), halves(&source("model.layers.1.self_attn.q_proj.weight")));
+    for h in 0..HEADS as usize {
+        for (i, j) in (0..d / 2).flat_map(|i| [(i, 0), (i, 1)]) {
+            let (to, at) = ((h * d + 2 * i + j) * row, (h * d + j * d / 2 + i) * row);
+            assert_eq!(q[to..to + row], from[at..at + row], "head {h}, pair {i}, half {j}");
+        }
+    }
+}
+
+#[test]
+fn one_file_and_parts_give_the_same_bytes_with_any_number_of_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, parts) = (dir.path().join("one"), dir.path().join("parts"));
+    for d in [&one, &parts] {
+        fs::create_dir(d).unwrap();
+        write_small_files(d);
+    }
+    write_llama(&one);
+    // Parts that follow the order of the names, so that the order of the output is the same.
+    let mut list: Vec<_> = llama_tensors().into_iter().enumerate().collect();
+    list.sort_by(|a, b| a.1.0.cmp(&b.1.0));
+    let mut index = Vec::new();
+    for (p, part) in list.chunks(9).enumerate() {
+        let name = format!("model-{:05}-of-00003.safetensors", p + 1);
+        let tensors: Vec<Tensor<'_>> =
+            part.iter().map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(*i, s))).collect();
+        index.extend(part.iter().map(|(_, (n, _))| format!("{n:?}:{name:?}")));
+        fs::write(parts.join(name), safetensors(&tensors)).unwrap();
+    }
+    fs::write(parts.join("model.safetensors.index.json"), format!("{{\"weight_map\":{{{}}}}}", index.join(",")))
+        .unwrap();
+
+    let mut outputs = Vec::new();
+    for (d, threads) in [(&one, 1), (&one, 2), (&one, 7), (&parts, 1), (&parts, 3)] {
+        let out = dir.path().join("out.gguf");
+        let options = Options {
+            threads: NonZeroUsize::new(threads),
+            force: true,
+            ty: OutType::BF16,
+            name: Some("same".to_owned()),
+            ..Options::default()
+        };
+        run(d, &out, &options).unwrap();
+        outputs.push(fs::read(&out).unwrap());
+    }
+    // Folder names enter the metadata; the data does not depend on them.
+    let tail = |file: &Vec<u8>| {
+        let start = Gguf::parse(file.as_slice()).unwrap().data_offset() as usize;
+        file[start..].to_vec()
+    };
+    for other in &outputs[1..3] {
+        assert!(outputs[0] == *other);
+    }
+    for other in &outputs[3..] {
+        assert!(tail(&outputs[0]) == tail(other));
+    }
+}
+
+#[test]
+fn big_endian_swaps_every_value() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    for ty in [OutType::F16, OutType::BF16, OutType::F32] {
+        let file = |order: ByteOrder| {
+            let out = dir.path().join("out.gguf");
+            run(dir.path(), &out, &Options { order, ty, force: true, ..Options::default() }).unwrap();
+            fs::read(&out).unwrap()
+        };
+        let (little, big) = (file(ByteOrder::Little), file(ByteOrder::Big));
+        assert_eq!(Gguf::parse(big.as_slice()).unwrap().dialect().order, ByteOrder::Big);
+        for (name, width) in [("output_norm.weight", 4), ("output.weight", if ty == OutType::F32 { 4 } else { 2 })] {
+            let mut swapped = data(&big, name);
+            swapped.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+            assert_eq!(swapped, data(&little, name), "{name} {ty:?}");
+        }
+    }
+}
+
+#[test]
+fn values_that_become_infinite_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let list = llama_tensors();
+    let mut tensors: Vec<Tensor<'_>> =
+        list.iter().enumerate().map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s))).collect();
+    for at in [0, 5] {
+        tensors[0].3[at * 4..at * 4 + 4].copy_from_slice(&1e6f32.to_le_bytes());
+    }
+    fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+    let overflows = |ty| {
+        let out = dir.path().join("out.gguf");
+        let summary = run(dir.path(), &out, &Options { ty, force: true, ..Options::default() }).unwrap();
+        summary.overflows.into_iter().map(|o| (o.tensor, o.values)).collect::<Vec<_>>()
+    };
+    assert_eq!(overflows(OutType::F16), [("token_embd.weight".to_owned(), 2)]);
+    assert_eq!(overflows(OutType::BF16), []);
+}
+
+#[test]
+fn nothing_is_replaced_unasked_and_failures_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let out = dir.path().join("out.gguf");
+    fs::write(&out, "old").unwrap();
+    let refused = run(dir.path(), &out, &Options::default());
+    assert!(matches!(refused, Err(Error::Output(e)) if matches!(*e, gguf_io::Error::Exists(_))));
+    assert_eq!(fs::read(&out).unwrap(), b"old");
+
+    // The file shrinks after the plan was made.
+    let planned = plan(dir.path(), &Options { force: true, ..Options::default() }).unwrap();
+    fs::OpenOptions::new().write(true).open(dir.path().join("model.safetensors")).unwrap().set_len(4000).unwrap();
+    assert!(matches!(planned.run(&out, &()), Err(Error::Io { action: "read", .. })));
+    assert_eq!(fs::read(&out).unwrap(), b"old");
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 4, "{left:?}");
+}
+
+#[test]
+fn events_add_up() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let seen = Mutex::new((Vec::new(), 0, 0, 0));
+    let progress = |event: Event<'_>| {
+        let mut seen = seen.lock().unwrap();
+        match event {
+            Event::Started { bytes, n_tensors } => (seen.1, seen.3) = (bytes, n_tensors),
+            Event::Tensor { name, .. } => seen.0.push(name.to_owned()),
+            Event::Advanced { bytes } => seen.2 += bytes,
+            Event::Finished => assert_eq!(seen.2, seen.1),
+            _ => {}
+        }
+    };
+    convert(dir.path(), &dir.path().join("out.gguf"), &Options::default(), &progress).unwrap();
+    let (names, bytes, done, n_tensors) = seen.into_inner().unwrap();
+    assert_eq!((names.len(), n_tensors), (21, 21));
+    assert!(bytes > 0 && done == bytes);
+}
+
+#[test]
+fn a_plan_tells_everything_beforehand() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let planned = plan(dir.path(), &Options::default()).unwrap();
+    let rows: Vec<_> =
+        planned.arch().tensors.iter().map(|t| (t.name.as_str(), t.shape.clone(), t.ty, t.reason)).collect();
+    assert_eq!(rows[0], ("output.weight", vec![HIDDEN, VOCAB], GgmlType::F16, Reason::Asked));
+    assert_eq!(rows.last().unwrap(), &("output_norm.weight", vec![HIDDEN], GgmlType::F32, Reason::Vector));
+    assert_eq!(planned.head().get("general.architecture").and_then(|v| v.as_str()).unwrap(), "llama");
+
+    // A template, a folder and a plain name.
+    let path = |out: &str| planned.output_path(&dir.path().join(out)).file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(path("m-{ftype}-{FTYPE}.gguf"), "m-f16-F16.gguf");
+    assert_eq!(path("m.gguf"), "m.gguf");
+    assert!(path("").ends_with("-F16.gguf"), "{}", path(""));
+}
+
+#[test]
+fn a_vocabulary_needs_no_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    write_small_files(dir.path());
+    let out = dir.path().join("vocab.gguf");
+    assert!(matches!(run(dir.path(), &out, &Options::default()), Err(Error::NoWeights { .. })));
+    let summary = run(dir.path(), &out, &Options { vocab_only: true, ..Options::default() }).unwrap();
+    let file = fs::read(&out).unwrap();
+    assert_eq!((summary.n_tensors, summary.file_bytes), (0, file.len() as u64));
+    let gguf = Gguf::parse(file.as_slice()).unwrap();
+    assert_eq!(gguf.tensors().count(), 0);
+    let tokens = gguf.get("tokenizer.ggml.tokens").and_then(|v| v.as_array()).unwrap();
+    assert_eq!(tokens.len(), VOCAB);
+}
+
+#[test]
+fn a_folder_without_configuration_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();
+    assert!(message.contains("config.json: cannot open"), "{message}");
+    write_llama(dir.path());
+    fs::write(dir.path().join("config.json"), r#"{"architectures":["GPTJForCausalLM"]}"#).unwrap();
+    let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();
+    assert!(
+        message.contains("\"GPTJForCausalLM\" is not supported; supported are LlamaForCausalLM, Mistral"),
+        "{message}"
+    );
+}

@@ -1,0 +1,58 @@
+//! Judging any bytes ends, stays small, and calls nothing safe that is not: a safe file is read, and each of its tensors
+//! lies aligned inside the file and apart from the others. The last two bytes say how much longer the file is.
+#![no_main]
+
+#[path = "../../crates/gguf-format/tests/corpus/mod.rs"]
+mod corpus;
+
+use gguf_format::{Gguf, check};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [data @ .., a, b] = data else { return };
+    let file_bytes = data.len() as u64 + u64::from(u16::from_le_bytes([*a, *b]));
+    let structure = check::structure(data, file_bytes);
+    let format = check::format(data, file_bytes);
+    for finding in structure.findings().chain(format.findings()) {
+        assert!(!finding.to_string().contains(char::is_control), "{finding:?}");
+        assert!(finding.message.len() < 1000, "{finding:?}");
+    }
+    assert!(structure.findings().count() as u64 <= check::RULES.len() as u64 * (check::KEPT + 1));
+    assert_eq!(structure.is_safe(), format.is_safe());
+    assert_eq!(structure.is_safe(), structure.is_empty());
+    if !structure.is_safe() {
+        return;
+    }
+    let gguf = Gguf::parse_within(data, Some(file_bytes)).expect("a safe file can be read");
+    let mut ranges = vec![];
+    for t in gguf.tensors() {
+        let range = gguf.tensor_range(&t).expect("a size");
+        assert!(range.is_empty() || range.end <= file_bytes);
+        assert!(range.is_empty() || range.start >= gguf.head_bytes());
+        assert!(t.offset % gguf.alignment() == 0);
+        assert!(t.dims.len() <= 4 && t.name.as_bytes().len() <= 64);
+        if !range.is_empty() {
+            ranges.push((range.start, range.end));
+        }
+    }
+    ranges.sort_unstable();
+    ranges.dedup();
+    assert!(ranges.windows(2).all(|w| w[0].1 <= w[1].0), "tensors overlap in part");
+    let mut names: Vec<_> = gguf.tensors().map(|t| t.name).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|w| w[0] != w[1]), "a tensor twice");
+    let mut keys: Vec<_> = gguf.kvs().map(|kv| kv.key).collect();
+    keys.sort_unstable();
+    assert!(keys.windows(2).all(|w| w[0] != w[1]), "a key twice");
+    let padding = check::padding(&gguf, file_bytes, |at, buf| {
+        let start = usize::try_from(at).unwrap_or(usize::MAX);
+        match start.checked_add(buf.len()).and_then(|end| data.get(start..end)) {
+            Some(bytes) => {
+                buf.copy_from_slice(bytes);
+                true
+            }
+            None => false,
+        }
+    });
+    assert!(padding.findings().count() as u64 <= check::KEPT + 1);
+});

@@ -1,0 +1,21 @@
+//! What can be read is written again to the same bytes: unchanged, with every array built anew, and by way of another
+//! dialect.
+#![no_main]
+
+#[path = "../../crates/gguf-format/tests/corpus/mod.rs"]
+mod corpus;
+
+use corpus::rewrite::{plain_dialects, rebuilt, through};
+use gguf_format::Gguf;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(gguf) = Gguf::parse(data) else { return };
+    let read = &data[..gguf.head_bytes() as usize];
+    let head = corpus::accessors::round_trip(&gguf);
+    assert!(rebuilt(&head).encode_as_read().expect("a head that was read") == read);
+    for dialect in plain_dialects() {
+        let back = through(&head, dialect).expect("any head can be written as version 3");
+        assert!(back == read, "by way of {dialect:?}");
+    }
+});
