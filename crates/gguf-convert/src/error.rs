@@ -132,6 +132,8 @@ pub enum Error {
         /// The bytes that were asked for.
         bytes: u64,
     },
+    /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
+    Cancelled,
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     ModelDir(ModelDirError),
     /// The result cannot be written as a GGUF file.
@@ -147,7 +149,10 @@ impl Error {
 
     /// Whether the checkpoint is at fault, as opposed to the machine, the output or the way of asking.
     pub fn is_bad_input(&self) -> bool {
-        !matches!(self, Error::Io { .. } | Error::OutOfMemory { .. } | Error::Output(_) | Error::NoCodec { .. })
+        !matches!(
+            self,
+            Error::Io { .. } | Error::OutOfMemory { .. } | Error::Output(_) | Error::NoCodec { .. } | Error::Cancelled
+        )
     }
 }
 
@@ -201,6 +206,7 @@ impl fmt::Display for Error {
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
             }
+            Error::Cancelled => f.write_str("cancelled; no output was written"),
             Error::ModelDir(e) => write!(f, "{e}"),
             Error::Layout(e) => write!(f, "{e}"),
             Error::Output(e) => write!(f, "{e}"),

@@ -33,6 +33,12 @@ pub enum Event<'a> {
 pub trait Progress: Sync {
     /// Something happened.
     fn event(&self, event: Event<'_>);
+
+    /// Whether the run is to end before its time; asked between chunks. It then fails with
+    /// [`Error::Cancelled`](crate::Error::Cancelled) and leaves no output.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
 }
 
 impl Progress for () {

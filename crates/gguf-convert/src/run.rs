@@ -86,7 +86,11 @@ impl Run<'_> {
             if chunk.first_row == 0 {
                 progress.event(Event::Tensor { index, name: &tensor.name });
             }
-            match self.convert(index, tensor, &chunk, &mut buffers, output) {
+            let converted = match progress.is_cancelled() {
+                true => Err(Error::Cancelled),
+                false => self.convert(index, tensor, &chunk, &mut buffers, output),
+            };
+            match converted {
                 Ok(0) => {}
                 Ok(values) => {
                     *shared.overflows.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_insert(0) +=

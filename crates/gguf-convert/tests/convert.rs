@@ -6,10 +6,11 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::*;
 use gguf_arch::plan::{OutType, Reason};
-use gguf_convert::{Error, Event, Options, Summary, convert, plan};
+use gguf_convert::{Error, Event, Options, Progress, Summary, convert, plan};
 use gguf_format::{ByteOrder, GgmlType, Gguf};
 use gguf_quants::float::f32_to_f16;
 
@@ -165,6 +166,28 @@ fn nothing_is_replaced_unasked_and_failures_leave_nothing() {
     assert_eq!(fs::read(&out).unwrap(), b"old");
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 4, "{left:?}");
+}
+
+#[test]
+fn a_cancelled_run_leaves_nothing() {
+    /// Cancels once the first bytes are written.
+    struct Cancel(AtomicBool);
+    impl Progress for Cancel {
+        fn event(&self, event: Event<'_>) {
+            if let Event::Advanced { .. } = event {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        fn is_cancelled(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let out = dir.path().join("out.gguf");
+    let result = convert(dir.path(), &out, &Options::default(), &Cancel(AtomicBool::new(false)));
+    assert!(matches!(result, Err(Error::Cancelled)));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
 }
 
 #[test]

@@ -80,10 +80,12 @@ impl<W: Write> Writer<W> {
     pub fn write<D: AsRef<[u8]>>(out: W, head: &Head, tensors: impl IntoIterator<Item = D>) -> Result<W, WriteError> {
         let mut writer = Writer::new(out, head)?;
         for (i, data) in tensors.into_iter().enumerate() {
-            if writer.next != i || data.as_ref().len() as u64 != writer.left() {
-                return Err(writer.short_or(head, WriteError::TooMuch));
+            let data = data.as_ref();
+            match writer.tensor_bytes(i) {
+                Some(n) if data.len() as u64 == n => writer.append(data)?,
+                Some(n) if (data.len() as u64) < n => return Err(writer.short_or(head, WriteError::TooMuch)),
+                _ => return Err(WriteError::TooMuch),
             }
-            writer.append(data.as_ref())?;
         }
         writer.finish(head)
     }
@@ -144,13 +146,14 @@ impl<W: Write> Writer<W> {
 
     /// Tensors without data are complete at once.
     fn skip_empty(&mut self) {
-        while self.ends.get(self.next).is_some_and(|_| self.is_empty(self.next)) {
+        while self.tensor_bytes(self.next) == Some(0) {
             self.next += 1;
         }
     }
 
-    fn is_empty(&self, i: usize) -> bool {
-        self.layout.file_offset(i) == self.ends.get(i).copied()
+    /// Bytes of the data of tensor `i`.
+    fn tensor_bytes(&self, i: usize) -> Option<u64> {
+        self.ends.get(i)?.checked_sub(self.layout.file_offset(i)?)
     }
 
     /// Zeros up to where the next tensor starts, or the file ends.

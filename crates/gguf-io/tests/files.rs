@@ -1,0 +1,147 @@
+//! Files: atomic output, embedded models, shards opened from any of them.
+
+use std::fs;
+use std::path::Path;
+
+use gguf_format::{GgmlType, Head, TensorInfo, shard};
+use gguf_io::{Error, Model, ModelFile, Output, Writer};
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names =
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_output_appears_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+
+    let out = Output::create(&path, false).unwrap();
+    out.set_len(8).unwrap();
+    out.write_at(4, b"data").unwrap();
+    assert!(!path.exists());
+    drop(out);
+    assert_eq!(names(dir.path()), [""; 0], "a dropped output leaves nothing");
+
+    let out = Output::create(&path, false).unwrap();
+    out.write_at(0, b"first").unwrap();
+    out.commit().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"first");
+
+    assert!(matches!(Output::create(&path, false), Err(Error::Exists(_))));
+    let out = Output::create(&path, true).unwrap();
+    out.write_at(0, b"second").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"first");
+    out.commit().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"second");
+    assert_eq!(names(dir.path()), ["m.gguf"]);
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let out = Output::create(&path, false).unwrap();
+    out.write_at(0, b"ours").unwrap();
+    fs::write(&path, b"theirs").unwrap();
+    assert!(matches!(out.commit(), Err(Error::Exists(_))));
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    assert_eq!(names(dir.path()), ["m.gguf"]);
+}
+
+#[test]
+fn outputs_that_cannot_be() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Output::create(dir.path(), true), Err(Error::NotAFile(_))));
+    assert!(matches!(Output::create(dir.path().join("no/such/m.gguf"), true), Err(Error::Io { .. })));
+}
+
+fn shard_bytes(no: u16, count: u16, total: i32, tensors: &[&str]) -> Vec<u8> {
+    let mut head = Head::default();
+    if no == 0 {
+        head.set("general.architecture", "test");
+    }
+    head.set(shard::SPLIT_NO, no);
+    head.set(shard::SPLIT_COUNT, count);
+    head.set(shard::SPLIT_TENSORS_COUNT, total);
+    head.tensors = tensors.iter().map(|n| TensorInfo::new(*n, [4], GgmlType::F32)).collect();
+    let data = tensors.iter().map(|n| n.as_bytes().repeat(16)[..16].to_vec());
+    Writer::write(Vec::new(), &head, data).unwrap()
+}
+
+#[test]
+fn shards_open_from_any_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |i: u16| dir.path().join(format!("m-{:05}-of-00003.gguf", i + 1));
+    let tensors: [&[&str]; 3] = [&["a", "b"], &["c"], &["d"]];
+    for (i, t) in (0..).zip(tensors) {
+        fs::write(at(i), shard_bytes(i, 3, 4, t)).unwrap();
+    }
+    for i in 0..3 {
+        let model = Model::open(at(i)).unwrap();
+        assert_eq!(model.gguf().get_as::<&str>("general.architecture"), Ok("test"));
+        let names = model.tensors().map(|t| t.info.name.to_string()).collect::<String>();
+        assert_eq!(names, "abcd");
+        let d = model.tensors().last().unwrap();
+        assert_eq!(d.file.tensor_data(&d.info).unwrap(), b"dddddddddddddddd");
+    }
+
+    fs::write(at(1), shard_bytes(2, 3, 4, &["c"])).unwrap();
+    let error = Model::open(at(0)).unwrap_err().to_string();
+    assert!(error.contains("split.no"), "{error}");
+    fs::remove_file(at(1)).unwrap();
+    let error = Model::open(at(2)).unwrap_err().to_string();
+    assert!(error.contains("shard 2 of 3 is missing"), "{error}");
+    fs::rename(at(0), dir.path().join("m.gguf")).unwrap();
+    let error = Model::open(dir.path().join("m.gguf")).unwrap_err().to_string();
+    assert!(error.contains("one of 3 shards"), "{error}");
+}
+
+#[test]
+fn a_model_inside_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("blob");
+    let model = shard_bytes(0, 1, 1, &["t"]);
+    fs::write(&path, [b"seven b".as_slice(), &model].concat()).unwrap();
+    let file = ModelFile::open_at(&path, 7).unwrap();
+    let t = file.gguf().tensor("t").unwrap();
+    assert_eq!(file.tensor_data(&t).unwrap(), [b't'; 16]);
+    let mut buf = [0; 16];
+    file.read_at(file.gguf().tensor_range(&t).unwrap().start, &mut buf).unwrap();
+    assert_eq!(buf, [b't'; 16]);
+    assert!(matches!(ModelFile::open(&path), Err(Error::Head { .. })));
+    assert!(matches!(ModelFile::open_at(&path, 1 << 40), Err(Error::Head { .. })));
+}
+
+#[test]
+fn a_truncated_file_says_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    let mut bytes = shard_bytes(0, 1, 1, &["t"]);
+    bytes.truncate(bytes.len() - 16 - 5);
+    fs::write(&path, bytes).unwrap();
+    let file = ModelFile::open(&path).unwrap();
+    let error = file.tensor_data(&file.gguf().tensor("t").unwrap()).unwrap_err().to_string();
+    assert!(error.contains("5 bytes are missing"), "{error}");
+}
+
+#[test]
+fn a_large_head_is_read_as_it_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.gguf");
+    for n in [1_000_000, 1_048_000, 1_048_576, 1_100_000, 5_000_000] {
+        let mut head = Head::default();
+        head.set("x", (0..n).map(|i| i as u8).collect::<gguf_format::Array>());
+        head.set("y", "end");
+        let bytes = Writer::write(Vec::new(), &head, [[0u8; 0]; 0]).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        assert_eq!(file.gguf().bytes(), &bytes[..file.gguf().head_bytes() as usize]);
+        assert_eq!(file.gguf().get_as::<&str>("y"), Ok("end"));
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let error = ModelFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains("the file ends at byte"), "{error}");
+    }
+}
