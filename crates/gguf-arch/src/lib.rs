@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
+pub mod check;
 pub mod config;
 pub mod plan;
 pub mod role;

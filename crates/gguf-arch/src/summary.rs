@@ -243,7 +243,10 @@ mod tests {
         assert_eq!(s.name.as_deref(), Some("a\\u{1b}[31mname"));
         assert_eq!((s.n_params, s.tensor_bytes, s.n_tensors, s.n_unknown), (1344, 2 * 20 * 34 + 256, 3, 0));
         assert_eq!(s.bits_per_weight(), Some(1616.0 * 8.0 / 1344.0));
-        assert_eq!(s.types.iter().map(|t| (t.ty, t.n_tensors)).collect::<Vec<_>>(), [(GgmlType::Q8_0, 2), (GgmlType::F32, 1)]);
+        assert_eq!(
+            s.types.iter().map(|t| (t.ty, t.n_tensors)).collect::<Vec<_>>(),
+            [(GgmlType::Q8_0, 2), (GgmlType::F32, 1)]
+        );
         assert_eq!(s.head_count.unwrap().to_string(), "4 to 8");
         assert_eq!((s.block_count, s.context_length, s.vocab_size), (Some(2), None, Some(10)));
         assert_eq!((s.n_chat_templates, s.n_shards, s.n_shards_expected), (2, 2, Some(2)));

@@ -6,6 +6,7 @@
 //! pre-tokenizer (see [`pre`]).
 
 mod bpe;
+mod class;
 mod error;
 pub(crate) mod files;
 mod hf;

@@ -23,6 +23,7 @@ fn reading(result: Result<Gguf<'_>, Error>) -> Reading {
         Problem::Alignment(_) => Reading::Alignment,
         Problem::DraftLength { .. } => Reading::DraftLength,
         Problem::DraftElements { .. } => Reading::DraftElements,
+        Problem::DraftPadding => Reading::DraftPadding,
         Problem::Truncated { .. } => Reading::PastEnd,
     }
 }

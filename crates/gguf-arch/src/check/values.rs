@@ -1,7 +1,7 @@
 //! The rules for keys and their values.
 
 use gguf_format::check::{At, Report, shown};
-use gguf_format::keys::{self, Fit, Kind as ValueKind, KeyInfo};
+use gguf_format::keys::{self, Fit, KeyInfo, Kind as ValueKind};
 use gguf_format::{KvRef, Str, ValueRef};
 
 use super::hparams::{MAX_BLOCKS, MAX_EXPERTS, PerBlock};
@@ -48,13 +48,7 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, report: &mut Report) {
         Fit::Wrong => Some(&KEY_TYPE),
     };
     if let Some(rule) = rule {
-        report.add_with(
-            rule,
-            kv,
-            format_args!("the value is of type {found}"),
-            row.expected().to_string(),
-            rule.hint,
-        );
+        report.add_with(rule, kv, format_args!("the value is of type {found}"), row.expected().to_string(), rule.hint);
     }
     if let Some(instead) = row.instead {
         let instead = keys::for_arch(instead, model.arch);
@@ -140,7 +134,8 @@ fn vocabulary(model: &Model<'_>, mut need: impl FnMut(&str, &str)) {
         None => need(keys::TOKENIZER_GGML_MODEL, "llama.cpp does not load the model without it"),
         Some(name) => {
             for key in keys::required_by_tokenizer(name) {
-                let spared = *key == keys::TOKENIZER_GGML_MERGES && model.get(keys::TOKENIZER_GGML_PRE) == Some("kimi-k2");
+                let spared =
+                    *key == keys::TOKENIZER_GGML_MERGES && model.get(keys::TOKENIZER_GGML_PRE) == Some("kimi-k2");
                 if !spared {
                     need(key, "the tokenizer needs it");
                 }
@@ -252,12 +247,8 @@ fn experts(model: &Model<'_>, report: &mut Report) {
 /// Arrays that have one element for each block.
 fn lengths(model: &Model<'_>, report: &mut Report) {
     let Some(blocks) = model.hparams.blocks else { return };
-    let per_block = [
-        keys::FEED_FORWARD_LENGTH,
-        keys::ATTENTION_HEAD_COUNT,
-        keys::ATTENTION_HEAD_COUNT_KV,
-        keys::EXPERT_USED_COUNT,
-    ];
+    let per_block =
+        [keys::FEED_FORWARD_LENGTH, keys::ATTENTION_HEAD_COUNT, keys::ATTENTION_HEAD_COUNT_KV, keys::EXPERT_USED_COUNT];
     for pattern in per_block {
         let Some(kv) = model.kv(pattern) else { continue };
         if let ValueRef::Array(a) = kv.value
@@ -286,8 +277,7 @@ fn choices(model: &Model<'_>, report: &mut Report) {
             report.add(&VALUE_CHOICE, kv, format_args!("{text} is none of the known values"));
         }
     }
-    let numbers =
-        [(keys::POOLING_TYPE, keys::POOLING_TYPES), (keys::EXPERT_GATING_FUNC, keys::EXPERT_GATING_FUNCS)];
+    let numbers = [(keys::POOLING_TYPE, keys::POOLING_TYPES), (keys::EXPERT_GATING_FUNC, keys::EXPERT_GATING_FUNCS)];
     for (pattern, known) in numbers {
         let Some(kv) = model.kv(pattern) else { continue };
         // -1 stands for "not said" where pooling is meant.

@@ -2,17 +2,17 @@
 //! vocabulary with the tokens that the configuration adds, the encoding of one text with special tokens (whose hash names
 //! the pre-tokenizer), and the text of a token.
 //!
-//! It follows `AddedVocabulary` and `BPE` of that library (0.22), and the start of `PreTrainedTokenizerFast` and of the
-//! Llama classes of `transformers` (4.57), which add tokens and replace the post-processor.
+//! It follows `AddedVocabulary` and `BPE` of that library (0.22), and the start of `PreTrainedTokenizerFast` of
+//! `transformers` (4.57), which adds tokens by the settings (see [`super::class`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::Value as Json;
 
+use super::class::Settings;
 use super::hf::{AddedToken, TokenizerJson};
 use super::pretokenize::{self, Piece, char_byte, kind};
-use super::special::{array, truthy};
-use super::vocab::special_token_texts;
+use super::special::array;
 use super::{Folder, ModelDirError};
 
 /// A tokenizer, ready to be asked.
@@ -21,11 +21,7 @@ pub(crate) struct Tokenizer<'a> {
     /// The model's own vocabulary.
     base: HashMap<&'a str, u32>,
     added: Added,
-    /// Special tokens of the configuration: what for, text.
-    specials: Vec<(&'static str, String)>,
-    post_processor: PostProcessor<'a>,
-    /// The setting that replaces the one of a `ByteLevel` pre-tokenizer.
-    add_prefix_space: Option<bool>,
+    settings: Settings,
 }
 
 /// The added tokens. A token that is added again with other flags gets those, but is still looked for as at first.
@@ -37,13 +33,6 @@ struct Added {
     patterns: Vec<(String, bool)>,
 }
 
-enum PostProcessor<'a> {
-    /// That of the file.
-    File(&'a Json),
-    /// That of the class: a token before and one after, where it wants them.
-    Class { bos: Option<String>, eos: Option<String> },
-}
-
 impl<'a> Tokenizer<'a> {
     pub(crate) fn new(
         folder: &Folder,
@@ -51,15 +40,8 @@ impl<'a> Tokenizer<'a> {
         warnings: &mut Vec<String>,
     ) -> Result<Tokenizer<'a>, ModelDirError> {
         let base: HashMap<&str, u32> = json.model.vocab.0.iter().map(|(token, id)| (token.as_str(), *id)).collect();
-        let specials = special_token_texts(folder);
-        let mut tokenizer = Tokenizer {
-            json,
-            base,
-            added: Added::default(),
-            specials,
-            post_processor: PostProcessor::File(&json.post_processor),
-            add_prefix_space: None,
-        };
+        let settings = Settings::read(folder, &json.added_tokens)?;
+        let mut tokenizer = Tokenizer { json, base, added: Added::default(), settings };
         tokenizer.add(&json.added_tokens);
         for token in &json.added_tokens {
             let id = tokenizer.added.ids.get(&token.content).copied();
@@ -72,8 +54,8 @@ impl<'a> Tokenizer<'a> {
                 ));
             }
         }
-        tokenizer.add_from_settings(folder)?;
-        tokenizer.apply_class(folder);
+        let added = std::mem::take(&mut tokenizer.settings.added);
+        tokenizer.add(&added);
         Ok(tokenizer)
     }
 
@@ -100,56 +82,6 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// Adds what `tokenizer_config.json` lists, and its special tokens that are none yet.
-    fn add_from_settings(&mut self, folder: &Folder) -> Result<(), ModelDirError> {
-        let decoder = folder.tokenizer_config.get("added_tokens_decoder").and_then(Json::as_object);
-        let mut listed = Vec::new();
-        for (id, token) in decoder.into_iter().flatten() {
-            let invalid = |what: &str| {
-                folder.invalid("tokenizer_config.json", format!("added token {id:?}: {what}"))
-            };
-            let id: u64 = id.trim().parse().map_err(|_| invalid("its id is no number"))?;
-            let mut token: AddedToken = serde_json::from_value(token.clone()).map_err(|e| invalid(&e.to_string()))?;
-            token.special |= self.specials.iter().any(|(_, text)| *text == token.content);
-            listed.push((id, token));
-        }
-        listed.sort_by_key(|(id, _)| *id);
-        let mut tokens: Vec<AddedToken> = listed.into_iter().map(|(_, token)| token).collect();
-        for (_, text) in &self.specials {
-            if !self.added.ids.contains_key(text) && tokens.iter().all(|t| t.content != *text) {
-                tokens.push(AddedToken::new(text, true));
-            }
-        }
-        self.add(&tokens);
-        Ok(())
-    }
-
-    /// What the tokenizer's class changes: the Llama kind builds its post-processor from two settings.
-    fn apply_class(&mut self, folder: &Folder) {
-        let settings = &folder.tokenizer_config;
-        let class = settings.get("tokenizer_class").and_then(Json::as_str).unwrap_or("");
-        let class = class.strip_suffix("Fast").unwrap_or(class);
-        let default_bos = match class {
-            "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer" => Some(true),
-            "GPTNeoXTokenizer" => Some(false),
-            _ => None,
-        };
-        if let Some(default_bos) = default_bos {
-            let token = |kind: &str, default: bool| {
-                let add = settings.get(&format!("add_{kind}_token")).map_or(default, truthy);
-                let text = self.specials.iter().find(|(k, _)| *k == kind).map(|(_, text)| text.clone());
-                text.filter(|_| add)
-            };
-            self.post_processor = PostProcessor::Class { bos: token("bos", default_bos), eos: token("eos", false) };
-        }
-        // Only a pre-tokenizer that is nothing but `ByteLevel` is changed, and not by the classes that set it to null.
-        if kind(&self.json.pre_tokenizer) == Some("ByteLevel") {
-            let given = settings.get("add_prefix_space").map(Json::as_bool);
-            let unset = if matches!(class, "LlamaTokenizer") { None } else { Some(false) };
-            self.add_prefix_space = given.unwrap_or(unset);
-        }
-    }
-
     /// The id of a token.
     pub(crate) fn id(&self, token: &str) -> Option<u32> {
         self.added.ids.get(token).or_else(|| self.base.get(token)).copied()
@@ -173,7 +105,7 @@ impl<'a> Tokenizer<'a> {
 
     /// The ids of the special tokens that the configuration names.
     pub(crate) fn special_ids(&self) -> BTreeSet<u32> {
-        self.specials.iter().filter_map(|(_, text)| self.id(text)).collect()
+        self.settings.specials.iter().filter_map(|(_, text)| self.id(text)).collect()
     }
 
     /// The ids of a text, with the special tokens that the post-processor puts around it.
@@ -210,7 +142,8 @@ impl<'a> Tokenizer<'a> {
 
     fn pre_tokenizer(&self) -> Json {
         let mut step = self.json.pre_tokenizer.clone();
-        if let (Some(add), Some(step)) = (self.add_prefix_space, step.as_object_mut()) {
+        let add = self.settings.add_prefix_space.filter(|_| kind(&step) == Some("ByteLevel"));
+        if let (Some(add), Some(step)) = (add, step.as_object_mut()) {
             step.insert("add_prefix_space".to_owned(), add.into());
         }
         step
@@ -270,13 +203,11 @@ impl<'a> Tokenizer<'a> {
     }
 
     fn post_process(&self, ids: Vec<u32>) -> Result<Vec<u32>, String> {
-        match &self.post_processor {
-            PostProcessor::File(step) => post_process(step, ids, 0),
-            PostProcessor::Class { bos, eos } => {
-                let id = |token: &Option<String>| token.as_deref().and_then(|t| self.id(t));
-                Ok(id(bos).into_iter().chain(ids).chain(id(eos)).collect())
-            }
-        }
+        let Some((bos, eos)) = &self.settings.around else {
+            return post_process(&self.json.post_processor, ids, 0);
+        };
+        let id = |token: &Option<String>| token.as_deref().and_then(|t| self.id(t));
+        Ok(id(bos).into_iter().chain(ids).chain(id(eos)).collect())
     }
 
     /// The text that a single token stands for, as the decoder of the file gives it.

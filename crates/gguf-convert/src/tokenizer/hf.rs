@@ -49,6 +49,12 @@ impl AddedToken {
         AddedToken { id: Json::Null, content: content.to_owned(), single_word, lstrip, rstrip, normalized: None, special }
     }
 
+    /// Makes it special or not, without a change to where it is looked for.
+    pub(crate) fn set_special(&mut self, special: bool) {
+        self.normalized = Some(self.normalized());
+        self.special = special;
+    }
+
     /// Whether it is looked for in the normalized text.
     pub(crate) fn normalized(&self) -> bool {
         self.normalized.unwrap_or(!self.special)

@@ -9,7 +9,7 @@ use super::files::read_json;
 use super::hf::TokenizerJson;
 use super::pre::{self, PreSource};
 use super::sentencepiece::{self as spm, piece_type};
-use super::special::{token_text, truthy};
+use super::special::truthy;
 use super::{Folder, MAX_VOCAB, ModelDirError, TokenizerOptions};
 
 /// A vocabulary, as long lists of the same length.
@@ -228,33 +228,4 @@ fn looks_special(token: &str) -> bool {
 fn is_byte_token(token: &str) -> bool {
     let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
     hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
-/// The texts of the special tokens that the settings or the defaults of the tokenizer's class name.
-pub(crate) fn special_token_texts(folder: &Folder) -> Vec<(&'static str, String)> {
-    let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str).unwrap_or("");
-    let defaults: &[(&str, &str)] = match class.trim_end_matches("Fast") {
-        "LlamaTokenizer" | "CodeLlamaTokenizer" => &[("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>")],
-        "GPT2Tokenizer" | "GPTNeoXTokenizer" => {
-            &[("bos", "<|endoftext|>"), ("eos", "<|endoftext|>"), ("unk", "<|endoftext|>")]
-        }
-        "Qwen2Tokenizer" => &[("eos", "<|endoftext|>"), ("unk", "<|endoftext|>"), ("pad", "<|endoftext|>")],
-        _ => &[],
-    };
-    let mut texts = Vec::new();
-    for kind in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
-        let text = match folder.tokenizer_config.get(&format!("{kind}_token")) {
-            Some(token) => token_text(token),
-            None => defaults.iter().find(|(k, _)| *k == kind).map(|(_, v)| *v),
-        };
-        if let Some(text) = text {
-            texts.push((kind, text.to_owned()));
-        }
-    }
-    for token in super::special::array(folder.tokenizer_config.get("additional_special_tokens")) {
-        if let Some(text) = token_text(token) {
-            texts.push(("additional", text.to_owned()));
-        }
-    }
-    texts
 }

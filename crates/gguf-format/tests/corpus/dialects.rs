@@ -42,9 +42,7 @@ fn one_or_draft(c: &mut Corpus) {
 }
 
 fn drafts(c: &mut Corpus) {
-    for (inclusive, type_first, full_padding) in
-        (0..8).map(|i| (i & 1 != 0, i & 2 != 0, i & 4 != 0))
-    {
+    for (inclusive, type_first, full_padding) in (0..8).map(|i| (i & 1 != 0, i & 2 != 0, i & 4 != 0)) {
         let f = draft(inclusive, type_first, full_padding);
         let name = format!(
             "draft{}{}{}",
@@ -76,7 +74,8 @@ fn drafts(c: &mut Corpus) {
         ("f32", F32, DRAFT.u32(1.5f32.to_bits())),
         ("bool", BOOL, vec![1]),
     ] {
-        let first = DRAFT.file().kv("llama.num_layers", ty, value).kv("general.architecture", STRING, DRAFT.string(b"llama"));
+        let first =
+            DRAFT.file().kv("llama.num_layers", ty, value).kv("general.architecture", STRING, DRAFT.string(b"llama"));
         c.sound(format!("draft-first-{name}"), first.bytes());
     }
     let f = DRAFT;
@@ -102,12 +101,17 @@ fn broken_drafts(c: &mut Corpus) {
         let file = f.llama().raw_tensor(info).data(256).bytes();
         c.add(format!("draft-elements-{n}"), file, Reading::DraftElements, &["draft.elements"]);
     }
-    let at = |offset| f.llama().tensor("t", &[8], 0, offset).data(64).bytes();
+    let at = |offset| f.llama().tensor("t", &[16], 0, offset).data(64).bytes();
     c.reads("draft-offset-0", at(0), &["tensor.in_head"]);
     c.reads("draft-offset-64", at(64), &["tensor.in_head"]);
     c.reads("draft-offset-beyond", at(1 << 20), &["tensor.bounds", "file.truncated"]);
     c.reads("draft-offset-max", at(u64::MAX - 63), &["tensor.bounds"]);
     let file = small(f);
+    // A draft of one pair is told from a released file by its padding; this one has two.
+    let two = f.llama().kv("llama.rot", U32, f.u32(8)).tensor("t", &[8], 0, 0);
+    let mut dirty = two.bytes();
+    dirty[two.pairs_end() + 3] = 1;
+    c.add("draft-padding", dirty, Reading::DraftPadding, &["draft.padding"]);
     let (bytes, head) = (file.bytes(), file.head().len());
     for n in [head - 1, head - 30, 64, 80] {
         c.past_end(format!("draft-trunc-{n}"), bytes[..n].to_vec(), &["head.past_end"]);
@@ -128,7 +132,10 @@ fn counted_nuls(c: &mut Corpus) {
         c.sound(format!("nul-{form}-but-a-key"), one(plain.kv(b"a", U8, &[1])));
         let key = nul.string(b"a");
         c.sound(format!("nul-{form}-but-a-value"), one([key.clone(), nul.u32(STRING), plain.string(b"b")].concat()));
-        c.sound(format!("nul-{form}-but-an-empty-value"), one([key.clone(), nul.u32(STRING), plain.string(b"")].concat()));
+        c.sound(
+            format!("nul-{form}-but-an-empty-value"),
+            one([key.clone(), nul.u32(STRING), plain.string(b"")].concat()),
+        );
         let inside = nul.array(STRING, 2, &[nul.string(b"x"), plain.string(b"y")].concat());
         c.sound(format!("nul-{form}-but-an-element"), one([key, nul.u32(ARRAY), inside].concat()));
         let tensor = nul.llama().raw_tensor(plain.info(b"t", &[8], 0, 0)).data(32);

@@ -42,6 +42,7 @@ pub enum Reading {
     Alignment,
     DraftLength,
     DraftElements,
+    DraftPadding,
 }
 
 /// Collects cases.

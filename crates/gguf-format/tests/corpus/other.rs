@@ -66,7 +66,8 @@ fn not_gguf(c: &mut Corpus) {
 }
 
 fn versions(c: &mut Corpus) {
-    for v in [0, 4, 5, 255, 256, 0x0003_0000, 0x0000_0300, 0x7fff_ffff, 0x8000_0000, 0x8000_0003, u32::MAX, 0x4655_4747] {
+    for v in [0, 4, 5, 255, 256, 0x0003_0000, 0x0000_0300, 0x7fff_ffff, 0x8000_0000, 0x8000_0003, u32::MAX, 0x4655_4747]
+    {
         let mut bytes = small(V3).bytes();
         bytes[4..8].copy_from_slice(&v.to_le_bytes());
         c.add(format!("version-{v}"), bytes, Reading::UnknownVersion, &["file.version"]);
@@ -151,7 +152,10 @@ fn meaning(c: &mut Corpus) {
     c.sound("sem-tokens-empty", one("tokenizer.ggml.tokens", ARRAY, f.strings(&["", "", ""])));
     c.sound("sem-token-byte-minus-one", one("tokenizer.ggml.tokens", ARRAY, f.strings(&["<0x-1>", "<0xZZ>"])));
     c.sound("sem-template-dunder", one("tokenizer.chat_template", STRING, f.string(b"{{ ''.__class__.__mro__ }}")));
-    c.sound("sem-template-loop", one("tokenizer.chat_template", STRING, f.string(b"{% for i in range(9**9) %}{% endfor %}")));
+    c.sound(
+        "sem-template-loop",
+        one("tokenizer.chat_template", STRING, f.string(b"{% for i in range(9**9) %}{% endfor %}")),
+    );
     c.sound("sem-url-file", one("general.url", STRING, f.string(b"file:///etc/passwd")));
     c.sound("sem-file-type-huge", one("general.file_type", U32, f.u32(u32::MAX)));
     c.sound("sem-split-count-huge", one("split.count", U16, f.u16(u16::MAX)));

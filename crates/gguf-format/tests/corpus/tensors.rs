@@ -204,7 +204,8 @@ fn offsets(c: &mut Corpus) {
     c.sound("off-empty-both", two((&[0], 0), (&[0], 0)));
     c.sound("off-empty-at-end", two((&[64], 0), (&[0], 256)));
     c.reads("off-empty-beyond", two((&[64], 0), (&[0], 288)), BEYOND);
-    let three = V3.llama().tensor("a", &[64], 0, 0).tensor("b", &[8], 0, 32).tensor("c", &[8], 0, 128).data(256).bytes();
+    let three =
+        V3.llama().tensor("a", &[64], 0, 0).tensor("b", &[8], 0, 32).tensor("c", &[8], 0, 128).data(256).bytes();
     c.reads("off-overlap-two-in-one", three, overlap);
     let chain = (0..7).fold(V3.llama(), |file, i| file.tensor(format!("t{i}"), &[16], 0, 32 * i)).data(256).bytes();
     c.reads("off-overlap-chain", chain, overlap);
