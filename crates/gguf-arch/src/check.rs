@@ -4,6 +4,8 @@
 //! are best appended. Everything here works on heads that parse. Wrong alarms are worse than misses: what a rule is not
 //! sure of, it leaves alone.
 
+use std::collections::BTreeSet;
+
 use gguf_format::check::{At, Report, shown};
 use gguf_format::keys::{self, KeyInfo};
 use gguf_format::{FromValue, Gguf, KvRef, Str, ValueRef};
@@ -83,14 +85,13 @@ impl<'g> Model<'g> {
             hparams: Hparams::default(),
         };
         // Keys of another architecture than the file's own are not known here.
-        let mut rows = Vec::new();
+        let mut rows = BTreeSet::new();
         for kv in first.kvs() {
             let row = kv.key.to_str().ok().and_then(|key| keys::lookup(key, Some(arch)));
             if let Some(row) = row
                 && !row.pattern.contains("{id}")
-                && !rows.contains(&row.pattern)
+                && rows.insert(row.pattern)
             {
-                rows.push(row.pattern);
                 model.known.push((row, kv));
             }
         }

@@ -254,6 +254,14 @@ mod tests {
     }
 
     #[test]
+    fn tensors_of_unknown_size_are_counted_apart() {
+        let tensors = vec![TensorInfo::new("a", [32], GgmlType(99)), TensorInfo::new("b", [8], GgmlType::F32)];
+        let bytes = Head { tensors, ..Head::default() }.encode_as_read().unwrap();
+        let s = summary(&[&Gguf::parse(&bytes).unwrap()]);
+        assert_eq!((s.n_tensors, s.n_unknown, s.n_params, s.tensor_bytes, s.types.len()), (2, 1, 8, 32, 1));
+    }
+
+    #[test]
     fn nothing_is_known_of_nothing() {
         assert_eq!(summary(&[]), Summary::default());
         let empty = file(&[], &[]);

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use gguf_io::ModelFile;
+use gguf_io::{Model, ModelFile};
 
 use crate::failure::Failure;
+use crate::ui::Ui;
 
 pub mod check;
 pub mod completions;
@@ -26,10 +27,40 @@ pub fn offset(text: &str) -> Result<u64, String> {
     parsed.map_err(|e| e.to_string())
 }
 
-/// All shards of the model that a file belongs to; a file that is not split is its own only shard.
+/// The files of a model, the first shard first.
+#[derive(Debug)]
+pub enum Shards {
+    /// All that belong together.
+    Whole(Model),
+    /// One file, split or not.
+    Lone(ModelFile),
+}
+
+impl Shards {
+    /// The files.
+    pub fn files(&self) -> &[ModelFile] {
+        match self {
+            Shards::Whole(model) => model.files(),
+            Shards::Lone(file) => std::slice::from_ref(file),
+        }
+    }
+}
+
+/// All shards of the model that a file belongs to. When they are not all there, or do not belong together, that is said,
+/// and the file stands for itself.
 ///
 /// # Errors
 /// When a file cannot be opened or read.
-pub fn open_model(path: &Path, at: u64) -> Result<Vec<ModelFile>, Failure> {
-    Ok(vec![ModelFile::open_at(path, at)?])
+pub fn open_model(ui: &mut Ui, path: &Path, at: u64) -> Result<Shards, Failure> {
+    if at > 0 {
+        return Ok(Shards::Lone(ModelFile::open_at(path, at)?));
+    }
+    match Model::open(path) {
+        Ok(model) => Ok(Shards::Whole(model)),
+        Err(e @ gguf_io::Error::Shards { .. }) => {
+            ui.warning(&format!("{e}; only this file is looked at"));
+            Ok(Shards::Lone(ModelFile::open(path)?))
+        }
+        Err(e) => Err(e.into()),
+    }
 }

@@ -1,13 +1,13 @@
 //! The list of subcommands. Adding one is a line here and a file in `cmd/`.
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cmd;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
 /// Said at the end of every long help.
-pub const EXIT_CODES: &str = "\
+const EXIT_CODES: &str = "\
 Exit codes:
   0  all is well
   1  a file is bad, or what was asked for is not in it
@@ -15,7 +15,7 @@ Exit codes:
 
 /// Look into, check and make GGUF model files.
 #[derive(Debug, Parser)]
-#[command(name = "gguf", version, propagate_version = true, arg_required_else_help = true, after_long_help = EXIT_CODES)]
+#[command(name = "gguf", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   gguf show model.gguf                   what a model is, on one screen
@@ -26,7 +26,7 @@ gguf help COMMAND says more about each command.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    command: Command,
 }
 
 macro_rules! commands {
@@ -59,9 +59,23 @@ commands! {
     Man man
 }
 
+/// Reads the command line.
+///
+/// # Errors
+/// What is wrong with it; asking for help is an error too.
+pub fn parse() -> Result<Command, clap::Error> {
+    Ok(Cli::from_arg_matches(&with_exit_codes(Cli::command()).try_get_matches()?)?.command)
+}
+
 /// The whole command line as data, for completions and man pages.
 pub fn definition() -> clap::Command {
-    let mut definition = Cli::command();
+    let mut definition = with_exit_codes(Cli::command());
     definition.build();
     definition
+}
+
+/// Every long help ends with the examples and the exit codes.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let examples = command.get_after_help().map_or(String::new(), |examples| format!("{examples}\n\n"));
+    command.after_long_help(examples + EXIT_CODES).mut_subcommands(with_exit_codes)
 }

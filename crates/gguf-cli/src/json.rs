@@ -67,10 +67,10 @@ mod tests {
         let cases: &[(ValueRef<'_>, &str)] = &[
             (ValueRef::U64(u64::MAX), "18446744073709551615"),
             (ValueRef::I64(i64::MIN), "-9223372036854775808"),
-            (ValueRef::F32(1e-5), "1e-5"),
+            (ValueRef::F32(1e-5), "0.00001"),
             (ValueRef::F32(0.1), "0.1"),
             (ValueRef::F64(0.1f32.into()), "0.10000000149011612"),
-            (ValueRef::F32(f32::MAX), "3.4028235e38"),
+            (ValueRef::F32(f32::MAX), "3.4028235e+38"),
             (ValueRef::F32(f32::NAN), "\"NaN\""),
             (ValueRef::F64(f64::NEG_INFINITY), "\"-Infinity\""),
             (ValueRef::Bool(1), "true"),

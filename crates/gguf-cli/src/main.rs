@@ -9,7 +9,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use failure::Failure;
 
 mod cmd;
 mod commands;
@@ -19,9 +20,22 @@ mod text;
 mod ui;
 
 fn main() -> ExitCode {
-    let command = commands::Cli::parse().command;
+    let command = match commands::parse() {
+        Ok(command) => command,
+        Err(e) => {
+            // Whatever goes wrong is said in the program's name.
+            if e.use_stderr() && e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                eprint!("gguf: ");
+            }
+            e.exit();
+        }
+    };
     let mut ui = ui::Ui::new();
-    let result = command.run(&mut ui).and_then(|verdict| ui.flush().map(|()| verdict));
+    let result = command.run(&mut ui).and_then(|verdict| match ui.flush() {
+        // The verdict stands, whether or not anybody reads to the end.
+        Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
+        Err(failure) => Err(failure),
+    });
     match result {
         Ok(verdict) => verdict.into(),
         Err(failure) => {

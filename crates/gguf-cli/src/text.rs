@@ -85,7 +85,7 @@ fn array(a: ArrayRef<'_>, limit: Option<usize>) -> String {
             v => value(v, limit),
         };
         let left = a.len().saturating_sub(shown + 1);
-        let end = if left == 0 { 1 } else { more(left).len() };
+        let end = if left == 0 { 1 } else { text_width(&more(left)) };
         let separator = if shown == 0 { "" } else { ", " };
         let next = width + separator.len() + text_width(&text);
         if limit.is_some_and(|limit| next + end > limit) {
@@ -123,7 +123,7 @@ mod tests {
             (&numbers, Some(28), "[0, 1, 2, 3, 4, … 995 more]"),
             (&numbers, Some(3), "[… 1,000 elements]"),
             (&words, None, r#"["<s>", "a\"b", "\u{1b}"]"#),
-            (&words, Some(16), r#"["<s>", … 2 more]"#),
+            (&words, Some(17), r#"["<s>", … 2 more]"#),
             (&Value::Array(Array::new(gguf_format::ValueType::F32)), Some(5), "[]"),
             (&long, Some(22), "日本語日… (450 bytes)"),
             (&"short".into(), Some(5), "short"),

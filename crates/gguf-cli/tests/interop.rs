@@ -55,7 +55,10 @@ fn the_converted_example_runs_in_llama_cpp() {
         let run = gguf(&["convert", &example(), "-o", out, "--type", ty]);
         assert!(run.status.success(), "{ty}: {}", String::from_utf8_lossy(&run.stderr));
         if ["auto", "bf16"].contains(&ty) {
-            assert!(std::fs::read(out).unwrap() == std::fs::read(reference).unwrap(), "{ty} differs from the reference");
+            assert!(
+                std::fs::read(out).unwrap() == std::fs::read(reference).unwrap(),
+                "{ty} differs from the reference"
+            );
         }
         let check = gguf(&["check", out]);
         assert!(check.status.success(), "{ty}: {}", String::from_utf8_lossy(&check.stdout));

@@ -18,8 +18,8 @@ use gguf_format::Value;
 use serde_json::{Map, Value as Json};
 
 pub use self::name::default_file_name;
-pub use self::size::ParameterCounts;
 use self::name::{NameParts, title};
+pub use self::size::ParameterCounts;
 use crate::tokenizer::ModelDirError;
 use crate::tokenizer::files::{read_bytes, read_json};
 use crate::tokenizer::kv::KeyValues;
@@ -141,17 +141,19 @@ const CARD_TEXTS: [(&str, &str); 28] = [
 /// [`ModelDirError`] for a file of overrides that cannot be read or has a value of the wrong type, and for a folder whose
 /// files cannot be read. What is wrong in the model card or in `generation_config.json` is a warning: neither decides how
 /// the model runs.
-pub fn key_values(dir: &Path, overrides: &MetadataOptions, size: &ParameterCounts) -> Result<ModelMetadata, MetadataError> {
+pub fn key_values(
+    dir: &Path,
+    overrides: &MetadataOptions,
+    size: &ParameterCounts,
+) -> Result<ModelMetadata, MetadataError> {
     let mut m = Metadata::default();
     let card = m.read_card(dir)?;
     m.take_card(&card, size.total);
-    if let Some(config) = read_json(&dir.join("config.json"))? {
-        if let Some(id) = config.get("_name_or_path").and_then(Json::as_str) {
-            // More than one slash is the path of somebody's computer.
-            if id.matches('/').count() <= 1 {
-                m.take_id(id, size.total);
-            }
-        }
+    let config = read_json(&dir.join("config.json"))?.unwrap_or_default();
+    let id = config.get("_name_or_path").and_then(Json::as_str);
+    // More than one slash is the path of somebody's computer.
+    if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
+        m.take_id(id, size.total);
     }
     let folder = folder_name(dir);
     m.take_id(&folder, size.total);

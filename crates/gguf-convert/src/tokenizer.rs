@@ -26,10 +26,10 @@ use gguf_format::Value;
 use serde_json::Value as Json;
 
 pub use self::error::ModelDirError;
-pub use self::pre::PreSource;
 use self::files::read_json;
 use self::hf::TokenizerJson;
 use self::kv::KeyValues;
+pub use self::pre::PreSource;
 use self::special::SpecialVocab;
 
 /// What goes wrong here; the same as for the metadata.
@@ -71,9 +71,7 @@ impl Folder {
     fn open(dir: &Path) -> Result<Folder, ModelDirError> {
         let file = dir.join("tokenizer.json");
         let tokenizer = match files::read_bytes(&file)? {
-            Some(bytes) => {
-                Some(serde_json::from_slice(&bytes).map_err(|source| ModelDirError::Json { file, source })?)
-            }
+            Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|source| ModelDirError::Json { file, source })?),
             None => None,
         };
         let optional = |name: &str| read_json(&dir.join(name)).map(Option::unwrap_or_default);
@@ -121,7 +119,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kvs.set("tokenizer.ggml.add_space_prefix", add);
     }
     if folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some("HybridDNATokenizer") {
-        return Err(folder.unsupported("tokenizer_config.json", "HybridDNATokenizer needs code of the model: not supported"));
+        return Err(
+            folder.unsupported("tokenizer_config.json", "HybridDNATokenizer needs code of the model: not supported")
+        );
     }
 
     let vocab = match files::read_bytes(&dir.join("tokenizer.model"))? {
@@ -132,6 +132,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
             None => return Err(ModelDirError::NoTokenizer { dir: dir.to_owned() }),
         },
     };
+    if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
+        warnings.push(format!("the vocabulary has no pre-tokenizer to name: {pre:?} is not used"));
+    }
     kvs.string("tokenizer.ggml.model", vocab.model);
     kvs.string("tokenizer.ggml.pre", &vocab.pre);
     kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);

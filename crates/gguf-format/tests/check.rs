@@ -153,6 +153,7 @@ fn cases() -> Vec<Case> {
         },
         &["readers.nested", "value.bool"],
     );
+    case("bool 2 in an array", with_kvs(vec![kv("a", array(ValueType::BOOL, vec![Value::Bool(2)]))]), &["value.bool"]);
     case("nested 64 deep", with_kvs(vec![kv("a", nested(64))]), &["readers.nested"]);
     case("nested 65 deep", with_kvs(vec![kv("a", nested(65))]), &["value.nesting"]);
     case("alignment 0", with_kvs(vec![kv("general.alignment", 0u32)]), &["alignment.value"]);
@@ -237,6 +238,22 @@ fn cases() -> Vec<Case> {
         with_tensors(vec![tensor("a", &[24], GgmlType::F32, 0), w("b", 32)], 96),
         &["readers.offsets", "tensor.overlap"],
     );
+    let chain = |n, end| {
+        let of = |name: &str, shape: &[u64], offset| tensor(name, shape, GgmlType::F32, offset);
+        with_tensors(vec![of("a", &[16], 0), of("b", &[n], 32), of("c", &[8], 96)], end)
+    };
+    case("the second runs into the third", chain(24, 128), &["readers.offsets", "tensor.overlap"]);
+    case("the second ends where the third starts", chain(16, 128), &["readers.offsets", "tensor.overlap"]);
+    case(
+        "nothing, inside another tensor",
+        with_tensors(vec![tensor("a", &[16], GgmlType::F32, 0), tensor("b", &[0], GgmlType::F32, 32)], 64),
+        &["readers.offsets", "tensor.empty"],
+    );
+    case(
+        "nothing, far out",
+        with_tensors(vec![tensor("a", &[0], GgmlType::F32, 1 << 20)], 0),
+        &["data.gap", "file.truncated", "readers.offsets", "tensor.bounds", "tensor.empty"],
+    );
     case("shared", with_tensors(vec![w("a", 0), w("b", 0)], 32), &["readers.offsets", "tensor.shared"]);
     case("other order", with_tensors(vec![w("a", 32), w("b", 0)], 64), &["data.order", "readers.offsets"]);
     case("gap", with_tensors(vec![w("a", 0), w("b", 64)], 96), &["data.gap", "readers.offsets"]);
@@ -251,6 +268,17 @@ fn cases() -> Vec<Case> {
         {
             let kvs = vec![kv("general.alignment", 0u32)];
             file(&Head { kvs, tensors: vec![w("a", 1 << 20)], ..Head::default() }, 32, 32)
+        },
+        &["alignment.value", "file.truncated", "tensor.bounds"],
+    );
+
+    case(
+        "a bad alignment and data that is short in any case",
+        {
+            let kvs = vec![kv("general.alignment", 0u32)];
+            let mut bytes = Head { kvs, tensors: vec![w("a", 0)], ..Head::default() }.encode_as_read().unwrap();
+            bytes.resize(bytes.len() + 31, 0);
+            bytes
         },
         &["alignment.value", "file.truncated", "tensor.bounds"],
     );
@@ -322,8 +350,8 @@ fn whatever_does_not_parse_is_an_error_and_what_is_safe_parses() {
 #[test]
 fn every_rule_has_a_case() {
     let all = cases();
-    // Those two depend on more than the bytes of the head; they have tests of their own.
-    let elsewhere = ["data.padding", "input.short"];
+    // These have tests of their own: two depend on more than the bytes of a head, one is a case of the corpus.
+    let elsewhere = ["data.padding", "input.short", "draft.padding"];
     for rule in RULES {
         let hit = all.iter().any(|case| case.codes.contains(&rule.code)) || elsewhere.contains(&rule.code);
         assert!(hit, "{} has no case", rule.code);
@@ -397,6 +425,17 @@ fn many_findings_of_a_rule_are_counted() {
     from_nothing.append(both);
     assert_eq!(from_nothing.findings().count() as u64, KEPT + 1);
     assert_eq!(from_nothing.count_of("key.spelling"), 200);
+}
+
+#[test]
+fn overlaps_are_told_of_the_widest_tensor_so_far() {
+    let of = |name: &str, n, offset| tensor(name, &[n], GgmlType::F32, offset);
+    let bytes = with_tensors(vec![of("a", 16, 0), of("b", 24, 32), of("c", 8, 96)], 128);
+    let report = check::structure(&bytes, bytes.len() as u64);
+    let messages: Vec<String> = report.findings().map(|f| f.to_string()).collect();
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages[0].contains("tensor b") && messages[0].contains("into tensor a"), "{messages:?}");
+    assert!(messages[1].contains("tensor c") && messages[1].contains("into tensor b"), "{messages:?}");
 }
 
 #[test]

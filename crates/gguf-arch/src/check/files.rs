@@ -9,6 +9,9 @@ use gguf_format::{GgmlType, Gguf, Str};
 use super::rules::*;
 use super::{Kind, Model, shard_count};
 
+/// Mixtures chosen by hand may have little of the type that names them; less than one part in so many is a mistake.
+const SMALL_SHARE: u64 = 20;
+
 /// The version of the quantized blocks (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANT_VERSION_NOW: u64 = 2;
 
@@ -20,12 +23,18 @@ pub(super) fn check(model: &Model<'_>, file_name: Option<&str>, report: &mut Rep
     }
 }
 
-/// Elements by type, of tensors with at least two dimensions: vectors are kept in single precision whatever the file type.
-fn elements_by_type(model: &Model<'_>) -> Vec<(GgmlType, u64)> {
+/// Tensors that are stored in a type of their own in many mixtures.
+const ASIDE: &[&str] = &["token_embd.weight", "per_layer_token_embd.weight", "output.weight"];
+
+/// Elements by type, of the tensors that a file type decides about: matrices, whose rows are whole blocks of that type.
+/// Others are stored in another type because they have to be (`tensor_type_fallback` in `llama-quant.cpp`).
+fn elements_by_type(model: &Model<'_>, decided: GgmlType) -> Vec<(GgmlType, u64)> {
+    let block = decided.info().map_or(1, |info| u64::from(info.block_len));
     let mut types: Vec<(GgmlType, u64)> = Vec::new();
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
         let (Some(n), Some(_)) = (t.n_elements(), t.ty.info()) else { continue };
-        if t.dims.skip(1).all(|dim| dim == 1) {
+        let is_vector = t.dims.skip(1).all(|dim| dim == 1);
+        if is_vector || !t.dims.dim(0).is_multiple_of(block) || ASIDE.iter().any(|aside| t.name == **aside) {
             continue;
         }
         match types.iter_mut().find(|(ty, _)| *ty == t.ty) {
@@ -37,9 +46,8 @@ fn elements_by_type(model: &Model<'_>) -> Vec<(GgmlType, u64)> {
 }
 
 fn types(model: &Model<'_>, report: &mut Report) {
-    let types = elements_by_type(model);
-    let quantized = types.iter().find(|(ty, _)| ty.is_quantized());
-    if let Some((ty, _)) = quantized
+    let quantized = model.shards.iter().flat_map(|shard| shard.tensors()).find(|t| t.ty.is_quantized());
+    if let Some(ty) = quantized.map(|t| t.ty)
         && !matches!(model.kind, Kind::Shard | Kind::Other)
     {
         match model.kv(keys::GENERAL_QUANTIZATION_VERSION) {
@@ -69,11 +77,14 @@ fn types(model: &Model<'_>, report: &mut Report) {
     if model.kind != Kind::Model || !model.complete {
         return;
     }
+    let types = elements_by_type(model, info.tensor_type);
     let largest = types.iter().max_by_key(|(_, n)| *n);
     let all: u64 = types.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n));
     if let Some((ty, n)) = largest
         && *ty != info.tensor_type
-        && !types.iter().any(|(ty, own)| *ty == info.tensor_type && own.saturating_mul(4) >= all)
+        && !types.iter().any(|(ty, own)| *ty == info.tensor_type && own.saturating_mul(SMALL_SHARE) >= all)
+        // Without experts, such a file has none of its type, and is Q8_0 in fact.
+        && !(info.tensor_type == GgmlType::MXFP4 && *ty == GgmlType::Q8_0)
     {
         let share = (*n as f64 / all.max(1) as f64 * 100.0).round();
         let message = format_args!("{file_type} goes with {}, but {share}% of the weights are {ty}", info.tensor_type);

@@ -54,7 +54,9 @@ fn network(model: &Model<'_>, report: &mut Report) {
                 if marks.len() <= i {
                     marks.resize(i + 1, false);
                 }
-                marks[i] = true;
+                if let Some(mark) = marks.get_mut(i) {
+                    *mark = true;
+                }
             }
         }
         match family {

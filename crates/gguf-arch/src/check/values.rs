@@ -1,17 +1,21 @@
 //! The rules for keys and their values.
 
 use gguf_format::check::{At, Report, shown};
-use gguf_format::keys::{self, Fit, KeyInfo, Kind as ValueKind};
+use gguf_format::keys::{self, Fit, Kind as ValueKind};
 use gguf_format::{KvRef, Str, ValueRef};
 
 use super::hparams::{MAX_BLOCKS, MAX_EXPERTS, PerBlock};
 use super::rules::*;
 use super::{Kind, Model};
 
+/// Unknown keys for which a likely meaning is looked for; it takes long, and files may have any number of keys.
+const GUESSES: u32 = 64;
+
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
+    let mut guesses = GUESSES;
     for shard in model.shards {
         for kv in shard.kvs() {
-            one(model, &kv, report);
+            one(model, &kv, &mut guesses, report);
         }
     }
     required(model, report);
@@ -26,13 +30,13 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
 }
 
 /// Whether a key is known, and its value of the right type.
-fn one(model: &Model<'_>, kv: &KvRef<'_>, report: &mut Report) {
+fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report) {
     // What is no text, the format's rules judge.
     let Ok(key) = kv.key.to_str() else { return };
     // Without an architecture of its own, a shard or an imatrix has no keys of one.
     let arch = Some(model.arch).filter(|a| !a.is_empty());
     let Some(row) = keys::lookup(key, arch) else {
-        unknown(model, kv, key, report);
+        unknown(model, kv, key, guesses, report);
         return;
     };
     let found = match kv.value {
@@ -43,7 +47,7 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, report: &mut Report) {
     let is_empty = matches!(kv.value, ValueRef::Array(a) if a.len() == 0);
     let rule = match row.fit(found) {
         Fit::Exact => None,
-        Fit::Wrong if is_empty && row.fits_any_array() => None,
+        Fit::Wrong if is_empty && row.kinds.iter().any(|kind| matches!(kind, ValueKind::Array(_))) => None,
         Fit::Convertible => Some(&KEY_WIDTH),
         Fit::Wrong => Some(&KEY_TYPE),
     };
@@ -66,17 +70,7 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, report: &mut Report) {
     }
 }
 
-trait FitsAnyArray {
-    fn fits_any_array(&self) -> bool;
-}
-
-impl FitsAnyArray for KeyInfo {
-    fn fits_any_array(&self) -> bool {
-        self.kinds.iter().any(|kind| matches!(kind, ValueKind::Array(_)))
-    }
-}
-
-fn unknown(model: &Model<'_>, kv: &KvRef<'_>, key: &str, report: &mut Report) {
+fn unknown(model: &Model<'_>, kv: &KvRef<'_>, key: &str, guesses: &mut u32, report: &mut Report) {
     if keys::lookup(key, None).is_some() {
         report.add(&KEY_OTHER_ARCH, kv, format_args!("the key belongs to another architecture"));
         return;
@@ -84,14 +78,19 @@ fn unknown(model: &Model<'_>, kv: &KvRef<'_>, key: &str, report: &mut Report) {
     let (first, _) = key.split_once('.').unwrap_or((key, ""));
     // Keys under other names are their writer's own.
     let ours = first == model.arch || ["general", "tokenizer", "split", "adapter", "imatrix"].contains(&first);
-    let meant = keys::nearest(key).map(|row| row.for_arch(model.arch));
-    // A key that is there already is not what this one was meant to be; and what names no part of the file's own world is
-    // left alone, unless it is one letter off (`genral.name`).
-    let meant = meant.filter(|meant| model.first.kv(meant).is_none() && (ours || !meant.starts_with(model.arch)));
+    // A key that is there already is not what this one was meant to be; and keys of the network under another name than
+    // that of the architecture are not ours to correct.
+    let meant = match guesses.checked_sub(1) {
+        Some(left) => {
+            *guesses = left;
+            keys::nearest(key).filter(|row| model.kv(row.pattern).is_none() && (ours || !row.is_of_arch()))
+        }
+        None => None,
+    };
     match meant {
-        Some(meant) => {
-            let message = format_args!("the key is not known; {meant} may be meant");
-            report.add(&KEY_MISSPELT, kv, message);
+        Some(row) => {
+            let meant = row.for_arch(model.arch);
+            report.add(&KEY_MISSPELT, kv, format_args!("the key is not known; {meant} may be meant"));
         }
         None if ours => report.add(&KEY_UNKNOWN, kv, format_args!("the key is not known")),
         None => {}
@@ -113,9 +112,8 @@ fn required(model: &Model<'_>, report: &mut Report) {
         }
         Kind::Projector => {
             for (flag, needed) in keys::REQUIRED_BY_ENCODER {
-                // Only what all projectors have; some sizes are a matter of the kind of projector.
                 if model.get(flag) == Some(true) {
-                    needed.iter().for_each(|key| need(key, flag));
+                    needed.iter().for_each(|key| need(key, "an encoder needs it"));
                 }
             }
         }

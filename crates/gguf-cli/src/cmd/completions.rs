@@ -2,13 +2,13 @@
 
 use clap_complete::{Shell, generate};
 
-use crate::commands::{EXIT_CODES, definition};
+use crate::commands::definition;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
 /// Print a script that completes gguf's commands and options in a shell.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXIT_CODES, after_help = "\
+#[command(after_help = "\
 Examples:
   gguf completions bash > ~/.local/share/bash-completion/completions/gguf
   gguf completions zsh > ~/.zfunc/_gguf

@@ -12,10 +12,9 @@ use gguf_convert::{ConversionPlan, Event, Options, OutType, Summary};
 use gguf_format::{ByteOrder, Str};
 use signal_hook::{consts, flag};
 
-use crate::commands::EXIT_CODES;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
-use crate::ui::{Column, ProgressLine, Style, Table, Ui, count, duration, grouped, rate, size};
+use crate::ui::{Column, ProgressLine, Style, Table, Ui, count, duration, grouped, rate, size, wrap};
 
 /// Convert a Hugging Face checkpoint folder to GGUF.
 ///
@@ -23,7 +22,7 @@ use crate::ui::{Column, ProgressLine, Style, Table, Ui, count, duration, grouped
 /// convert_hf_to_gguf.py writes for the same folder, byte for byte. Nothing stands under the output's name until the
 /// file is whole and on the disk. The path of the output goes to standard output, everything else to standard error.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXIT_CODES, after_help = "\
+#[command(after_help = "\
 Examples:
   gguf convert my-model/ -o my-model.gguf
   gguf convert my-model/ -o . --type f16        into this folder, under the standard name
@@ -87,6 +86,10 @@ struct Interrupted;
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if !self.dir.is_dir() {
+            let problem = "is not a folder; give the folder of a checkpoint, with config.json in it";
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", self.dir.display())));
+        }
         let options = Options {
             ty: self.ty,
             name: self.name.clone(),
@@ -191,9 +194,8 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&std::path::Path>) ->
         table.print(ui, 0)?;
     }
     let parameters = plan.arch().n_parameters().unwrap_or(u64::MAX);
-    writeln!(
-        ui.out,
-        "\n{}, {}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
+    let said = format!(
+        "{}, {}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
         plan.arch().architecture,
         plan.arch().ty,
         grouped(plan.arch().tensors.len() as u64),
@@ -201,7 +203,11 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&std::path::Path>) ->
         grouped(plan.head().kvs.len() as u64),
         size(plan.layout().file_bytes),
         grouped(plan.layout().file_bytes),
-    )?;
+    );
+    writeln!(ui.out)?;
+    for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {
+        writeln!(ui.out, "{line}")?;
+    }
     if let Some(out) = out {
         ui.print_path(&plan.output_path(out))?;
     }

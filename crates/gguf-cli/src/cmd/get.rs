@@ -7,7 +7,6 @@ use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
 use gguf_io::ModelFile;
 
 use crate::cmd::offset;
-use crate::commands::EXIT_CODES;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Column, Style, Table, Ui, visible};
 use crate::{json, text};
@@ -21,7 +20,7 @@ const LOOKED_AT: usize = 10_000;
 /// control characters are escaped. With several keys, or a pattern, each line starts with the key and a tab, and values
 /// are escaped so that they stay on their line.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXIT_CODES, after_help = "\
+#[command(after_help = "\
 Examples:
   gguf get model.gguf general.architecture
   gguf get model.gguf tokenizer.chat_template > template.jinja
@@ -118,7 +117,10 @@ impl Args {
         let mut table = Table::new([Column::name("KEY").styled(Style::Cyan), Column::text("VALUE")]);
         for &(key, value) in found {
             let mut line = |shown: String| match ui.is_terminal() {
-                true => Ok(table.row([key.to_string(), shown])),
+                true => {
+                    table.row([key.to_string(), shown]);
+                    Ok(())
+                }
                 false => writeln!(ui.out, "{key}\t{shown}"),
             };
             match value {
@@ -203,6 +205,8 @@ fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
         .filter(|(score, _)| *score > 0.8)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let best = near.first().map_or(0.0, |(score, _)| *score);
+    near.retain(|(score, _)| *score > best - 0.05);
     let near: Vec<String> = near.iter().take(3).map(|(_, k)| Str(k.as_bytes()).to_string()).collect();
     let shard = gguf.get_as::<u64>(keys::SPLIT_NO).unwrap_or(0);
     let hint = match (near.is_empty(), shard) {

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use clap_mangen::Man;
 use gguf_io::Output;
 
-use crate::commands::{EXIT_CODES, definition};
+use crate::commands::definition;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::Ui;
 
 /// Print the manual page, or write those of all commands into a folder.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXIT_CODES, after_help = "\
+#[command(after_help = "\
 Examples:
   gguf man | man -l -
   gguf man ~/.local/share/man/man1")]

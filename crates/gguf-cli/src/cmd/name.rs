@@ -1,6 +1,220 @@
-//! x
-use crate::failure::*; use crate::ui::Ui;
-/// Check
+//! `gguf name`: file names against the naming convention, and the name that the metadata suggests.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gguf_arch::summary::summary;
+use gguf_format::keys;
+use gguf_format::name::{DEFAULT_VERSION, EXTENSION, FileName, NameSource, problems, size_label, suggestion};
+use gguf_format::shard::ShardName;
+use gguf_format::{Gguf, Str};
+use serde_json::{Map, Value, json};
+
+use crate::cmd::open_model;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::ui::{Style, Ui, safe};
+
+/// Judge file names by the naming convention, and suggest better ones.
+///
+/// The convention is BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf, of which fine-tune, encoding, type
+/// and shard may be left out. The suggestion is made of the metadata, and of the present name where the metadata is
+/// silent. Nothing is renamed unless --rename is given. A name that is not standard makes the exit code 1.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
-impl Args { pub fn run(&self, _ui: &mut Ui) -> Outcome { Ok(Verdict::Good) } }
+#[command(after_help = "\
+Examples:
+  gguf name model.gguf
+  gguf name *.gguf --json
+  gguf name model.gguf --rename")]
+pub struct Args {
+    /// GGUF files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Print one JSON array with an object for each file
+    #[arg(long)]
+    json: bool,
+
+    /// Give files whose name is not standard the suggested one
+    #[arg(long)]
+    rename: bool,
+
+    /// Replace a file that has the suggested name already
+    #[arg(short, long, requires = "rename")]
+    force: bool,
+}
+
+/// What is to be said of one file.
+struct Judged<'p> {
+    path: &'p Path,
+    name: &'p str,
+    problems: Vec<String>,
+    suggestion: Option<String>,
+    renamed: Option<PathBuf>,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let mut verdict = Verdict::Good;
+        let mut all = Vec::new();
+        for (i, path) in self.files.iter().enumerate() {
+            let judged = match self.judge(ui, path) {
+                Ok(judged) => judged,
+                Err(failure) => {
+                    ui.error(&failure);
+                    verdict = verdict.max(failure.verdict());
+                    continue;
+                }
+            };
+            if !judged.problems.is_empty() && judged.renamed.is_none() {
+                verdict = verdict.max(Verdict::Bad);
+            }
+            if self.json {
+                all.push(as_json(&judged));
+            } else {
+                if i > 0 {
+                    writeln!(ui.out)?;
+                }
+                print(ui, &judged)?;
+            }
+        }
+        if self.json {
+            writeln!(ui.out, "{:#}", Value::Array(all))?;
+        }
+        Ok(verdict)
+    }
+
+    fn judge<'p>(&self, ui: &mut Ui, path: &'p Path) -> Result<Judged<'p>, Failure> {
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+            Failure::CouldNotRun(format!("{}: the file name is not UTF-8, which no convention covers", path.display()))
+        })?;
+        let shards = open_model(ui, path, 0)?;
+        let heads: Vec<&Gguf<'_>> = shards.files().iter().map(gguf_io::ModelFile::gguf).collect();
+        let problems: Vec<String> = problems(name).iter().map(ToString::to_string).collect();
+        let suggestion = suggest(name, &heads);
+        let mut renamed = None;
+        if self.rename && !problems.is_empty() {
+            let to = suggestion.as_ref().ok_or_else(|| {
+                Failure::Bad(format!(
+                    "{}: neither the metadata nor the name says enough for a standard name",
+                    path.display()
+                ))
+            })?;
+            let to = path.with_file_name(to);
+            rename(path, &to, self.force)?;
+            renamed = Some(to);
+        }
+        Ok(Judged { path, name, problems, suggestion, renamed })
+    }
+}
+
+/// The standard name by the metadata, completed from the present name.
+fn suggest(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
+    let first = heads.first()?;
+    let text = |key: &str| first.get_as::<&str>(key).ok().filter(|text| !text.trim().is_empty());
+    let present = FileName::parse(name);
+    let s = summary(heads);
+    // With experts, the label cannot be told from the number of parameters alone.
+    let counted = (s.n_params > 0 && s.expert_count.is_none()).then(|| size_label(s.n_params, s.n_params, 0, 0));
+    let size = text(keys::GENERAL_SIZE_LABEL).or(present.size_label).or(counted.as_deref());
+    let base = text(keys::GENERAL_BASENAME).or(text(keys::GENERAL_NAME)).or(present.base_name)?;
+    // A name such as "Llama 3 8B Instruct" has the size in it already.
+    let spaced = format!("{}{EXTENSION}", base.trim().replace([' ', '/', '_'], "-"));
+    let of_base = FileName::parse(&spaced);
+    let encoding = s.file_type.and_then(|t| t.info()).map(|info| info.label());
+    let version = text(keys::GENERAL_VERSION).map(|v| v.trim_start_matches('v')).map(|v| format!("v{v}"));
+    let is_adapter = s.kind.as_deref() == Some("adapter");
+    let source = NameSource {
+        base_name: of_base.base_name,
+        size_label: of_base.size_label.or(size),
+        fine_tune: text(keys::GENERAL_FINETUNE).or(of_base.fine_tune).or(present.fine_tune),
+        version: version.as_deref().or(of_base.version).or(present.version).or(Some(DEFAULT_VERSION)),
+        encoding: encoding.or(present.encoding),
+        kind: if is_adapter { Some("LoRA") } else { present.kind },
+        ..NameSource::default()
+    };
+    let shard = ShardName::parse(name).map_or(String::new(), |shard| format!("-{}", shard.number));
+    let sidecar = present.sidecar.map_or(String::new(), |sidecar| format!("{sidecar}-"));
+    suggestion(&format!("{sidecar}{}{shard}{EXTENSION}", source.stem()), size)
+}
+
+/// Gives a file another name in its folder; a file of that name is replaced only when allowed.
+fn rename(from: &Path, to: &Path, force: bool) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::exists(to),
+        _ => Failure::CouldNotRun(format!("{}: cannot rename to {}: {e}", from.display(), to.display())),
+    };
+    if force {
+        return fs::rename(from, to).map_err(failed);
+    }
+    // A second link fails if the name is taken, without a moment in which it could be taken meanwhile.
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from).map_err(failed),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(failed(e)),
+        // Some file systems have no links.
+        Err(_) if fs::symlink_metadata(to).is_err() => fs::rename(from, to).map_err(failed),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// The parts of a name, under the names of the convention.
+fn parts<'a>(name: &FileName<'a>) -> Vec<(&'static str, &'static str, std::borrow::Cow<'a, str>)> {
+    let shard = name.shard.map(|shard| shard.to_string());
+    [
+        ("sidecar", "Sidecar", name.sidecar),
+        ("base_name", "Base name", name.base_name),
+        ("size_label", "Size label", name.size_label),
+        ("fine_tune", "Fine-tune", name.fine_tune),
+        ("version", "Version", name.version),
+        ("encoding", "Encoding", name.encoding),
+        ("type", "Type", name.kind),
+    ]
+    .into_iter()
+    .filter_map(|(field, label, part)| Some((field, label, part?.into())))
+    .chain(shard.map(|shard| ("shard", "Shard", shard.into())))
+    .collect()
+}
+
+fn print(ui: &mut Ui, judged: &Judged<'_>) -> std::io::Result<()> {
+    let title = ui.paint(safe(&judged.path.display().to_string()), Style::Bold);
+    writeln!(ui.out, "{title}")?;
+    for (_, label, part) in parts(&FileName::parse(judged.name)) {
+        let label = ui.paint(format!("{label:<12}"), Style::Cyan);
+        writeln!(ui.out, "  {label}{}", Str(part.as_bytes()))?;
+    }
+    let (label, style, text) = match judged.problems.as_slice() {
+        [] => ("Standard", Style::Green, "yes".to_owned()),
+        problems => ("Standard", Style::Red, format!("no: {}", safe(&problems.join("; ")))),
+    };
+    let label = ui.paint(format!("{label:<12}"), style);
+    let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(14).max(20));
+    for (i, line) in crate::ui::wrap(&text, room).iter().enumerate() {
+        if i == 0 {
+            writeln!(ui.out, "  {label}{line}")?;
+        } else {
+            writeln!(ui.out, "{:14}{line}", "")?;
+        }
+    }
+    let by_metadata = judged.suggestion.as_deref().filter(|s| *s != judged.name);
+    if let Some(to) = &judged.renamed {
+        let label = ui.paint(format!("{:<12}", "Renamed to"), Style::Green);
+        write!(ui.out, "  {label}")?;
+        ui.print_path(to)?;
+    } else if let Some(suggestion) = by_metadata {
+        let label = ui.paint(format!("{:<12}", "Suggestion"), Style::Green);
+        writeln!(ui.out, "  {label}{suggestion}")?;
+    }
+    Ok(())
+}
+
+fn as_json(judged: &Judged<'_>) -> Value {
+    let parts = parts(&FileName::parse(judged.name)).into_iter();
+    json!({
+        "path": judged.path.display().to_string(),
+        "standard": judged.problems.is_empty(),
+        "parts": parts.map(|(field, _, part)| (field.to_owned(), part.into_owned().into())).collect::<Map<_, _>>(),
+        "problems": judged.problems,
+        "suggestion": judged.suggestion,
+        "renamed_to": judged.renamed.as_ref().map(|to| to.display().to_string()),
+    })
+}

@@ -8,10 +8,9 @@ use gguf_format::Gguf;
 use gguf_io::ModelFile;
 
 use crate::cmd::{offset, open_model};
-use crate::commands::EXIT_CODES;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, size, text_width};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, safe, size, text_width, wrap};
 
 mod json;
 
@@ -25,7 +24,7 @@ const LEAST_VALUE: usize = 24;
 ///
 /// Of a model in several shards, any one will do: the others are looked for beside it.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXIT_CODES, after_help = "\
+#[command(after_help = "\
 Examples:
   gguf show model.gguf                         a summary
   gguf show model.gguf --kv --full | less      all metadata, nothing cut
@@ -45,7 +44,7 @@ pub struct Args {
     tensors: bool,
 
     /// Print one JSON object with everything; long arrays are given by type, length and first elements
-    #[arg(short, long, conflicts_with_all = ["kv", "tensors"])]
+    #[arg(long, conflicts_with_all = ["kv", "tensors"])]
     json: bool,
 
     /// Cut neither long texts nor long arrays
@@ -64,7 +63,7 @@ impl Args {
             if i > 0 && !self.json {
                 writeln!(ui.out)?;
             }
-            let shown = open_model(path, self.at).and_then(|shards| self.show(ui, path, &shards));
+            let shown = open_model(ui, path, self.at).and_then(|shards| self.show(ui, path, shards.files()));
             match shown {
                 Ok(()) => {}
                 Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
@@ -83,16 +82,19 @@ impl Args {
             json::print(ui, shards, &summary(&ggufs), self.full)?;
             return Ok(());
         }
-        let title = ui.paint(crate::ui::safe(&path.display().to_string()), Style::Bold);
+        let title = ui.paint(safe(&path.display().to_string()), Style::Bold);
         let several = self.files.len() > 1;
         match (self.kv, self.tensors) {
             (false, false) => {
                 writeln!(ui.out, "{title}")?;
                 print_summary(ui, shards, &summary(&ggufs))?;
-                if ui.is_terminal() && !several {
+                if let Some(width) = ui.width.filter(|_| !several) {
+                    writeln!(ui.out)?;
                     let hint = "more: gguf show --kv, --tensors or --json; gguf get FILE KEY; gguf check FILE";
-                    let hint = ui.paint(hint, Style::Dim);
-                    writeln!(ui.out, "\n{hint}")?;
+                    for line in wrap(hint, width) {
+                        let line = ui.paint(line, Style::Dim);
+                        writeln!(ui.out, "{line}")?;
+                    }
                 }
             }
             (kv, tensors) => {
@@ -182,7 +184,7 @@ fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Res
     for (label, value) in lines(shards, s) {
         // Both are cut and safe already; only the line may still be too long.
         let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(17));
-        for (i, line) in crate::ui::wrap(&value, room).iter().enumerate() {
+        for (i, line) in wrap(&value, room).iter().enumerate() {
             let label = ui.paint(format!("{:<15}", if i == 0 { label } else { "" }), Style::Cyan);
             writeln!(ui.out, "  {label}{line}")?;
         }

@@ -108,9 +108,14 @@ mod tests {
 
     #[test]
     fn times() {
-        for (ms, text) in
-            [(0, "0.00 s"), (410, "0.41 s"), (2_340, "2.3 s"), (12_400, "12 s"), (200_000, "3 min 20 s"), (7_500_000, "2 h 5 min")]
-        {
+        for (ms, text) in [
+            (0, "0.00 s"),
+            (410, "0.41 s"),
+            (2_340, "2.3 s"),
+            (12_400, "12 s"),
+            (200_000, "3 min 20 s"),
+            (7_500_000, "2 h 5 min"),
+        ] {
             assert_eq!(duration(Duration::from_millis(ms)), text);
         }
         assert_eq!(rate(1_000_000, Duration::from_secs(2)), "500 kB/s");

@@ -127,7 +127,8 @@ fn front_matter(readme: &str) -> Option<String> {
 
 /// Lines as Python's `str.splitlines` has them.
 fn split_lines(text: &str) -> impl Iterator<Item = &str> {
-    let is_end = |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let is_end =
+        |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let mut rest = Some(text).filter(|t| !t.is_empty());
     std::iter::from_fn(move || {
         let text = rest?;
@@ -155,7 +156,7 @@ fn tree(yaml: &str) -> Result<Option<Node>, String> {
         let at = |what: &str| format!("front matter line {}: {what}", span.start.line() + 1);
         let node = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let plain = style == ScalarStyle::Plain && !tag.is_some_and(|t| t.suffix == "str");
+                let plain = style == ScalarStyle::Plain && tag.is_none_or(|t| t.suffix != "str");
                 let scalar = Scalar { text: Cow::into_owned(text), plain };
                 if anchor != 0 {
                     anchors.insert(anchor, scalar.clone());

@@ -130,16 +130,17 @@ fn annotate(position: usize, part: &mut String, kinds: &mut Kinds, total: i64) {
     } else if position > 0 && matches(&SIZE, part) {
         let mut chars: Vec<char> = part.replace('_', ".").chars().collect();
         // Bloom's notation: 7b1 is 7.1b.
-        if let [.., unit, digit] = chars.as_mut_slice() {
-            if is_digit(*digit) {
-                std::mem::swap(unit, digit);
-                chars.insert(chars.len().saturating_sub(2), '.');
-            }
+        if let [.., unit, digit] = chars.as_mut_slice()
+            && is_digit(*digit)
+        {
+            std::mem::swap(unit, digit);
+            chars.insert(chars.len().saturating_sub(2), '.');
         }
-        if let [.., before, unit] = chars.as_mut_slice() {
-            if is_digit(*before) && matches!(unit, 'k' | 'm' | 'b' | 't') {
-                unit.make_ascii_uppercase();
-            }
+        if let [.., before, 'k' | 'm' | 'b' | 't'] = chars.as_slice()
+            && is_digit(*before)
+            && let Some(unit) = chars.last_mut()
+        {
+            unit.make_ascii_uppercase();
         }
         if is_context_length(&chars, total) {
             kinds.finetune = true;
@@ -214,9 +215,18 @@ fn capitalized(word: &str) -> String {
         if after_letter {
             out.extend(c.to_lowercase());
         } else {
-            let mut upper = c.to_uppercase();
-            out.extend(upper.next());
-            out.extend(upper.flat_map(char::to_lowercase));
+            // The capital of a letter that is two in one has a second, small half.
+            match c {
+                'ǆ' => out.push('ǅ'),
+                'ǉ' => out.push('ǈ'),
+                'ǌ' => out.push('ǋ'),
+                'ǳ' => out.push('ǲ'),
+                _ => {
+                    let mut upper = c.to_uppercase();
+                    out.extend(upper.next());
+                    out.extend(upper.flat_map(char::to_lowercase));
+                }
+            }
         }
         after_letter = cased;
     }
@@ -303,6 +313,7 @@ mod tests {
             (" a\tb--c ", "A B C"),
             ("straße ﬁne ßa it's", "Straße Fine Ssa It'S"),
             ("v1-v1.x-2nd", "v1 V1.X 2nd"),
+            ("ǆaǆa", "ǅaǆa"),
             ("", ""),
         ] {
             assert_eq!(title(name), expected, "{name}");

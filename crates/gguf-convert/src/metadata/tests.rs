@@ -21,10 +21,7 @@ fn run(name: &str, files: &[(&str, &[u8])], options: &MetadataOptions) -> Result
 #[test]
 fn a_folder_without_anything_has_a_name() {
     let got = run("bare", &[], &MetadataOptions::default()).unwrap();
-    assert_eq!(
-        lines(&got.kvs),
-        ["general.type = model", "general.name = Tiny Llama Hf", "general.size_label = 1.3M"]
-    );
+    assert_eq!(lines(&got.kvs), ["general.type = model", "general.name = Tiny Llama Hf", "general.size_label = 1.3M"]);
     assert_eq!((got.name.as_deref(), got.basename), (Some("Tiny Llama Hf"), None));
 }
 
@@ -35,7 +32,8 @@ fn the_card_comes_before_the_folder() {
         base_model:\n- meta-llama/Llama-2-7b-hf\n- https://huggingface.co/mistralai/Mistral-7B-v0.1\n- {name: N, url: U, x: 1}\n- 7\n\
         datasets:\n- HuggingFaceH4/ultrachat_200k\n- https://huggingface.co/datasets/foo/bar\ndescription: {a: b}\n---\n";
     let config = br#"{"_name_or_path": "some-org/Tiny-Chat-v2"}"#;
-    let sampling = br#"{"temperature": 0.6, "top_k": 40, "top_p": 1, "repetition_penalty": 1.1, "min_p": NaN, "mirostat": 1.5}"#;
+    let sampling =
+        br#"{"temperature": 0.6, "top_k": 40, "top_p": 1, "repetition_penalty": 1.1, "min_p": NaN, "mirostat": 1.5}"#;
     let files: &[(&str, &[u8])] =
         &[("README.md", card.as_bytes()), ("config.json", config), ("generation_config.json", sampling)];
     let got = run("card", files, &MetadataOptions::default()).unwrap();
@@ -91,7 +89,8 @@ fn a_broken_card_or_generation_config_is_a_warning() {
         (&format!("---\nx: {}{}\n---\n", "[".repeat(5000), "]".repeat(5000)), 1),
         (&format!("---\nx: [{}]\n---\n", "a, ".repeat(200_000)), 1),
     ] {
-        let files: &[(&str, &[u8])] = &[("README.md", readme.as_bytes()), ("generation_config.json", b"{\"top_k\": x}")];
+        let files: &[(&str, &[u8])] =
+            &[("README.md", readme.as_bytes()), ("generation_config.json", b"{\"top_k\": x}")];
         let got = run("broken", files, &MetadataOptions::default()).unwrap();
         assert_eq!(got.warnings.len(), warnings + 1, "{:.40}: {:?}", readme, got.warnings);
         assert_eq!(lines(&got.kvs).len(), 3);
@@ -210,7 +209,7 @@ fn metadata_is_that_of_llama_cpps_converter() {
                 false => counts.shared += n,
             }
         }
-        counts.expert_count = if expert_tensors > 0 { experts / expert_tensors } else { 0 };
+        counts.expert_count = experts / expert_tensors.max(1);
 
         let model_name = args.iter().position(|a| *a == "--model-name").map(|i| args[i + 1].to_owned());
         let got = key_values(&dir, &MetadataOptions { model_name, metadata: None }, &counts).unwrap();

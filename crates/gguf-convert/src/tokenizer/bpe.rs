@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::class::Settings;
 use super::hf::{AddedToken, TokenizerJson};
-use super::pretokenize::{self, Piece, char_byte, kind};
+use super::pretokenize::{self, MAX_TEXT, Piece, char_byte, kind};
 use super::special::array;
 use super::{Folder, ModelDirError};
 
@@ -160,7 +160,7 @@ impl<'a> Tokenizer<'a> {
         let mut patterns: HashMap<String, u32> = HashMap::new();
         let mut lengths = BTreeSet::new();
         for (pattern, _) in self.added.patterns.iter().filter(|(_, n)| *n == normalized) {
-            let Some(id) = self.id(pattern) else { continue };
+            let Some(id) = self.id(pattern).filter(|_| pattern.len() <= MAX_TEXT) else { continue };
             let pattern = normalize(pattern)?;
             // Longer than the text, it cannot be in it.
             if !pattern.is_empty() && pattern.len() <= text.len() {
@@ -206,7 +206,9 @@ impl<'a> Tokenizer<'a> {
         let Some((bos, eos)) = &self.settings.around else {
             return post_process(&self.json.post_processor, ids, 0);
         };
-        let id = |token: &Option<String>| token.as_deref().and_then(|t| self.id(t));
+        // A token that there is not is the unknown one.
+        let unk = self.settings.specials.iter().find(|(k, _)| *k == "unk").and_then(|(_, text)| self.id(text));
+        let id = |token: &Option<String>| token.as_deref().and_then(|t| self.id(t).or(unk));
         Ok(id(bos).into_iter().chain(ids).chain(id(eos)).collect())
     }
 
@@ -273,7 +275,13 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), String> {
         Some("Replace") => {
             let pattern = step.get("pattern").and_then(|p| p.get("String")).and_then(Json::as_str);
             match pattern.filter(|p| !p.is_empty()) {
-                Some(pattern) => *text = text.replace(pattern, field("content")),
+                Some(pattern) => {
+                    let added = text.matches(pattern).count().saturating_mul(field("content").len());
+                    if added > most(text) {
+                        return Err("a decoder makes a token many times as long".to_owned());
+                    }
+                    *text = text.replace(pattern, field("content"));
+                }
                 None => return Err("a decoder replaces by a pattern".to_owned()),
             }
         }
@@ -299,18 +307,28 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), String> {
             }
         }
         Some("Metaspace") => {
-            let mark = step.get("replacement").and_then(Json::as_str).and_then(|r| r.chars().next()).unwrap_or('\u{2581}');
+            let mark =
+                step.get("replacement").and_then(Json::as_str).and_then(|r| r.chars().next()).unwrap_or('\u{2581}');
             let keep = step.get("prepend_scheme").and_then(Json::as_str) == Some("never");
             *text = if keep { text.replace(mark, " ") } else { text.replace(mark, "") };
         }
         Some("Sequence") if depth < 16 => {
+            let most = most(text);
             for step in array(step.get("decoders")) {
                 decode(step, text, depth + 1)?;
+                if text.len() > most {
+                    return Err("a decoder makes a token many times as long".to_owned());
+                }
             }
         }
         other => return Err(format!("the decoder {} is not known", other.unwrap_or("without a type"))),
     }
     Ok(())
+}
+
+/// The longest that decoding may make this text; no decoder in use makes one longer at all but for replaced characters.
+fn most(text: &str) -> usize {
+    text.len().saturating_mul(4).saturating_add(64)
 }
 
 /// What `clean_up_tokenization_spaces` does to a decoded text.
@@ -345,11 +363,10 @@ impl<'t, 'a> Merges<'t, 'a> {
     /// Appends the ids of a word.
     fn encode(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), String> {
         let base = &self.tokenizer.base;
-        if self.tokenizer.json.model.ignore_merges == Some(true) {
-            if let Some(id) = base.get(word) {
-                ids.push(*id);
-                return Ok(());
-            }
+        let whole = base.get(word).filter(|_| self.tokenizer.json.model.ignore_merges == Some(true));
+        if let Some(id) = whole {
+            ids.push(*id);
+            return Ok(());
         }
         let mut symbols = self.symbols(word)?;
         // Merges the pair of the lowest rank, of equal ones the first, until there is none. Words are short.
@@ -401,5 +418,117 @@ impl<'t, 'a> Merges<'t, 'a> {
             }
         }
         Ok(symbols)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The ids that a tokenizer of this model (over defaults), these added tokens and this normalizer gives.
+    fn encode(model: Json, added: Json, normalizer: Json, text: &str) -> Vec<u32> {
+        let mut json = json!({"added_tokens": added, "normalizer": normalizer, "model": {
+            "type": "BPE",
+            "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5, "cab": 6, "<unk>": 7, "é": 8, "##b": 9, "a##b": 10,
+                "c</w>": 11, "<0xC3>": 12, "<0xBC>": 13, "x y": 14, " ": 15},
+            "merges": [["b", "c"], ["a", "b"], ["a", "bc"]],
+        }});
+        for (key, value) in model.as_object().into_iter().flatten() {
+            json["model"][key] = value.clone();
+        }
+        let tokenizer: TokenizerJson = serde_json::from_value(json).unwrap();
+        let (dir, tokenizer_config, config) = (std::path::PathBuf::new(), Json::Null, Json::Null);
+        let folder = Folder { dir, tokenizer: None, tokenizer_config, config };
+        Tokenizer::new(&folder, &tokenizer, &mut Vec::new()).unwrap().encode(text).unwrap()
+    }
+
+    #[test]
+    fn encodes_as_the_library_does() {
+        // Expected: tokenizers 0.22.2.
+        let unk = json!({"unk_token": "<unk>"});
+        let fuse = json!({"unk_token": "<unk>", "fuse_unk": true});
+        let fallback = json!({"unk_token": "<unk>", "byte_fallback": true});
+        let suffix = json!({"end_of_word_suffix": "</w>", "merges": []});
+        let prefix = json!({"continuing_subword_prefix": "##", "merges": [["a", "##b"]],
+            "vocab": {"a": 0, "##b": 1, "ab": 2, "##a": 3}});
+        let cases: &[(&Json, &str, &[u32])] = &[
+            (&Json::Null, "abc", &[5]),
+            (&Json::Null, "abab", &[3, 3]),
+            (&Json::Null, "cab", &[2, 3]),
+            (&Json::Null, "aüb", &[3]),
+            (&Json::Null, "", &[]),
+            (&json!({"ignore_merges": true}), "cab", &[6]),
+            (&json!({"ignore_merges": true}), "abcab", &[5, 3]),
+            (&unk, "aüüb", &[0, 7, 7, 1]),
+            (&fuse, "aüüb", &[0, 7, 1]),
+            (&fallback, "aüb", &[0, 12, 13, 1]),
+            (&fallback, "aßb", &[0, 7, 1]),
+            (&suffix, "acc", &[0, 2, 11]),
+            (&prefix, "ab", &[2]),
+            (&prefix, "aba", &[2, 3]),
+        ];
+        for (model, text, expected) in cases {
+            assert_eq!(encode((*model).clone(), json!([]), Json::Null, text), *expected, "{model} {text}");
+        }
+    }
+
+    #[test]
+    fn added_tokens_are_cut_out_first() {
+        let token = |content: &str, flag: &str| json!({"content": content, "normalized": false, flag: true});
+        let longest = json!([token("x", ""), token("xx", ""), token("ab", "")]);
+        let strip = json!([token("<l>", "lstrip"), token("<r>", "rstrip")]);
+        let word = json!([token("b", "single_word"), token("y", "single_word")]);
+        let normal = json!([{"content": "Q", "normalized": true}, token("R", "")]);
+        let lower = json!({"type": "Lowercase"});
+        let cases: &[(&Json, &Json, &str, &[u32])] = &[
+            (&longest, &Json::Null, "axxxb", &[0, 17, 16, 1]),
+            (&longest, &Json::Null, "cabc", &[2, 3, 2]),
+            (&strip, &Json::Null, "a  <l>  b", &[0, 16, 15, 15, 1]),
+            (&strip, &Json::Null, "a  <r>  b", &[0, 15, 15, 17, 1]),
+            (&strip, &Json::Null, " <l><l> ", &[16, 16, 15]),
+            (&word, &Json::Null, "aya y", &[0, 0, 15, 16]),
+            (&word, &Json::Null, "ay_y-y", &[0, 16]),
+            (&normal, &lower, "aQbRqr", &[0, 16, 1, 17, 16]),
+        ];
+        for (added, normalizer, text, expected) in cases {
+            assert_eq!(encode(Json::Null, (*added).clone(), (*normalizer).clone(), text), *expected, "{added} {text}");
+        }
+    }
+
+    #[test]
+    fn decoders_and_post_processors() {
+        let strip = json!({"type": "Strip", "content": " ", "start": 1, "stop": 0});
+        let replace = json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "});
+        let llama =
+            json!({"type": "Sequence", "decoders": [replace, {"type": "ByteFallback"}, {"type": "Fuse"}, strip]});
+        for (decoder, token, text) in [
+            (json!({"type": "ByteLevel"}), "Ġé", " \u{fffd}"),
+            (json!({"type": "ByteLevel"}), "a é", "a é"),
+            (json!({"type": "ByteLevel"}), "▁Ġ", "▁Ġ"),
+            (json!({"type": "Metaspace", "replacement": "▁"}), "▁a", "a"),
+            (json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"}), "▁a", " a"),
+            (llama.clone(), "▁a▁b", "a b"),
+            (llama, "<0x41>", "A"),
+        ] {
+            let mut got = token.to_owned();
+            decode(&decoder, &mut got, 0).unwrap();
+            assert_eq!(got, text, "{decoder} {token}");
+        }
+        let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+        let bomb = json!({"type": "Sequence", "decoders": vec![double; 60]});
+        assert!(decode(&bomb, &mut "a".to_owned(), 0).unwrap_err().contains("many times as long"));
+        assert!(decode(&json!({"type": "CTC"}), &mut String::new(), 0).unwrap_err().contains("decoder CTC"));
+        let roberta = json!({"type": "RobertaProcessing", "sep": ["s", 9], "cls": ["c", 8]});
+        let template = json!({"type": "TemplateProcessing", "special_tokens": {"<s>": {"ids": [6, 7]}},
+            "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]});
+        let both = json!({"type": "Sequence", "processors": [roberta, template, {"type": "ByteLevel"}]});
+        assert_eq!(post_process(&both, vec![1], 0), Ok(vec![6, 7, 8, 1, 9]));
+        for (step, message) in
+            [(json!({"type": "BertProcessing"}), "no id for cls"), (json!({"type": "New"}), "post-processor New")]
+        {
+            assert!(post_process(&step, vec![1], 0).unwrap_err().contains(message), "{step}");
+        }
+        assert_eq!(clean_up("a . it 's n't ."), "a. it'sn't.");
     }
 }

@@ -89,8 +89,7 @@ pub(crate) struct Settings {
 }
 
 /// The kinds of special tokens, in the order in which they are added.
-const KINDS: [&str; 11] =
-    ["bos", "eos", "unk", "sep", "pad", "cls", "mask", "prefix", "middle", "suffix", "eot"];
+const KINDS: [&str; 11] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask", "prefix", "middle", "suffix", "eot"];
 
 impl Settings {
     /// Reads the settings of the folder; `in_file` are the added tokens of its `tokenizer.json`.
@@ -114,9 +113,8 @@ impl Settings {
         let is_special = |text: &str| specials.iter().any(|(_, special)| special == text);
         if let Some(listed) = settings.get("added_tokens_decoder").and_then(Json::as_object) {
             for (id, token) in listed {
-                let invalid = |what: String| {
-                    folder.invalid("tokenizer_config.json", format!("added token {id:?}: {what}"))
-                };
+                let invalid =
+                    |what: String| folder.invalid("tokenizer_config.json", format!("added token {id:?}: {what}"));
                 let number = id.trim().parse().map_err(|_| invalid("its id is no number".to_owned()))?;
                 put(number, serde_json::from_value(token.clone()).map_err(|e| invalid(e.to_string()))?);
             }
@@ -134,7 +132,11 @@ impl Settings {
         for token in &mut added {
             token.set_special(token.special || is_special(&token.content));
         }
-        for (kind, text) in &specials {
+        for (i, (kind, text)) in specials.iter().enumerate() {
+            // Of a text that stands for several kinds, the first counts.
+            if specials.iter().take(i).any(|(_, earlier)| earlier == text) {
+                continue;
+            }
             let known = |tokens: &[AddedToken]| tokens.iter().any(|t| t.content == *text);
             // A token may be given with its flags instead of as a text.
             let full = settings.get(&format!("{kind}_token")).filter(|t| t.is_object());

@@ -46,7 +46,15 @@ impl AddedToken {
     /// A plain added token.
     pub(crate) fn new(content: &str, special: bool) -> AddedToken {
         let (single_word, lstrip, rstrip) = (false, false, false);
-        AddedToken { id: Json::Null, content: content.to_owned(), single_word, lstrip, rstrip, normalized: None, special }
+        AddedToken {
+            id: Json::Null,
+            content: content.to_owned(),
+            single_word,
+            lstrip,
+            rstrip,
+            normalized: None,
+            special,
+        }
     }
 
     /// Makes it special or not, without a change to where it is looked for.

@@ -163,6 +163,32 @@ fn nearest(steps: &[String]) -> Vec<&'static str> {
         scored.push((common * 100 / all.max(1), family.name));
     }
     scored.retain(|(score, _)| *score >= 20);
-    scored.sort_by(|a, b| b.0.cmp(&a.0));
+    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sound() {
+        let hashes: HashSet<&str> = HASHES.iter().map(|(_, hash)| *hash).collect();
+        assert_eq!(hashes.len(), HASHES.len());
+        assert!(hashes.iter().all(|h| h.len() == 64 && h.bytes().all(|b| b.is_ascii_hexdigit())));
+        for family in &FAMILIES {
+            for name in [family.name, family.nfc, family.merging] {
+                assert!(NAMES.contains(&name), "{name}");
+            }
+            assert_eq!(FAMILIES.iter().find(|f| f.steps == family.steps).map(|f| f.name), Some(family.name));
+        }
+    }
+
+    #[test]
+    fn ids_are_hashed_as_python_writes_them() {
+        // hashlib.sha256(str([1, 22, 333]).encode()).hexdigest()
+        assert_eq!(hash_of(&[1, 22, 333]), "276d8737d9d5a80805e0731e8d5ae18972a8e3ba721f4988f67151c6e9159068");
+        assert_eq!(hash_of(&[]), "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945");
+        assert_eq!(CHECK_TEXT.chars().count(), 350);
+    }
 }

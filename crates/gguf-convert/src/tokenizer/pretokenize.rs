@@ -8,6 +8,17 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::special::array;
 
+/// The longest text, in bytes, that steps may make of another; a file of steps that double it could otherwise fill the
+/// memory. The check text has some 600 bytes.
+pub(crate) const MAX_TEXT: usize = 4096;
+
+fn bounded(bytes: usize) -> Result<(), String> {
+    if bytes > MAX_TEXT {
+        return Err(format!("its steps make a short text longer than {MAX_TEXT} bytes"));
+    }
+    Ok(())
+}
+
 /// How deep sequences of steps may be nested.
 const MAX_DEPTH: u32 = 16;
 
@@ -35,19 +46,25 @@ pub(crate) fn normalize(step: &Json, text: &str, depth: u32) -> Result<String, S
         Some("NFKD") => text.nfkd().collect(),
         Some("Lowercase") => text.chars().flat_map(char::to_lowercase).collect(),
         Some("Prepend") if text.is_empty() => String::new(),
-        Some("Prepend") => format!("{}{text}", field("prepend")),
+        Some("Prepend") => {
+            bounded(field("prepend").len())?;
+            format!("{}{text}", field("prepend"))
+        }
         Some("Strip") => {
             let text = if flag(step, "strip_left", true) { text.trim_start() } else { text };
             if flag(step, "strip_right", true) { text.trim_end() } else { text }.to_owned()
         }
         Some("Replace") => {
             let parts = matches(&regex(step)?, text)?;
+            let hits = parts.iter().filter(|(_, hit)| *hit).count();
+            bounded(hits.saturating_mul(field("content").len()))?;
             parts.iter().map(|(part, hit)| if *hit { field("content") } else { part }).collect()
         }
         Some("Sequence") if depth < MAX_DEPTH => {
             let mut text = text.to_owned();
             for step in array(step.get("normalizers")) {
                 text = normalize(step, &text, depth + 1)?;
+                bounded(text.len())?;
             }
             text
         }
@@ -72,6 +89,7 @@ pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Resul
             let mut pieces = pieces;
             for step in array(step.get("pretokenizers")) {
                 pieces = pre_tokenize(step, pieces, depth + 1)?;
+                bounded(pieces.iter().map(|p| p.text.len()).sum())?;
             }
             Ok(pieces)
         }
@@ -101,9 +119,8 @@ pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Resul
         }
         Some("Punctuation") => {
             let punctuation = compile(r"\p{P}")?;
-            let is_punctuation = |c: char| {
-                c.is_ascii_punctuation() || punctuation.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(false)
-            };
+            let is_punctuation =
+                |c: char| c.is_ascii_punctuation() || punctuation.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(false);
             split(pieces, behavior, |text| Ok(chars(text, is_punctuation)))
         }
         Some("Whitespace") => {
@@ -283,11 +300,10 @@ mod tests {
     #[test]
     fn every_step_cuts_as_the_library_does() {
         // Expected: tokenizers 0.22.2, pre_tokenize_str.
-        let split = |pattern: &str, behavior: &str, invert: bool| {
-            json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert})
-        };
+        let split = |pattern: &str, behavior: &str, invert: bool| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": invert});
         let byte_level = json!({"type": "ByteLevel", "add_prefix_space": true, "use_regex": true});
-        let metaspace = |scheme: &str| json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
+        let metaspace =
+            |scheme: &str| json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
         let cases: &[(Json, &str, &[&str])] = &[
             (Json::Null, "a b", &["a b"]),
             (split("-", "Isolated", false), "a--b-", &["a", "-", "-", "b", "-"]),
@@ -307,7 +323,11 @@ mod tests {
             (json!({"type": "CharDelimiterSplit", "delimiter": "-"}), "a--b", &["a", "b"]),
             (metaspace("always"), "a  b", &["▁a", "▁", "▁b"]),
             (metaspace("never"), "a b", &["a", "▁b"]),
-            (json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace("first")]}), "a b", &["▁a", "b"]),
+            (
+                json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace("first")]}),
+                "a b",
+                &["▁a", "b"],
+            ),
         ];
         for (step, text, expected) in cases {
             assert_eq!(cut(step.clone(), text), *expected, "{step}");
@@ -337,6 +357,12 @@ mod tests {
             deep = json!({"type": "Sequence", "normalizers": [deep], "pretokenizers": []});
         }
         assert!(normalize(&deep, "a", 0).unwrap_err().contains("Sequence is not known"));
+        let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+        let bomb = json!({"type": "Sequence", "normalizers": vec![double; 60]});
+        assert!(normalize(&bomb, "a", 0).unwrap_err().contains("longer than 4096 bytes"));
+        let bomb = json!({"type": "Sequence", "pretokenizers": vec![json!({"type": "ByteLevel"}); 60]});
+        let piece = vec![Piece { text: "é".to_owned(), first: true }];
+        assert!(pre_tokenize(&bomb, piece, 0).unwrap_err().contains("longer than 4096 bytes"));
         assert!(normalize(&json!({"type": "Precompiled"}), "a", 0).unwrap_err().contains("Precompiled"));
         for (step, message) in [
             (json!({"type": "UnicodeScripts"}), "UnicodeScripts is not known"),

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
+use super::Folder;
 use super::error::ModelDirError;
 use super::files::{read_json, read_lines};
-use super::Folder;
 use super::hf::TokenizerJson;
 use super::kv::KeyValues;
 
@@ -59,7 +59,8 @@ impl SpecialVocab {
 
     /// Takes the merges from `tokenizer.json`, else from `merges.txt`.
     pub(crate) fn load_merges(&mut self, dir: &Path, tokenizer: &TokenizerJson) -> Result<(), ModelDirError> {
-        self.merges = tokenizer.merges().map(|(left, right)| format!("{} {}", space_free(left), space_free(right))).collect();
+        self.merges =
+            tokenizer.merges().map(|(left, right)| format!("{} {}", space_free(left), space_free(right))).collect();
         if self.merges.is_empty() {
             self.read_merges_txt(dir)?;
         }

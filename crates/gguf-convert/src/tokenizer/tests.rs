@@ -115,7 +115,8 @@ fn sentencepiece_with_added_tokens() {
 #[test]
 fn vocab_size_pads_cuts_and_adds() {
     let spm = model(&[("<unk>", 0.0, 2), ("a", -1.0, 1)]);
-    for (vocab_size, tokens) in [(json!(3), "<unk> a [PAD2]"), (json!(1), "<unk>"), (json!(null), "<unk> a"), (json!(0), "<unk> a")]
+    for (vocab_size, tokens) in
+        [(json!(3), "<unk> a [PAD2]"), (json!(1), "<unk>"), (json!(null), "<unk> a"), (json!(0), "<unk> a")]
     {
         let got = run("sizes", &[("tokenizer.model", &spm)], json!({"vocab_size": vocab_size})).unwrap();
         assert_eq!(lines(&got.kvs)[2], format!("tokenizer.ggml.tokens = {tokens}"), "{vocab_size}");
@@ -193,15 +194,38 @@ fn the_name_of_the_pre_tokenizer() {
         json.to_string()
     };
     let bytes_only = |j: &mut Json| j["pre_tokenizer"] = json!({"type": "ByteLevel", "add_prefix_space": false});
-    let cases: &[(&str, fn(&mut Json), Result<&str, &str>)] = &[
+    type Case<'a> = (&'a str, fn(&mut Json), Result<&'a str, &'a str>);
+    let cases: &[Case<'_>] = &[
         ("llama 3", |_| {}, Ok("llama-bpe")),
         ("without looking up words", |j| j["model"]["ignore_merges"] = json!(false), Ok("smaug-bpe")),
         ("gpt-2", bytes_only, Ok("gpt-2")),
-        ("nfc", |j| { j["pre_tokenizer"] = json!({"type": "ByteLevel", "add_prefix_space": false}); j["normalizer"] = json!({"type": "NFC"}) }, Ok("olmo")),
+        (
+            "nfc",
+            |j| {
+                j["pre_tokenizer"] = json!({"type": "ByteLevel", "add_prefix_space": false});
+                j["normalizer"] = json!({"type": "NFC"})
+            },
+            Ok("olmo"),
+        ),
         ("lower case", |j| j["normalizer"] = json!({"type": "Lowercase"}), Err("unknown pre-tokenizer (check hash ")),
-        ("other pattern", |j| j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = json!({"Regex": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"}), Err("nearest known ones are llama-bpe")),
-        ("unknown step", |j| j["pre_tokenizer"] = json!({"type": "New"}), Err("unknown pre-tokenizer; name the right one with --pre NAME")),
-        ("bad pattern", |j| j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = json!({"Regex": "("}), Err("unknown pre-tokenizer; ")),
+        (
+            "other pattern",
+            |j| {
+                j["pre_tokenizer"]["pretokenizers"][0]["pattern"] =
+                    json!({"Regex": r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"})
+            },
+            Err("nearest known ones are llama-bpe"),
+        ),
+        (
+            "unknown step",
+            |j| j["pre_tokenizer"] = json!({"type": "New"}),
+            Err("unknown pre-tokenizer; name the right one with --pre NAME"),
+        ),
+        (
+            "bad pattern",
+            |j| j["pre_tokenizer"]["pretokenizers"][0]["pattern"] = json!({"Regex": "("}),
+            Err("unknown pre-tokenizer; "),
+        ),
     ];
     for (name, change, expected) in cases {
         let json = with(*change);

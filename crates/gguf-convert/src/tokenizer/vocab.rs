@@ -130,7 +130,9 @@ pub(crate) fn llama_hf(
     let special_ids = hf.special_ids();
     for id in 0..base {
         let Some(token) = u32::try_from(id).ok().and_then(|id| by_id.get(&id)) else {
-            return Err(folder.invalid("tokenizer.json", format!("the vocabulary of {base} tokens has none with the id {id}")));
+            return Err(
+                folder.invalid("tokenizer.json", format!("the vocabulary of {base} tokens has none with the id {id}"))
+            );
         };
         let kind = match is_byte_token(token) {
             true => piece_type::BYTE,
@@ -171,7 +173,10 @@ pub(crate) fn gpt2(
     if max >= size {
         return Err(folder.invalid(
             "tokenizer.json",
-            format!("token {:?} has the id {max}, but vocab_size is {size}; correct config.json", by_id.get(&(max as u32)).unwrap_or(&"")),
+            format!(
+                "token {:?} has the id {max}, but vocab_size is {size}; correct config.json",
+                by_id.get(&(max as u32)).unwrap_or(&"")
+            ),
         ));
     }
     let (pre, source) = pre::decide(folder, tokenizer, &hf, options, warnings)?;

@@ -1,7 +1,7 @@
 //! The table of the format's rules. A new rule is a row here and the lines that apply it.
 
 crate::rules! {
-    /// Every rule that [`structure`](super::structure), [`format`](super::format) and [`padding`](super::padding) apply.
+    /// Every rule that [`structure`](super::structure), [`format`](fn@super::format) and [`padding`](super::padding) apply.
     pub RULES:
 
     // What is not readable at all.

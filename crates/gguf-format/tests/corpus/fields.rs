@@ -120,7 +120,7 @@ pub fn numbers(head: &[u8], form: Form) -> (Vec<Number>, usize) {
 pub fn mutations(old: u64, width: usize, file_bytes: u64) -> Vec<u64> {
     let max = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
     let sign = 1 << (8 * width - 1);
-    let mut out = vec![0, 1, max, max - 1, sign, sign - 1, old.wrapping_add(1), old.wrapping_sub(1)];
+    let mut out = vec![0, 1, max, max - 1, sign, sign - 1, sign >> 1, old.wrapping_add(1), old.wrapping_sub(1)];
     out.extend([file_bytes - 1, file_bytes, file_bytes + 1]);
     out.iter_mut().for_each(|v| *v &= max);
     out.sort_unstable();

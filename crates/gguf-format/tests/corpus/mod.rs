@@ -13,7 +13,7 @@ pub mod fields;
 pub mod growth;
 mod keys;
 mod lengths;
-mod other;
+pub mod other;
 pub mod rewrite;
 mod tensors;
 

@@ -39,7 +39,15 @@ pub(super) const FAMILIES: [Family; 14] = [
         "deepseek-llm",
         &[r"split(/[\r\n]/)", DEEPSEEK_LETTERS, DEEPSEEK_PUNCTUATION, r"split(/\s+$/)", CJK, "digits(one)", "bytes"],
     ),
-    family("deepseek-v3", &[r"split(/\p{N}{1,3}/)", "split(/[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+/)", DEEPSEEK3, "bytes"]),
+    family(
+        "deepseek-v3",
+        &[
+            r"split(/\p{N}{1,3}/)",
+            "split(/[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+/)",
+            DEEPSEEK3,
+            "bytes",
+        ],
+    ),
     family("seed-coder", &[SEED_CODER, "bytes"]),
     family("bailingmoe", &[BAILINGMOE, "bytes"]),
     family("exaone-moe", &[EXAONE_MOE, "bytes"]),

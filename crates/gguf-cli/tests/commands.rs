@@ -1,0 +1,476 @@
+//! Every command on a good file, a broken one and a missing one: what it prints, where, and how it exits.
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+
+use common::{folder, gguf, glossary, head, hostile, names, program, small, text, words, write};
+use gguf_format::GgmlType;
+
+#[test]
+fn show_summarizes() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let run = gguf(["show", text(&file)]).exits(0).silently();
+    run.prints(&[
+        "Name           Small\n",
+        "Architecture   llama\n",
+        "Parameters     32.0 K (32,032)\n",
+        "Weights        16.02 bits per weight\n",
+        "Context        128 tokens\n",
+        "Vocabulary     1,000 tokens, model llama\n",
+        "Chat template  no\n",
+        "Format         GGUF version 3, little-endian, alignment 32\n",
+        "Contents       8 keys, 2 tensors\n",
+        "  TYPE  TENSORS    BYTES   SHARE\n  f16         1  64.0 kB  99.8 %\n  f32         1    128 B   0.2 %\n",
+    ]);
+}
+
+#[test]
+fn show_lists_metadata_and_tensors() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let run = gguf(["show", "--kv", text(&file)]).exits(0).prints(&[
+        "KEY                     TYPE          VALUE\n",
+        "llama.big               u64           18446744073709551615\n",
+        "llama.rope.freq_base    f32           1e-5\n",
+        "string[1000]  [\"token 0\", \"token 1\", ",
+        " more]\n",
+    ]);
+    assert!(!run.out.contains("token 999"));
+    gguf(["show", "--kv", "--full", text(&file)]).exits(0).prints(&["\"token 999\"]\n"]);
+    gguf(["show", "--tensors", text(&file)]).exits(0).prints(&[
+        "TENSOR              SHAPE      TYPE  BYTES  OFFSET\n",
+        "token_embd.weight   32 x 1000  f16   64000   ",
+        "output_norm.weight  32         f32     128   ",
+    ]);
+}
+
+#[test]
+fn show_json_is_exact() {
+    let dir = folder();
+    let file = dir.path().join("odd.gguf");
+    let mut odd = head(&[]);
+    odd.kvs.push(gguf_format::Kv { key: b"not.utf8".to_vec(), value: gguf_format::Value::String(b"a\xff".to_vec()) });
+    write(&file, &odd, &[]);
+    let object = gguf(["show", "--json", text(&file)]).exits(0).silently().json();
+    let find = |key: &str| object["metadata"].as_array().unwrap().iter().find(|kv| kv["key"] == key).unwrap().clone();
+    assert_eq!(find("llama.big")["value"], u64::MAX);
+    assert_eq!(find("not.utf8")["value"]["hex"], "61ff");
+    let tokens = find("tokenizer.ggml.tokens");
+    assert_eq!((&tokens["length"], &tokens["value"]["length"]), (&1000.into(), &1000.into()));
+    assert_eq!(tokens["value"]["first"].as_array().unwrap().len(), 8);
+    assert_eq!(object["summary"]["architecture"], "llama");
+    assert_eq!(object["shards"][0]["file_bytes"], fs::metadata(&file).unwrap().len());
+    let full = gguf(["show", "--json", "--full", text(&file)]).exits(0).json();
+    let tokens = full["metadata"].as_array().unwrap().iter().find(|kv| kv["key"] == "tokenizer.ggml.tokens").unwrap();
+    assert_eq!(tokens["value"][999], "token 999");
+}
+
+#[test]
+fn show_of_several_files_goes_on_after_a_bad_one() {
+    let dir = folder();
+    let good = small(dir.path(), "small.gguf");
+    let bad = dir.path().join("bad.gguf");
+    fs::write(&bad, "<!DOCTYPE html><html>").unwrap();
+    let missing = dir.path().join("missing.gguf");
+    gguf(["show", text(&bad)])
+        .exits(1)
+        .says(&["gguf: error: ", "bad.gguf: byte 0: magic: not a GGUF file but an HTML page"]);
+    let run = gguf(["show", text(&bad), text(&good), text(&missing)]).exits(2);
+    run.prints(&["small.gguf\n  Name           Small\n"]).says(&["HTML page", "missing.gguf: cannot open: "]);
+}
+
+#[test]
+fn show_tells_what_is_missing() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 10_000]).unwrap();
+    gguf(["show", text(&file)])
+        .exits(0)
+        .prints(&["Incomplete     10.0 kB of tensor data are missing; gguf check says which\n"]);
+}
+
+#[test]
+fn an_embedded_file_is_found_at_its_offset() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let outer = dir.path().join("outer.bin");
+    fs::write(&outer, [vec![7; 4096], fs::read(&file).unwrap()].concat()).unwrap();
+    for at in ["4096", "0x1000"] {
+        gguf(["show", "--at", at, text(&outer)]).exits(0).prints(&["Name           Small\n"]);
+        gguf(["get", "--at", at, text(&outer), "general.name"]).exits(0).prints(&["Small\n"]);
+        gguf(["check", "--structure", "--at", at, text(&outer)]).exits(0);
+    }
+    gguf(["show", text(&outer)]).exits(1);
+    gguf(["show", "--at", "x", text(&outer)]).exits(2);
+}
+
+/// A model in two shards, which are called `<prefix>-0000X-of-00002.gguf`.
+fn shards(dir: &std::path::Path, prefix: &str) -> [std::path::PathBuf; 2] {
+    let tensors: [(&str, &[u64], GgmlType); 2] =
+        [("token_embd.weight", &[32, 1000], GgmlType::F16), ("output_norm.weight", &[32], GgmlType::F32)];
+    [0u16, 1].map(|no| {
+        let mut head = if no == 0 { head(&tensors[..1]) } else { gguf_format::Head { ..Default::default() } };
+        if no == 1 {
+            head.tensors = tensors[1..].iter().map(|(n, s, t)| gguf_format::TensorInfo::new(*n, *s, *t)).collect();
+        }
+        head.set("split.no", no);
+        head.set("split.count", 2u16);
+        head.set("split.tensors.count", 2i32);
+        let path = dir.join(format!("{prefix}-{:05}-of-00002.gguf", no + 1));
+        write(&path, &head, &[]);
+        path
+    })
+}
+
+#[test]
+fn shards_are_one_model() {
+    let dir = folder();
+    let [first, second] = shards(dir.path(), "small");
+    for file in [&first, &second] {
+        let run = gguf(["show", text(file)]).exits(0).silently();
+        run.prints(&["Name           Small\n", ", in 2 shards\n", "11 keys, 2 tensors\n"]);
+    }
+    gguf(["show", "--tensors", text(&second)]).exits(0).prints(&["SHARD\ntoken_embd", "  1\noutput_norm", "  2\n"]);
+    gguf(["check", text(&first), text(&second), "--json"]).json()["files"].as_array().unwrap().iter().for_each(|f| {
+        assert!(!f["findings"].to_string().contains("split."), "{f}");
+    });
+    gguf(["get", text(&second), "general.name"]).exits(1).says(&["this is shard 2 of a model"]);
+    fs::remove_file(&first).unwrap();
+    gguf(["show", text(&second)])
+        .exits(0)
+        .says(&["gguf: warning: ", "shard 1 of 2 is missing"])
+        .prints(&["1 of 2 shards\n"]);
+    gguf(["check", text(&second)]).exits(0).prints(&["warning split.file\n", "00001-of-00002.gguf"]);
+    gguf(["check", "--strict", text(&second)]).exits(1);
+    gguf(["check", "--structure", "--strict", text(&second)]).exits(0);
+}
+
+#[test]
+fn check_judges() {
+    let dir = folder();
+    let glossary_file = dir.path().join("Glossary-2.9M-v1.0-BF16.gguf");
+    gguf(["convert", text(&glossary()), "-q", "-o", text(&glossary_file)]).exits(0);
+    gguf(["check", "--strict", "--data", text(&glossary_file)]).exits(0).silently().prints(&[": good, no findings\n"]);
+    gguf(["check", "-q", text(&glossary_file)]).exits(0).silently();
+
+    let bytes = fs::read(&glossary_file).unwrap();
+    let cut = dir.path().join("cut.gguf");
+    fs::write(&cut, &bytes[..bytes.len() - 100]).unwrap();
+    let run = gguf(["check", text(&cut)]).exits(1).silently();
+    assert!(run.out.starts_with("error file.truncated\n"), "{}", run.out);
+    run.prints(&[
+        "the file lacks 100 of ",
+        "tensor output_norm.weight (byte ",
+        "    expected: ",
+        "    hint: ",
+        ": bad, 2 errors",
+    ]);
+    let json = gguf(["check", "--structure", "--json", text(&cut)]).exits(1).json();
+    assert_eq!((&json["good"], &json["files"][0]["errors"]), (&false.into(), &2.into()));
+    assert_eq!(json["files"][0]["safe"], false);
+    assert_eq!(gguf(["check", "-q", text(&cut)]).exits(1).out, "");
+}
+
+#[test]
+fn check_names_what_is_no_gguf() {
+    let dir = folder();
+    let cases: &[(&[u8], &str)] = &[
+        (b"", "an empty file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a git-lfs pointer"),
+        (b"PK\x03\x04xxxxxxxx", "a zip archive or PyTorch checkpoint"),
+        (b"GGUF\x09\0\0\0", "version 9"),
+        (b"GGUF\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f\0\0\0\0\0\0\0\0", "error head.counts"),
+    ];
+    for (bytes, expected) in cases {
+        let file = dir.path().join("file");
+        fs::write(&file, bytes).unwrap();
+        for options in [&["check"][..], &["check", "--data"], &["check", "--structure"]] {
+            let run = gguf(options.iter().copied().chain([text(&file)])).exits(1).silently();
+            run.prints(&[expected, ": bad, 1 error"]);
+        }
+        for command in ["show", "name"] {
+            gguf([command, text(&file)]).exits(1).says(&["gguf: error: ", "byte "]);
+        }
+        gguf(["get", text(&file), "general.name"]).exits(1).says(&["gguf: error: "]);
+    }
+    let missing = dir.path().join("missing");
+    for command in ["show", "check", "name"] {
+        gguf([command, text(&missing)]).exits(2).says(&["missing: cannot open"]);
+        gguf([command, text(dir.path())]).exits(2).says(&["gguf: error: "]);
+    }
+    gguf(["get", text(&missing), "x"]).exits(2);
+    // A bad file and one that cannot be read: the graver one counts.
+    gguf(["check", text(&dir.path().join("file")), text(&missing)]).exits(2);
+}
+
+#[test]
+fn check_data_finds_numbers_that_are_not_finite() {
+    let dir = folder();
+    let file = dir.path().join("nan.gguf");
+    let tensors: [(&str, &[u64], GgmlType); 3] = [
+        ("token_embd.weight", &[32, 100_000], GgmlType::F16),
+        ("blk.0.attn_q.weight", &[32, 4], GgmlType::Q4_0),
+        ("output_norm.weight", &[32], GgmlType::F32),
+    ];
+    // NaN and infinity in the first, an infinite block scale in the second, nothing in the third.
+    write(&file, &head(&tensors), &[&[0, 0, 0x01, 0x7c, 0x00, 0x7c], &[0x00, 0xfc]]);
+    let code = gguf(["check", text(&file)]).code;
+    let run = gguf(["check", "--data", text(&file)]).exits(1).silently();
+    assert!(!run.out.contains("tensor output_norm.weight (byte 27"));
+    run.prints(&[
+        "error data.finite\n",
+        ": 1 NaN and 1 infinite of 3,200,000 values; the first at byte ",
+        ": 1 infinite of 4 block scales; the first at byte ",
+    ]);
+    assert!(code <= 1);
+    fs::write(&file, &fs::read(&file).unwrap()[..5000]).unwrap();
+    gguf(["check", "--data", text(&file)])
+        .exits(1)
+        .prints(&["the data was not read, because the file is not safe to read"]);
+}
+
+#[test]
+fn check_lists_its_rules() {
+    gguf(["check", "--rules"]).exits(0).prints(&[
+        "tensor.overlap",
+        "error, structural",
+        "key.missing",
+        "data.finite",
+        "gguf.md",
+    ]);
+    let rules = gguf(["check", "--rules", "--json"]).exits(0).json();
+    let codes: Vec<&str> = rules.as_array().unwrap().iter().map(|r| r["code"].as_str().unwrap()).collect();
+    let mut unique = codes.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), codes.len(), "a code is there twice");
+}
+
+#[test]
+fn get_prints_values_raw() {
+    let dir = folder();
+    let file = dir.path().join("file.gguf");
+    let mut head = head(&[]);
+    head.set("tokenizer.chat_template", "{{ a }}\n\x1b\\n é");
+    write(&file, &head, &[]);
+    let get = |line: &str| gguf(["get".to_owned(), text(&file).to_owned()].into_iter().chain(words(line)));
+    assert_eq!(get("tokenizer.chat_template").exits(0).silently().out, "{{ a }}\n\x1b\\n é\n");
+    assert_eq!(get("llama.big").exits(0).out, "18446744073709551615\n");
+    assert_eq!(get("llama.big --json").exits(0).out, "18446744073709551615\n");
+    assert_eq!(get("llama.rope.freq_base").exits(0).out, "1e-5\n");
+    assert_eq!(get("tokenizer.ggml.tokens").exits(0).out.lines().count(), 1000);
+    assert_eq!(get("tokenizer.ggml.tokens -n 42").exits(0).out, "token 42\n");
+    assert_eq!(get("tokenizer.ggml.tokens --type").exits(0).out, "string[1000]\n");
+    assert_eq!(get("general.name llama.big").exits(0).out, "general.name\tSmall\nllama.big\t18446744073709551615\n");
+    assert_eq!(get("*template").exits(0).out, "tokenizer.chat_template\t{{ a }}\\n\\u{1b}\\\\n é\n");
+    assert_eq!(get("general.* --json").exits(0).json()["general.name"], "Small");
+    get("tokenizer.ggml.tokens -n 1000").exits(1).says(&["the array has 1000 elements"]);
+    get("general.name -n 0").exits(1).says(&["is of type string and not an array"]);
+    get("general.nam").exits(1).says(&["there is no key general.nam; did you mean general.name?"]);
+    get("context_length").exits(1).says(&["did you mean llama.context_length?"]);
+    get("zzz").exits(1).says(&["gguf show --kv lists"]);
+    get("general.name zzz").exits(1).prints(&["general.name\tSmall\n"]);
+    get("").exits(2).says(&["<KEY>"]);
+}
+
+#[test]
+fn name_judges_and_renames() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let good = "Small-32K-v1.0.gguf";
+    let run = gguf(["name", text(&file)]).exits(1).silently();
+    run.prints(&[
+        "  Base name   small\n",
+        "  Standard    no: ",
+        "no size",
+        "no version",
+        &format!("  Suggestion  {good}\n"),
+    ]);
+    let json = gguf(["name", "--json", text(&file)]).exits(1).json();
+    assert_eq!((&json[0]["standard"], &json[0]["suggestion"]), (&false.into(), &good.into()));
+    assert_eq!(names(dir.path()), ["small.gguf"]);
+
+    fs::write(dir.path().join(good), "other").unwrap();
+    gguf(["name", "--rename", text(&file)]).exits(2).says(&["exists already; give --force"]);
+    assert_eq!(names(dir.path()), [good, "small.gguf"]);
+    gguf(["name", "--rename", "--force", text(&file)]).exits(0).prints(&["  Renamed to  "]);
+    assert_eq!(names(dir.path()), [good]);
+    gguf(["name", text(&dir.path().join(good))]).exits(0).prints(&["  Size label  32K\n", "  Standard    yes\n"]);
+
+    let file = small(dir.path(), "again.gguf");
+    fs::remove_file(dir.path().join(good)).unwrap();
+    gguf(["name", "--rename", text(&file)]).exits(0);
+    assert_eq!(names(dir.path()), [good]);
+}
+
+#[test]
+fn convert_writes_once() {
+    let dir = folder();
+    let out = dir.path().join("out.gguf");
+    let convert =
+        |line: &str| gguf(["convert".to_owned(), text(&glossary()).to_owned()].into_iter().chain(words(line)));
+    let to = format!("-o {}", text(&out));
+    let run = convert(&to).exits(0).says(&["llama, bf16: 29 tensors, 2.89 M parameters, 5.82 MB in "]);
+    assert_eq!(run.out, format!("{}\n", text(&out)));
+    assert_eq!(names(dir.path()), ["out.gguf"]);
+    gguf(["check", "--data", text(&out)]).exits(0);
+    let bytes = fs::read(&out).unwrap();
+    convert(&to).exits(2).says(&["out.gguf: exists already; give --force to replace it"]);
+    convert(&format!("{to} --force --type f32 -q -j 1")).exits(0).silently();
+    assert!(fs::read(&out).unwrap().len() > bytes.len());
+    convert(&format!("{to} --force --big-endian -q")).exits(0);
+    gguf(["show", text(&out)]).exits(0).prints(&["big-endian"]);
+    convert(&format!("{to} --force --vocab-only -q")).exits(0);
+    gguf(["show", text(&out)]).exits(0).prints(&[", 0 tensors\n", "2,048 tokens"]);
+    // Into a folder, and by a template.
+    fs::remove_file(&out).unwrap();
+    let run = convert(&format!("-o {} --type f16 -q", text(dir.path()))).exits(0);
+    assert!(run.out.ends_with("-F16.gguf\n"), "{}", run.out);
+    convert(&format!("-o {} -q", text(&dir.path().join("x-{ftype}.gguf")))).exits(0).prints(&["x-bf16.gguf\n"]);
+    assert_eq!(fs::read(dir.path().join("x-bf16.gguf")).unwrap(), bytes);
+}
+
+#[test]
+fn convert_dry_run_writes_nothing() {
+    let dir = folder();
+    let out = dir.path().join("out.gguf");
+    let run = gguf(["convert", text(&glossary()), "--dry-run", "--type", "f16", "-o", text(&out)]).exits(0).silently();
+    run.prints(&[
+        "TENSOR                    SHAPE       FROM  TO     BYTES  REASON\n",
+        "token_embd.weight         256 x 2048  bf16  f16  1048576  as asked\n",
+        "output_norm.weight        256         bf16  f32     1024  vector\n",
+        "llama, f16: 29 tensors, 2.89 M parameters, 32 keys, 5.82 MB (5,821,120 bytes)\n",
+        "out.gguf\n",
+    ]);
+    assert_eq!(names(dir.path()), [""; 0]);
+    gguf(["convert", text(&glossary()), "--dry-run"]).exits(0);
+}
+
+#[test]
+fn convert_says_what_is_wrong() {
+    let dir = folder();
+    let out = dir.path().join("out.gguf");
+    let from = dir.path().join("model");
+    fs::create_dir(&from).unwrap();
+    let convert = |from: &std::path::Path| gguf(["convert", text(from), "-o", text(&out)]);
+    convert(&dir.path().join("missing")).exits(2).says(&["missing: is not a folder"]);
+    convert(&from).exits(2).says(&["config.json"]);
+    fs::write(from.join("config.json"), "{").unwrap();
+    convert(&from).exits(1).says(&["config.json"]);
+    fs::write(from.join("config.json"), r#"{"architectures": ["NoSuchModel"]}"#).unwrap();
+    fs::copy(glossary().join("model.safetensors"), from.join("model.safetensors")).unwrap();
+    convert(&from).exits(1).says(&["NoSuchModel"]);
+    fs::copy(glossary().join("config.json"), from.join("config.json")).unwrap();
+    fs::write(from.join("model.safetensors"), "short").unwrap();
+    convert(&from).exits(1).says(&["model.safetensors"]);
+    gguf(["convert", text(&glossary()), "-o", text(&dir.path().join("none/out.gguf"))])
+        .exits(2)
+        .says(&["out.gguf: cannot"]);
+    gguf(["convert", text(&glossary())]).exits(2).says(&["gguf: error: ", "--output <OUT>"]);
+    gguf(["convert", text(&glossary()), "-o", "x", "--type", "f61"]).exits(2).says(&["similar value exists: 'bf16'"]);
+    assert_eq!(names(dir.path()), ["model"]);
+}
+
+#[test]
+fn help_completions_and_man_pages() {
+    for command in ["show", "check", "get", "name", "convert", "completions", "man"] {
+        let help =
+            gguf([command, "--help"]).exits(0).silently().prints(&["Examples:\n", "Exit codes:\n", "Usage: gguf "]);
+        assert!((2..=4).contains(&help.out.matches("\n  gguf ").count()), "{}", help.out);
+        gguf([command, "-h"]).exits(0).prints(&["Examples:\n"]);
+    }
+    gguf(["--version"]).exits(0).prints(&[concat!("gguf ", env!("CARGO_PKG_VERSION"), "\n")]);
+    gguf([""; 0]).exits(2).says(&["Usage: gguf <COMMAND>"]);
+    gguf(["shwo"]).exits(2).says(&["gguf: error: ", "similar subcommand exists: 'show'"]);
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        gguf(["completions", shell]).exits(0).silently().prints(&["convert"]);
+    }
+    gguf(["completions", "fihs"]).exits(2).says(&["'fish'"]);
+    gguf(["man"]).exits(0).prints(&[".TH gguf 1"]);
+    let dir = folder();
+    let pages = dir.path().join("man1");
+    gguf(["man", text(&pages)]).exits(0).prints(&["gguf-convert.1\n"]);
+    assert!(names(&pages).contains(&"gguf.1".to_owned()));
+    assert!(fs::read_to_string(pages.join("gguf-show.1")).unwrap().contains("Exit codes"));
+    gguf(["man", text(&pages)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["man", text(&pages), "--force"]).exits(0);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let mut bad = head(&[]);
+    bad.set("general.alignment", 7u32);
+    for (args, code) in [
+        (vec!["show", "--kv", "--full"], 0),
+        (vec!["show", "--json", "--full"], 0),
+        (vec!["completions", "bash"], 0),
+        (vec!["man"], 0),
+    ] {
+        let mut command = program();
+        command.args(&args);
+        if args[0] == "show" {
+            command.args([&file; 20]);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+    // A verdict stands, whether its reasons are read or not.
+    fs::write(&file, "no model").unwrap();
+    let mut child = program().arg("check").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_one() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    for args in [&["show"][..], &["check"], &["name"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = program().args(args).arg(&file).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.starts_with("gguf: error: cannot write to standard output: "), "{args:?} {err}");
+    }
+}
+
+#[test]
+fn nothing_in_a_file_acts_on_a_terminal() {
+    let dir = folder();
+    let file = hostile(dir.path());
+    let odd = dir.path().join("\x1b[31mname\u{202e}.gguf");
+    fs::copy(&file, &odd).unwrap();
+    for line in [
+        "show",
+        "show --kv",
+        "show --kv --full",
+        "show --tensors",
+        "show --json --full",
+        "check",
+        "check --json",
+        "name",
+    ] {
+        for file in [&file, &odd] {
+            let run = gguf(words(line).iter().map(String::as_str).chain([text(file)]));
+            let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            // JSON escapes what is below space, and may hold everything else.
+            let acts = |c: char| if line.contains("json") { c < ' ' && c != '\n' } else { acts(c) };
+            assert!(!run.out.contains(acts), "{line}: {:?}", run.out);
+            assert!(!run.err.contains(acts), "{line}: {:?}", run.err);
+        }
+    }
+    for keys in [&["llama.*"][..], &["general.name", "general.tags"], &["nothing\x1b[31m"]] {
+        let run = gguf(["get", text(&file)].into_iter().chain(keys.iter().copied()));
+        assert!(!run.out.contains('\x1b') && !run.err.contains('\x1b'), "{keys:?}: {run:?}");
+    }
+}

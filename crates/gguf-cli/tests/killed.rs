@@ -1,0 +1,180 @@
+//! Whatever ends a conversion, and whenever: the output's name shows the old file, the new one or none.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{folder, gguf, glossary, names, program, text};
+use serde_json::{Map, Value, json};
+
+/// The glossary model with more layers: some tens of MB.
+const LAYERS: usize = 24;
+
+/// Makes the checkpoint: the layers of the small one over and over.
+fn checkpoint(dir: &Path) -> PathBuf {
+    let from = glossary();
+    let to = dir.join("model");
+    fs::create_dir(&to).unwrap();
+    for file in ["tokenizer.model", "tokenizer_config.json"] {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+    let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    let layers = config["num_hidden_layers"].as_u64().unwrap() as usize;
+    config["num_hidden_layers"] = LAYERS.into();
+    fs::write(to.join("config.json"), config.to_string()).unwrap();
+
+    let bytes = fs::read(from.join("model.safetensors")).unwrap();
+    let (len, rest) = bytes.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*len) as usize);
+    let header: Map<String, Value> = serde_json::from_slice(header).unwrap();
+    let mut new_header = Map::new();
+    let mut new_data = Vec::new();
+    let mut add = |name: String, info: &Value| {
+        let at = |i: usize| info["data_offsets"][i].as_u64().unwrap() as usize;
+        let start = new_data.len();
+        new_data.extend_from_slice(&data[at(0)..at(1)]);
+        let offsets = json!([start, new_data.len()]);
+        new_header.insert(name, json!({ "dtype": info["dtype"], "shape": info["shape"], "data_offsets": offsets }));
+    };
+    for (name, info) in header.iter().filter(|(name, _)| *name != "__metadata__") {
+        match name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) {
+            None => add(name.clone(), info),
+            Some((layer, rest)) => {
+                let layer: usize = layer.parse().unwrap();
+                for copy in (layer..LAYERS).step_by(layers) {
+                    add(format!("model.layers.{copy}.{rest}"), info);
+                }
+            }
+        }
+    }
+    let header = Value::Object(new_header).to_string();
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &new_data].concat();
+    fs::write(to.join("model.safetensors"), file).unwrap();
+    to
+}
+
+fn start(from: &Path, out: &Path) -> Child {
+    let mut command = program();
+    command.args(["convert", "--force", text(from), "-o", text(out)]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn remove_partial(dir: &Path) -> usize {
+    let partial: Vec<String> = names(dir).into_iter().filter(|n| n.ends_with(".partial")).collect();
+    partial.iter().for_each(|n| fs::remove_file(dir.join(n)).unwrap());
+    partial.len()
+}
+
+#[test]
+fn a_killed_conversion_leaves_the_old_file_the_new_one_or_none() {
+    const KILLS: u32 = 36;
+    let dir = folder();
+    let from = checkpoint(dir.path());
+    let place = dir.path().join("out");
+    fs::create_dir(&place).unwrap();
+    let out = place.join("model.gguf");
+
+    let begin = Instant::now();
+    assert!(start(&from, &out).wait().unwrap().success());
+    let whole = begin.elapsed();
+    gguf(["check", text(&out)]).exits(0);
+    let new = fs::read(&out).unwrap();
+    let old = b"the old file".as_slice();
+    fs::remove_file(&out).unwrap();
+
+    let (mut partial, mut old_ones, mut none, mut new_ones) = (0, 0, 0, 0);
+    for i in 0..KILLS {
+        let has_old = i % 2 == 0;
+        if has_old {
+            fs::write(&out, old).unwrap();
+        }
+        let mut child = start(&from, &out);
+        // Past the end of an ordinary run too.
+        std::thread::sleep(whole.mul_f64(f64::from(i) * 1.2 / f64::from(KILLS)));
+        // It may be through already.
+        let _ = child.kill();
+        child.wait().unwrap();
+        match fs::read(&out) {
+            Ok(found) if found == new => {
+                new_ones += 1;
+                gguf(["check", text(&out)]).exits(0);
+            }
+            Ok(found) => {
+                assert!(has_old && found == old, "after kill {i} there is something else, of {} bytes", found.len());
+                old_ones += 1;
+            }
+            Err(_) => {
+                assert!(!has_old, "after kill {i} the old file is gone");
+                none += 1;
+            }
+        }
+        partial += remove_partial(&place);
+        let _ = fs::remove_file(&out);
+        assert_eq!(names(&place), [""; 0]);
+    }
+    eprintln!(
+        "{KILLS} kills: {old_ones} old files, {none} times none, {new_ones} new files; {partial} in the middle of writing"
+    );
+    assert!(old_ones > 0 && none > 0, "no kill came early enough");
+    assert!(partial > 0, "no kill struck while the file was being written");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_conversion_cleans_up() {
+    let dir = folder();
+    let from = checkpoint(dir.path());
+    let place = dir.path().join("out");
+    fs::create_dir(&place).unwrap();
+    let out = place.join("model.gguf");
+    let mut interrupted = 0;
+    for signal in ["-INT", "-TERM", "-INT"] {
+        fs::write(&out, "the old file").unwrap();
+        let child = start(&from, &out);
+        // As soon as the temporary file is there.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while names(&place).len() < 2 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(names(&place), ["model.gguf"]);
+        if fs::read(&out).unwrap() == b"the old file" {
+            interrupted += 1;
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{err}");
+            assert!(err.ends_with("gguf: error: interrupted; no output was written\n"), "{err}");
+        }
+    }
+    assert!(interrupted > 0, "no signal came early enough");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing() {
+    let dir = folder();
+    let disk = dir.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", text(&disk)]).output();
+    if !mounted.as_ref().is_ok_and(|o| o.status.success()) {
+        eprintln!("skipped: a small file system cannot be mounted here: {mounted:?}");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let run = gguf(["convert", text(&glossary()), "-o", text(&disk.join("out.gguf"))]).exits(2);
+        run.says(&["gguf: error: ", "out.gguf: cannot write: ", "No space left on device"]);
+        assert_eq!(names(&disk), [""; 0]);
+        // What stood there before still does.
+        fs::write(disk.join("out.gguf"), "old").unwrap();
+        gguf(["convert", "--force", text(&glossary()), "-o", text(&disk.join("out.gguf"))]).exits(2);
+        assert_eq!(fs::read(disk.join("out.gguf")).unwrap(), b"old");
+        assert_eq!(names(&disk), ["out.gguf"]);
+    });
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
