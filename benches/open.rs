@@ -50,7 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<28} {:>9.3} ms", "bare walk of mapped bytes", millis(walk));
     if ggml.is_some() {
         println!("{:<28} {:>9.3} ms", "gguf_init_from_file", millis(theirs));
-        println!("ratio to ggml: {:.1} (a bare walk: {:.1})", millis(theirs) / millis(ours), millis(theirs) / millis(walk));
+        println!(
+            "ratio to ggml: {:.1} (a bare walk: {:.1})",
+            millis(theirs) / millis(ours),
+            millis(theirs) / millis(walk)
+        );
     }
     if temporary {
         fs::remove_file(&file)?;

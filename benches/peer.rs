@@ -49,7 +49,9 @@ impl Ggml {
         let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
         // SAFETY: the signature is that of gguf.h; `name` lives across the call; a null `ctx` asks for no tensors.
         let context = unsafe {
-            let init = self.0.get::<unsafe extern "C" fn(*const c_char, InitParams) -> *mut c_void>(b"gguf_init_from_file\0")?;
+            let init = self
+                .0
+                .get::<unsafe extern "C" fn(*const c_char, InitParams) -> *mut c_void>(b"gguf_init_from_file\0")?;
             init(name.as_ptr(), InitParams { no_alloc: true, ctx: std::ptr::null_mut() })
         };
         Ok((!context.is_null()).then_some(GgmlFile { ggml: self, context }))
@@ -66,7 +68,8 @@ impl GgmlFile<'_> {
         // that live as long as the context.
         unsafe {
             let n = self.ggml.0.get::<unsafe extern "C" fn(*const c_void) -> i64>(b"gguf_get_n_kv\0")?;
-            let key = self.ggml.0.get::<unsafe extern "C" fn(*const c_void, i64) -> *const c_char>(b"gguf_get_key\0")?;
+            let key =
+                self.ggml.0.get::<unsafe extern "C" fn(*const c_void, i64) -> *const c_char>(b"gguf_get_key\0")?;
             Ok((0..n(self.context)).map(|i| CStr::from_ptr(key(self.context, i)).to_bytes().to_vec()).collect())
         }
     }

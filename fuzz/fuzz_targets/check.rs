@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         let range = gguf.tensor_range(&t).expect("a size");
         assert!(range.is_empty() || range.end <= file_bytes);
         assert!(range.is_empty() || range.start >= gguf.head_bytes());
-        assert!(t.offset % gguf.alignment() == 0);
+        assert!(t.offset.is_multiple_of(gguf.alignment()));
         assert!(t.dims.len() <= 4 && t.name.as_bytes().len() <= 64);
         if !range.is_empty() {
             ranges.push((range.start, range.end));

@@ -46,6 +46,11 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
     },
+    /// The folder has no `config.json`.
+    NoConfig {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// The folder has no tensors in a format that is read.
     NoWeights {
         /// The folder.
@@ -161,6 +166,9 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
+            Error::NoConfig { dir } => {
+                write!(f, "{}: no config.json in the folder; is it that of a checkpoint?", dir.display())
+            }
             Error::NoWeights { dir, found: None } => {
                 write!(f, "{}: no model*.safetensors in the folder; is it that of a checkpoint?", dir.display())
             }
@@ -206,7 +214,7 @@ impl fmt::Display for Error {
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
             }
-            Error::Cancelled => f.write_str("cancelled; no output was written"),
+            Error::Cancelled => f.write_str("interrupted; no output was written"),
             Error::ModelDir(e) => write!(f, "{e}"),
             Error::Layout(e) => write!(f, "{e}"),
             Error::Output(e) => write!(f, "{e}"),

@@ -145,8 +145,7 @@ pub fn plan(dir: &Path, options: &Options) -> Result<ConversionPlan, Error> {
 fn read_config(dir: &Path) -> Result<Config, Error> {
     let file = dir.join("config.json");
     let Some(document) = files::read_json(&file)? else {
-        let source = std::io::ErrorKind::NotFound.into();
-        return Err(Error::io("open", &file, source));
+        return Err(Error::NoConfig { dir: dir.to_owned() });
     };
     Config::new(document).map_err(|source: config::Error| Error::Config { file, source })
 }

@@ -73,6 +73,8 @@ pub enum Problem {
         /// The count stated.
         stated: u64,
     },
+    /// Padding of a draft that is not zero.
+    DraftPadding,
 }
 
 /// Why `general.alignment` is unusable.
@@ -141,6 +143,7 @@ impl fmt::Display for Problem {
             Problem::DraftElements { stated } => {
                 write!(f, "{stated} elements are stated, the dimensions say otherwise")
             }
+            Problem::DraftPadding => f.write_str("it is not zero"),
         }
     }
 }

@@ -118,7 +118,14 @@ impl<'a> Gguf<'a> {
         let mut scan = HeadScan::new(file_bytes);
         match scan.advance(&head)? {
             Progress::Complete => Gguf::from_scan(head, &scan),
-            Progress::Need(need) => Err(scan.truncated(&head, need)),
+            Progress::Need(need) => {
+                // A whole file of version 1 may end where its next bytes would tell which version 1 it is.
+                let mut ending = HeadScan::new(Some(head.len() as u64));
+                if file_bytes.is_none() && ending.advance(&head) == Ok(Progress::Complete) {
+                    return Gguf::from_scan(head, &ending);
+                }
+                Err(scan.truncated(&head, need))
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub struct HeadScan {
     /// and how many are left.
     value_start: u64,
     stated: Option<u64>,
+    /// Whether an array of a draft showed the order of type and length.
+    array_order_known: bool,
     nest: Vec<(ValueType, u64)>,
     pub(crate) large: Vec<Large>,
 }
@@ -91,6 +93,13 @@ fn is_key(mut c: Cursor<'_>) -> Result<bool, Need> {
     Ok(!key.is_empty() && key.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b)))
 }
 
+/// Whether zeros stand here up to the draft's alignment, or how many bytes are missing to tell.
+fn is_padding(mut c: Cursor<'_>) -> Result<bool, Need> {
+    let pos = c.pos() as u64;
+    let pad = align_up(pos, DRAFT_ALIGNMENT).unwrap_or(pos) - pos;
+    Ok(c.take(pad)?.iter().all(|&b| b == 0))
+}
+
 /// Attaches the field and where it starts to a read that ran out of bytes.
 trait At<T> {
     fn at(self, field: Field, offset: u64) -> Result<T, Stop>;
@@ -120,6 +129,7 @@ impl HeadScan {
             pos: 0,
             value_start: 0,
             stated: None,
+            array_order_known: false,
             nest: Vec::new(),
             large: Vec::new(),
         }
@@ -217,10 +227,12 @@ impl HeadScan {
 
     fn magic(&mut self, head: &[u8]) -> Step {
         let Some(magic) = head.first_chunk::<4>() else {
-            if self.total.is_some_and(|t| t < 4) && head.len() as u64 >= self.total.unwrap_or(0) {
-                return Err(Stop::Error(Field::Magic, 0, Problem::NotGguf(Kind::of(head))));
-            }
-            return Err(Stop::Need(Field::Magic, 0, Need(4)));
+            return Err(match self.total {
+                Some(total) if total <= head.len() as u64 => {
+                    Stop::Error(Field::Magic, 0, Problem::NotGguf(Kind::of(head)))
+                }
+                total => Stop::Need(Field::Magic, 0, Need(total.unwrap_or(4).min(4))),
+            });
         };
         if *magic != MAGIC && *magic != REVERSED_MAGIC {
             // Enough for every kind, where the file has it.
@@ -270,19 +282,16 @@ impl HeadScan {
     }
 
     /// Version 1 is two layouts. After a key the draft has the value's length and then its type, the release only the
-    /// type. Read the wrong way, the first value contradicts itself; where it does not, it is taken as released.
+    /// type. The first pair decides: it is a draft's when length and type agree and the next pair, or the padding, stands
+    /// where a draft's value ends. Everything else is taken as released.
     fn detect_draft(&mut self, head: &[u8], pos: u64, n_kv: u64) -> Step {
         let mut c = self.cursor_at(head, pos);
         let field = Field::Key(0);
         c.string().at(field, pos)?;
         let at = c.pos() as u64;
         let first = c.u32().at(field, at)?;
-        let second = match (c.u32(), self.total) {
-            (Ok(second), _) => ValueType(second),
-            // A released value of one byte may be all that follows.
-            (Err(_), Some(total)) if total < at + 8 => return Ok(()),
-            (Err(need), _) => return Err(Stop::Need(field, at, need)),
-        };
+        let Some(second) = self.if_there(c.u32()).at(field, at)? else { return Ok(()) };
+        let second = ValueType(second);
         let mut draft = DraftReading::default();
         let is_draft = if let Some(n) = second.fixed_bytes() {
             // `first` is a released value type as well; but a key follows only where the value truly ends.
@@ -290,26 +299,59 @@ impl HeadScan {
                 Some(m) => self.cursor_at(head, at + 4 + m),
                 None => self.cursor_at(head, at + 8 + u64::from(second.0)),
             };
+            let key_at = |c| self.if_there(is_key(c)).map(|key| key == Some(true)).at(field, at);
             u64::from(first) == n
                 && n_kv > 1
-                && !is_key(released).at(field, at)?
-                && c.take(n).and_then(|_| is_key(c)).at(field, at)?
+                && !key_at(released)?
+                && self.if_there(c.take(n)).at(field, at)?.is_some()
+                && key_at(c)?
         } else if second == ValueType::STRING {
-            // Released, this would be a value of type `first` whose first bytes say 8; a string of length 8 whose text
-            // starts with a small number is no text.
-            let n = c.u32().at(field, at)?;
+            // Released, the first pair is a number 8, or an array of strings, whose lengths have zeros in them.
+            let n = self.if_there(c.u32()).at(field, at)?.unwrap_or(u32::MAX);
             draft.value_len_is_inclusive = n.checked_add(4) == Some(first);
-            draft.value_len_is_inclusive || first == n
+            if draft.value_len_is_inclusive || first == n {
+                let after = self.if_there(c.take(n.into()).and_then(|text| {
+                    let ends = if n_kv > 1 { is_key(c) } else { is_padding(c) };
+                    ends.map(|ends| ends && !text.contains(&0))
+                }));
+                after.at(field, at)? == Some(true)
+            } else {
+                false
+            }
         } else {
             second == ValueType::ARRAY && !ValueType(first).is_known()
         };
         if is_draft {
-            if second == ValueType::ARRAY {
-                let (a, b) = (c.u32().at(field, at)?, c.u32().at(field, at)?);
-                draft.array_type_first = ValueType(a).is_known() && !ValueType(b).is_known();
-            }
             self.dialect.version = Version::Draft;
             self.dialect.draft = draft;
+        }
+        Ok(())
+    }
+
+    /// `None` for what lies beyond the end of the file, when that is known.
+    fn if_there<T>(&self, read: Result<T, Need>) -> Result<Option<T>, Need> {
+        match read {
+            Ok(v) => Ok(Some(v)),
+            Err(Need(need)) if self.total.is_some_and(|total| need > total) => Ok(None),
+            Err(need) => Err(need),
+        }
+    }
+
+    /// Whether the first array of a draft is type then length: the reading that agrees with the length stated.
+    fn detect_array_order(&mut self, mut c: Cursor<'_>, at: u64) -> Step {
+        let field = Field::Value(self.kvs_done);
+        let (a, b) = (c.u32().at(field, at)?, c.u32().at(field, at)?);
+        let stated = self.stated.unwrap_or(0);
+        let inner = if self.dialect.draft.value_len_is_inclusive { 8 } else { 0 };
+        let agrees = |elem: u32, len: u32| {
+            let elem = ValueType(elem);
+            let least = u64::from(len).saturating_mul(elem.min_bytes(self.dialect)).saturating_add(inner);
+            elem.is_known() && if elem.fixed_bytes().is_some() { least == stated } else { least <= stated }
+        };
+        let (len_first, type_first) = (agrees(b, a), agrees(a, b));
+        if len_first != type_first {
+            self.dialect.draft.array_type_first = type_first;
+            self.array_order_known = true;
         }
         Ok(())
     }
@@ -344,6 +386,10 @@ impl HeadScan {
             let raw = c.string().at(Field::Value(i), self.value_start)?;
             self.saw_string(raw);
         } else {
+            if self.dialect.is_draft() && !self.array_order_known {
+                self.detect_array_order(c, self.value_start)?;
+                c.dialect = self.dialect;
+            }
             let frame = self.open_array(&mut c)?;
             self.nest.clear();
             self.nest.push(frame);
@@ -454,8 +500,9 @@ impl HeadScan {
                 self.dialect.draft.full_padding = true;
             }
         }
-        if start > head.len() as u64 {
-            return Err(Stop::Need(Field::Padding, end, Need(start)));
+        // Other bytes than zeros could not be written again.
+        if self.cursor(head).take(start - end).at(Field::Padding, end)?.iter().any(|&b| b != 0) {
+            return Err(Stop::Error(Field::Padding, end, Problem::DraftPadding));
         }
         (self.infos_start, self.pos) = (start, start);
         self.phase = Phase::Infos;

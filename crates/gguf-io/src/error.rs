@@ -21,7 +21,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it, and where.
-        source: gguf_format::Error,
+        source: Box<gguf_format::Error>,
     },
     /// The output exists already and may not be replaced.
     Exists(PathBuf),
@@ -82,6 +82,7 @@ impl fmt::Display for Error {
                 Ok(())
             }
             Error::Exists(_) => f.write_str("exists already; allow replacing it, or choose another name"),
+            Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder, a file is needed"),
             Error::NotAFile(_) => f.write_str("is not a regular file"),
             Error::Tensor { name, problem, .. } => write!(f, "tensor {name}: {problem}"),
             Error::Shards { problem, .. } => f.write_str(problem),

@@ -46,7 +46,8 @@ impl ModelFile {
         let file_bytes = meta.len().saturating_sub(start);
         file.seek(SeekFrom::Start(start)).map_err(Error::io(path, "read"))?;
         let head = read_head(&mut file, Some(file_bytes)).map_err(Error::io(path, "read"))?;
-        let gguf = head.into_gguf().map_err(|source| Error::Head { path: path.to_owned(), source })?;
+        let gguf =
+            head.into_gguf().map_err(|source| Error::Head { path: path.to_owned(), source: Box::new(source) })?;
         Ok(ModelFile { path: path.to_owned(), file, start, file_bytes, gguf, map: OnceLock::new() })
     }
 

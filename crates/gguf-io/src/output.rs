@@ -39,7 +39,7 @@ impl Output {
         builder.prefix(&prefix).suffix(".partial");
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let temp = builder.tempfile_in(folder(path)).map_err(Error::io(path, "create a file beside it"))?;
+        let temp = builder.tempfile_in(folder(path)).map_err(|e| Error::io(path, "create a file there")(plain(e)))?;
         Ok(Output { temp, path: path.to_owned(), replace })
     }
 
@@ -89,6 +89,15 @@ impl Output {
             let _ = folder.sync_all();
         }
         Ok(())
+    }
+}
+
+/// What the operating system said, without the temporary name that is wrapped around it.
+fn plain(e: io::Error) -> io::Error {
+    let inner = e.get_ref().and_then(|e| e.source()).and_then(|e| e.downcast_ref::<io::Error>());
+    match inner.and_then(io::Error::raw_os_error) {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => e,
     }
 }
 

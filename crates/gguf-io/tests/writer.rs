@@ -101,7 +101,8 @@ fn a_head_that_comes_last_must_come_and_must_fit() {
 
 #[test]
 fn what_readers_refuse_is_not_written() {
-    let cases: &[(&str, fn(&mut Head))] = &[
+    type Case = (&'static str, fn(&mut Head));
+    let cases: &[Case] = &[
         ("twice", |h| h.tensors.push(TensorInfo::new("a", [1], GgmlType::F32))),
         ("63", |h| h.tensors.push(TensorInfo::new("x".repeat(64), [1], GgmlType::F32))),
         ("block", |h| h.tensors.push(TensorInfo::new("x", [33], GgmlType::Q4_0))),

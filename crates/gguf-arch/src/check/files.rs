@@ -188,7 +188,8 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
             Some(better) => format!("{} would be right", shown(Str(better.as_bytes()))),
             None => NAME_CONVENTION.hint.to_owned(),
         };
-        let message = shown(Str(all.join("; ").as_bytes()));
+        let all = all.join("; ");
+        let message = Str(all.as_bytes());
         report.add_with(&NAME_CONVENTION, At::File, format_args!("{message}"), NAME_CONVENTION.expected, hint);
     }
 }

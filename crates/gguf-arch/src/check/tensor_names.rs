@@ -163,6 +163,7 @@ mod tests {
             ("token_embd.wait", false),
             ("blk.0.attn_q.weight", true),
             ("blk.511.ffn_up_exps.scale", true),
+            ("blk.10.attn_q.weight", true),
             ("blk.0.ssm_a", true),
             ("blk.00.attn_q.weight", false),
             ("blk..attn_q.weight", false),

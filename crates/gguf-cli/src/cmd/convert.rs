@@ -2,13 +2,12 @@
 
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use gguf_convert::{ConversionPlan, Event, Options, OutType, Summary};
+use gguf_convert::{ConversionPlan, Event, Options, OutType, Progress, Summary};
 use gguf_format::{ByteOrder, Str};
 use signal_hook::{consts, flag};
 
@@ -81,8 +80,26 @@ fn out_type() -> impl TypedValueParser<Value = OutType> {
     PossibleValuesParser::new(["auto", "f32", "f16", "bf16"]).map(|name| OutType::from_name(&name).unwrap_or_default())
 }
 
-/// What a panic carries that is none: the user wants the run to end, and unwinding removes the unfinished file.
-struct Interrupted;
+/// Draws the progress of a run, and ends it when a signal asks for that.
+struct Watch {
+    line: ProgressLine,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Progress for Watch {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Started { bytes, .. } => self.line.start(bytes),
+            Event::Tensor { name, .. } => self.line.set_item(&Str(name.as_bytes()).to_string()),
+            Event::Advanced { bytes } => self.line.advance(bytes),
+            _ => {}
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
@@ -117,27 +134,10 @@ impl Args {
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
             let _ = flag::register(signal, Arc::clone(&interrupted));
         }
-        let line = ProgressLine::new(self.quiet);
-        let progress = |event: Event<'_>| {
-            if interrupted.load(Ordering::Relaxed) {
-                resume_unwind(Box::new(Interrupted));
-            }
-            match event {
-                Event::Started { bytes, .. } => line.start(bytes),
-                Event::Tensor { name, .. } => line.set_item(&Str(name.as_bytes()).to_string()),
-                Event::Advanced { bytes } => line.advance(bytes),
-                _ => {}
-            }
-        };
-        let result = catch_unwind(AssertUnwindSafe(|| plan.run(out, &progress)));
-        line.clear();
-        let summary = match result {
-            Ok(result) => result?,
-            Err(panic) if panic.is::<Interrupted>() => {
-                return Err(Failure::CouldNotRun("interrupted; no output was written".to_owned()));
-            }
-            Err(panic) => resume_unwind(panic),
-        };
+        let watch = Watch { line: ProgressLine::new(self.quiet), interrupted };
+        let result = plan.run(out, &watch);
+        watch.line.clear();
+        let summary = result?;
         for overflow in &summary.overflows {
             ui.warning(&format!(
                 "{}: {} values are beyond the range of {} and became infinite; --type bf16 or f32 keeps them",
@@ -147,7 +147,7 @@ impl Args {
             ));
         }
         if !self.quiet {
-            ui.note(&said(&summary, line.elapsed()));
+            ui.note(&said(&summary, watch.line.elapsed()));
         }
         ui.print_path(&summary.path)?;
         Ok(Verdict::Good)
@@ -201,8 +201,8 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&std::path::Path>) ->
         grouped(plan.arch().tensors.len() as u64),
         count(parameters),
         grouped(plan.head().kvs.len() as u64),
-        size(plan.layout().file_bytes),
-        grouped(plan.layout().file_bytes),
+        size(plan.file_bytes()),
+        grouped(plan.file_bytes()),
     );
     writeln!(ui.out)?;
     for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {

@@ -93,6 +93,9 @@ impl ProgressLine {
 fn text(state: &State, elapsed: Duration) -> String {
     let percent = state.done.saturating_mul(100).checked_div(state.total).unwrap_or(100).min(100);
     let mut line = format!("{percent:3} %  {} of {}", size(state.done), size(state.total));
+    if state.done >= state.total {
+        return format!("{line}  {}  finishing", rate(state.done, elapsed));
+    }
     if state.done > 0 {
         let left = elapsed.as_secs_f64() * state.total.saturating_sub(state.done) as f64 / state.done as f64;
         let left = match left.round() {
@@ -120,6 +123,6 @@ mod tests {
         state.done = 100;
         assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  10 B/s  30 s left  x");
         state.done = 400;
-        assert_eq!(text(&state, Duration::from_secs(40)), "100 %  400 B of 400 B  10 B/s  0 s left  x");
+        assert_eq!(text(&state, Duration::from_secs(40)), "100 %  400 B of 400 B  10 B/s  finishing");
     }
 }

@@ -23,6 +23,9 @@ fn a_folder_without_anything_has_a_name() {
     let got = run("bare", &[], &MetadataOptions::default()).unwrap();
     assert_eq!(lines(&got.kvs), ["general.type = model", "general.name = Tiny Llama Hf", "general.size_label = 1.3M"]);
     assert_eq!((got.name.as_deref(), got.basename), (Some("Tiny Llama Hf"), None));
+    // A path of somebody's computer says nothing.
+    let config: &[u8] = br#"{"_name_or_path": "/home/me/Other-7B-v3"}"#;
+    assert_eq!(run("path", &[("config.json", config)], &MetadataOptions::default()).unwrap().kvs, got.kvs);
 }
 
 #[test]

@@ -77,7 +77,8 @@ fn sentencepiece_with_added_tokens() {
             {"name": "default", "template": "D"}, {"name": "tool use", "template": "T"}, {"name": "rag", "template": "R"},
         ],
     });
-    let config = json!({"bos_token_id": 1, "eos_token_id": [2, 3], "pad_token_id": -1, "unk_token_id": 0});
+    let config =
+        json!({"bos_token_id": 1, "eos_token_id": [2, 3], "pad_token_id": -1, "unk_token_id": 0, "sep_token_id": 8});
     let got = run(
         "spm",
         &[
@@ -109,7 +110,7 @@ fn sentencepiece_with_added_tokens() {
         ]
     );
     assert_eq!(got.pre, PreSource::NotNeeded);
-    assert_eq!(got.warnings.len(), 3, "{:?}", got.warnings);
+    assert_eq!(got.warnings.len(), 4, "{:?}", got.warnings);
 }
 
 #[test]
@@ -239,6 +240,105 @@ fn the_name_of_the_pre_tokenizer() {
         let got = run_with("pre", files, json!({}), &options).unwrap();
         assert_eq!((lines(&got.kvs)[1].as_str(), got.pre), ("tokenizer.ggml.pre = mine", PreSource::Given));
         assert!(got.warnings[0].contains("may not know"), "{:?}", got.warnings);
+    }
+}
+
+/// Special tokens and flags from all their sources, as llama.cpp's converter (with transformers 4.57.6) writes them.
+#[test]
+fn special_tokens_come_from_many_places() {
+    let special = |t: &str| json!({"SpecialToken": {"id": t}});
+    let (a, b) = (json!({"Sequence": {"id": "A"}}), json!({"Sequence": {"id": "B"}}));
+    let template = |single: Json, pair: Json| json!({"type": "TemplateProcessing", "single": single, "pair": pair});
+    let (s, e, x) = (special("<s>"), special("</s>"), special("<x>"));
+    let usual = [("<s>", false, true), ("</s>", false, true), ("<x>", false, true)];
+    let bos_eos = json!({"bos_token": "<s>", "eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"});
+    let usual_list = "tokens = <s> </s> <x> [PAD7] [PAD8] [PAD9]; token_type = 3 3 3 5 5 5; ";
+    type Case<'a> = (&'a [(&'a str, bool, bool)], Json, Json, Json, &'a str);
+    let cases: &[Case<'_>] = &[
+        (
+            &usual,
+            json!({"type": "RobertaProcessing", "sep": ["</s>", 5], "cls": ["<s>", 4]}),
+            bos_eos.clone(),
+            json!({}),
+            "bos_token_id = 4; eos_token_id = 5; seperator_token_id = 5; add_bos_token = true; add_eos_token = true; \
+             add_sep_token = true",
+        ),
+        (
+            &usual,
+            template(json!([s, a, x]), json!([s, a, x, b, x])),
+            bos_eos.clone(),
+            json!({}),
+            "bos_token_id = 4; eos_token_id = 6; eot_token_id = 5; add_bos_token = true; add_eos_token = true; \
+             add_sep_token = false",
+        ),
+        (
+            &usual,
+            template(json!([s, a]), json!([s, a, e, b])),
+            bos_eos.clone(),
+            json!({}),
+            "bos_token_id = 4; eos_token_id = 5; seperator_token_id = 5; add_bos_token = true; add_sep_token = true",
+        ),
+        (
+            &usual,
+            template(json!([x, a]), json!([a, b])),
+            json!({"bos_token": "<s>", "tokenizer_class": "PreTrainedTokenizerFast"}),
+            json!({}),
+            "bos_token_id = 4; add_bos_token = true",
+        ),
+        (
+            &usual,
+            Json::Null,
+            json!({"cls_token": "<s>", "sep_token": "</s>", "mask_token": "<x>"}),
+            json!({"bos_token_id": 1, "pad_token_id": 3000, "text_config": {"unk_token_id": 2}}),
+            "bos_token_id = 4; eos_token_id = 5; seperator_token_id = 5; mask_token_id = 6; unknown_token_id = 2; \
+             padding_token_id = 3000",
+        ),
+        (
+            &[("<s>", false, false), ("q", true, false)],
+            Json::Null,
+            json!({"tokenizer_class": "LlamaTokenizer"}),
+            json!({}),
+            "tokens = <s> q </s> <unk> [PAD8] [PAD9]; token_type = 3 4 3 3 5 5",
+        ),
+        (
+            &[],
+            Json::Null,
+            json!({}),
+            json!({"model_type": "gpt2"}),
+            "tokens = <|endoftext|> [PAD5] [PAD6] [PAD7] [PAD8] [PAD9]; token_type = 3 5 5 5 5 5",
+        ),
+        (
+            &[("<s>", false, false)],
+            Json::Null,
+            json!({"bos_token": "<s>", "added_tokens_decoder": {
+                "9": {"content": "z", "special": false}, "8": {"content": "Ġy", "special": false, "normalized": false},
+                "7": {"content": "Ġw", "special": true}, "6": {"content": "Ġv", "special": false}}}),
+            json!({}),
+            "tokens = <s> Ġv  w  y z [PAD9]; token_type = 4 4 3 4 4 5; bos_token_id = 4",
+        ),
+    ];
+    for (added, post_processor, settings, config, expected) in cases {
+        let added: Vec<Json> = (4..)
+            .zip(*added)
+            .map(|(id, (text, n, s))| json!({"id": id, "content": text, "normalized": n, "special": s}))
+            .collect();
+        let mut json = llama3();
+        (json["added_tokens"], json["post_processor"]) = (json!(added), post_processor.clone());
+        let (json, settings, config) = (json.to_string(), settings.to_string(), config.to_string());
+        let files: &[(&str, &[u8])] = &[
+            ("tokenizer.json", json.as_bytes()),
+            ("tokenizer_config.json", settings.as_bytes()),
+            ("config.json", config.as_bytes()),
+        ];
+        let options = TokenizerOptions { pre: Some("gpt-2".to_owned()) };
+        let got = run_with("special", files, json!({"vocab_size": 10}), &options).unwrap();
+        let got: Vec<String> = lines(&got.kvs)[2..]
+            .iter()
+            .map(|l| l.trim_start_matches("tokenizer.ggml.").replace("a b ab Ġ ", "").replace("= 1 1 1 1 ", "= "))
+            .filter(|l| !l.starts_with("merges"))
+            .collect();
+        let usual = if expected.starts_with("tokens") { "" } else { usual_list };
+        assert_eq!(got.join("; "), format!("{usual}{expected}"), "{settings} {post_processor}");
     }
 }
 

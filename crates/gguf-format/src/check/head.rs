@@ -22,6 +22,7 @@ pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Re
         Problem::TooDeep => &VALUE_NESTING,
         Problem::DraftLength { .. } => &DRAFT_LENGTH,
         Problem::DraftElements { .. } => &DRAFT_ELEMENTS,
+        Problem::DraftPadding => &DRAFT_PADDING,
         Problem::Truncated { .. } | Problem::PastEnd { .. } if error.field == Field::Counts => &HEAD_COUNTS,
         Problem::Truncated { .. } | Problem::PastEnd { .. } => &HEAD_PAST_END,
         // Scanning does not look at the alignment.

@@ -26,6 +26,9 @@ crate::rules! {
     #[structural] DRAFT_ELEMENTS "draft.elements" Error
         "a stated count of elements that is the product of the dimensions" "the file is damaged"
         "draft of version 1, elements";
+    #[structural] DRAFT_PADDING "draft.padding" Error
+        "padding of zero bytes before the tensor infos" "the file is damaged"
+        "draft of version 1, File Structure: padded with 0x00 bytes";
 
     // Keys and values.
     #[structural] KEY_EMPTY "key.empty" Error

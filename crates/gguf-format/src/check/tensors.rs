@@ -70,13 +70,14 @@ impl<'g> Extents<'g> {
             (_, None) => gguf.head_bytes(),
         };
         let mut extents = Extents { gguf, file_bytes, alignment, base, sorted: Vec::new() };
-        extents.sorted = gguf
-            .tensors()
-            .filter_map(|t| {
-                let range = extents.range(&t)?;
-                Some((range.start, range.end, t.info_offset))
-            })
-            .collect();
+        let places = gguf.tensors().filter_map(|t| {
+            let range = extents.range(&t)?;
+            Some((range.start, range.end, t.info_offset))
+        });
+        // Room for all at once: growing would take three times as much for a moment.
+        let mut sorted = Vec::with_capacity(gguf.tensors().len());
+        sorted.extend(places);
+        extents.sorted = sorted;
         extents.sorted.sort_unstable();
         extents
     }

@@ -24,7 +24,7 @@ pub fn exercise(gguf: &Gguf<'_>) {
     assert_eq!(gguf.tensors().len() as u64, gguf.n_tensors());
     assert!(gguf.head_bytes() <= gguf.bytes().len() as u64);
     assert!(gguf.data_offset() >= gguf.head_bytes());
-    assert!(gguf.alignment() > 0 && gguf.data_offset() % gguf.alignment() == 0);
+    assert!(gguf.alignment() > 0 && gguf.data_offset().is_multiple_of(gguf.alignment()));
 
     let mut end = 0;
     for kv in gguf.kvs() {
