@@ -358,7 +358,7 @@ fn convert_says_what_is_wrong() {
     fs::create_dir(&from).unwrap();
     let convert = |from: &std::path::Path| gguf(["convert", text(from), "-o", text(&out)]);
     convert(&dir.path().join("missing")).exits(2).says(&["missing: is not a folder"]);
-    convert(&from).exits(2).says(&["config.json"]);
+    convert(&from).exits(1).says(&["no config.json in the folder"]);
     fs::write(from.join("config.json"), "{").unwrap();
     convert(&from).exits(1).says(&["config.json"]);
     fs::write(from.join("config.json"), r#"{"architectures": ["NoSuchModel"]}"#).unwrap();

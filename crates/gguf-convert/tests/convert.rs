@@ -248,7 +248,7 @@ fn a_vocabulary_needs_no_weights() {
 fn a_folder_without_configuration_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();
-    assert!(message.contains("config.json: cannot open"), "{message}");
+    assert!(message.contains("no config.json in the folder"), "{message}");
     write_llama(dir.path());
     fs::write(dir.path().join("config.json"), r#"{"architectures":["GPTJForCausalLM"]}"#).unwrap();
     let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();

@@ -183,10 +183,10 @@ fn wrong_overrides_are_errors() {
 }
 
 #[test]
-#[ignore = "interop: needs GGUF_SHARED"]
 fn metadata_is_that_of_llama_cpps_converter() {
+    let Some(references) = references(|_| true) else { return };
     let mut compared = 0;
-    for (dir, file, job) in references(|_| true) {
+    for (dir, file, job) in references {
         let gguf = Gguf::parse(fs::read(&file).unwrap()).unwrap();
         let is_shard = gguf.get("split.count").is_some();
         let is_adapter = gguf.get("general.type").and_then(|v| v.as_str()).is_some_and(|t| t == "adapter");
