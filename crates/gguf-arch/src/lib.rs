@@ -3,12 +3,13 @@
 //! Nothing here opens a file or sees a weight. [`config`] gives typed access to a checkpoint's `config.json`, [`arch`] is
 //! the list of architectures, [`role`] names what each tensor is for, and [`plan`] is the value that all deciding ends
 //! in: which tensors and key-values a converted file holds, and how each tensor comes about. [`summary`] says in a few
-//! numbers what a finished file is.
+//! numbers what a finished file is, [`check`] what is wrong with it, [`naming`] how it should be called.
 #![forbid(unsafe_code)]
 
 pub mod arch;
 pub mod check;
 pub mod config;
+pub mod naming;
 pub mod plan;
 pub mod role;
 pub mod summary;

@@ -231,3 +231,8 @@ impl ConversionPlan {
         })
     }
 }
+
+/// The examples of the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
+use crate::Gguf;
 pub use crate::keys::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use crate::name::EXTENSION;
 
@@ -130,6 +131,18 @@ pub struct ShardKeys {
     pub tensors_count: Option<u64>,
     /// Number of tensors in this file.
     pub n_tensors: u64,
+}
+
+impl ShardKeys {
+    /// What a head says of its place among shards; integers of any type will do.
+    pub fn of(gguf: &Gguf<'_>) -> ShardKeys {
+        ShardKeys {
+            no: gguf.get_as(SPLIT_NO).ok(),
+            count: gguf.get_as(SPLIT_COUNT).ok(),
+            tensors_count: gguf.get_as(SPLIT_TENSORS_COUNT).ok(),
+            n_tensors: gguf.n_tensors(),
+        }
+    }
 }
 
 /// What is wrong with a set of shards. Files are meant by their place in the list that was checked.

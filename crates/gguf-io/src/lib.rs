@@ -18,7 +18,7 @@ mod writer;
 
 pub use error::Error;
 pub use map::Map;
-pub use model::{Model, ModelTensor, shard_keys};
+pub use model::{Model, ModelTensor};
 
 pub use open::{HeadRead, ModelFile, read_head};
 pub use output::Output;

@@ -31,7 +31,7 @@ impl Model {
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
         let first = ModelFile::open(path)?;
-        let Some(count @ 2..) = shard_keys(first.gguf()).count else { return Ok(Model { files: vec![first] }) };
+        let Some(count @ 2..) = ShardKeys::of(first.gguf()).count else { return Ok(Model { files: vec![first] }) };
         let bad = |problem: String| Error::Shards { path: path.to_owned(), problem };
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let name = ShardName::parse(name).filter(|n| u64::from(n.number.count()) == count).ok_or_else(|| {
@@ -55,7 +55,7 @@ impl Model {
             };
             files.push(file);
         }
-        let keys = files.iter().map(|f| shard_keys(f.gguf())).collect::<Vec<_>>();
+        let keys = files.iter().map(|f| ShardKeys::of(f.gguf())).collect::<Vec<_>>();
         if let Some(problem) = shard::problems(&keys).into_iter().next() {
             return Err(bad(problem.to_string()));
         }
@@ -81,15 +81,5 @@ impl Model {
     /// Bytes of all files together.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(ModelFile::file_bytes).sum()
-    }
-}
-
-/// What a head says of its place among shards.
-pub fn shard_keys(gguf: &Gguf<'_>) -> ShardKeys {
-    ShardKeys {
-        no: gguf.get_as(shard::SPLIT_NO).ok(),
-        count: gguf.get_as(shard::SPLIT_COUNT).ok(),
-        tensors_count: gguf.get_as(shard::SPLIT_TENSORS_COUNT).ok(),
-        n_tensors: gguf.n_tensors(),
     }
 }

@@ -4,7 +4,9 @@ use gguf_format::check::{At, Report, repeats, shown};
 use gguf_format::keys::{self, FileType};
 use gguf_format::name::{self, FileName, SizeLabel};
 use gguf_format::shard::{self, ShardKeys, ShardName, ShardProblem};
-use gguf_format::{GgmlType, Gguf, Str};
+use gguf_format::{GgmlType, Str};
+
+use crate::naming;
 
 use super::rules::*;
 use super::{Kind, Model, shard_count};
@@ -92,18 +94,8 @@ fn types(model: &Model<'_>, report: &mut Report) {
     }
 }
 
-/// What one file says of its split.
-fn shard_keys(shard: &Gguf<'_>) -> ShardKeys {
-    ShardKeys {
-        no: shard.get_as(keys::SPLIT_NO).ok(),
-        count: shard.get_as(keys::SPLIT_COUNT).ok(),
-        tensors_count: shard.get_as(keys::SPLIT_TENSORS_COUNT).ok(),
-        n_tensors: shard.n_tensors(),
-    }
-}
-
 fn split(model: &Model<'_>, report: &mut Report) {
-    let all: Vec<ShardKeys> = model.shards.iter().map(|shard| shard_keys(shard)).collect();
+    let all: Vec<ShardKeys> = model.shards.iter().map(|shard| ShardKeys::of(shard)).collect();
     let count = shard_count(model.first);
     if let [own] = all.as_slice()
         && count > 1
@@ -183,8 +175,11 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
     let problems = name::problems(file_name);
     if !problems.is_empty() {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let size: Option<&str> = model.get(keys::GENERAL_SIZE_LABEL);
-        let hint = match name::suggestion(file_name, size).filter(|_| model.kind == Kind::Model) {
+        let better = match model.kind == Kind::Model && model.complete {
+            true => naming::file_name(file_name, model.shards),
+            false => None,
+        };
+        let hint = match better {
             Some(better) => format!("{} would be right", shown(Str(better.as_bytes()))),
             None => NAME_CONVENTION.hint.to_owned(),
         };

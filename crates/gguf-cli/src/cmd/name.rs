@@ -4,10 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::summary::summary;
-use gguf_format::keys;
-use gguf_format::name::{DEFAULT_VERSION, EXTENSION, FileName, NameSource, problems, size_label, suggestion};
-use gguf_format::shard::ShardName;
+use gguf_arch::naming::file_name;
+use gguf_format::name::{FileName, problems};
 use gguf_format::{Gguf, Str};
 use serde_json::{Map, Value, json};
 
@@ -91,7 +89,7 @@ impl Args {
         let shards = open_model(ui, path, 0)?;
         let heads: Vec<&Gguf<'_>> = shards.files().iter().map(gguf_io::ModelFile::gguf).collect();
         let problems: Vec<String> = problems(name).iter().map(ToString::to_string).collect();
-        let suggestion = suggest(name, &heads);
+        let suggestion = file_name(name, &heads);
         let mut renamed = None;
         if self.rename && !problems.is_empty() {
             let to = suggestion.as_ref().ok_or_else(|| {
@@ -106,36 +104,6 @@ impl Args {
         }
         Ok(Judged { path, name, problems, suggestion, renamed })
     }
-}
-
-/// The standard name by the metadata, completed from the present name.
-fn suggest(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
-    let first = heads.first()?;
-    let text = |key: &str| first.get_as::<&str>(key).ok().filter(|text| !text.trim().is_empty());
-    let present = FileName::parse(name);
-    let s = summary(heads);
-    // With experts, the label cannot be told from the number of parameters alone.
-    let counted = (s.n_params > 0 && s.expert_count.is_none()).then(|| size_label(s.n_params, s.n_params, 0, 0));
-    let size = text(keys::GENERAL_SIZE_LABEL).or(present.size_label).or(counted.as_deref());
-    let base = text(keys::GENERAL_BASENAME).or(text(keys::GENERAL_NAME)).or(present.base_name)?;
-    // A name such as "Llama 3 8B Instruct" has the size in it already.
-    let spaced = format!("{}{EXTENSION}", base.trim().replace([' ', '/', '_'], "-"));
-    let of_base = FileName::parse(&spaced);
-    let encoding = s.file_type.and_then(|t| t.info()).map(|info| info.label());
-    let version = text(keys::GENERAL_VERSION).map(|v| v.trim_start_matches('v')).map(|v| format!("v{v}"));
-    let is_adapter = s.kind.as_deref() == Some("adapter");
-    let source = NameSource {
-        base_name: of_base.base_name,
-        size_label: of_base.size_label.or(size),
-        fine_tune: text(keys::GENERAL_FINETUNE).or(of_base.fine_tune).or(present.fine_tune),
-        version: version.as_deref().or(of_base.version).or(present.version).or(Some(DEFAULT_VERSION)),
-        encoding: encoding.or(present.encoding),
-        kind: if is_adapter { Some("LoRA") } else { present.kind },
-        ..NameSource::default()
-    };
-    let shard = ShardName::parse(name).map_or(String::new(), |shard| format!("-{}", shard.number));
-    let sidecar = present.sidecar.map_or(String::new(), |sidecar| format!("{sidecar}-"));
-    suggestion(&format!("{sidecar}{}{shard}{EXTENSION}", source.stem()), size)
 }
 
 /// Gives a file another name in its folder; a file of that name is replaced only when allowed.
