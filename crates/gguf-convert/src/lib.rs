@@ -20,6 +20,7 @@ pub mod metadata;
 pub mod ops;
 mod progress;
 mod run;
+mod scan;
 pub mod source;
 pub mod tokenizer;
 
@@ -27,6 +28,7 @@ pub use error::{Error, Names};
 pub use gguf_arch::plan::{Op, OutType, PlannedTensor, Reason, Skipped};
 pub use progress::{Event, Progress};
 pub use run::Overflow;
+pub use scan::{TensorScan, scan_tensors};
 
 use metadata::{MetadataOptions, ModelMetadata, ParameterCounts};
 use run::Run;

@@ -52,24 +52,12 @@ impl Run<'_> {
     /// # Errors
     /// The first error that any thread meets; the others stop soon after.
     pub fn execute(&self, output: &Output, progress: &dyn Progress) -> Result<Vec<Overflow>, Error> {
-        let available = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let threads = self.threads.unwrap_or_else(available).get();
         let shared = Shared {
             chunks: Mutex::new(Chunks { tensors: self.tensors, tensor: 0, row: 0 }),
             stop: AtomicBool::new(false),
             overflows: Mutex::new(BTreeMap::new()),
         };
-        thread::scope(|scope| {
-            let workers: Vec<_> = (1..threads).map(|_| scope.spawn(|| self.work(&shared, output, progress))).collect();
-            let mut result = self.work(&shared, output, progress);
-            for worker in workers {
-                match worker.join() {
-                    Ok(other) => result = result.and(other),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            result
-        })?;
+        on_threads(self.threads, || self.work(&shared, output, progress))?;
         let overflows = shared.overflows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let named = overflows
             .into_iter()
@@ -154,6 +142,27 @@ impl Run<'_> {
         output.write_at(start + chunk.first_row * chunk.row_len * out_width, &buffers.out)?;
         Ok(overflows)
     }
+}
+
+/// Does the same work on a number of threads, `None` for as many as the machine has processors, and waits for all; gives
+/// the first error. The work is what shares itself out.
+pub(crate) fn on_threads<E: Send>(
+    threads: Option<NonZeroUsize>,
+    work: impl Fn() -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let available = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = threads.unwrap_or_else(available).get();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let mut result = work();
+        for worker in workers {
+            match worker.join() {
+                Ok(other) => result = result.and(other),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        result
+    })
 }
 
 fn no_codec(tensor: &PlannedTensor) -> Error {

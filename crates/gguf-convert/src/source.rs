@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use gguf_arch::plan::SourceTensor;
+use gguf_io::read_exact_at;
 use serde::Deserialize;
 
 use crate::error::{Error, Names};
@@ -256,27 +257,6 @@ fn hub_store(folder: &Path) -> Option<PathBuf> {
     let snapshots = folder.parent()?;
     (snapshots.file_name()? == "snapshots").then_some(())?;
     Some(snapshots.parent()?.join("blobs"))
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                buffer = buffer.get_mut(n..).unwrap_or_default();
-                offset += n as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

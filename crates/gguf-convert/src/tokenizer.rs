@@ -3,7 +3,7 @@
 //!
 //! One of three forms comes out: `tokenizer.model` gives a SentencePiece vocabulary; a `tokenizer.json` whose BPE falls
 //! back to bytes gives the same kind without scores; any other BPE gives the `gpt2` kind, which needs the name of its
-//! pre-tokenizer (see [`pre`]).
+//! pre-tokenizer (see `tokenizer/pre.rs`).
 
 mod bpe;
 mod class;

@@ -8,8 +8,8 @@ use core::ops::{Deref, Range};
 
 use crate::cursor::Cursor;
 use crate::error::{AlignmentError, Error, Field, Problem};
+use crate::header::align_up;
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect};
-use crate::layout::align_up;
 use crate::scan::{HeadScan, Progress};
 use crate::tensor::{Dims, TensorInfoRef};
 use crate::types::{GgmlType, SizeError};

@@ -18,6 +18,14 @@ pub const DRAFT_ALIGNMENT: u64 = 64;
 /// The key that sets another alignment.
 pub const ALIGNMENT_KEY: &str = "general.alignment";
 
+/// `pos` rounded up to a multiple of `alignment`; `None` when it leaves 64 bits or the alignment is 0.
+pub fn align_up(pos: u64, alignment: u64) -> Option<u64> {
+    match pos.checked_rem(alignment)? {
+        0 => Some(pos),
+        rest => pos.checked_add(alignment - rest),
+    }
+}
+
 /// Order of the bytes in every number of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ByteOrder {

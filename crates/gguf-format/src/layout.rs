@@ -13,7 +13,7 @@ use core::fmt;
 use crate::encode::{self, Count, Out, TooWide};
 use crate::error::AlignmentError;
 use crate::file::{Gguf, alignment_of};
-use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version};
+use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version, align_up};
 use crate::tensor::TensorInfo;
 use crate::types::SizeError;
 use crate::value::{Str, Value, ValueRef};
@@ -26,14 +26,6 @@ pub const MAX_KEY: usize = 65_535;
 
 /// The most dimensions a tensor has.
 pub const MAX_DIMS: usize = 4;
-
-/// `pos` rounded up to a multiple of `alignment`; `None` when it leaves 64 bits or the alignment is 0.
-pub fn align_up(pos: u64, alignment: u64) -> Option<u64> {
-    match pos.checked_rem(alignment)? {
-        0 => Some(pos),
-        rest => pos.checked_add(alignment - rest),
-    }
-}
 
 /// A key and its value, to write.
 #[derive(Debug, Clone, PartialEq)]

@@ -42,9 +42,10 @@ pub use encode::TooWide;
 pub use error::{AlignmentError, Error, Field, Problem};
 pub use file::{GetError, Gguf, HeadBytes, KvRef};
 pub use header::{
-    ALIGNMENT_KEY, ByteOrder, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC, Version,
+    ALIGNMENT_KEY, ByteOrder, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC,
+    Version, align_up,
 };
-pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_KEY, MAX_TENSOR_NAME, align_up};
+pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_KEY, MAX_TENSOR_NAME};
 pub use scan::{HeadScan, Progress};
 pub use sniff::Kind;
 pub use swap::{SwapError, swap_blocks};

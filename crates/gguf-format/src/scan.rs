@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use crate::cursor::{Cursor, Need};
 use crate::error::{Error, Field, Problem};
+use crate::header::align_up;
 use crate::header::{ByteOrder, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC, Version};
-use crate::layout::align_up;
 use crate::sniff::Kind;
 use crate::tensor::Dims;
 use crate::types::n_elements;

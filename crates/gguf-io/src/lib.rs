@@ -20,6 +20,6 @@ pub use error::Error;
 pub use map::Map;
 pub use model::{Model, ModelTensor};
 
-pub use open::{HeadRead, ModelFile, read_head};
+pub use open::{HeadRead, ModelFile, read_exact_at, read_head};
 pub use output::Output;
 pub use writer::{WriteError, Writer};

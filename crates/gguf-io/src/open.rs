@@ -167,8 +167,11 @@ fn read_at(file: &File, buf: &mut [u8], pos: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buf, pos)
 }
 
-/// Fills `buf` from a position of the file on; an end of file is an error.
-pub(crate) fn read_exact_at(file: &File, mut buf: &mut [u8], mut pos: u64) -> io::Result<()> {
+/// Fills `buf` from a position of the file on, without moving the file's own on Unix.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::UnexpectedEof`] when the file ends before `buf` is full.
+pub fn read_exact_at(file: &File, mut buf: &mut [u8], mut pos: u64) -> io::Result<()> {
     while !buf.is_empty() {
         match read_at(file, buf, pos) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

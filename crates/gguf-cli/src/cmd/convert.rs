@@ -88,12 +88,7 @@ struct Watch {
 
 impl Progress for Watch {
     fn event(&self, event: Event<'_>) {
-        match event {
-            Event::Started { bytes, .. } => self.line.start(bytes),
-            Event::Tensor { name, .. } => self.line.set_item(&Str(name.as_bytes()).to_string()),
-            Event::Advanced { bytes } => self.line.advance(bytes),
-            _ => {}
-        }
+        self.line.event(event);
     }
 
     fn is_cancelled(&self) -> bool {

@@ -5,6 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gguf_convert::{Event, Progress};
+use gguf_format::Str;
+
 use super::{cut_end, duration, is_dumb, rate, size, width_of};
 
 /// Time between two drawings on a terminal: a quick run shows none.
@@ -43,18 +46,18 @@ impl ProgressLine {
     }
 
     /// The work begins.
-    pub fn start(&self, total: u64) {
+    fn start(&self, total: u64) {
         let now = Instant::now();
         self.change(|s| (s.start, s.last, s.total) = (now, now, total));
     }
 
     /// What is being worked on; the text must be safe to print.
-    pub fn set_item(&self, what: &str) {
+    fn set_item(&self, what: &str) {
         self.change(|s| what.clone_into(&mut s.what));
     }
 
     /// So many more bytes are done.
-    pub fn advance(&self, bytes: u64) {
+    fn advance(&self, bytes: u64) {
         self.change(|s| s.done = s.done.saturating_add(bytes));
     }
 
@@ -85,6 +88,17 @@ impl ProgressLine {
             state.is_drawn = true;
         } else {
             let _ = writeln!(io::stderr(), "gguf: {}", line.trim());
+        }
+    }
+}
+
+impl Progress for ProgressLine {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Started { bytes, .. } => self.start(bytes),
+            Event::Tensor { name, .. } => self.set_item(&Str(name.as_bytes()).to_string()),
+            Event::Advanced { bytes } => self.advance(bytes),
+            _ => {}
         }
     }
 }
