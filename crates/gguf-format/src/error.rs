@@ -1,10 +1,10 @@
 //! What can be wrong with a head, said so that a person can act on it: the field, the byte offset, what was found.
 
-use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::sniff::Kind;
-use crate::value::{MAX_NESTING, ValueError, ValueType};
+use crate::value::{MAX_NESTING, Str, ValueError, ValueType};
 
 /// Why a head could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub struct Error {
     pub field: Field,
     /// Byte offset of that field from the start of the GGUF.
     pub offset: u64,
-    /// The key or tensor name the field belongs to, when it was read already, safe to print.
-    pub name: Option<String>,
+    /// The key or tensor name the field belongs to, when it was read already; a long one is cut and ends in `…`.
+    pub name: Option<Vec<u8>>,
     /// What is wrong with it.
     pub problem: Problem,
 }
@@ -152,7 +152,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "byte {}: {}", self.offset, self.field)?;
         if let Some(name) = &self.name {
-            write!(f, " ({name})")?;
+            write!(f, " ({})", Str(name))?;
         }
         write!(f, ": {}", self.problem)
     }

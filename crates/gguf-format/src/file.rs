@@ -114,31 +114,28 @@ impl<'a> Gguf<'a> {
     /// # Errors
     /// See [`parse`](Gguf::parse).
     pub fn parse_within(head: impl Into<HeadBytes<'a>>, file_bytes: Option<u64>) -> Result<Gguf<'a>, Error> {
-        let head = head.into();
-        let mut scan = HeadScan::new(file_bytes);
-        match scan.advance(&head)? {
-            Progress::Complete => Gguf::from_scan(head, &scan),
-            Progress::Need(need) => {
-                // A whole file of version 1 may end where its next bytes would tell which version 1 it is.
-                let mut ending = HeadScan::new(Some(head.len() as u64));
-                if file_bytes.is_none() && ending.advance(&head) == Ok(Progress::Complete) {
-                    return Gguf::from_scan(head, &ending);
-                }
-                Err(scan.truncated(&head, need))
-            }
-        }
+        Gguf::from_scan(head, &HeadScan::new(file_bytes))
     }
 
-    /// The head that a completed `scan` has walked over; `head` must be the bytes it was given.
+    /// The head that `scan` has walked over, at least in part; `head` begins with the bytes it was given.
     ///
     /// # Errors
-    /// When the scan is not complete, or the alignment is unusable.
+    /// See [`parse`](Gguf::parse).
     pub fn from_scan(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Result<Gguf<'a>, Error> {
         let head = head.into();
-        if let Progress::Need(need) = scan.clone().advance(&head)? {
-            return Err(scan.truncated(&head, need));
+        let mut scan = scan.clone();
+        if let Progress::Need(need) = scan.advance(&head)? {
+            // A file of version 1 may end where its next bytes would tell which version 1 it is; these bytes may be all
+            // there is, unless the file is known to be longer.
+            let is_prefix = scan.total().is_some();
+            let problem = Problem::Truncated { need };
+            match scan.end(&head) {
+                Ok(()) if !is_prefix => {}
+                Ok(()) => return Err(Error { field: Field::Key(0), offset: 0, name: None, problem }),
+                Err(e) => return Err(Error { problem, ..e }),
+            }
         }
-        let (gguf, alignment) = Gguf::index(head, scan);
+        let (gguf, alignment) = Gguf::index(head, &scan);
         match alignment {
             Ok(()) => Ok(gguf),
             Err((kv, error)) => Err(Error {

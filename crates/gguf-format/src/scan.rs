@@ -4,7 +4,6 @@
 //! nothing: what it learns is the dialect, the counts, and where the large values end, so that indexing afterwards jumps
 //! over them. Everything that [`Gguf`](crate::Gguf) hands out later was proven here to lie inside the head.
 
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::cursor::{Cursor, Need};
@@ -170,32 +169,31 @@ impl HeadScan {
         self.pos
     }
 
-    /// The error for a file that ends where `head` ends, though the scan is not complete.
-    pub fn at_end(&self, head: &[u8]) -> Error {
-        let mut probe = self.clone();
-        probe.total = Some(head.len() as u64);
-        match probe.advance(head) {
-            Err(e) => e,
-            // Nothing is missing after all: the caller did not advance over these bytes.
-            Ok(_) => self.error(head, Field::Magic, 0, Problem::Truncated { need: probe.pos }),
-        }
+    /// The length of the whole file, when it is known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.total
     }
 
-    /// The error for a head that must be at least `need` bytes long to go on.
-    pub(crate) fn truncated(&self, head: &[u8], need: u64) -> Error {
-        let mut error = self.at_end(head);
-        if let Problem::PastEnd { .. } | Problem::NotGguf(_) = error.problem {
-            error.problem = Problem::Truncated { need };
+    /// Ends a scan where `head` ends, because the file ends there: what could not be told without more bytes is decided
+    /// now.
+    ///
+    /// # Errors
+    /// What is wrong with a file that ends there, when the scan is not complete.
+    pub fn end(&mut self, head: &[u8]) -> Result<(), Error> {
+        self.total = Some(head.len() as u64);
+        match self.advance(head)? {
+            Progress::Complete => Ok(()),
+            // With the length known, what is missing is an error already.
+            Progress::Need(need) => Err(self.error(head, Field::Magic, 0, Problem::Truncated { need })),
         }
-        error
     }
 
     fn error(&self, head: &[u8], field: Field, offset: u64, problem: Problem) -> Error {
         Error { field, offset, name: self.name_of(head, field), problem }
     }
 
-    /// The key or tensor name in front of a field that could not be read, cut to a printable length.
-    fn name_of(&self, head: &[u8], field: Field) -> Option<String> {
+    /// The key or tensor name in front of a field that could not be read, cut to a length for messages.
+    fn name_of(&self, head: &[u8], field: Field) -> Option<Vec<u8>> {
         let named = matches!(
             field,
             Field::ValueType(_)
@@ -209,12 +207,11 @@ impl HeadScan {
         }
         let raw = self.cursor_at(head, self.item).string().ok()?;
         let name = Str::new(raw, self.dialect).as_bytes();
-        let cut = name.get(..name.len().min(80))?;
-        let mut text = Str(cut).to_string();
-        if cut.len() < name.len() {
-            text.push('…');
+        let mut shown = name.get(..name.len().min(80))?.to_vec();
+        if shown.len() < name.len() {
+            shown.extend_from_slice("…".as_bytes());
         }
-        Some(text)
+        Some(shown)
     }
 
     fn cursor<'a>(&self, head: &'a [u8]) -> Cursor<'a> {

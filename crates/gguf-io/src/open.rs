@@ -146,7 +146,7 @@ pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadR
         let ended = bytes.fill(reader, total)?;
         match scan.advance(bytes.as_ref()) {
             Ok(Progress::Complete) => break None,
-            Ok(Progress::Need(_)) if ended => break Some(scan.at_end(bytes.as_ref())),
+            Ok(Progress::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
             Ok(Progress::Need(_)) => {}
             Err(error) => break Some(error),
         }

@@ -145,3 +145,15 @@ fn a_large_head_is_read_as_it_stands() {
         assert!(error.contains("the file ends at byte"), "{error}");
     }
 }
+
+#[test]
+fn a_stream_that_ends_where_more_would_tell_the_version() {
+    // Version 1, no tensors, one pair: the key `a` and the byte 7. A draft would have four more bytes here.
+    let file = b"GGUF\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0a\0\0\0\0\x07";
+    for total in [None, Some(file.len() as u64)] {
+        let head = gguf_io::read_head(&mut file.as_slice(), total).unwrap();
+        let gguf = head.into_gguf().unwrap();
+        assert_eq!(gguf.get_as::<u8>("a"), Ok(7));
+        assert_eq!(gguf.dialect().version, gguf_format::Version::V1);
+    }
+}

@@ -29,8 +29,8 @@ pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Re
         Problem::Alignment(_) => &ALIGNMENT_VALUE,
     };
     let at = match (&error.name, error.field) {
-        (Some(name), Field::ValueType(_) | Field::Value(_)) => At::Key(Str(name.as_bytes()), Some(error.offset)),
-        (Some(name), _) => At::Tensor(Str(name.as_bytes()), Some(error.offset)),
+        (Some(name), Field::ValueType(_) | Field::Value(_)) => At::Key(Str(name), Some(error.offset)),
+        (Some(name), _) => At::Tensor(Str(name), Some(error.offset)),
         (None, _) => At::Offset(error.offset),
     };
     report.add(rule, at, format_args!("{}: {}", error.field, error.problem));
