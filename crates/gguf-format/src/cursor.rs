@@ -67,39 +67,64 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves over up to `n` strings and says how many remain, and what the next one needs if the bytes end before it does.
-    /// The hot loop of opening a file: the length is read, checked and added, nothing else.
     #[inline]
     pub(crate) fn skip_strings(&mut self, n: u64) -> (u64, Option<Need>) {
         match (self.dialect.version.is_wide(), self.dialect.order) {
-            (true, ByteOrder::Little) => self.skip_with(n, u64::from_le_bytes),
+            (true, ByteOrder::Little) => {
+                let n = n - self.skip_in_parallel(n);
+                self.skip_with(n, u64::from_le_bytes)
+            }
             (true, ByteOrder::Big) => self.skip_with(n, u64::from_be_bytes),
             (false, ByteOrder::Little) => self.skip_with(n, |raw| u32::from_le_bytes(raw).into()),
             (false, ByteOrder::Big) => self.skip_with(n, |raw| u32::from_be_bytes(raw).into()),
         }
     }
 
+    /// One string after the other: the length is read, checked and added.
     #[inline]
     fn skip_with<const N: usize>(&mut self, n: u64, len: impl Fn([u8; N]) -> u64) -> (u64, Option<Need>) {
-        let (mut pos, mut left) = (self.pos, n);
-        let mut short = None;
+        let mut left = n;
         while left > 0 {
-            let Some(raw) = self.bytes.get(pos..).and_then(|rest| rest.first_chunk::<N>()) else {
-                short = Some(Need((pos as u64).saturating_add(N as u64)));
-                break;
-            };
-            let text = pos + N;
-            // Both terms are at most the length of the bytes when the string is inside them, so the sum cannot wrap
-            // unnoticed: what is compared is what is left.
-            let len = len(*raw);
-            if len > (self.bytes.len() - text) as u64 {
-                short = Some(Need((text as u64).saturating_add(len)));
-                break;
+            match next_string(self.bytes, self.pos, &len) {
+                Ok(next) => self.pos = next,
+                Err(need) => return (left, Some(need)),
             }
-            pos = text + len as usize;
             left -= 1;
         }
-        self.pos = pos;
-        (left, short)
+        (left, None)
+    }
+
+    /// Moves over strings of a long array, at most `n`, and says over how many; what it leaves is left to the plain walk.
+    ///
+    /// A walk waits for each length before it can look for the next, which is most of the time that opening a large
+    /// vocabulary takes. So a piece of the array is walked from several places at once. Where a string starts in the middle
+    /// of the piece is guessed, from the zeros in its length; a guess counts only if the walk from the place before it
+    /// arrives exactly there, and then it was no guess: what is passed over is what the plain walk would pass over.
+    fn skip_in_parallel(&mut self, n: u64) -> u64 {
+        const WALKS: usize = 4;
+        const PIECE: usize = 32 << 10;
+        let mut done = 0;
+        while n - done > (PIECE / 8) as u64 && self.bytes.len().saturating_sub(self.pos) > 2 * PIECE {
+            let mut starts = [self.pos; WALKS + 1];
+            for (k, start) in starts.iter_mut().enumerate().skip(1) {
+                match guess_string(self.bytes, self.pos + k * (PIECE / WALKS)) {
+                    Some(guess) => *start = guess,
+                    None => return done,
+                }
+            }
+            let (ends, counts) = walk_four(self.bytes, starts);
+            for ((end, count), next) in ends.into_iter().zip(counts).zip(starts.into_iter().skip(1)) {
+                if count == 0 || done + count > n {
+                    return done;
+                }
+                self.pos = end;
+                done += count;
+                if end != next {
+                    break;
+                }
+            }
+        }
+        done
     }
 
     /// A string with its length in front, as it stands in the file (a counted trailing NUL included).
@@ -108,5 +133,107 @@ impl<'a> Cursor<'a> {
         let start = self.pos;
         let n = self.len()?;
         self.take(n).inspect_err(|_| self.pos = start)
+    }
+}
+
+/// Where the string that starts at `pos` ends.
+#[inline(always)]
+fn next_string<const N: usize>(bytes: &[u8], pos: usize, len: impl Fn([u8; N]) -> u64) -> Result<usize, Need> {
+    let Some(raw) = bytes.get(pos..).and_then(|rest| rest.first_chunk::<N>()) else {
+        return Err(Need((pos as u64).saturating_add(N as u64)));
+    };
+    let (text, len) = (pos + N, len(*raw));
+    // What is compared is what is left, so nothing can wrap.
+    if len > (bytes.len() - text) as u64 {
+        return Err(Need((text as u64).saturating_add(len)));
+    }
+    Ok(text + len as usize)
+}
+
+/// Walks from each of four places until it is at the next one, or beyond it, or the bytes end; says where each walk
+/// arrived and over how many strings. The four go side by side as long as all have a way to go.
+fn walk_four(bytes: &[u8], starts: [usize; 5]) -> ([usize; 4], [u64; 4]) {
+    let step = |at: usize| next_string(bytes, at, u64::from_le_bytes).unwrap_or(usize::MAX);
+    let [mut a, mut b, mut c, mut d, end] = starts;
+    let [_, end_a, end_b, end_c, _] = starts;
+    let mut steps = 0u64;
+    loop {
+        let next = (step(a), step(b), step(c), step(d));
+        if next.0 > end_a || next.1 > end_b || next.2 > end_c || next.3 > end {
+            break;
+        }
+        (a, b, c, d) = next;
+        steps += 1;
+    }
+    let rest = |mut at: usize, end: usize| {
+        let mut count = steps;
+        while at < end {
+            match next_string(bytes, at, u64::from_le_bytes) {
+                Ok(next) => at = next,
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        (at, count)
+    };
+    let walks = [rest(a, end_a), rest(b, end_b), rest(c, end_c), rest(d, end)];
+    (walks.map(|w| w.0), walks.map(|w| w.1))
+}
+
+/// A place soon after `from` where a string seems to start: a length below 256 is one byte and seven zeros.
+fn guess_string(bytes: &[u8], from: usize) -> Option<usize> {
+    let window = bytes.get(from..from.checked_add(4096)?)?;
+    window.windows(8).position(|w| matches!(w, [1..=255, 0, 0, 0, 0, 0, 0, 0])).map(|at| from + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// The walk over an array in one piece is the walk string by string, whatever the strings look like and wherever the
+    /// array and the bytes end.
+    #[test]
+    fn walks_from_several_places_agree_with_one() {
+        let mut state = 1u64;
+        let mut random = |n: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % n
+        };
+        let mut passed = 0;
+        for kind in 0..6 {
+            let mut bytes = Vec::new();
+            let n = 40_000;
+            for i in 0..n {
+                let len = match kind {
+                    0 => random(12),
+                    1 => random(2) * random(300),
+                    // Long ones, over several pieces.
+                    2 if i % 5000 == 4999 => 200_000,
+                    3 => 0,
+                    _ => random(20),
+                };
+                bytes.extend_from_slice(&len.to_le_bytes());
+                for _ in 0..len {
+                    // Texts that look like lengths, or like text.
+                    bytes.push(if kind >= 4 { (random(8) / 7) as u8 } else { b'a' + random(26) as u8 });
+                }
+            }
+            let end = bytes.len();
+            // What follows the array looks like more of it.
+            bytes.extend_from_slice(&bytes.clone().get(..end.min(300_000)).unwrap_or_default().to_vec());
+            for n in [n, n - 1, n / 2, 9000, 100, 0] {
+                for cut in [bytes.len(), end, end - 1, end / 2, 140_000] {
+                    let bytes = bytes.get(..cut.min(bytes.len())).unwrap();
+                    let mut plain = Cursor::new(bytes, 0, Dialect::default());
+                    let mut fast = plain;
+                    let expected = plain.skip_with(n, u64::from_le_bytes);
+                    passed += { fast }.skip_in_parallel(n);
+                    assert_eq!(fast.skip_strings(n), expected, "kind {kind}, {n} strings, {cut} bytes");
+                    assert_eq!(fast.pos(), plain.pos(), "kind {kind}, {n} strings, {cut} bytes");
+                }
+            }
+        }
+        assert!(passed > 100_000, "only {passed} strings were passed in parallel");
     }
 }

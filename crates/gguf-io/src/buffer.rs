@@ -1,9 +1,10 @@
 //! Memory for a head that is being read.
 //!
-//! Small heads are a plain vector that doubles. A large one, as vocabularies make them, moves into anonymous memory of its
-//! own, where the kernel can hand out large pages: on a virtual machine the page faults of a vector cost more than reading
-//! and walking the head together. Address space is reserved up to the length of the file, memory is taken only as bytes
-//! arrive.
+//! The head of a small file, or of a stream of unknown length, is a plain vector that doubles. That of a larger one is
+//! read into anonymous memory of its own, where pages can be taken many at a time and the kernel can hand out huge ones:
+//! on a virtual machine the page faults of a vector cost more than reading and walking the head together. Address space is
+//! reserved up to the length of the file; memory is taken only as bytes arrive, and never more than three times as much
+//! as was read and 64 KiB.
 
 use std::io::{self, Read};
 
@@ -14,33 +15,98 @@ use memmap2::{MmapMut, MmapOptions};
 const MIN_READ: usize = 32 << 10;
 const MAX_READ: usize = 256 << 10;
 
-/// From this length on a head has memory of its own: a large page of it is never more than three times what was read.
-const LARGE: usize = 1 << 20;
+/// Files from this length on have memory of their own for their head.
+const LARGE: u64 = 1 << 20;
 
 /// What the kernel calls a huge page on most machines. Reservations of whole ones are placed where they can be used.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// How much of memory of its own is in small pages, before the first huge one: with so much read, a huge page more is not
+/// too much.
+const SMALL_PAGES: usize = 1 << 20;
+
 /// The most address space reserved ahead.
 const MAX_RESERVE: u64 = 64 << 20;
 
+/// The bytes of a head, as far as they were read.
 #[derive(Debug)]
 pub(crate) enum Buffer {
-    Small(Vec<u8>),
-    Large { memory: MmapMut, len: usize },
+    Vector(Vec<u8>),
+    Memory(Memory),
+}
+
+/// Anonymous memory; the bytes start where [`SMALL_PAGES`] are left before its first huge page.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    map: MmapMut,
+    len: usize,
+}
+
+impl Memory {
+    const START: usize = HUGE_PAGE - SMALL_PAGES;
+
+    fn reserve(bytes: u64) -> io::Result<Memory> {
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let len = Memory::START.saturating_add(bytes).next_multiple_of(HUGE_PAGE);
+        let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
+        // Only advice: where it is not taken the pages are small, and everything else is the same.
+        #[cfg(target_os = "linux")]
+        {
+            let _ = map.advise_range(memmap2::Advice::NoHugePage, 0, HUGE_PAGE);
+            if len > HUGE_PAGE {
+                let _ = map.advise_range(memmap2::Advice::HugePage, HUGE_PAGE, len - HUGE_PAGE);
+            }
+        }
+        Ok(Memory { map, len: 0 })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.map.get(Memory::START..Memory::START + self.len).unwrap_or_default()
+    }
+
+    /// The next `n` bytes behind those that are there, or as many as there is room for.
+    fn room(&mut self, n: usize) -> &mut [u8] {
+        let start = Memory::START + self.len;
+        let end = start.saturating_add(n).min(self.map.len());
+        #[cfg(target_os = "linux")]
+        if end <= HUGE_PAGE {
+            // Small pages all at once instead of a fault for each.
+            let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, start, end - start);
+        }
+        self.map.get_mut(start..end).unwrap_or_default()
+    }
+
+    fn is_full(&self) -> bool {
+        Memory::START + self.len >= self.map.len()
+    }
 }
 
 impl Buffer {
-    pub(crate) fn new() -> Buffer {
-        Buffer::Small(Vec::new())
+    /// An empty one, for a head in a stream of the given length, if that is known.
+    pub(crate) fn new(total: Option<u64>) -> Buffer {
+        let memory = total.filter(|&t| t >= LARGE).map(|t| Memory::reserve(t.min(MAX_RESERVE)));
+        match memory {
+            Some(Ok(memory)) => Buffer::Memory(memory),
+            // Without the length, or where the system gives no such memory.
+            _ => Buffer::Vector(Vec::new()),
+        }
     }
 
     /// Reads on. Says whether the reader is at its end.
-    pub(crate) fn fill(&mut self, reader: &mut impl Read, total: Option<u64>) -> io::Result<bool> {
-        if let (len @ LARGE.., Some(total)) = (self.as_ref().len(), total) {
-            self.enlarge(len, total);
-        }
+    pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<bool> {
         match self {
-            Buffer::Small(bytes) => {
+            Buffer::Memory(memory) if memory.is_full() => {
+                // A head longer than what was reserved goes on in a vector.
+                *self = Buffer::Vector(memory.bytes().to_vec());
+                self.fill(reader)
+            }
+            Buffer::Memory(memory) => {
+                let room = memory.room(memory.len.clamp(MIN_READ, MAX_READ));
+                let (got, n) = (read_full(reader, room)?, room.len());
+                memory.len += got;
+                Ok(got < n)
+            }
+            Buffer::Vector(bytes) => {
                 let len = bytes.len();
                 if bytes.capacity() - len < MIN_READ {
                     bytes.reserve_exact(MIN_READ.max(len));
@@ -51,47 +117,18 @@ impl Buffer {
                 bytes.truncate(len + *read.as_ref().unwrap_or(&0));
                 Ok(read? < room)
             }
-            Buffer::Large { memory, len } => {
-                let room = memory.get_mut(*len..).unwrap_or_default();
-                let n = room.len().min(MAX_READ);
-                let got = read_full(reader, room.get_mut(..n).unwrap_or_default())?;
-                *len += got;
-                Ok(got < n)
-            }
         }
-    }
-
-    /// Makes room in anonymous memory, if there is none left; where the system gives none, the vector goes on growing.
-    fn enlarge(&mut self, len: usize, total: u64) {
-        if matches!(self, Buffer::Large { memory, .. } if memory.len() > len) {
-            return;
-        }
-        let want = total.min(MAX_RESERVE.max((len as u64).saturating_mul(2)));
-        let Ok(want) = usize::try_from(want) else { return };
-        let memory =
-            MmapOptions::new().len(want.max(len + MIN_READ).next_multiple_of(HUGE_PAGE)).no_reserve_swap().map_anon();
-        *self = match memory {
-            Ok(mut memory) => {
-                #[cfg(target_os = "linux")]
-                let _ = memory.advise(memmap2::Advice::HugePage);
-                if let Some(start) = memory.get_mut(..len) {
-                    start.copy_from_slice(self.as_ref());
-                }
-                Buffer::Large { memory, len }
-            }
-            Err(_) => Buffer::Small(self.as_ref().to_vec()),
-        };
     }
 
     /// Cuts the bytes to the given length and gives back what is left over.
     pub(crate) fn cut(&mut self, to: u64) {
         let to = usize::try_from(to).unwrap_or(usize::MAX);
         match self {
-            Buffer::Small(bytes) => {
+            Buffer::Memory(memory) => memory.len = to.min(memory.len),
+            Buffer::Vector(bytes) => {
                 bytes.truncate(to);
                 bytes.shrink_to_fit();
             }
-            Buffer::Large { len, .. } => *len = to.min(*len),
         }
     }
 }
@@ -99,8 +136,8 @@ impl Buffer {
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Buffer::Small(bytes) => bytes,
-            Buffer::Large { memory, len } => memory.get(..*len).unwrap_or_default(),
+            Buffer::Memory(memory) => memory.bytes(),
+            Buffer::Vector(bytes) => bytes,
         }
     }
 }

@@ -128,8 +128,8 @@ impl HeadRead {
     pub fn into_gguf(self) -> Result<Gguf<'static>, gguf_format::Error> {
         match (self.error, self.bytes) {
             (Some(error), _) => Err(error),
-            (None, Buffer::Small(bytes)) => Gguf::from_scan(bytes, &self.scan),
-            (None, large) => Gguf::from_scan(HeadBytes::Shared(Arc::new(large)), &self.scan),
+            (None, Buffer::Vector(bytes)) => Gguf::from_scan(bytes, &self.scan),
+            (None, memory) => Gguf::from_scan(HeadBytes::Shared(Arc::new(memory)), &self.scan),
         }
     }
 }
@@ -141,9 +141,9 @@ impl HeadRead {
 /// The reader's; what is wrong with the head is in [`HeadRead::error`].
 pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadRead> {
     let mut scan = HeadScan::new(total);
-    let mut bytes = Buffer::new();
+    let mut bytes = Buffer::new(total);
     let error = loop {
-        let ended = bytes.fill(reader, total)?;
+        let ended = bytes.fill(reader)?;
         match scan.advance(bytes.as_ref()) {
             Ok(Progress::Complete) => break None,
             Ok(Progress::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
