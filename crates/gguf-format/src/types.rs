@@ -185,15 +185,15 @@ impl GgmlType {
     }
 }
 
-/// The number of elements of a shape; `None` when it leaves the signed 64-bit range. A zero anywhere makes it zero, but
-/// only after the other dimensions were multiplied in order, as ggml does it.
+/// The number of elements of a shape; `None` when it leaves the signed 64-bit range. A zero anywhere makes it zero, but the
+/// other dimensions must stay in range all the same: strides are made of them, and the order does not matter.
 pub fn n_elements(shape: impl IntoIterator<Item = u64>) -> Option<u64> {
-    let mut n = 1u64;
+    let (mut n, mut is_empty) = (1u64, false);
     for d in shape {
-        n = n.checked_mul(d)?;
-        i64::try_from(n).ok()?;
+        is_empty |= d == 0;
+        n = n.checked_mul(d.max(1)).filter(|&n| i64::try_from(n).is_ok())?;
     }
-    Some(n)
+    Some(if is_empty { 0 } else { n })
 }
 
 /// Why a tensor has no size.

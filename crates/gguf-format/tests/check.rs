@@ -157,6 +157,7 @@ fn cases() -> Vec<Case> {
     case("nested 64 deep", with_kvs(vec![kv("a", nested(64))]), &["readers.nested"]);
     case("nested 65 deep", with_kvs(vec![kv("a", nested(65))]), &["value.nesting"]);
     case("alignment 0", with_kvs(vec![kv("general.alignment", 0u32)]), &["alignment.value"]);
+    case("an alignment to C", with_kvs(vec![kv("general.alignment\0", 64u32)]), &["alignment.alias", "key.nul"]);
     case("alignment 33", with_kvs(vec![kv("general.alignment", 33u32)]), &["alignment.value"]);
     case("alignment 32 as u64", with_kvs(vec![kv("general.alignment", 32u64)]), &["alignment.type"]);
     case("alignment -1", with_kvs(vec![kv("general.alignment", -1i32)]), &["alignment.type"]);
@@ -262,7 +263,11 @@ fn cases() -> Vec<Case> {
     case("trailing bytes without tensors", longer(file(&Head::default(), 32, 0), b"x"), &["file.trailing"]);
     case("last padding missing", with_tensors(vec![tensor("a", &[5], GgmlType::F32, 0)], 20), &["file.tail"]);
     let hollow = Head { tensors: vec![tensor("a", &[0], GgmlType::F32, 0)], ..Head::default() };
-    case("nothing to store, no data section", file(&hollow, 1, 0), &["readers.no_data", "tensor.empty"]);
+    case(
+        "nothing to store, no data section",
+        file(&hollow, 1, 0),
+        &["file.truncated", "readers.no_data", "tensor.bounds", "tensor.empty"],
+    );
     case(
         "a bad alignment hides no other fault",
         {

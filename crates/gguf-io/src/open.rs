@@ -38,11 +38,12 @@ impl ModelFile {
     /// See [`open`](ModelFile::open).
     pub fn open_at(path: impl AsRef<Path>, start: u64) -> Result<ModelFile, Error> {
         let path = path.as_ref();
-        let mut file = File::open(path).map_err(Error::io(path, "open"))?;
-        let meta = file.metadata().map_err(Error::io(path, "read"))?;
-        if !meta.is_file() {
+        // Before opening: to open a pipe would wait for its other end.
+        if !std::fs::metadata(path).map_err(Error::io(path, "open"))?.is_file() {
             return Err(Error::NotAFile(path.to_owned()));
         }
+        let mut file = File::open(path).map_err(Error::io(path, "open"))?;
+        let meta = file.metadata().map_err(Error::io(path, "read"))?;
         let file_bytes = meta.len().saturating_sub(start);
         file.seek(SeekFrom::Start(start)).map_err(Error::io(path, "read"))?;
         let head = read_head(&mut file, Some(file_bytes)).map_err(Error::io(path, "read"))?;

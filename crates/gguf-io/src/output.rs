@@ -25,16 +25,15 @@ impl Output {
     /// [`Error::Exists`] when there is one and `replace` is false; [`Error::Io`] when the folder cannot be written.
     pub fn create(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
-        if path.is_dir() {
-            return Err(Error::NotAFile(path.to_owned()));
-        }
-        if !replace && fs::symlink_metadata(path).is_ok() {
-            return Err(Error::Exists(path.to_owned()));
+        match fs::symlink_metadata(path) {
+            Ok(_) if !replace => return Err(Error::Exists(path.to_owned())),
+            // Folders, devices and pipes are not replaced, whatever is allowed; a link is, but not what it leads to.
+            Ok(there) if !there.is_file() && !there.is_symlink() => return Err(Error::NotAFile(path.to_owned())),
+            _ => {}
         }
         let name = path.file_name().ok_or_else(|| Error::NotAFile(path.to_owned()))?;
-        let mut prefix = std::ffi::OsString::from(".");
-        prefix.push(name);
-        prefix.push(".");
+        // So much of the name that it can be told, and stays short of what file systems allow.
+        let prefix = format!(".{}.", name.to_string_lossy().chars().take(48).collect::<String>());
         let mut builder = Builder::new();
         builder.prefix(&prefix).suffix(".partial");
         #[cfg(unix)]
@@ -94,10 +93,9 @@ impl Output {
 
 /// What the operating system said, without the temporary name that is wrapped around it.
 fn plain(e: io::Error) -> io::Error {
-    let inner = e.get_ref().and_then(|e| e.source()).and_then(|e| e.downcast_ref::<io::Error>());
-    match inner.and_then(io::Error::raw_os_error) {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => e,
+    match e.kind() {
+        io::ErrorKind::Other => e,
+        kind => kind.into(),
     }
 }
 

@@ -55,7 +55,12 @@ fn a_file_that_appears_meanwhile_is_not_replaced() {
 fn outputs_that_cannot_be() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(Output::create(dir.path(), true), Err(Error::NotAFile(_))));
-    assert!(matches!(Output::create(dir.path().join("no/such/m.gguf"), true), Err(Error::Io { .. })));
+    let error = Output::create(dir.path().join("no/such/m.gguf"), true).unwrap_err().to_string();
+    assert!(error.ends_with("no/such/m.gguf: cannot create a file there: entity not found"), "{error}");
+    // A name as long as file systems allow.
+    let longest = dir.path().join("x".repeat(255));
+    Output::create(&longest, false).unwrap().commit().unwrap();
+    assert!(longest.is_file());
 }
 
 fn shard_bytes(no: u16, count: u16, total: i32, tensors: &[&str]) -> Vec<u8> {
@@ -156,4 +161,17 @@ fn a_stream_that_ends_where_more_would_tell_the_version() {
         assert_eq!(gguf.get_as::<u8>("a"), Ok(7));
         assert_eq!(gguf.dialect().version, gguf_format::Version::V1);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_are_neither_waited_for_nor_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(matches!(ModelFile::open(&pipe), Err(Error::NotAFile(_))));
+    assert!(matches!(Output::create(&pipe, true), Err(Error::NotAFile(_))));
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&pipe, &link).unwrap();
+    assert!(matches!(ModelFile::open(&link), Err(Error::NotAFile(_))));
 }

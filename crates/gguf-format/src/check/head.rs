@@ -84,6 +84,13 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
             }
             _ => {}
         }
+        if kv.key != *ALIGNMENT_KEY && c_str(kv.key) == *ALIGNMENT_KEY && gguf.dialect().version != Version::Draft {
+            report.add(
+                &ALIGNMENT_ALIAS,
+                &kv,
+                format_args!("to readers that end a key at a NUL this is {ALIGNMENT_KEY}, to others it is not"),
+            );
+        }
         // Readers that take the first pair of a key and readers that refuse both are judged alike.
         if kv.key == *ALIGNMENT_KEY && gguf.dialect().version != Version::Draft && !saw_alignment {
             saw_alignment = true;
@@ -92,7 +99,7 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
             }
         }
     }
-    repeats(gguf.kvs().map(|kv| (kv.key, kv.offset)), |r| {
+    repeats(gguf.kvs().map(|kv| (c_str(kv.key), kv.offset)), |r| {
         report.add(
             &KEY_DUPLICATE,
             At::Key(r.text, Some(r.again)),
@@ -100,6 +107,11 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
         );
     });
     alignment
+}
+
+/// A name as readers in C take it: up to the first NUL. `gguf_find_key` and `gguf_find_tensor` compare so.
+pub(super) fn c_str(name: Str<'_>) -> Str<'_> {
+    Str(name.as_bytes().split(|&b| b == 0).next().unwrap_or_default())
 }
 
 /// Whether the alignment can be used.

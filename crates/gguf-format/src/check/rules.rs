@@ -52,6 +52,9 @@ crate::rules! {
     #[structural] ALIGNMENT_TYPE "alignment.type" Error
         "general.alignment of type u32" "write it as u32"
         "gguf.md, general.alignment; gguf.cpp, gguf_init_from_reader";
+    #[structural] ALIGNMENT_ALIAS "alignment.alias" Error
+        "no second key that is general.alignment up to a NUL" "do not read the file: readers disagree on where its data lies"
+        "gguf.cpp, gguf_find_key: keys end at a NUL";
     #[structural] ALIGNMENT_VALUE "alignment.value" Error
         "an alignment that is a power of two or a multiple of 8" "write 32, or leave the key out"
         "gguf.md, general.alignment";

@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::check::head::c_str;
 use crate::check::rules::*;
 use crate::check::{At, Place, Report, repeats};
 use crate::cursor::Cursor;
@@ -44,7 +45,7 @@ pub(super) fn infos(gguf: &Gguf<'_>, report: &mut Report) {
             report.add(&TENSOR_TYPE_REMOVED, &t, format_args!("type {} ({}) was removed from ggml", t.ty.0, t.ty));
         }
     }
-    repeats(gguf.tensors().map(|t| (t.name, t.info_offset)), |r| {
+    repeats(gguf.tensors().map(|t| (c_str(t.name), t.info_offset)), |r| {
         let at = At::Tensor(r.text, Some(r.again));
         report.add(&TENSOR_DUPLICATE, at, format_args!("its info stands at byte {} already", r.first));
     });
@@ -141,8 +142,8 @@ impl<'g> Extents<'g> {
                     format_args!("it starts at byte {}, the head ends at {head}", range.start),
                 );
             }
-            // A tensor without elements needs no byte, also where the data section is left out.
-            if range.end > self.file_bytes && (bytes > 0 || t.offset > 0) {
+            // A tensor without elements needs no byte, but a place; ggml refuses a file that ends before its data starts.
+            if range.end > self.file_bytes {
                 hit += 1;
                 need = need.max(range.end);
                 let Range { start, end } = range;

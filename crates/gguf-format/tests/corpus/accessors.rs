@@ -130,8 +130,9 @@ fn tensor(gguf: &Gguf<'_>, t: &TensorInfoRef<'_>, text: &mut Sink) {
     // As wide as need be: more dimensions than four only multiply until they are beyond any file.
     let mut n = Some(1u128);
     for &dim in &dims {
-        n = n.and_then(|n| n.checked_mul(dim.into())).filter(|&n| n <= i64::MAX as u128);
+        n = n.and_then(|n| n.checked_mul(dim.max(1).into())).filter(|&n| n <= i64::MAX as u128);
     }
+    let n = n.map(|n| if dims.contains(&0) { 0 } else { n });
     assert_eq!(t.n_elements().map(u128::from), n);
     let size = t.ty.info().zip(n).map(|(ty, n)| (n * u128::from(ty.block_bytes)).div_ceil(ty.block_len.into()));
     match t.n_bytes() {

@@ -67,7 +67,10 @@ fn duplicates(c: &mut Corpus) {
     c.reads("dup-architecture", f.llama().kv("general.architecture", STRING, f.string(b"gpt2")).bytes(), dup);
     c.reads("dup-key-empty", f.file().kv("", U8, [1]).kv("", U8, [1]).bytes(), &["key.duplicate", "key.empty"]);
     c.reads("dup-key-nul-strings", V2_NUL.llama().kv("a", U8, [1]).kv("a", U8, [1]).bytes(), dup);
-    c.sound("dup-not-prefix", f.llama().kv("a", U8, [1]).kv("aa", U8, [1]).kv("a\0", U8, [1]).bytes());
+    c.sound("dup-not-prefix", f.llama().kv("a", U8, [1]).kv("aa", U8, [1]).bytes());
+    // To readers in C a key ends at a NUL.
+    c.reads("dup-key-up-to-nul", f.llama().kv("a", U8, [1]).kv("a\0", U8, [1]).bytes(), dup);
+    c.reads("dup-key-nul-twice", f.llama().kv("a\0b", U8, [1]).kv("a\0c", U8, [1]).bytes(), dup);
     c.sound("dup-not-case", f.llama().kv("a", U8, [1]).kv("A", U8, [1]).bytes());
     let many = (0..200).fold(f.llama(), |file, i| file.kv(format!("k{}", i % 100), U8, [1]));
     c.reads("dup-key-hundred", many.bytes(), dup);
@@ -77,10 +80,10 @@ fn duplicates(c: &mut Corpus) {
     c.reads("dup-tensor", two("t", "t"), dup);
     c.reads("dup-tensor-empty-name", two("", ""), dup);
     c.sound("dup-tensor-not-prefix", two("t", "t2"));
-    c.sound("dup-tensor-not-nul", two("t", "t\0"));
+    c.reads("dup-tensor-up-to-nul", two("t", "t\0"), dup);
     let three = f.llama().tensor("t", &[8], 0, 0).tensor("u", &[8], 0, 32).tensor("t", &[8], 0, 64).data(96);
     c.reads("dup-tensor-apart", three.bytes(), dup);
-    let zeros = f.llama().tensor("t", &[0], 0, 0).tensor("t", &[0], 0, 0);
+    let zeros = f.llama().tensor("t", &[0], 0, 0).tensor("t", &[0], 0, 0).data(1);
     c.reads("dup-tensor-no-data", zeros.bytes(), dup);
 }
 
@@ -106,7 +109,8 @@ fn alignment(c: &mut Corpus) {
         let bytes = u32_of(v).tensor("t", &[8], 0, 0).data(32).bytes();
         c.reads(format!("align-{v}"), bytes, &["tensor.bounds", "file.truncated"]);
         c.sound(format!("align-{v}-no-tensors"), u32_of(v).bytes());
-        c.sound(format!("align-{v}-empty-tensor"), u32_of(v).tensor("t", &[0], 0, 0).bytes());
+        let empty = u32_of(v).tensor("t", &[0], 0, 0).bytes();
+        c.reads(format!("align-{v}-empty-tensor"), empty, &["file.truncated", "tensor.bounds"]);
     }
     for ty in [U8, I8, U16, I16, I32, U64, I64] {
         let good = with(ty, f.number(ty, 32)).tensor("t", &[8], 0, 0).data(32).bytes();
@@ -135,6 +139,12 @@ fn alignment(c: &mut Corpus) {
         f.llama().kv(key, U32, f.u32(64)).align(64).tensor("t", &[8], 0, 0).data(32).bytes()
     });
     let f = V1;
+    for value in [7, 64, 256] {
+        let alias = f.llama().kv("general.alignment\0", U32, f.u32(value)).tensor("t", &[8], 0, 0).data(32).bytes();
+        c.reads(format!("align-alias-{value}"), alias, &["alignment.alias"]);
+    }
+    let both = f.llama().kv(key, U32, f.u32(32)).kv("general.alignment\0x", U32, f.u32(64)).bytes();
+    c.reads("align-alias-beside", both, &["alignment.alias", "key.duplicate"]);
     c.sound("align-v1", f.llama().kv(key, U32, f.u32(64)).align(64).tensor("t", &[8], 0, 0).data(32).bytes());
     let f = V2_NUL;
     c.sound("align-nul", f.llama().kv(key, U32, f.u32(64)).align(64).tensor("t", &[8], 0, 0).data(32).bytes());

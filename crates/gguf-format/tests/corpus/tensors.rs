@@ -130,7 +130,11 @@ fn sizes(c: &mut Corpus) {
     for (name, dims, ty) in large {
         c.reads(format!("dims-{name}"), one(V3, dims, *ty), BEYOND);
     }
-    c.sound("dims-zero-2e62", one(V3, &[0, 1 << 62, 1 << 62], I8_TENSOR));
+    // No elements, and strides that wrap; wherever the zero stands.
+    for (at, dims) in [[0, 1 << 62, 1 << 62], [1 << 62, 0, 1 << 62], [1 << 62, 1 << 62, 0]].iter().enumerate() {
+        c.reads(format!("dims-zero-2e62-{at}"), one(V3, dims, I8_TENSOR), &["tensor.size"]);
+    }
+    c.sound("dims-zero-2e31", one(V3, &[1 << 31, 1 << 31, 0], I8_TENSOR));
     // Sizes that are fine one by one and wrap when they are added up.
     let n = 1 << 62;
     let file = (0..4).fold(V3.llama(), |file, i| file.tensor(format!("t{i}"), &[n], I8_TENSOR, i * n));
