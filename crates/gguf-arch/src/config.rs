@@ -155,17 +155,28 @@ fn inherit_kv_heads(fields: &mut Map<String, Value>) {
     }
 }
 
+/// The most elements of an attention head that are taken for meant; heads in use have up to some hundred. Tensors that are
+/// computed grow with them.
+const MAX_HEAD_DIM: u32 = 65536;
+
 /// Elements of one attention head: `head_dim`, or the hidden size shared out among the heads.
 ///
 /// # Errors
-/// When neither can be told from the fields.
+/// When neither can be told from the fields, and when there are more than [`MAX_HEAD_DIM`].
 pub(crate) fn head_dim(fields: Fields<'_>) -> Result<u32, Error> {
-    if let Some(dim) = fields.u32(&["head_dim"])? {
-        return Ok(dim);
+    let (field, found, dim) = match fields.u32(&["head_dim"])? {
+        Some(dim) => ("head_dim", dim, dim),
+        None => {
+            let hidden = fields.required_u32(&["hidden_size"])?;
+            let heads = fields.required_u32(&["num_attention_heads"])?;
+            let none = || Error::invalid("num_attention_heads", &json!(heads), "at least one head");
+            ("hidden_size", hidden, hidden.checked_div(heads).ok_or_else(none)?)
+        }
+    };
+    match dim <= MAX_HEAD_DIM {
+        true => Ok(dim),
+        false => Err(Error::invalid(field, &json!(found), "at most 65536 elements in an attention head")),
     }
-    let hidden = fields.required_u32(&["hidden_size"])?;
-    let heads = fields.required_u32(&["num_attention_heads"])?;
-    hidden.checked_div(heads).ok_or_else(|| Error::invalid("num_attention_heads", &json!(heads), "at least one head"))
 }
 
 /// A view of one object of the configuration.
@@ -298,6 +309,24 @@ mod tests {
         assert_eq!(head_dim(c.fields()), Ok(128));
         let c = config(json!({"model_type": "mistral", "num_key_value_heads": null}));
         assert_eq!(c.fields().u32(&["num_key_value_heads"]), Ok(Some(32)));
+    }
+
+    #[test]
+    fn heads_have_a_sensible_length() {
+        for (kind, field, found) in [
+            ("llama", "head_dim", 4_294_967_294u32),
+            ("llama", "head_dim", 65537),
+            ("mistral", "head_dim", 1_000_000_000),
+            ("mistral", "hidden_size", 4_000_000_000),
+        ] {
+            let document = json!({"model_type": kind, field: found});
+            let error = Config::new(document).and_then(|c| head_dim(c.fields())).unwrap_err().to_string();
+            let expected = format!("the field {field} is {found}, expected at most {MAX_HEAD_DIM} elements");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        let c = config(json!({"model_type": "llama", "head_dim": MAX_HEAD_DIM}));
+        assert_eq!(head_dim(c.fields()), Ok(MAX_HEAD_DIM));
+        assert!(Config::new(json!({"model_type": "llama", "hidden_size": 4_000_000_000u32})).is_err());
     }
 
     #[test]

@@ -27,6 +27,22 @@ pub fn offset(text: &str) -> Result<u64, String> {
     parsed.map_err(|e| e.to_string())
 }
 
+/// Sees that an offset lies within a file, so far as it can be told before the file is opened.
+///
+/// # Errors
+/// When the file ends before it.
+pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(data) if at > 0 && data.is_file() && at >= data.len() => Err(Failure::CouldNotRun(format!(
+            "{}: offset {at} is past the end of the file, which has {} bytes; give --at the byte where the GGUF starts",
+            path.display(),
+            data.len(),
+        ))),
+        // What cannot be looked at is for opening to complain about.
+        _ => Ok(()),
+    }
+}
+
 /// The files of a model, the first shard first.
 #[derive(Debug)]
 pub enum Shards {
@@ -53,6 +69,7 @@ impl Shards {
 /// When a file cannot be opened or read.
 pub fn open_model(ui: &mut Ui, path: &Path, at: u64) -> Result<Shards, Failure> {
     if at > 0 {
+        within(path, at)?;
         return Ok(Shards::Lone(ModelFile::open_at(path, at)?));
     }
     match Model::open(path) {

@@ -1,66 +1,237 @@
-//! Metadata as JSON, without loss.
+//! All JSON output: how metadata looks in it, without loss, and the one way it is written.
 //!
 //! Integers keep all 64 bits. A float is written with the shortest decimal that reads back as the same number of its
 //! width; those that JSON has no form for become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. A string that is
 //! not UTF-8 becomes an object `{"hex": "..."}` of its bytes, and a bool that is neither 0 nor 1 becomes that number.
+//!
+//! What a terminal would act on, and what hides or reorders text, is escaped as `\uXXXX`: the string is the same, and the
+//! output is safe to look at. Nothing is gathered before it is written, so that memory does not grow with a file's
+//! metadata, and only the outer levels are indented, so that arrays in arrays do not blow up the output.
 
-use gguf_format::{ArrayRef, Str, ValueRef};
-use serde_json::{Map, Value, json};
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+
+use gguf_format::{Str, ValueRef};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::ser::Formatter;
+
+use crate::ui::is_hidden;
 
 /// Elements of an array that are shown when it is not shown in full.
 const FIRST: usize = 8;
 
+/// Writes a value and a line break. So many outer levels of lists and objects are indented; those inside are compact.
+///
+/// # Errors
+/// Those of the output.
+pub fn print(out: &mut impl Write, levels: usize, value: &impl Serialize) -> io::Result<()> {
+    let layout = Layout { levels, depth: 0, has_items: false };
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, layout))?;
+    writeln!(out)
+}
+
+/// Line breaks and escapes.
+struct Layout {
+    levels: usize,
+    depth: usize,
+    /// Whether the innermost list or object has anything in it so far.
+    has_items: bool,
+}
+
+impl Layout {
+    fn open<W: ?Sized + Write>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        self.has_items = false;
+        out.write_all(bracket)
+    }
+
+    fn item<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
+        if !is_first {
+            out.write_all(b",")?;
+        }
+        self.line(out, self.depth, self.depth)
+    }
+
+    fn close<W: ?Sized + Write>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
+        let inner = self.depth;
+        self.depth = inner.saturating_sub(1);
+        if self.has_items {
+            self.line(out, inner, self.depth)?;
+        }
+        // Whatever this stands in has it as an item.
+        self.has_items = true;
+        out.write_all(bracket)
+    }
+
+    /// A new line within a list or object of that depth, unless it is a compact one.
+    fn line<W: ?Sized + Write>(&self, out: &mut W, of: usize, indent: usize) -> io::Result<()> {
+        if of > self.levels {
+            return Ok(());
+        }
+        out.write_all(b"\n")?;
+        (0..indent).try_for_each(|_| out.write_all(b"  "))
+    }
+}
+
+impl Formatter for Layout {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.open(out, b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.close(out, b"]")
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
+        self.item(out, is_first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_items = true;
+        Ok(())
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.open(out, b"{")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.close(out, b"}")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, is_first: bool) -> io::Result<()> {
+        self.item(out, is_first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(if self.depth > self.levels { b":" } else { b": " })
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_items = true;
+        Ok(())
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_hidden(*c)) {
+            let (before, after) = rest.split_at(at);
+            out.write_all(before.as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = after.get(c.len_utf8()..).unwrap_or_default();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+/// A list whose items are made while it is written.
+pub struct List<F>(pub F);
+
+impl<F, I> Serialize for List<F>
+where
+    F: Fn() -> I,
+    I: IntoIterator,
+    I::Item: Serialize,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
 /// A string of the file.
-pub fn string(s: Str<'_>) -> Value {
-    match s.to_str() {
-        Ok(text) => text.into(),
-        Err(_) => json!({ "hex": s.as_bytes().iter().map(|b| format!("{b:02x}")).collect::<String>() }),
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a>(pub Str<'a>);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.to_str() {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_map([("hex", Hex(self.0.as_bytes()))]),
+        }
     }
 }
 
-/// A value; arrays with all their elements, or as `{"type", "length", "first"}`.
-pub fn value(value: ValueRef<'_>, full: bool) -> Value {
-    match value {
-        ValueRef::U8(v) => v.into(),
-        ValueRef::I8(v) => v.into(),
-        ValueRef::U16(v) => v.into(),
-        ValueRef::I16(v) => v.into(),
-        ValueRef::U32(v) => v.into(),
-        ValueRef::I32(v) => v.into(),
-        ValueRef::U64(v) => v.into(),
-        ValueRef::I64(v) => v.into(),
-        // The shortest text of the single, not of the double that it widens to.
-        ValueRef::F32(v) => float(v.into(), v.to_string().parse().unwrap_or(f64::from(v))),
-        ValueRef::F64(v) => float(v, v),
-        ValueRef::Bool(0) => false.into(),
-        ValueRef::Bool(1) => true.into(),
-        ValueRef::Bool(b) => b.into(),
-        ValueRef::String(s) => string(s),
-        ValueRef::Array(a) if full => a.iter().map(|v| self::value(v, full)).collect(),
-        ValueRef::Array(a) => cut_array(a),
+/// A path; like a string of a file it may be no UTF-8.
+pub fn path(path: &Path) -> Text<'_> {
+    Text(Str(path.as_os_str().as_encoded_bytes()))
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
     }
 }
 
-fn float(v: f64, shortest: f64) -> Value {
+impl Serialize for Hex<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A value of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    /// The value.
+    pub value: ValueRef<'a>,
+    /// Whether arrays have all their elements; otherwise they are `{"type", "length", "first"}`.
+    pub full: bool,
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.value {
+            ValueRef::U8(v) => serializer.serialize_u8(v),
+            ValueRef::I8(v) => serializer.serialize_i8(v),
+            ValueRef::U16(v) => serializer.serialize_u16(v),
+            ValueRef::I16(v) => serializer.serialize_i16(v),
+            ValueRef::U32(v) => serializer.serialize_u32(v),
+            ValueRef::I32(v) => serializer.serialize_i32(v),
+            ValueRef::U64(v) => serializer.serialize_u64(v),
+            ValueRef::I64(v) => serializer.serialize_i64(v),
+            ValueRef::F32(v) if v.is_finite() => serializer.serialize_f32(v),
+            ValueRef::F32(v) => serializer.serialize_str(not_finite(v.into())),
+            ValueRef::F64(v) if v.is_finite() => serializer.serialize_f64(v),
+            ValueRef::F64(v) => serializer.serialize_str(not_finite(v)),
+            ValueRef::Bool(b @ (0 | 1)) => serializer.serialize_bool(b == 1),
+            ValueRef::Bool(b) => serializer.serialize_u8(b),
+            ValueRef::String(s) => Text(s).serialize(serializer),
+            ValueRef::Array(a) => {
+                let element = |value| Shown { value, full: self.full };
+                if self.full {
+                    return serializer.collect_seq(a.iter().map(element));
+                }
+                let mut object = serializer.serialize_map(None)?;
+                object.serialize_entry("type", &a.elem_type().to_string())?;
+                object.serialize_entry("length", &a.len())?;
+                object.serialize_entry("first", &List(|| a.iter().take(FIRST).map(element)))?;
+                object.end()
+            }
+        }
+    }
+}
+
+fn not_finite(v: f64) -> &'static str {
     match v {
-        v if v.is_nan() => "NaN".into(),
-        f64::INFINITY => "Infinity".into(),
-        f64::NEG_INFINITY => "-Infinity".into(),
-        _ => shortest.into(),
+        f64::INFINITY => "Infinity",
+        f64::NEG_INFINITY => "-Infinity",
+        _ => "NaN",
     }
-}
-
-fn cut_array(a: ArrayRef<'_>) -> Value {
-    let mut object = Map::new();
-    object.insert("type".to_owned(), a.elem_type().to_string().into());
-    object.insert("length".to_owned(), a.len().into());
-    object.insert("first".to_owned(), a.iter().take(FIRST).map(|v| value(v, false)).collect());
-    Value::Object(object)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn written(levels: usize, value: &impl Serialize) -> String {
+        let mut out = Vec::new();
+        print(&mut out, levels, value).unwrap();
+        String::from_utf8(out).unwrap().trim_end().to_owned()
+    }
 
     #[test]
     fn nothing_is_lost() {
@@ -77,17 +248,31 @@ mod tests {
             (ValueRef::Bool(7), "7"),
             (ValueRef::String(Str(b"a\x1b\n")), r#""a\u001b\n""#),
             (ValueRef::String(Str(b"a\xff")), r#"{"hex":"61ff"}"#),
+            (
+                ValueRef::String(Str("é\u{7f}\u{9b}日\u{202e}\u{e0041}b\\".as_bytes())),
+                r#""é\u007f\u009b日\u202e\udb40\udc41b\\""#,
+            ),
         ];
-        for (v, text) in cases {
-            assert_eq!(value(*v, true).to_string(), *text);
+        for &(value, text) in cases {
+            assert_eq!(written(0, &Shown { value, full: true }), text);
         }
     }
 
     #[test]
     fn long_arrays_are_cut_unless_asked_for() {
         let array: gguf_format::Array = (0u32..10).collect();
-        let v = ValueRef::Array(array.as_ref());
-        assert_eq!(value(v, true).to_string(), "[0,1,2,3,4,5,6,7,8,9]");
-        assert_eq!(value(v, false).to_string(), r#"{"type":"u32","length":10,"first":[0,1,2,3,4,5,6,7]}"#);
+        let value = ValueRef::Array(array.as_ref());
+        assert_eq!(written(0, &Shown { value, full: true }), "[0,1,2,3,4,5,6,7,8,9]");
+        let cut = r#"{"type":"u32","length":10,"first":[0,1,2,3,4,5,6,7]}"#;
+        assert_eq!(written(0, &Shown { value, full: false }), cut);
+    }
+
+    #[test]
+    fn only_the_outer_levels_are_indented() {
+        let value = serde_json::json!({ "a": [], "b": [[1, 2], {}], "c": { "d": [] } });
+        let expected = "{\n  \"a\": [],\n  \"b\": [\n    [1,2],\n    {}\n  ],\n  \"c\": {\n    \"d\": []\n  }\n}";
+        assert_eq!(written(2, &value), expected);
+        assert_eq!(written(0, &value), value.to_string());
+        assert_eq!(written(9, &value), format!("{value:#}"));
     }
 }

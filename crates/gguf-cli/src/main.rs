@@ -7,10 +7,11 @@
 //! the command is wrong or could not run.
 #![forbid(unsafe_code)]
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use failure::Failure;
+use failure::{Failure, Verdict};
 
 mod cmd;
 mod commands;
@@ -22,12 +23,22 @@ mod ui;
 fn main() -> ExitCode {
     let command = match commands::parse() {
         Ok(command) => command,
-        Err(e) => {
-            // Whatever goes wrong is said in the program's name.
-            if e.use_stderr() && e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-                eprint!("gguf: ");
+        Err(e) if e.use_stderr() => {
+            // Whatever goes wrong is said in the program's name. There is nowhere to complain when that fails.
+            if e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                let _ = write!(io::stderr(), "gguf: ");
             }
-            e.exit();
+            let _ = e.print();
+            return Verdict::CouldNotRun.into();
+        }
+        Err(help) => {
+            return match help.print().and_then(|()| io::stdout().flush()).map_err(Failure::from) {
+                Ok(()) => Verdict::Good.into(),
+                Err(failure) => {
+                    ui::Ui::new().error(&failure);
+                    failure.verdict().into()
+                }
+            };
         }
     };
     let mut ui = ui::Ui::new();

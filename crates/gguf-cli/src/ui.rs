@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
 use std::path::Path;
 
+use gguf_format::Str;
 use unicode_width::UnicodeWidthChar;
 
 use crate::failure::Failure;
@@ -110,10 +111,35 @@ impl Ui {
     /// Those of standard output.
     pub fn print_path(&mut self, path: &Path) -> io::Result<()> {
         if self.is_terminal() {
-            return writeln!(self.out, "{}", safe(&path.display().to_string()));
+            return writeln!(self.out, "{}", shown_path(path));
         }
         self.out.write_all(path.as_os_str().as_encoded_bytes())?;
         writeln!(self.out)
+    }
+
+    /// Writes a path as a title, of which the middle is cut out where there is no room.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn title(&mut self, path: &Path) -> io::Result<()> {
+        let path = shown_path(path);
+        let title = self.paint(cut_middle(&path, self.width.unwrap_or(usize::MAX)), Style::Bold);
+        writeln!(self.out, "{title}")
+    }
+
+    /// Writes a label and the text that belongs to it, in as many lines as it takes; the text is safe already.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn field(&mut self, label: &str, style: Style, text: &str) -> io::Result<()> {
+        let indent = text_width(label);
+        let room = self.width.map_or(usize::MAX, |w| w.saturating_sub(indent));
+        let mut start = self.paint(label, style).to_string();
+        for line in wrap(text, room) {
+            writeln!(self.out, "{start}{line}")?;
+            start = " ".repeat(indent);
+        }
+        Ok(())
     }
 
     /// Writes out what is buffered.
@@ -157,6 +183,23 @@ fn is_dumb() -> bool {
 /// Columns of a terminal; 80 where it does not say.
 fn width_of(size: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
     size.map(|(width, _)| usize::from(width.0)).filter(|&w| w > 0).unwrap_or(80)
+}
+
+/// Whether a character acts on a terminal, or hides or reorders what is around it: one that [`Str`] escapes.
+pub fn is_hidden(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    let mut shown = [0; 16];
+    let written = write!(&mut shown[..], "{}", Str(c.encode_utf8(&mut [0; 4]).as_bytes()));
+    written.is_err() || shown.starts_with(b"\\")
+}
+
+/// A path on one line, without anything that a terminal would act on.
+pub fn shown_path(path: &Path) -> String {
+    let shown = Str(path.as_os_str().as_encoded_bytes()).to_string();
+    // Where it parts folders, a backslash is nothing to be careful about.
+    if std::path::MAIN_SEPARATOR == '\\' { shown.replace("\\\\", "\\") } else { shown }
 }
 
 /// A message without anything that a terminal would act on. Line breaks stay.
@@ -242,11 +285,11 @@ fn start_of(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
-/// Breaks a text into lines of at most `width` columns, at spaces. A word that is wider has a line of its own.
+/// Breaks a text into lines of at most `width` columns, at spaces. A word that is wider is broken where the line ends.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split(' ') {
+    for word in text.split(' ').flat_map(|word| pieces(word, width)) {
         let w = text_width(word);
         if used > 0 && used + 1 + w > width {
             lines.push(String::new());
@@ -262,6 +305,25 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A word in pieces that fit.
+fn pieces(word: &str, width: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while text_width(rest) > width {
+        let fitting = start_of(rest.chars(), width).len();
+        // At least one character, or there would be no end.
+        let at = fitting.max(rest.chars().next().map_or(0, char::len_utf8));
+        let (piece, after) = rest.split_at(at);
+        if after.is_empty() {
+            break;
+        }
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 #[cfg(test)]
@@ -291,7 +353,9 @@ mod tests {
     #[test]
     fn lines_break_at_spaces() {
         assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
-        assert_eq!(wrap("unbreakable x", 4), ["unbreakable", "x"]);
+        assert_eq!(wrap("unbreakable x", 4), ["unbr", "eaka", "ble", "x"]);
+        assert_eq!(wrap("日本語 x", 3), ["日", "本", "語", "x"]);
+        assert_eq!(wrap("ab", 0), ["a", "b"]);
         assert_eq!(wrap("", 4), [""]);
     }
 }

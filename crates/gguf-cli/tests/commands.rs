@@ -452,6 +452,8 @@ fn nothing_in_a_file_acts_on_a_terminal() {
     fs::copy(&file, &odd).unwrap();
     for line in [
         "show",
+        "check --rules --json",
+        "name --json",
         "show --kv",
         "show --kv --full",
         "show --tensors",
@@ -461,16 +463,173 @@ fn nothing_in_a_file_acts_on_a_terminal() {
         "name",
     ] {
         for file in [&file, &odd] {
-            let run = gguf(words(line).iter().map(String::as_str).chain([text(file)]));
+            let file = if line.contains("--rules") { None } else { Some(text(file)) };
+            let run = gguf(words(line).iter().map(String::as_str).chain(file));
             let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-            // JSON escapes what is below space, and may hold everything else.
-            let acts = |c: char| if line.contains("json") { c < ' ' && c != '\n' } else { acts(c) };
             assert!(!run.out.contains(acts), "{line}: {:?}", run.out);
             assert!(!run.err.contains(acts), "{line}: {:?}", run.err);
         }
     }
-    for keys in [&["llama.*"][..], &["general.name", "general.tags"], &["nothing\x1b[31m"]] {
+    let keys = [&["llama.*"][..], &["general.name", "general.tags"], &["nothing\x1b[31m"], &["--json", "general.name"]];
+    for keys in keys.into_iter().chain([&["--json", "*"][..]]) {
         let run = gguf(["get", text(&file)].into_iter().chain(keys.iter().copied()));
-        assert!(!run.out.contains('\x1b') && !run.err.contains('\x1b'), "{keys:?}: {run:?}");
+        let acts = ['\x1b', '\u{9b}', '\u{202e}'];
+        assert!(!run.out.contains(acts), "{keys:?}: {run:?}");
+        assert!(!run.err.contains(acts), "{keys:?}: {run:?}");
     }
+}
+
+#[test]
+fn json_has_the_true_strings() {
+    let dir = folder();
+    let evil = format!("\u{7f}\u{9b}2J\u{202e}\u{e0041}\\ é\n{}", "x".repeat(1000));
+    let mut head = head(&[]);
+    for key in ["general.name", "general.type", "general.license", "tokenizer.ggml.pre", "llama.rope.scaling.type"] {
+        head.set(key, evil.as_str());
+    }
+    head.kvs.push(gguf_format::Kv { key: b"x\xff".to_vec(), value: 1u8.into() });
+    let file = dir.path().join("a\n\u{202e}\\b.gguf");
+    write(&file, &head, &[]);
+    let shown =
+        gguf(["show", "--json", text(&file)]).exits(0).silently().prints(&[r"\u007f\u009b2J\u202e\udb40\udc41"]).json();
+    for field in ["name", "type", "license", "tokenizer_pre", "rope_scaling"] {
+        assert_eq!(shown["summary"][field], evil, "{field}");
+    }
+    assert_eq!(shown["metadata"].as_array().unwrap().last().unwrap()["key"]["hex"], "78ff");
+    assert_eq!((&shown["path"], &shown["shards"][0]["path"]), (&text(&file).into(), &text(&file).into()));
+    assert_eq!(gguf(["check", "--json", text(&file)]).json()["files"][0]["path"], text(&file));
+    assert_eq!(gguf(["name", "--json", text(&file)]).json()[0]["path"], text(&file));
+    assert_eq!(gguf(["get", "--json", text(&file), "general.name"]).exits(0).json(), evil);
+    assert_eq!(gguf(["get", "--json", text(&file), "general.*"]).exits(0).json()["general.name"], evil);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn paths_that_are_no_utf8_stay_whole_in_json() {
+    use std::os::unix::ffi::OsStringExt;
+    let dir = folder();
+    let file = dir.path().join(std::ffi::OsString::from_vec(b"a\xff.gguf".to_vec()));
+    fs::copy(small(dir.path(), "small.gguf"), &file).unwrap();
+    for command in ["show", "check"] {
+        let output = program().args([command, "--json"]).arg(&file).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let path = if command == "show" { &json["path"] } else { &json["files"][0]["path"] };
+        assert!(path["hex"].as_str().unwrap().ends_with("61ff2e67677566"), "{command}: {json}");
+    }
+}
+
+#[test]
+fn long_names_neither_stop_nor_widen_a_table() {
+    let dir = folder();
+    let file = dir.path().join("long.gguf");
+    // By hand, because no writer takes such names.
+    let string = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+    let build = |key: &str, name: &str| {
+        let mut bytes = [&b"GGUF\x03\0\0\0"[..], &2u64.to_le_bytes(), &101u64.to_le_bytes()].concat();
+        let keys = (0..100).map(|i| format!("k.{i}")).chain([key.to_owned()]);
+        keys.for_each(|key| bytes.extend([&string(&key)[..], &4u32.to_le_bytes(), &7u32.to_le_bytes()].concat()));
+        for (name, offset) in [(name, 0u64), ("short", 32)] {
+            let shape = [&1u32.to_le_bytes()[..], &8u64.to_le_bytes(), &0u32.to_le_bytes()].concat();
+            bytes.extend([&string(name)[..], &shape, &offset.to_le_bytes()].concat());
+        }
+        bytes.resize(bytes.len().next_multiple_of(32) + 64, 0);
+        fs::write(&file, bytes).unwrap();
+    };
+    for n in [60_000, 70_000] {
+        let (key, name) = ("k".repeat(n), "t".repeat(n));
+        build(&key, &name);
+        for (option, long) in [("--kv", &key), ("--tensors", &name)] {
+            let run = gguf(["show", option, text(&file)]);
+            // A reader may refuse names of such a length, but not fall over them.
+            assert!(run.code == 0 || run.err.contains("gguf: error: "), "{}", run.err);
+            assert!(run.code != 0 || run.out.contains(long.as_str()));
+            assert!(run.out.len() < n + 10_000, "{option}: {}", run.out.len());
+        }
+    }
+    // What is escaped is five times as long.
+    build(&"\x01".repeat(20_000), "t");
+    let run = gguf(["show", "--kv", text(&file)]).exits(0).prints(&["k.0   ", &r"\u{1}".repeat(20_000)]);
+    assert!(run.out.len() < 110_000, "{}", run.out.len());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn json_takes_no_memory_by_the_key() {
+    let dir = folder();
+    let file = dir.path().join("many.gguf");
+    let mut head = head(&[]);
+    for i in 0..150_000u32 {
+        head.kvs.push(gguf_format::Kv { key: format!("k.{i}").into(), value: i.into() });
+    }
+    write(&file, &head, &[]);
+    drop(head);
+    // 200 MB of address space; as one tree of values, the object takes 300.
+    let line = format!("ulimit -v 200000; exec {} show --json --full {}", env!("CARGO_BIN_EXE_gguf"), text(&file));
+    let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["metadata"][150_007]["value"], 149_999);
+}
+
+#[test]
+fn arrays_in_arrays_do_not_blow_up_json() {
+    let dir = folder();
+    let file = dir.path().join("nested.gguf");
+    let mut head = head(&[]);
+    let mut value: gguf_format::Value = gguf_format::Value::Array([1u8; 100].into_iter().collect());
+    for _ in 0..20 {
+        value = gguf_format::Value::Array([value].into_iter().collect::<common::ArrayOf>().0);
+    }
+    head.set("nested", value);
+    write(&file, &head, &[]);
+    let whole = gguf(["show", "--json", "--full", text(&file)]).exits(0);
+    let line = whole.out.lines().find(|l| l.contains("[[[[")).expect("the array is on one line");
+    assert!(line.len() < 400, "{line}");
+    assert!(gguf(["get", "--json", text(&file), "nested"]).exits(0).out.len() < 400);
+}
+
+#[test]
+fn an_offset_past_the_end_is_named() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    let bytes = fs::metadata(&file).unwrap().len();
+    for at in [bytes.to_string(), "99999999999".to_owned()] {
+        for line in [&["show"][..], &["check"], &["get", "general.name"]] {
+            let (command, keys) = line.split_first().unwrap();
+            gguf([*command, "--at", &at, text(&file)].iter().chain(keys))
+                .exits(2)
+                .says(&[&format!("offset {at} is past the end of the file, which has {bytes} bytes")]);
+        }
+    }
+}
+
+#[test]
+fn convert_does_not_write_a_file_called_minus() {
+    let dir = folder();
+    for more in [&["-o", "-"][..], &["--dry-run", "-o-"]] {
+        let output = program()
+            .current_dir(dir.path())
+            .arg("convert")
+            .arg(glossary().canonicalize().unwrap())
+            .args(more)
+            .output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be written to standard output"));
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for args in [&["--help"][..], &["help", "show"], &["--version"], &["show", "-h"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = program().args(args).stdout(full).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.starts_with("gguf: error: cannot write to standard output: "), "{args:?} {err}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(program().arg("--no-such").stderr(full).output().unwrap().status.code(), Some(2));
 }

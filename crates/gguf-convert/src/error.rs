@@ -41,11 +41,6 @@ pub enum Error {
         /// Its reason.
         source: io::Error,
     },
-    /// What should be a file is something else.
-    NotAFile {
-        /// Its path.
-        path: PathBuf,
-    },
     /// The folder has no `config.json`.
     NoConfig {
         /// The folder.
@@ -64,13 +59,6 @@ pub enum Error {
         dir: PathBuf,
         /// Their names.
         parts: Names,
-    },
-    /// A part is a link to a file elsewhere.
-    LeadsOut {
-        /// The link.
-        path: PathBuf,
-        /// What it leads to.
-        target: PathBuf,
     },
     /// A tensor file is not sound.
     Safetensors {
@@ -137,6 +125,11 @@ pub enum Error {
         /// The bytes that were asked for.
         bytes: u64,
     },
+    /// The output would take the place of a file that is read for it.
+    OverwritesInput {
+        /// The output.
+        path: PathBuf,
+    },
     /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
     Cancelled,
     /// The tokenizer, the model card or another small file of the folder cannot be used.
@@ -156,7 +149,12 @@ impl Error {
     pub fn is_bad_input(&self) -> bool {
         !matches!(
             self,
-            Error::Io { .. } | Error::OutOfMemory { .. } | Error::Output(_) | Error::NoCodec { .. } | Error::Cancelled
+            Error::Io { .. }
+                | Error::OutOfMemory { .. }
+                | Error::OverwritesInput { .. }
+                | Error::Output(_)
+                | Error::NoCodec { .. }
+                | Error::Cancelled
         )
     }
 }
@@ -165,7 +163,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
-            Error::NotAFile { path } => write!(f, "{}: not a regular file", path.display()),
             Error::NoConfig { dir } => {
                 write!(f, "{}: no config.json in the folder; is it that of a checkpoint?", dir.display())
             }
@@ -181,12 +178,6 @@ impl fmt::Display for Error {
             Error::MissingParts { dir, parts } => {
                 write!(f, "{}: parts of the checkpoint are missing: {parts}; fetch them", dir.display())
             }
-            Error::LeadsOut { path, target } => write!(
-                f,
-                "{}: a link out of the checkpoint's folder, to {}; copy the file into the folder if that is meant",
-                path.display(),
-                target.display()
-            ),
             Error::Safetensors { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Index { index, what } => write!(f, "{}: {what}", index.display()),
             Error::IndexMismatch { index, missing, extra } => {
@@ -214,6 +205,11 @@ impl fmt::Display for Error {
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
             }
+            Error::OverwritesInput { path } => write!(
+                f,
+                "{}: a file of the checkpoint that is converted, which would be lost; choose another name for the output",
+                path.display()
+            ),
             Error::Cancelled => f.write_str("interrupted; no output was written"),
             Error::ModelDir(e) => write!(f, "{e}"),
             Error::Layout(e) => write!(f, "{e}"),
@@ -239,7 +235,10 @@ impl std::error::Error for Error {
 
 impl From<ModelDirError> for Error {
     fn from(e: ModelDirError) -> Error {
-        Error::ModelDir(e)
+        match e {
+            ModelDirError::Read { file, source } => Error::Io { action: "read", path: file, source },
+            e => Error::ModelDir(e),
+        }
     }
 }
 

@@ -7,15 +7,18 @@
 //! The output is byte for byte what llama.cpp's `convert_hf_to_gguf.py` writes for the same folder.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_arch::config::{self, Config};
 use gguf_arch::plan::Plan;
-use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Layout, TensorInfo, Version};
+use gguf_format::check::{Finding, Severity};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Layout, TensorInfo, Version};
 use gguf_io::Output;
 
 mod error;
+mod files;
 pub mod metadata;
 pub mod ops;
 mod progress;
@@ -33,10 +36,13 @@ pub use scan::{TensorScan, scan_tensors};
 use metadata::{MetadataOptions, ModelMetadata, ParameterCounts};
 use run::Run;
 use source::Checkpoint;
-use tokenizer::{TokenizerOptions, files};
+use tokenizer::TokenizerOptions;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANTIZATION_VERSION: u32 = 2;
+
+/// The most findings about the planned head that become warnings, one each.
+const MAX_DOUBTS: usize = 10;
 
 /// What can be chosen about a conversion.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +75,8 @@ pub struct ConversionPlan {
     metadata: ModelMetadata,
     checkpoint: Checkpoint,
     options: Options,
+    /// The real paths of the files that are read, which no output may replace.
+    inputs: Vec<PathBuf>,
 }
 
 /// What a conversion has made.
@@ -140,16 +148,47 @@ pub fn plan(dir: &Path, options: &Options) -> Result<ConversionPlan, Error> {
     };
     head.tensors = arch.tensors.iter().map(info).collect();
     let layout = head.layout()?;
-    let warnings = [&arch.warnings, &metadata.warnings, &tokenizer.warnings].into_iter().flatten().cloned().collect();
-    Ok(ConversionPlan { arch, head, layout, warnings, metadata, checkpoint, options: options.clone() })
+    let mut warnings: Vec<String> =
+        [&arch.warnings, &metadata.warnings, &tokenizer.warnings].into_iter().flatten().cloned().collect();
+    warnings.extend(doubts(&head, &layout)?);
+    let mut inputs = files::small_files(dir);
+    inputs.extend(checkpoint.paths().map(Path::to_owned));
+    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    Ok(ConversionPlan { arch, head, layout, warnings, metadata, checkpoint, options: options.clone(), inputs })
+}
+
+/// What the check of models says against the planned head: a sentence for each error, and for each warning about keys,
+/// values and tensors, as far as [`MAX_DOUBTS`].
+///
+/// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
+/// does not load.
+fn doubts(head: &Head, layout: &Layout) -> Result<Vec<String>, Error> {
+    let bytes = head.encode(layout)?;
+    let Ok(gguf) = Gguf::parse(bytes) else { return Ok(Vec::new()) };
+    let report = gguf_arch::check::model(&[&gguf], None);
+    let counts = |f: &Finding| match f.severity {
+        Severity::Error => true,
+        Severity::Warning => ["key.", "value.", "tensor."].iter().any(|kind| f.code.starts_with(kind)),
+        _ => false,
+    };
+    let found: Vec<_> = report.findings().filter(|f| counts(f)).collect();
+    let sentence = |f: &Cow<'_, Finding>| {
+        format!("the output will be at fault: {}: {} ({}); expected {}", f.place, f.message, f.code, f.expected)
+    };
+    let mut doubts: Vec<String> = found.iter().take(MAX_DOUBTS).map(sentence).collect();
+    match found.len().saturating_sub(MAX_DOUBTS) {
+        0 => {}
+        more => doubts.push(format!("the output will be at fault in {more} more ways; check it to see them all")),
+    }
+    Ok(doubts)
 }
 
 fn read_config(dir: &Path) -> Result<Config, Error> {
-    let file = dir.join("config.json");
-    let Some(document) = files::read_json(&file)? else {
+    const FILE: &str = "config.json";
+    let Some(document) = files::read_json(dir, FILE)? else {
         return Err(Error::NoConfig { dir: dir.to_owned() });
     };
-    Config::new(document).map_err(|source: config::Error| Error::Config { file, source })
+    Config::new(document).map_err(|source: config::Error| Error::Config { file: dir.join(FILE), source })
 }
 
 impl ConversionPlan {
@@ -202,6 +241,9 @@ impl ConversionPlan {
     /// [`Error`]. No output is left then, and a file that had the name before is untouched.
     pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<Summary, Error> {
         let path = self.output_path(out);
+        if path.canonicalize().is_ok_and(|real| self.inputs.contains(&real)) {
+            return Err(Error::OverwritesInput { path });
+        }
         let output = Output::create(&path, self.options.force)?;
         output.set_len(self.file_bytes())?;
         let mut head = self.head.encode(&self.layout)?;

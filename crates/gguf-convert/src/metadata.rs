@@ -20,8 +20,8 @@ use serde_json::{Map, Value as Json};
 pub use self::name::default_file_name;
 use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;
+use crate::files::{read_bytes, read_json, read_json_anywhere};
 use crate::tokenizer::ModelDirError;
-use crate::tokenizer::files::{read_bytes, read_json};
 use crate::tokenizer::kv::KeyValues;
 
 /// What goes wrong here; the same as for the tokenizer.
@@ -149,7 +149,7 @@ pub fn key_values(
     let mut m = Metadata::default();
     let card = m.read_card(dir)?;
     m.take_card(&card, size.total);
-    let config = read_json(&dir.join("config.json"))?.unwrap_or_default();
+    let config = read_json(dir, "config.json")?.unwrap_or_default();
     let id = config.get("_name_or_path").and_then(Json::as_str);
     // More than one slash is the path of somebody's computer.
     if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
@@ -212,7 +212,7 @@ impl Metadata {
     }
 
     fn read_card(&mut self, dir: &Path) -> Result<card::Card, ModelDirError> {
-        let Some(bytes) = read_bytes(&dir.join("README.md"))? else { return Ok(card::Card::default()) };
+        let Some(bytes) = read_bytes(dir, "README.md")? else { return Ok(card::Card::default()) };
         let card = match String::from_utf8(bytes) {
             Ok(text) => card::Card::parse(&text),
             Err(e) => Err(format!("not UTF-8 from byte {} on", e.utf8_error().valid_up_to())),
@@ -302,7 +302,7 @@ impl Metadata {
     }
 
     fn read_generation_config(&mut self, dir: &Path) -> Result<(), ModelDirError> {
-        let config = match read_json(&dir.join("generation_config.json")) {
+        let config = match read_json(dir, "generation_config.json") {
             Err(e @ (ModelDirError::Json { .. } | ModelDirError::Read { .. })) => {
                 self.warnings.push(format!("{e}: ignored"));
                 return Ok(());
@@ -325,7 +325,7 @@ impl Metadata {
 
     fn take_overrides(&mut self, file: &Path) -> Result<(), ModelDirError> {
         let invalid = |what: String| ModelDirError::Invalid { file: file.to_owned(), what };
-        let json = read_json(file)?.ok_or_else(|| invalid("no such file".to_owned()))?;
+        let json = read_json_anywhere(file)?.ok_or_else(|| invalid("no such file".to_owned()))?;
         let map = json.as_object().ok_or_else(|| invalid("expected an object of GGUF keys and values".to_owned()))?;
         for (key, value) in map {
             let wrong = |expected: &str| invalid(format!("{key} is {value}, expected {expected}"));

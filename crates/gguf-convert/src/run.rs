@@ -22,6 +22,9 @@ use crate::source::Checkpoint;
 /// Bytes of source data that one chunk covers, about.
 const CHUNK: u64 = 4 << 20;
 
+/// The most threads that work at once, whatever is asked for: more gain nothing, and each takes a few chunks of memory.
+pub(crate) const MAX_THREADS: usize = 256;
+
 /// What is run: a plan, where its inputs come from and where its outputs go.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
@@ -57,7 +60,8 @@ impl Run<'_> {
             stop: AtomicBool::new(false),
             overflows: Mutex::new(BTreeMap::new()),
         };
-        on_threads(self.threads, || self.work(&shared, output, progress))?;
+        let pieces = Chunks { tensors: self.tensors, tensor: 0, row: 0 }.take(MAX_THREADS).count();
+        on_threads(self.threads, pieces, || self.work(&shared, output, progress))?;
         let overflows = shared.overflows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let named = overflows
             .into_iter()
@@ -145,15 +149,19 @@ impl Run<'_> {
 }
 
 /// Does the same work on a number of threads, `None` for as many as the machine has processors, and waits for all; gives
-/// the first error. The work is what shares itself out.
+/// the first error. The work is what shares itself out, in so many pieces.
+///
+/// There are never more threads than pieces or than [`MAX_THREADS`], and fewer when the system gives no more.
 pub(crate) fn on_threads<E: Send>(
     threads: Option<NonZeroUsize>,
+    pieces: usize,
     work: impl Fn() -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let available = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let threads = threads.unwrap_or_else(available).get();
+    let threads = threads.unwrap_or_else(available).get().min(pieces).min(MAX_THREADS);
     thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let workers: Vec<_> = (1..threads).map_while(spawn).collect();
         let mut result = work();
         for worker in workers {
             match worker.join() {
@@ -288,6 +296,26 @@ mod tests {
                 }
                 assert_eq!(result, expected, "{groups} {group_rows} {rows_per_chunk}");
             }
+        }
+    }
+
+    #[test]
+    fn threads_are_as_many_as_there_is_work_for() {
+        for (asked, pieces, expected) in [
+            (1, 9, 1),
+            (3, 9, 3),
+            (100_000, 3, 3),
+            (9, 0, 1),
+            (100_000, 100_000, MAX_THREADS),
+            (usize::MAX, usize::MAX, MAX_THREADS),
+        ] {
+            let n = Mutex::new(0);
+            let work = || {
+                *n.lock().unwrap() += 1;
+                Ok::<_, ()>(())
+            };
+            on_threads(NonZeroUsize::new(asked), pieces, work).unwrap();
+            assert_eq!(n.into_inner().unwrap(), expected, "{asked} for {pieces}");
         }
     }
 }

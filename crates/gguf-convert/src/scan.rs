@@ -10,7 +10,7 @@ use gguf_format::{DataScan, NotScannable, TensorInfoRef, scan_data};
 use gguf_io::ModelFile;
 
 use crate::progress::{Event, Progress};
-use crate::run::on_threads;
+use crate::run::{MAX_THREADS, on_threads};
 
 /// Bytes that are read at once, about.
 const PIECE: u64 = 4 << 20;
@@ -54,13 +54,15 @@ pub fn scan_tensors<'a>(
     let bytes = scans.iter().map(|t| t.bytes).fold(0, u64::saturating_add);
     progress.event(Event::Started { n_tensors: scans.len(), bytes });
 
-    let pieces = Mutex::new(scans.iter().enumerate().flat_map(|(i, scan)| {
+    let pieces = scans.iter().enumerate().flat_map(|(i, scan)| {
         // Whole blocks only.
         let step = (PIECE / block_bytes(scan)).max(1) * block_bytes(scan);
         (0..scan.bytes.div_ceil(step)).map(move |n| (i, n * step, step.min(scan.bytes - n * step)))
-    }));
+    });
+    let n_pieces = pieces.clone().take(MAX_THREADS).count();
+    let pieces = Mutex::new(pieces);
     let found = Mutex::new(BTreeMap::new());
-    on_threads(threads, || {
+    on_threads(threads, n_pieces, || {
         let mut buffer = Vec::new();
         loop {
             let next = pieces.lock().unwrap_or_else(PoisonError::into_inner).next();

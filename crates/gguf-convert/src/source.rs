@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use gguf_arch::plan::SourceTensor;
@@ -14,12 +13,10 @@ use gguf_io::read_exact_at;
 use serde::Deserialize;
 
 use crate::error::{Error, Names};
+use crate::files::{INDEX, locate, read_up_to};
 use safetensors::UniqueMap;
 
 pub mod safetensors;
-
-/// The list that says which tensor is in which part.
-const INDEX: &str = "model.safetensors.index.json";
 
 /// The longest index that is read; those of the largest checkpoints take a few MB.
 const MAX_INDEX: u64 = 100_000_000;
@@ -55,7 +52,7 @@ impl Checkpoint {
     /// When there are no tensor files, when one is missing or leads out of the folder, when a head is not sound, and when
     /// the index and the files do not list the same tensors.
     pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
-        let index = read_index(&dir.join(INDEX))?;
+        let index = read_index(dir)?;
         let names = match &index {
             Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
             None => list_parts(dir)?,
@@ -66,7 +63,7 @@ impl Checkpoint {
         let mut checkpoint = Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() };
         let mut missing = Vec::new();
         for name in &names {
-            match locate_part(dir, name)? {
+            match locate(dir, name)? {
                 Some(path) => checkpoint.add_part(path)?,
                 None => missing.push(name.clone()),
             }
@@ -106,13 +103,15 @@ impl Checkpoint {
         read_exact_at(&part.file, buffer, place.offset + offset).map_err(|e| Error::io("read", &part.path, e))
     }
 
+    /// The real paths of the tensor files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|part| part.path.as_path())
+    }
+
     fn add_part(&mut self, path: PathBuf) -> Result<(), Error> {
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
         let metadata = file.metadata().map_err(|e| Error::io("read", &path, e))?;
-        if !metadata.is_file() {
-            return Err(Error::NotAFile { path });
-        }
         let file_bytes = metadata.len();
         if file_bytes < safetensors::PREFIX {
             return Err(fail(safetensors::HeaderError::TooShort { file_bytes }));
@@ -162,18 +161,11 @@ struct IndexFile {
 }
 
 /// The pairs of tensor and part that an index lists; `None` when there is no index.
-fn read_index(path: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io("open", path, e)),
-    };
-    let mut json = Vec::new();
-    file.take(MAX_INDEX + 1).read_to_end(&mut json).map_err(|e| Error::io("read", path, e))?;
-    let invalid = |what: String| Error::Index { index: path.to_owned(), what };
-    if json.len() as u64 > MAX_INDEX {
-        return Err(invalid(format!("longer than {MAX_INDEX} bytes")));
-    }
+fn read_index(dir: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
+    let Some(real) = locate(dir, INDEX)? else { return Ok(None) };
+    let path = dir.join(INDEX);
+    let json = read_up_to(MAX_INDEX, &real, path.clone())?;
+    let invalid = |what: String| Error::Index { index: path.clone(), what };
     let index: IndexFile = serde_json::from_slice(&json).map_err(|e| invalid(e.to_string()))?;
     let pairs = index.weight_map.0;
     match pairs.iter().find(|(_, part)| !is_plain_file_name(part)) {
@@ -231,34 +223,6 @@ fn other_weights(dir: &Path) -> Option<String> {
     names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()
 }
 
-/// The file behind a part's name; `None` when there is none.
-///
-/// A name may be a symbolic link, as it is in the cache of the Hugging Face hub, but only to a file of the same folder or
-/// of that cache's store for this model: a checkpoint must not publish other files of the machine.
-fn locate_part(dir: &Path, name: &str) -> Result<Option<PathBuf>, Error> {
-    let path = dir.join(name);
-    let real = match path.canonicalize() {
-        Ok(real) => real,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io("open", &path, e)),
-    };
-    let folder = dir.canonicalize().map_err(|e| Error::io("open", dir, e))?;
-    let store = hub_store(&folder);
-    if !real.starts_with(&folder) && !store.is_some_and(|store| real.starts_with(store)) {
-        return Err(Error::LeadsOut { path, target: real });
-    }
-    // Before opening: to open a pipe would wait for its other end.
-    let metadata = std::fs::metadata(&real).map_err(|e| Error::io("open", &path, e))?;
-    if metadata.is_file() { Ok(Some(real)) } else { Err(Error::NotAFile { path }) }
-}
-
-/// The folder `blobs` beside `snapshots`, for a folder `snapshots/REVISION`.
-fn hub_store(folder: &Path) -> Option<PathBuf> {
-    let snapshots = folder.parent()?;
-    (snapshots.file_name()? == "snapshots").then_some(())?;
-    Some(snapshots.parent()?.join("blobs"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,12 +263,5 @@ mod tests {
         {
             assert_eq!(numbered_part(name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn the_store_of_the_hub() {
-        let store = hub_store(Path::new("/c/models--o--m/snapshots/abc"));
-        assert_eq!(store.as_deref(), Some(Path::new("/c/models--o--m/blobs")));
-        assert_eq!(hub_store(Path::new("/c/models--o--m/other/abc")), None);
     }
 }

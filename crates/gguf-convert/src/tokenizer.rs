@@ -8,7 +8,6 @@
 mod bpe;
 mod class;
 mod error;
-pub(crate) mod files;
 mod hf;
 pub(crate) mod kv;
 mod pre;
@@ -26,11 +25,11 @@ use gguf_format::Value;
 use serde_json::Value as Json;
 
 pub use self::error::ModelDirError;
-use self::files::read_json;
 use self::hf::TokenizerJson;
 use self::kv::KeyValues;
 pub use self::pre::PreSource;
 use self::special::SpecialVocab;
+use crate::files::{self, read_json};
 
 /// What goes wrong here; the same as for the metadata.
 pub type TokenizerError = ModelDirError;
@@ -70,11 +69,11 @@ pub(crate) struct Folder {
 impl Folder {
     fn open(dir: &Path) -> Result<Folder, ModelDirError> {
         let file = dir.join("tokenizer.json");
-        let tokenizer = match files::read_bytes(&file)? {
+        let tokenizer = match files::read_bytes(dir, "tokenizer.json")? {
             Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|source| ModelDirError::Json { file, source })?),
             None => None,
         };
-        let optional = |name: &str| read_json(&dir.join(name)).map(Option::unwrap_or_default);
+        let optional = |name: &str| read_json(dir, name).map(Option::unwrap_or_default);
         let (tokenizer_config, config) = (optional("tokenizer_config.json")?, optional("config.json")?);
         Ok(Folder { dir: dir.to_owned(), tokenizer, tokenizer_config, config })
     }
@@ -109,7 +108,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     let mut kvs = KeyValues::default();
     let mut warnings = Vec::new();
 
-    if folder.tokenizer.is_none() && files::read_bytes(&dir.join("tekken.json"))?.is_some() {
+    if folder.tokenizer.is_none() && files::read_bytes(dir, "tekken.json")?.is_some() {
         return Err(folder.unsupported(
             "tekken.json",
             "Mistral's own tokenizer format is not supported; put the tokenizer.json of the Hugging Face release into the folder",
@@ -124,7 +123,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         );
     }
 
-    let vocab = match files::read_bytes(&dir.join("tokenizer.model"))? {
+    let vocab = match files::read_bytes(dir, "tokenizer.model")? {
         Some(model) => vocab::sentencepiece(&folder, &model, vocab_size, &mut warnings)?,
         None => match &folder.tokenizer {
             Some(t) if vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,

@@ -257,3 +257,97 @@ fn a_folder_without_configuration_is_refused() {
         "{message}"
     );
 }
+
+#[test]
+fn any_number_of_threads_can_be_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let out = dir.path().join("out.gguf");
+    for threads in [100_000, usize::MAX] {
+        let options = Options { threads: NonZeroUsize::new(threads), force: true, ..Options::default() };
+        assert_eq!(run(dir.path(), &out, &options).unwrap().n_tensors, 21, "{threads}");
+    }
+}
+
+#[test]
+fn the_checkpoint_is_never_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    fs::write(dir.path().join("metadata"), "{}").unwrap();
+    fs::write(dir.path().join("chat_template.jinja"), "x").unwrap();
+    fs::create_dir(dir.path().join("additional_chat_templates")).unwrap();
+    fs::write(dir.path().join("additional_chat_templates/tool.jinja"), "x").unwrap();
+    let options = Options {
+        force: true,
+        metadata: Some(dir.path().join("additional_chat_templates/../metadata")),
+        ..Options::default()
+    };
+    for name in [
+        "model.safetensors",
+        "config.json",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "additional_chat_templates/tool.jinja",
+        "additional_chat_templates/../config.json",
+        "metadata",
+    ] {
+        let before = fs::read(dir.path().join(name)).unwrap();
+        let refused = run(dir.path(), &dir.path().join(name), &options);
+        assert!(matches!(refused, Err(Error::OverwritesInput { .. })), "{name}: {refused:?}");
+        assert_eq!(fs::read(dir.path().join(name)).unwrap(), before);
+    }
+    // Another file in the folder may be replaced.
+    fs::write(dir.path().join("old.gguf"), "old").unwrap();
+    run(dir.path(), &dir.path().join("old.gguf"), &options).unwrap();
+}
+
+#[test]
+fn what_the_check_says_of_the_plan_is_a_warning() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("", "", ""),
+        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":3", "tensor.block.missing"),
+        ("\"hidden_size\":16", "\"hidden_size\":32", "tensor.shape"),
+        ("\"intermediate_size\":24", "\"intermediate_size\":25", "tensor.shape"),
+        ("\"vocab_size\":8", "\"vocab_size\":9", "tensor.shape"),
+        ("\"vocab_size\":8", "\"rms_norm_eps\":null,\"vocab_size\":8", "key.missing"),
+        ("\"vocab_size\":8", "\"rms_norm_eps\":-1e-6,\"vocab_size\":8", "value.range"),
+    ];
+    for (from, to, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        write_llama(dir.path());
+        let file = dir.path().join("config.json");
+        let config = fs::read_to_string(&file).unwrap();
+        assert!(config.contains(from), "{from}");
+        fs::write(&file, config.replace(from, to)).unwrap();
+        let planned = plan(dir.path(), &Options::default()).unwrap();
+        let warnings = planned.warnings();
+        match expected.is_empty() {
+            true => assert_eq!(warnings, [""; 0], "{to}"),
+            false => assert!(warnings.iter().any(|w| w.contains(&format!("({expected})"))), "{to}: {warnings:?}"),
+        }
+        assert!(warnings.len() <= 11, "{to}: {warnings:?}");
+    }
+    // A tensor that is gone.
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let list = llama_tensors();
+    let tensors: Vec<Tensor<'_>> = list
+        .iter()
+        .enumerate()
+        .filter(|(_, (name, _))| name != "model.layers.1.mlp.up_proj.weight")
+        .map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s)))
+        .collect();
+    fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+    let planned = plan(dir.path(), &Options::default()).unwrap();
+    let [warning] = planned.warnings() else { panic!("{:?}", planned.warnings()) };
+    assert!(warning.contains("blk.1.ffn_up.weight") && warning.contains("(tensor.missing)"), "{warning}");
+}
+
+#[test]
+fn the_example_has_no_doubts() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary");
+    for options in [Options::default(), Options { vocab_only: true, order: ByteOrder::Big, ..Options::default() }] {
+        let planned = plan(&dir, &options).unwrap();
+        assert!(!planned.warnings().iter().any(|w| w.contains("at fault")), "{:?}", planned.warnings());
+    }
+}

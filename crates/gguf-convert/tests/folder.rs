@@ -5,8 +5,9 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Tensor, f32_data, safetensors};
+use common::{Tensor, f32_data, safetensors, write_llama};
 use gguf_convert::source::Checkpoint;
+use gguf_convert::{Options, plan};
 
 fn tensor(name: &str) -> Tensor<'_> {
     (name, "F32", &[2, 2], f32_data(name.len() as u32, 4))
@@ -206,4 +207,82 @@ fn the_cache_of_the_hub_is_read_through_its_links() {
     write(&blobs, "abcdef", &["a"]);
     symlink("../../blobs/abcdef", snapshot.join("model.safetensors")).unwrap();
     assert_eq!(names(&snapshot), ["a"]);
+}
+
+/// The small files that are read beside a SentencePiece model.
+#[cfg(unix)]
+const SMALL: [&str; 11] = [
+    "config.json",
+    "generation_config.json",
+    "README.md",
+    "model.safetensors.index.json",
+    "tokenizer.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "added_tokens.json",
+    "tekken.json",
+    "chat_template.jinja",
+    "additional_chat_templates/tool.jinja",
+];
+
+/// A whole checkpoint in the folder `model`, in which `name` can be made something else.
+#[cfg(unix)]
+fn checkpoint_without(outer: &Path, name: &str) -> std::path::PathBuf {
+    let dir = outer.join("model");
+    fs::create_dir_all(dir.join("additional_chat_templates")).unwrap();
+    write_llama(&dir);
+    fs::write(dir.join("tokenizer_config.json"), r#"{"a": 1}"#).unwrap();
+    if name.starts_with("additional") {
+        fs::write(dir.join("chat_template.jinja"), "x").unwrap();
+    }
+    let _ = fs::remove_file(dir.join(name));
+    dir
+}
+
+#[cfg(unix)]
+#[test]
+fn links_of_small_files_lead_nowhere_else() {
+    for name in SMALL.into_iter().chain(["chat_template.json"]) {
+        let outer = tempfile::tempdir().unwrap();
+        let dir = checkpoint_without(outer.path(), name);
+        let secret = outer.path().join("secret");
+        fs::write(&secret, "{}").unwrap();
+        std::os::unix::fs::symlink(&secret, dir.join(name)).unwrap();
+        let message = plan(&dir, &Options::default()).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(
+            message.contains(name) && message.contains("a link out of the checkpoint's folder"),
+            "{name}: {message}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipes_are_refused_and_not_waited_for() {
+    for name in SMALL {
+        let outer = tempfile::tempdir().unwrap();
+        let dir = checkpoint_without(outer.path(), name);
+        let made = std::process::Command::new("mkfifo").arg(dir.join(name)).status().unwrap();
+        assert!(made.success());
+        let message = plan(&dir, &Options::default()).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(message.contains(name) && message.contains("not a regular file"), "{name}: {message}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn small_files_are_read_through_the_links_of_the_hub() {
+    let outer = tempfile::tempdir().unwrap();
+    let (blobs, snapshot) = (outer.path().join("blobs"), outer.path().join("snapshots/0123"));
+    fs::create_dir(&blobs).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    write_llama(&blobs);
+    fs::write(blobs.join("tokenizer_config.json"), r#"{"a": 1}"#).unwrap();
+    fs::write(blobs.join("chat_template.jinja"), "template").unwrap();
+    for entry in fs::read_dir(&blobs).unwrap() {
+        let name = entry.unwrap().file_name();
+        std::os::unix::fs::symlink(Path::new("../../blobs").join(&name), snapshot.join(&name)).unwrap();
+    }
+    let planned = plan(&snapshot, &Options::default()).unwrap();
+    assert_eq!(planned.head().get("tokenizer.chat_template").and_then(|v| v.as_str()).unwrap(), "template");
 }

@@ -85,6 +85,9 @@ fn every_recorded_conversion_has_the_same_bytes() {
                 if into_folder && summary.path.file_name() != Some(recorded_file) {
                     failures.push(format!("{tag}: called {}, not {recorded_file:?}", summary.path.display()));
                 }
+                // What the reference converted well gives no reason for doubt.
+                failures
+                    .extend(summary.warnings.iter().filter(|w| w.contains("at fault")).map(|w| format!("{tag}: {w}")));
                 let (found, expected) = (sha256(&summary.path), recorded["sha256"].as_str().unwrap());
                 if found != expected {
                     failures.push(format!("{tag}: {found}, expected {expected}"));

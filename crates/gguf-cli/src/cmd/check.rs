@@ -8,13 +8,21 @@ use gguf_format::check::{At, Finding, Report, Rule, Severity};
 use gguf_format::shard::ShardName;
 use gguf_format::{Gguf, check as format};
 use gguf_io::ModelFile;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use crate::cmd::offset;
+use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::ui::{Column, ProgressLine, Style, Table, Ui, grouped, safe, wrap};
+use crate::json::{self, List};
+use crate::ui::{Column, ProgressLine, Style, Table, Ui, grouped, shown_path, wrap};
 
 mod data;
+
+/// What the findings stand under that no single shard has.
+const ALL_SHARDS: &str = "all shards together";
+
+/// Levels of JSON that are indented: down to the fields of findings.
+const LEVELS: usize = 5;
 
 gguf_format::rules! {
     /// Rules about what lies beside the head: the other files and the data.
@@ -78,7 +86,8 @@ pub struct Args {
 
 /// What was found in one file, or in all shards taken together.
 struct Section {
-    title: String,
+    /// `None` for all shards together.
+    path: Option<PathBuf>,
     report: Report,
 }
 
@@ -128,9 +137,8 @@ impl Args {
             }
         }
         if self.json {
-            let object =
-                json!({ "good": verdict == Verdict::Good, "files": all.iter().map(as_json).collect::<Value>() });
-            match writeln!(ui.out, "{object:#}").map_err(Failure::from) {
+            let all = AllSections { good: verdict == Verdict::Good, sections: &all };
+            match json::print(&mut ui.out, LEVELS, &all).map_err(Failure::from) {
                 Ok(()) | Err(Failure::PipeClosed) => {}
                 Err(failure) => return Err(failure),
             }
@@ -154,11 +162,7 @@ impl Args {
             if there.iter().any(|p| p == path) {
                 paths = there;
                 for path in lacking {
-                    missing.add(
-                        &SPLIT_FILE,
-                        At::File,
-                        format_args!("there is no {}", safe(&path.display().to_string())),
-                    );
+                    missing.add(&SPLIT_FILE, At::File, format_args!("there is no {}", shown_path(&path)));
                 }
             }
         }
@@ -180,17 +184,17 @@ impl Args {
         if let [only] = checked.as_mut_slice() {
             only.report.append(std::mem::take(&mut model));
         }
-        let title = |path: &Path| safe(&path.display().to_string());
         let mut sections: Vec<Section> =
-            checked.into_iter().map(|c| Section { title: title(&c.path), report: c.report }).collect();
+            checked.into_iter().map(|c| Section { path: Some(c.path), report: c.report }).collect();
         if sections.len() > 1 {
-            sections.push(Section { title: "all shards together".to_owned(), report: model });
+            sections.push(Section { path: None, report: model });
         }
         Ok(sections)
     }
 
     /// Judges what one file says of itself. What is no GGUF, or not a whole one, is judged as far as it goes.
     fn head(&self, path: PathBuf) -> Result<Checked, Failure> {
+        within(&path, self.at)?;
         let judge = if self.structure { format::structure } else { format::format };
         let file = match ModelFile::open_at(&path, self.at) {
             Ok(file) => file,
@@ -218,8 +222,7 @@ impl Args {
     fn print(&self, ui: &mut Ui, path: &Path, sections: &[Section]) -> Result<(), Failure> {
         for section in sections.iter().filter(|s| !s.report.is_empty()) {
             if sections.len() > 1 {
-                let title = ui.paint(&section.title, Style::Bold).to_string();
-                writeln!(ui.out, "{title}")?;
+                ui.title(section.path.as_deref().unwrap_or(Path::new(ALL_SHARDS)))?;
             }
             print_findings(ui, &section.report)?;
             writeln!(ui.out)?;
@@ -242,7 +245,7 @@ impl Args {
             n => format!(" ({} shards)", n - 1),
         };
         let label = ui.paint(label, style);
-        writeln!(ui.out, "{}{shards}: {label}, {counts}", safe(&path.display().to_string()))?;
+        writeln!(ui.out, "{}{shards}: {label}, {counts}", shown_path(path))?;
         ui.flush()
     }
 
@@ -255,7 +258,7 @@ impl Args {
                     "expected": r.expected, "hint": r.hint, "source": r.source,
                 })
             };
-            writeln!(ui.out, "{:#}", all.iter().map(rule).collect::<Value>())?;
+            json::print(&mut ui.out, LEVELS, &List(|| all.iter().map(rule)))?;
             return Ok(Verdict::Good);
         }
         let mut columns = vec![
@@ -269,8 +272,9 @@ impl Args {
             columns.pop();
         }
         let mut table = Table::new(columns);
+        let is_narrow = ui.width.is_some_and(|width| width < 60);
         for r in all {
-            let structural = if r.structural { ", structural" } else { "" };
+            let structural = if r.structural && !is_narrow { ", structural" } else { "" };
             let severity = format!("{}{structural}", r.severity);
             table.row([r.code.to_owned(), severity, r.expected.to_owned(), r.source.to_owned()]);
         }
@@ -334,7 +338,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
 
 /// A text behind a label, wrapped on a terminal.
 fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Result<()> {
-    let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(label.len()).max(20));
+    let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(label.len()));
     for (i, line) in wrap(text, room).iter().enumerate() {
         let label = if i == 0 { label.to_owned() } else { " ".repeat(label.len()) };
         let line = ui.paint(format!("{label}{line}"), style);
@@ -343,33 +347,51 @@ fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Resu
     Ok(())
 }
 
-fn as_json(section: &Section) -> Value {
-    let finding = |f: std::borrow::Cow<'_, Finding>| {
-        let (place, name) = match &f.place {
-            format::Place::File => ("file", None),
-            format::Place::Offset(_) => ("offset", None),
-            format::Place::Key { name, .. } => ("key", Some(name.clone())),
-            format::Place::Tensor { name, .. } => ("tensor", Some(name.clone())),
-        };
-        json!({
-            "code": f.code,
-            "severity": f.severity.to_string(),
-            "structural": f.structural,
-            "place": place,
-            "name": name,
-            "offset": f.place.offset(),
-            "message": f.message,
-            "expected": f.expected,
-            "hint": f.hint,
-        })
+/// The object of `--json`; its findings are made while they are written.
+struct AllSections<'a> {
+    good: bool,
+    sections: &'a [Section],
+}
+
+impl Serialize for AllSections<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("good", &self.good)?;
+        object.serialize_entry("files", self.sections)?;
+        object.end()
+    }
+}
+
+impl Serialize for Section {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let report = &self.report;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("path", &json::path(self.path.as_deref().unwrap_or(Path::new(ALL_SHARDS))))?;
+        object.serialize_entry("errors", &report.count(Severity::Error))?;
+        object.serialize_entry("warnings", &report.count(Severity::Warning))?;
+        object.serialize_entry("notes", &report.count(Severity::Note))?;
+        object.serialize_entry("safe", &report.is_safe())?;
+        object.serialize_entry("findings", &List(|| report.findings().map(|f| finding(&f))))?;
+        object.end()
+    }
+}
+
+fn finding(f: &Finding) -> Value {
+    let (place, name) = match &f.place {
+        format::Place::File => ("file", None),
+        format::Place::Offset(_) => ("offset", None),
+        format::Place::Key { name, .. } => ("key", Some(name)),
+        format::Place::Tensor { name, .. } => ("tensor", Some(name)),
     };
-    let report = &section.report;
     json!({
-        "path": section.title,
-        "errors": report.count(Severity::Error),
-        "warnings": report.count(Severity::Warning),
-        "notes": report.count(Severity::Note),
-        "safe": report.is_safe(),
-        "findings": report.findings().map(finding).collect::<Value>(),
+        "code": f.code,
+        "severity": f.severity.to_string(),
+        "structural": f.structural,
+        "place": place,
+        "name": name,
+        "offset": f.place.offset(),
+        "message": f.message,
+        "expected": f.expected,
+        "hint": f.hint,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -102,6 +102,11 @@ impl Args {
             let problem = "is not a folder; give the folder of a checkpoint, with config.json in it";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", self.dir.display())));
         }
+        if self.output.as_deref() == Some(Path::new("-")) {
+            let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; \
+                give the path of a file, or ./- for one of that name";
+            return Err(Failure::CouldNotRun(format!("--output -: {problem}")));
+        }
         let options = Options {
             ty: self.ty,
             name: self.name.clone(),
@@ -122,7 +127,7 @@ impl Args {
         }
     }
 
-    fn write(&self, ui: &mut Ui, plan: &ConversionPlan, out: &std::path::Path) -> Outcome {
+    fn write(&self, ui: &mut Ui, plan: &ConversionPlan, out: &Path) -> Outcome {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [consts::SIGINT, consts::SIGTERM] {
             // The second time the signal ends the process at once. Without these handlers, so does the first.
@@ -163,7 +168,7 @@ fn said(summary: &Summary, time: std::time::Duration) -> String {
 }
 
 /// Prints what would be written.
-fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&std::path::Path>) -> Outcome {
+fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),

@@ -1,18 +1,24 @@
 //! `gguf get`: values of keys, for scripts.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
 use gguf_io::ModelFile;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::cmd::offset;
+use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::json::{self, Shown};
+use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
-use crate::{json, text};
 
 /// Keys of a file that are looked at for one that was meant.
 const LOOKED_AT: usize = 10_000;
+
+/// Levels of JSON that are indented: a key or an element has a line of its own.
+const LEVELS: usize = 1;
 
 /// Print the values of metadata keys.
 ///
@@ -53,6 +59,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        within(&self.file, self.at)?;
         let file = ModelFile::open_at(&self.file, self.at)?;
         let gguf = file.gguf();
         let mut verdict = Verdict::Good;
@@ -85,8 +92,7 @@ impl Args {
         let several = self.keys.len() > 1 || self.keys.iter().any(|key| is_pattern(key));
         match (several, self.json) {
             (true, true) => {
-                let object = found.iter().map(|(key, v)| (key.to_string_lossy(), json::value(*v, true))).collect();
-                writeln!(ui.out, "{:#}", serde_json::Value::Object(object))?;
+                json::print(&mut ui.out, LEVELS, &ByKey(&found))?;
             }
             (true, false) => self.lines(ui, &found)?,
             (false, _) => {
@@ -101,7 +107,7 @@ impl Args {
     /// The value of the one key that was asked for.
     fn single(&self, ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
         if self.json {
-            return writeln!(ui.out, "{:#}", json::value(value, true));
+            return json::print(&mut ui.out, LEVELS, &Shown { value, full: true });
         }
         if self.only_type {
             return writeln!(ui.out, "{}", text::type_name(value));
@@ -130,6 +136,22 @@ impl Args {
             }
         }
         if ui.is_terminal() { table.print(ui, 0) } else { Ok(()) }
+    }
+}
+
+/// An object of keys and values. Of a key that is there twice, the first is the one that readers take.
+struct ByKey<'a>(&'a [(Str<'a>, ValueRef<'a>)]);
+
+impl Serialize for ByKey<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        let mut seen = HashSet::new();
+        for &(key, value) in self.0 {
+            if seen.insert(key) {
+                object.serialize_entry(&key.to_string_lossy(), &Shown { value, full: true })?;
+            }
+        }
+        object.end()
     }
 }
 

@@ -11,7 +11,11 @@ use serde_json::{Map, Value, json};
 
 use crate::cmd::open_model;
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
 use crate::ui::{Style, Ui, safe};
+
+/// Levels of JSON that are indented: the list, its objects, and what is in them.
+const LEVELS: usize = 3;
 
 /// Judge file names by the naming convention, and suggest better ones.
 ///
@@ -77,7 +81,7 @@ impl Args {
             }
         }
         if self.json {
-            writeln!(ui.out, "{:#}", Value::Array(all))?;
+            json::print(&mut ui.out, LEVELS, &all)?;
         }
         Ok(verdict)
     }
@@ -144,33 +148,22 @@ fn parts<'a>(name: &FileName<'a>) -> Vec<(&'static str, &'static str, std::borro
 }
 
 fn print(ui: &mut Ui, judged: &Judged<'_>) -> std::io::Result<()> {
-    let title = ui.paint(safe(&judged.path.display().to_string()), Style::Bold);
-    writeln!(ui.out, "{title}")?;
+    ui.title(judged.path)?;
     for (_, label, part) in parts(&FileName::parse(judged.name)) {
-        let label = ui.paint(format!("{label:<12}"), Style::Cyan);
-        writeln!(ui.out, "  {label}{}", Str(part.as_bytes()))?;
+        ui.field(&format!("  {label:<12}"), Style::Cyan, &Str(part.as_bytes()).to_string())?;
     }
-    let (label, style, text) = match judged.problems.as_slice() {
-        [] => ("Standard", Style::Green, "yes".to_owned()),
-        problems => ("Standard", Style::Red, format!("no: {}", safe(&problems.join("; ")))),
+    let (style, text) = match judged.problems.as_slice() {
+        [] => (Style::Green, "yes".to_owned()),
+        problems => (Style::Red, format!("no: {}", safe(&problems.join("; ")))),
     };
-    let label = ui.paint(format!("{label:<12}"), style);
-    let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(14).max(20));
-    for (i, line) in crate::ui::wrap(&text, room).iter().enumerate() {
-        if i == 0 {
-            writeln!(ui.out, "  {label}{line}")?;
-        } else {
-            writeln!(ui.out, "{:14}{line}", "")?;
-        }
-    }
+    ui.field("  Standard    ", style, &text)?;
     let by_metadata = judged.suggestion.as_deref().filter(|s| *s != judged.name);
     if let Some(to) = &judged.renamed {
-        let label = ui.paint(format!("{:<12}", "Renamed to"), Style::Green);
-        write!(ui.out, "  {label}")?;
+        let label = ui.paint("  Renamed to  ", Style::Green);
+        write!(ui.out, "{label}")?;
         ui.print_path(to)?;
     } else if let Some(suggestion) = by_metadata {
-        let label = ui.paint(format!("{:<12}", "Suggestion"), Style::Green);
-        writeln!(ui.out, "  {label}{suggestion}")?;
+        ui.field("  Suggestion  ", Style::Green, suggestion)?;
     }
     Ok(())
 }
@@ -178,11 +171,11 @@ fn print(ui: &mut Ui, judged: &Judged<'_>) -> std::io::Result<()> {
 fn as_json(judged: &Judged<'_>) -> Value {
     let parts = parts(&FileName::parse(judged.name)).into_iter();
     json!({
-        "path": judged.path.display().to_string(),
+        "path": json::path(judged.path),
         "standard": judged.problems.is_empty(),
         "parts": parts.map(|(field, _, part)| (field.to_owned(), part.into_owned().into())).collect::<Map<_, _>>(),
         "problems": judged.problems,
         "suggestion": judged.suggestion,
-        "renamed_to": judged.renamed.as_ref().map(|to| to.display().to_string()),
+        "renamed_to": judged.renamed.as_deref().map(json::path),
     })
 }

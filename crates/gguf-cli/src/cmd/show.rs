@@ -10,7 +10,7 @@ use gguf_io::ModelFile;
 use crate::cmd::{offset, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, safe, size, text_width, wrap};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, size, text_width, wrap};
 
 mod json;
 
@@ -82,11 +82,10 @@ impl Args {
             json::print(ui, shards, &summary(&ggufs), self.full)?;
             return Ok(());
         }
-        let title = ui.paint(safe(&path.display().to_string()), Style::Bold);
         let several = self.files.len() > 1;
         match (self.kv, self.tensors) {
             (false, false) => {
-                writeln!(ui.out, "{title}")?;
+                ui.title(path)?;
                 print_summary(ui, shards, &summary(&ggufs))?;
                 if let Some(width) = ui.width.filter(|_| !several) {
                     writeln!(ui.out)?;
@@ -99,7 +98,7 @@ impl Args {
             }
             (kv, tensors) => {
                 if several {
-                    writeln!(ui.out, "{title}")?;
+                    ui.title(path)?;
                 }
                 if kv && let Some(first) = ggufs.first() {
                     self.print_kvs(ui, first)?;
@@ -119,7 +118,7 @@ impl Args {
         let columns = [
             Column::name("KEY").styled(Style::Cyan),
             Column::left("TYPE").styled(Style::Dim),
-            if self.full { Column::left("VALUE") } else { Column::text("VALUE") },
+            if self.full { Column::whole("VALUE") } else { Column::text("VALUE") },
         ];
         let mut table = Table::new(columns);
         let rows = || gguf.kvs().map(|kv| (kv.key.to_string(), text::type_name(kv.value)));
@@ -143,8 +142,12 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
         Column::left("SHAPE"),
         Column::left("TYPE"),
         Column::right("BYTES"),
-        Column::right("OFFSET").styled(Style::Dim),
     ];
+    // Where there is little room, names need it more.
+    let with_offsets = ui.width.is_none_or(|width| width >= 60);
+    if with_offsets {
+        columns.push(Column::right("OFFSET").styled(Style::Dim));
+    }
     let sharded = shards.len() > 1;
     if sharded {
         columns.push(Column::right("SHARD").styled(Style::Dim));
@@ -154,7 +157,10 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
         for t in gguf.tensors() {
             let bytes = t.n_bytes().map_or("?".to_owned(), |n| ui.bytes(n));
             let offset = start_of(gguf, &t).map_or("?".to_owned(), |n| n.to_string());
-            let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes, offset];
+            let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes];
+            if with_offsets {
+                row.push(offset);
+            }
             if sharded {
                 row.push((i + 1).to_string());
             }
@@ -182,17 +188,12 @@ fn missing_bytes(shards: &[ModelFile]) -> u64 {
 
 fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Result<()> {
     for (label, value) in lines(shards, s) {
-        // Both are cut and safe already; only the line may still be too long.
-        let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(17));
-        for (i, line) in wrap(&value, room).iter().enumerate() {
-            let label = ui.paint(format!("{:<15}", if i == 0 { label } else { "" }), Style::Cyan);
-            writeln!(ui.out, "  {label}{line}")?;
-        }
+        ui.field(&format!("  {label:<15}"), Style::Cyan, &value)?;
     }
     let missing = missing_bytes(shards);
     if missing > 0 {
-        let label = ui.paint(format!("{:<15}", "Incomplete"), Style::Red);
-        writeln!(ui.out, "  {label}{} of tensor data are missing; gguf check says which", size(missing))?;
+        let text = format!("{} of tensor data are missing; gguf check says which", size(missing));
+        ui.field("  Incomplete     ", Style::Red, &text)?;
     }
     if s.types.is_empty() {
         return Ok(());

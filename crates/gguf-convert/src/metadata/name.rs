@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use fancy_regex::Regex;
+use gguf_format::Str;
 
 use super::ModelMetadata;
 
@@ -252,8 +253,13 @@ pub fn default_file_name(model: &ModelMetadata, file_type: Option<&str>) -> Stri
     append(model.finetune.as_deref().map(dashed));
     append(model.version.as_deref().map(dashed));
     append(Some(file_type.map_or_else(|| "vocab".to_owned(), |t| dashed(t).to_uppercase())));
-    // Only the base name is cleaned of slashes there; no part may lead out of the folder here.
-    name.replace(['/', '\\', '\0'], "-") + ".gguf"
+    // Only the base name is cleaned of slashes there; here no part may lead out of the folder, nor deceive who sees it.
+    name.replace(is_unfit, "-") + ".gguf"
+}
+
+/// Whether a character has no place in a file name: separators of paths, and all that is not shown as it is.
+fn is_unfit(c: char) -> bool {
+    c == '/' || Str(c.encode_utf8(&mut [0; 4]).as_bytes()).to_string() != c.to_string()
 }
 
 #[cfg(test)]
@@ -334,6 +340,18 @@ mod tests {
         assert_eq!(default_file_name(&model, None), "Tiny-Llama-Chat-v1.0-vocab.gguf");
         let model = ModelMetadata { basename: s("a/b"), version: s("../../v"), ..model };
         assert_eq!(default_file_name(&model, Some("Q8_0")), "a-b-150K-Chat-..-..-v-Q8_0.gguf");
+        for unfit in
+            ["\n", "\r", "\x1b", "\0", "\u{85}", "\u{202e}", "\u{2066}", "\u{200f}", "\u{61c}", "\u{2028}", "\\"]
+        {
+            let model = ModelMetadata {
+                basename: Some(format!("a{unfit}b")),
+                finetune: Some(format!("c{unfit}d")),
+                version: Some(format!("e{unfit}f")),
+                size_label: Some(format!("g{unfit}h")),
+                ..ModelMetadata::default()
+            };
+            assert_eq!(default_file_name(&model, Some("F16")), "a-b-g-h-c-d-e-f-F16.gguf", "{unfit:?}");
+        }
         assert_eq!(default_file_name(&ModelMetadata::default(), Some("F16")), "ggml-model-F16.gguf");
     }
 }

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::files::read_json;
 use super::hf::AddedToken;
 use super::special::{array, token_text, truthy};
 use super::{Folder, ModelDirError};
+use crate::files::read_json;
 
 /// A class of tokenizers.
 struct Class {
@@ -98,7 +98,7 @@ impl Settings {
         let lists_added = settings.contains_key("added_tokens_decoder");
         if !lists_added {
             // As older versions left it: a file of special tokens comes before the settings.
-            let map = read_json(&folder.dir.join("special_tokens_map.json"))?.unwrap_or_default();
+            let map = read_json(&folder.dir, "special_tokens_map.json")?.unwrap_or_default();
             for (key, value) in map.as_object().into_iter().flatten() {
                 settings.insert(key.clone(), value.clone());
             }
@@ -119,7 +119,7 @@ impl Settings {
                 put(number, serde_json::from_value(token.clone()).map_err(|e| invalid(e.to_string()))?);
             }
         } else {
-            let file = read_json(&folder.dir.join("added_tokens.json"))?.unwrap_or_default();
+            let file = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
             for (text, id) in file.as_object().into_iter().flatten() {
                 put(id.as_i64().unwrap_or(i64::MAX), AddedToken::new(text, is_special(text)));
             }

@@ -15,6 +15,18 @@ pub enum ModelDirError {
         /// Its reason.
         source: io::Error,
     },
+    /// The file is a link to a file elsewhere, which does not belong to the model.
+    LeadsOut {
+        /// The link.
+        file: PathBuf,
+        /// What it leads to.
+        target: PathBuf,
+    },
+    /// What should be a file is something else: a folder, a pipe, a device.
+    NotAFile {
+        /// Its path.
+        file: PathBuf,
+    },
     /// The file is larger than anything of its kind.
     TooLarge {
         /// The file.
@@ -70,6 +82,13 @@ impl fmt::Display for ModelDirError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ModelDirError::Read { file, source } => write!(f, "{}: {source}", file.display()),
+            ModelDirError::LeadsOut { file, target } => write!(
+                f,
+                "{}: a link out of the checkpoint's folder, to {}; copy the file into the folder if that is meant",
+                file.display(),
+                target.display()
+            ),
+            ModelDirError::NotAFile { file } => write!(f, "{}: not a regular file", file.display()),
             ModelDirError::TooLarge { file, limit } => {
                 write!(f, "{}: larger than {limit} bytes, which no file of this kind is", file.display())
             }

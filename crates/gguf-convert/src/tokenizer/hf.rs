@@ -99,6 +99,11 @@ pub(crate) struct Model {
 }
 
 impl TokenizerJson {
+    /// Whether the file lists a token, in its vocabulary or among the added ones.
+    pub(crate) fn has(&self, token: &str) -> bool {
+        self.added_tokens.iter().any(|t| t.content == token) || self.model.vocab.0.iter().any(|(t, _)| t == token)
+    }
+
     /// The merges, best first, as their two parts.
     pub(crate) fn merges(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.model.merges.iter().map(|m| m.text.split_at_checked(m.cut).unwrap_or((&m.text, "")))

@@ -10,9 +10,9 @@ use serde_json::{Map, Value as Json};
 
 use super::Folder;
 use super::error::ModelDirError;
-use super::files::{read_json, read_lines};
 use super::hf::TokenizerJson;
 use super::kv::KeyValues;
+use crate::files::{named_templates, read_json, read_lines};
 
 /// The special tokens that are looked for, in this order.
 pub(crate) const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
@@ -244,9 +244,9 @@ impl SpecialVocab {
     fn read_chat_template(&mut self, dir: &Path, settings: &Map<String, Json>) -> Result<(), ModelDirError> {
         let template = match settings.get("chat_template") {
             Some(template) => Some(template.clone()),
-            None => match read_lines(&dir.join("chat_template.jinja"))? {
+            None => match read_lines(dir, "chat_template.jinja")? {
                 Some(text) => Some(with_additional_templates(dir, text)?),
-                None => read_json(&dir.join("chat_template.json"))?.and_then(|j| j.get("chat_template").cloned()),
+                None => read_json(dir, "chat_template.json")?.and_then(|j| j.get("chat_template").cloned()),
             },
         };
         match template {
@@ -258,7 +258,7 @@ impl SpecialVocab {
     }
 
     fn read_merges_txt(&mut self, dir: &Path) -> Result<(), ModelDirError> {
-        let Some(text) = read_lines(&dir.join("merges.txt"))? else { return Ok(()) };
+        let Some(text) = read_lines(dir, "merges.txt")? else { return Ok(()) };
         for (i, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || (i == 0 && line.starts_with('#')) {
@@ -342,18 +342,14 @@ fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
 
 /// `chat_template.jinja` alone, or in a list with those of `additional_chat_templates/`, in the order of their names.
 fn with_additional_templates(dir: &Path, default: String) -> Result<Json, ModelDirError> {
-    let mut files: Vec<_> = std::fs::read_dir(dir.join("additional_chat_templates"))
-        .map(|entries| entries.flatten().map(|e| e.path()).collect())
-        .unwrap_or_default();
-    files.retain(|f| f.extension().is_some_and(|e| e == "jinja"));
-    files.sort();
+    let files = named_templates(dir);
     if files.is_empty() {
         return Ok(Json::String(default));
     }
     let mut list = vec![serde_json::json!({ "name": "default", "template": default })];
     for file in files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if let Some(template) = read_lines(&file)? {
+        if let Some(template) = read_lines(dir, &file)? {
             list.push(serde_json::json!({ "name": name, "template": template }));
         }
     }

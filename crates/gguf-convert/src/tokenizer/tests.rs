@@ -384,6 +384,25 @@ fn chat_templates_have_three_homes() {
 }
 
 #[test]
+fn a_token_beyond_the_vocabulary_is_blamed_on_the_file_that_adds_it() {
+    let model =
+        |added: &str| format!(r#"{{"model": {{"type": "BPE", "vocab": {{"a": 0}}}}, "added_tokens": [{added}]}}"#);
+    let (plain, with_pad) = (model(""), model(r#"{"id": 1, "content": "<pad>", "special": true}"#));
+    for (tokenizer, start) in [
+        (&with_pad, "tokenizer.json: token \"<pad>\" has the id 1, but vocab_size is 1"),
+        (
+            &plain,
+            "config.json: vocab_size is 1, but the token \"<pad>\" gets the id 1; tokenizer.json does not have it",
+        ),
+    ] {
+        let files: &[(&str, &[u8])] =
+            &[("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", br#"{"pad_token": "<pad>"}"#)];
+        let error = run("beyond", files, json!({"vocab_size": 1})).unwrap_err().to_string();
+        assert!(error.contains(start), "{error}");
+    }
+}
+
+#[test]
 fn errors_name_the_file() {
     let bpe = |model: &str| format!(r#"{{"model": {model}}}"#);
     let cases: &[(&str, String, &str)] = &[

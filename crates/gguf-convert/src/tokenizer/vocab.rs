@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use serde_json::Value as Json;
 
 use super::bpe::{Tokenizer, clean_up};
-use super::files::read_json;
 use super::hf::TokenizerJson;
 use super::pre::{self, PreSource};
 use super::sentencepiece::{self as spm, piece_type};
 use super::special::truthy;
 use super::{Folder, MAX_VOCAB, ModelDirError, TokenizerOptions};
+use crate::files::read_json;
 
 /// A vocabulary, as long lists of the same length.
 pub(crate) struct TokenList {
@@ -91,7 +91,7 @@ pub(crate) fn sentencepiece(
         list.push(format!("[PAD{id}]"), -10000.0, piece_type::UNUSED);
     }
 
-    let added = read_json(&folder.dir.join("added_tokens.json"))?.unwrap_or_default();
+    let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
     }
@@ -171,12 +171,19 @@ pub(crate) fn gpt2(
     let max = by_id.keys().copied().max().unwrap_or(0) as usize;
     let size = vocab_size.unwrap_or(by_id.len());
     if max >= size {
+        let token = *by_id.get(&(max as u32)).unwrap_or(&"");
+        if !tokenizer.has(token) {
+            return Err(folder.invalid(
+                "config.json",
+                format!(
+                    "vocab_size is {size}, but the token {token:?} gets the id {max}; tokenizer.json does not have it, \
+                     tokenizer_config.json or the class of the tokenizer adds it; correct vocab_size, or the token there"
+                ),
+            ));
+        }
         return Err(folder.invalid(
             "tokenizer.json",
-            format!(
-                "token {:?} has the id {max}, but vocab_size is {size}; correct config.json",
-                by_id.get(&(max as u32)).unwrap_or(&"")
-            ),
+            format!("token {token:?} has the id {max}, but vocab_size is {size}; correct config.json"),
         ));
     }
     let (pre, source) = pre::decide(folder, tokenizer, &hf, options, warnings)?;

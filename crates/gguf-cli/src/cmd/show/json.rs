@@ -1,29 +1,47 @@
 //! `gguf show --json`: one object with everything. The names of its fields stay.
 
-use std::io::Write;
-
 use gguf_arch::summary::{Span, Summary};
-use gguf_format::Gguf;
+use gguf_format::{Gguf, KvRef, keys};
 use gguf_io::ModelFile;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::start_of;
-use crate::json;
+use crate::json::{self, List, Shown, Text};
 use crate::ui::Ui;
 
+/// Levels that are indented: the object, its lists, and the objects in them.
+const LEVELS: usize = 3;
+
 /// Prints the object.
-pub fn print(ui: &mut Ui, shards: &[ModelFile], s: &Summary, full: bool) -> std::io::Result<()> {
+pub fn print(ui: &mut Ui, shards: &[ModelFile], summary: &Summary, full: bool) -> std::io::Result<()> {
     let Some(first) = shards.first() else { return Ok(()) };
-    let object = json!({
-        "path": first.path().display().to_string(),
-        "format": format(first.gguf()),
-        "summary": summary(s),
-        "shards": shards.iter().map(shard).collect::<Vec<_>>(),
-        "metadata": metadata(first.gguf(), full),
-        "tensors": shards.iter().enumerate().flat_map(|(i, file)| tensors(file.gguf(), i)).collect::<Vec<_>>(),
-    });
-    serde_json::to_writer_pretty(&mut ui.out, &object)?;
-    writeln!(ui.out)
+    json::print(&mut ui.out, LEVELS, &Everything { first, shards, summary, full })
+}
+
+/// The object, whose long lists are made while they are written.
+struct Everything<'a> {
+    first: &'a ModelFile,
+    shards: &'a [ModelFile],
+    summary: &'a Summary,
+    full: bool,
+}
+
+impl Serialize for Everything<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let gguf = self.first.gguf();
+        // In the order of the file, and a list, because a key may be there twice.
+        let metadata = || gguf.kvs().map(|kv| Pair { kv, full: self.full });
+        let tensors = || self.shards.iter().enumerate().flat_map(|(i, file)| tensors(file.gguf(), i));
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("path", &json::path(self.first.path()))?;
+        object.serialize_entry("format", &format(gguf))?;
+        object.serialize_entry("summary", &Fields { gguf, s: self.summary })?;
+        object.serialize_entry("shards", &List(|| self.shards.iter().map(Shard)))?;
+        object.serialize_entry("metadata", &List(metadata))?;
+        object.serialize_entry("tensors", &List(tensors))?;
+        object.end()
+    }
 }
 
 fn format(gguf: &Gguf<'_>) -> Value {
@@ -37,89 +55,139 @@ fn format(gguf: &Gguf<'_>) -> Value {
 }
 
 /// Everything that is known; what is not known is left out.
-fn summary(s: &Summary) -> Value {
-    let span = |span: Option<Span>| {
-        span.map(|s| if s.min == s.max { Value::from(s.min) } else { json!({ "min": s.min, "max": s.max }) })
-    };
-    let fields = [
-        ("type", s.kind.clone().map(Value::from)),
-        ("architecture", s.architecture.clone().map(Value::from)),
-        ("name", s.name.clone().map(Value::from)),
-        ("size_label", s.size_label.clone().map(Value::from)),
-        ("license", s.license.clone().map(Value::from)),
-        ("n_parameters", Some(s.n_params.into())),
-        ("tensor_bytes", Some(s.tensor_bytes.into())),
-        ("bits_per_weight", s.bits_per_weight().map(Value::from)),
-        ("n_tensors", Some(s.n_tensors.into())),
-        ("n_tensors_of_unknown_size", Some(s.n_unknown.into())),
-        ("n_keys", Some(s.n_kv.into())),
-        ("n_shards", Some(s.n_shards.into())),
-        ("n_shards_expected", s.n_shards_expected.map(Value::from)),
-        ("file_type", s.file_type.map(|t| t.to_string().into())),
-        ("quantization_version", s.quantization_version.map(Value::from)),
-        ("types", Some(s.types.iter().map(share).collect())),
-        ("context_length", s.context_length.map(Value::from)),
-        ("embedding_length", s.embedding_length.map(Value::from)),
-        ("block_count", s.block_count.map(Value::from)),
-        ("feed_forward_length", span(s.feed_forward_length)),
-        ("head_count", span(s.head_count)),
-        ("head_count_kv", span(s.head_count_kv)),
-        ("expert_count", s.expert_count.map(Value::from)),
-        ("expert_used_count", span(s.expert_used_count)),
-        ("rope_scaling", s.rope_scaling.clone().map(Value::from)),
-        ("rope_scaling_factor", s.rope_scaling_factor.map(Value::from)),
-        ("vocabulary_size", s.vocab_size.map(Value::from)),
-        ("tokenizer_model", s.tokenizer_model.clone().map(Value::from)),
-        ("tokenizer_pre", s.tokenizer_pre.clone().map(Value::from)),
-        ("n_chat_templates", Some(s.n_chat_templates.into())),
-    ];
-    let known = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(known.collect::<Map<_, _>>())
+struct Fields<'a> {
+    gguf: &'a Gguf<'a>,
+    s: &'a Summary,
+}
+
+impl Fields<'_> {
+    /// The text of a key as it is in the file: that of the summary is cut, and escaped for people.
+    fn text(&self, key: &str) -> Option<Text<'_>> {
+        let mut values = self.gguf.kvs().filter(|kv| kv.key == *key).map(|kv| kv.value.as_str());
+        values.next_back().flatten().map(Text)
+    }
+}
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let s = self.s;
+        let span = |span: Option<Span>| {
+            span.map(|s| if s.min == s.max { Value::from(s.min) } else { json!({ "min": s.min, "max": s.max }) })
+        };
+        let architecture = self.gguf.get_as::<&str>(keys::GENERAL_ARCHITECTURE).unwrap_or_default();
+        let rope_scaling = keys::ROPE_SCALING_TYPE.replace("{arch}", architecture);
+        let mut object = serializer.serialize_map(None)?;
+        macro_rules! add {
+            ($($name:literal: $value:expr,)*) => {
+                $(if let Some(value) = $value {
+                    object.serialize_entry($name, &value)?;
+                })*
+            };
+        }
+        add! {
+            "type": self.text(keys::GENERAL_TYPE),
+            "architecture": self.text(keys::GENERAL_ARCHITECTURE),
+            "name": self.text(keys::GENERAL_NAME),
+            "size_label": self.text(keys::GENERAL_SIZE_LABEL),
+            "license": self.text(keys::GENERAL_LICENSE),
+            "n_parameters": Some(s.n_params),
+            "tensor_bytes": Some(s.tensor_bytes),
+            "bits_per_weight": s.bits_per_weight(),
+            "n_tensors": Some(s.n_tensors),
+            "n_tensors_of_unknown_size": Some(s.n_unknown),
+            "n_keys": Some(s.n_kv),
+            "n_shards": Some(s.n_shards),
+            "n_shards_expected": s.n_shards_expected,
+            "file_type": s.file_type.map(|t| t.to_string()),
+            "quantization_version": s.quantization_version,
+            "types": Some(s.types.iter().map(share).collect::<Value>()),
+            "context_length": s.context_length,
+            "embedding_length": s.embedding_length,
+            "block_count": s.block_count,
+            "feed_forward_length": span(s.feed_forward_length),
+            "head_count": span(s.head_count),
+            "head_count_kv": span(s.head_count_kv),
+            "expert_count": s.expert_count,
+            "expert_used_count": span(s.expert_used_count),
+            "rope_scaling": s.rope_scaling.as_ref().and_then(|_| self.text(&rope_scaling)),
+            "rope_scaling_factor": s.rope_scaling_factor.map(Value::from),
+            "vocabulary_size": s.vocab_size,
+            "tokenizer_model": self.text(keys::TOKENIZER_GGML_MODEL),
+            "tokenizer_pre": self.text(keys::TOKENIZER_GGML_PRE),
+            "n_chat_templates": Some(s.n_chat_templates),
+        }
+        object.end()
+    }
 }
 
 fn share(t: &gguf_arch::summary::TypeShare) -> Value {
     json!({ "type": t.ty.to_string(), "n_tensors": t.n_tensors, "n_parameters": t.n_params, "bytes": t.bytes })
 }
 
-fn shard(file: &ModelFile) -> Value {
-    let gguf = file.gguf();
-    json!({
-        "path": file.path().display().to_string(),
-        "file_bytes": file.file_bytes(),
-        "head_bytes": gguf.head_bytes(),
-        "data_offset": gguf.data_offset(),
-        "n_keys": gguf.n_kv(),
-        "n_tensors": gguf.n_tensors(),
-    })
+struct Shard<'a>(&'a ModelFile);
+
+impl Serialize for Shard<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let gguf = self.0.gguf();
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("path", &json::path(self.0.path()))?;
+        object.serialize_entry("file_bytes", &self.0.file_bytes())?;
+        object.serialize_entry("head_bytes", &gguf.head_bytes())?;
+        object.serialize_entry("data_offset", &gguf.data_offset())?;
+        object.serialize_entry("n_keys", &gguf.n_kv())?;
+        object.serialize_entry("n_tensors", &gguf.n_tensors())?;
+        object.end()
+    }
 }
 
-/// In the order of the file, and a list, because a key may be there twice.
-fn metadata(gguf: &Gguf<'_>, full: bool) -> Vec<Value> {
-    let pair = |kv: gguf_format::KvRef<'_>| {
-        let mut pair = Map::new();
-        pair.insert("key".to_owned(), json::string(kv.key));
-        pair.insert("type".to_owned(), kv.value.value_type().to_string().into());
-        if let Some(array) = kv.value.as_array() {
-            pair.insert("element_type".to_owned(), array.elem_type().to_string().into());
-            pair.insert("length".to_owned(), array.len().into());
+struct Pair<'a> {
+    kv: KvRef<'a>,
+    full: bool,
+}
+
+impl Serialize for Pair<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = self.kv.value;
+        let mut pair = serializer.serialize_map(None)?;
+        pair.serialize_entry("key", &Text(self.kv.key))?;
+        pair.serialize_entry("type", &value.value_type().to_string())?;
+        if let Some(array) = value.as_array() {
+            pair.serialize_entry("element_type", &array.elem_type().to_string())?;
+            pair.serialize_entry("length", &array.len())?;
         }
-        pair.insert("offset".to_owned(), kv.offset.into());
-        pair.insert("value".to_owned(), json::value(kv.value, full));
-        Value::Object(pair)
-    };
-    gguf.kvs().map(pair).collect()
+        pair.serialize_entry("offset", &self.kv.offset)?;
+        pair.serialize_entry("value", &Shown { value, full: self.full })?;
+        pair.end()
+    }
 }
 
-fn tensors(gguf: &Gguf<'_>, shard: usize) -> impl Iterator<Item = Value> {
+struct Tensor<'a> {
+    name: Text<'a>,
+    /// The other fields, which are all short.
+    rest: Map<String, Value>,
+}
+
+impl Serialize for Tensor<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("name", &self.name)?;
+        for (name, value) in &self.rest {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
+    }
+}
+
+fn tensors<'a>(gguf: &'a Gguf<'a>, shard: usize) -> impl Iterator<Item = Tensor<'a>> {
     gguf.tensors().map(move |t| {
-        json!({
-            "name": json::string(t.name),
-            "shape": t.dims.collect::<Vec<u64>>(),
-            "type": t.ty.to_string(),
-            "type_id": t.ty.0,
-            "bytes": t.n_bytes().ok(),
-            "offset": start_of(gguf, &t),
-            "shard": shard,
-        })
+        let rest = [
+            ("shape", t.dims.collect::<Value>()),
+            ("type", t.ty.to_string().into()),
+            ("type_id", t.ty.0.into()),
+            ("bytes", t.n_bytes().ok().into()),
+            ("offset", start_of(gguf, &t).into()),
+            ("shard", shard.into()),
+        ];
+        Tensor { name: Text(t.name), rest: rest.map(|(name, value)| (name.to_owned(), value)).into_iter().collect() }
     })
 }
