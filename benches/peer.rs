@@ -6,6 +6,7 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 
+use gguf_format::GgmlType;
 use libloading::Library;
 
 /// The folder of the peers, if there is one.
@@ -55,6 +56,63 @@ impl Ggml {
             init(name.as_ptr(), InitParams { no_alloc: true, ctx: std::ptr::null_mut() })
         };
         Ok((!context.is_null()).then_some(GgmlFile { ggml: self, context }))
+    }
+}
+
+/// The part of `struct ggml_type_traits` of `ggml.h` that is used.
+#[repr(C)]
+struct TypeTraits {
+    type_name: *const c_char,
+    blck_size: i64,
+    blck_size_interleave: i64,
+    type_size: usize,
+    is_quantized: bool,
+    to_float: Option<unsafe extern "C" fn(*const c_void, *mut f32, i64)>,
+}
+
+/// `ggml_quantize_chunk` of `ggml.h`.
+type QuantizeChunk =
+    unsafe extern "C" fn(u32, *const f32, *mut c_void, i64, i64, i64, *const f32) -> usize;
+
+impl Ggml {
+    /// `ggml_quantize_chunk`: rows of `row_len` values to `packed`, which has just the size that they need; `weights` has one entry for
+    /// each column. ggml ends the process on types it does not write, on a matrix that is missing, and on some values that
+    /// overflow.
+    ///
+    /// # Errors
+    /// When the library lacks the function.
+    pub fn quantize(
+        &self,
+        ty: GgmlType,
+        values: &[f32],
+        row_len: usize,
+        weights: Option<&[f32]>,
+        packed: &mut [u8],
+    ) -> Result<(), libloading::Error> {
+        assert_eq!(ty.tensor_bytes([values.len() as u64]), Ok(packed.len() as u64));
+        assert!(weights.is_none_or(|w| w.len() == row_len) && values.len().is_multiple_of(row_len));
+        // SAFETY: the signature is that of ggml.h; the lengths of all three sides were checked.
+        unsafe {
+            let quantize = self.0.get::<QuantizeChunk>(b"ggml_quantize_chunk\0")?;
+            let (rows, weights) = (values.len() / row_len, weights.map_or(std::ptr::null(), <[f32]>::as_ptr));
+            quantize(ty.0, values.as_ptr(), packed.as_mut_ptr().cast(), 0, rows as i64, row_len as i64, weights);
+        }
+        Ok(())
+    }
+
+    /// `to_float` of the type's traits; false when ggml has none for it.
+    ///
+    /// # Errors
+    /// When the library lacks the function.
+    pub fn to_float(&self, ty: GgmlType, packed: &[u8], values: &mut [f32]) -> Result<bool, libloading::Error> {
+        assert_eq!(ty.tensor_bytes([values.len() as u64]), Ok(packed.len() as u64));
+        // SAFETY: the signatures are those of ggml.h; the lengths of both sides were checked.
+        unsafe {
+            let traits = self.0.get::<unsafe extern "C" fn(u32) -> *const TypeTraits>(b"ggml_get_type_traits\0")?;
+            let Some(to_float) = (*traits(ty.0)).to_float else { return Ok(false) };
+            to_float(packed.as_ptr().cast(), values.as_mut_ptr(), values.len() as i64);
+        }
+        Ok(true)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is done to a chunk of tensor data between reading and writing it. Bytes in, bytes out.
 
 use gguf_format::GgmlType;
-use gguf_quants::codec::{Codec, codec};
+use gguf_quants::float;
 
 /// Puts the rows of each group in the order in which their halves take turns: row `2i + j` of the result is row
 /// `j * d/2 + i` of a group of `d` rows (the operation `PermuteRows` of a plan).
@@ -23,26 +23,54 @@ pub fn interleave_halves(from: &[u8], to: &mut [u8], group_rows: usize, row_byte
     }
 }
 
-/// A conversion from one float type to another, little-endian on both sides.
+/// A conversion from one float type to another, little-endian on both sides, by the rules of the reference converter.
 #[derive(Debug, Clone, Copy)]
 pub struct Cast {
-    from: &'static Codec,
-    to: &'static Codec,
+    from: &'static Plain,
+    to: &'static Plain,
+    encode: fn(&[f32], &mut [u8]),
     /// Equal types whose every value, NaNs too, survives unchanged.
     copies: bool,
 }
+
+/// How the reference converter reads and writes a float type; it differs from ggml in what becomes of NaNs.
+#[derive(Debug)]
+struct Plain {
+    ty: GgmlType,
+    decode: fn(&[u8], &mut [f32]),
+    encode: Option<fn(&[f32], &mut [u8])>,
+    /// Counts the finite values that become infinite.
+    overflows: Option<fn(&[f32]) -> u64>,
+}
+
+const PLAIN: &[Plain] = &[
+    Plain { ty: GgmlType::F32, decode: float::decode_f32, encode: Some(float::encode_f32), overflows: None },
+    Plain {
+        ty: GgmlType::F16,
+        decode: float::decode_f16,
+        encode: Some(float::encode_f16),
+        overflows: Some(float::count_f16_overflows),
+    },
+    Plain {
+        ty: GgmlType::BF16,
+        decode: float::decode_bf16,
+        encode: Some(float::encode_bf16),
+        overflows: Some(float::count_bf16_overflows),
+    },
+    Plain { ty: GgmlType::F64, decode: float::decode_f64, encode: None, overflows: None },
+];
 
 /// Values that are converted at once; their `f32` form stays in the first-level cache.
 const RUN: usize = 2048;
 
 impl Cast {
-    /// The conversion between these types; `None` when there is no codec for one of them.
+    /// The conversion between these types; `None` when one of them is no float type that is read, or written.
     pub fn new(from: GgmlType, to: GgmlType) -> Option<Cast> {
-        let (from, to) = (codec(from)?, codec(to)?);
-        to.encode?;
+        let plain = |ty| PLAIN.iter().find(|p| p.ty == ty);
+        let (from, to) = (plain(from)?, plain(to)?);
         // bfloat16 is left out: its encoder makes NaNs quiet, as the reference does.
         let copies = from.ty == to.ty && (from.ty == GgmlType::F32 || from.ty == GgmlType::F16);
-        Some(Cast { from, to, copies })
+        Some(Cast { from, to, encode: to.encode?, copies })
     }
 
     /// Converts as many values as both sides hold; says how many finite ones became infinite.
@@ -61,9 +89,7 @@ impl Cast {
             let n = (packed.len() / from_bytes).min(out.len() / to_bytes);
             let values = values.get_mut(..n).unwrap_or_default();
             (self.from.decode)(packed, values);
-            if let Some(encode) = self.to.encode {
-                encode(values, out);
-            }
+            (self.encode)(values, out);
             overflows += self.to.overflows.map_or(0, |count| count(values));
         }
         overflows
@@ -124,12 +150,12 @@ mod tests {
             let mut packed = vec![0; values.len() * width(from)];
             encode(&values, &mut packed);
             let mut exact = vec![0f32; values.len()];
-            (codec(from).unwrap().decode)(&packed, &mut exact);
+            (Cast::new(from, from).unwrap().from.decode)(&packed, &mut exact);
             for to in [GgmlType::F32, GgmlType::F16, GgmlType::BF16] {
                 let mut out = vec![0; values.len() * width(to)];
                 let overflows = Cast::new(from, to).unwrap().apply(&packed, &mut out);
                 let mut expected = vec![0; out.len()];
-                codec(to).unwrap().encode.unwrap()(&exact, &mut expected);
+                (Cast::new(from, to).unwrap().encode)(&exact, &mut expected);
                 assert_eq!(out, expected, "{from} {to}");
                 let large = exact.iter().filter(|x| x.is_finite() && x.abs() >= 65520.0).count() as u64;
                 assert_eq!(overflows, if to == GgmlType::F16 && from != to { large } else { 0 }, "{from} {to}");

@@ -2,42 +2,166 @@
 //!
 //! A type that is not in the table cannot be decoded or encoded here; absence is `None`, never a guess.
 
+use core::fmt;
+
+use crate::dispatch::Isa;
 use crate::float;
+use crate::rows::Rows;
 use gguf_format::GgmlType;
 
-/// Packed little-endian bytes to values; converts as many values as both sides hold.
-pub type Decode = fn(packed: &[u8], values: &mut [f32]);
-/// Values to packed little-endian bytes; converts as many values as both sides hold.
-pub type Encode = fn(values: &[f32], packed: &mut [u8]);
+mod k_min;
+mod q4_k;
+
+/// Packed little-endian blocks to values, as many blocks as both sides hold.
+pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
+/// Rows to packed little-endian blocks; `packed` has the right size.
+pub(crate) type Encode = fn(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused>;
+
+/// What an encoder does with an importance matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matrix {
+    /// Takes no notice of it.
+    Ignored,
+    /// Weighs the error by it.
+    Used,
+    /// Cannot do without it (`ggml_quantize_requires_imatrix` in `ggml.c`).
+    Required,
+}
 
 /// What can be done with one tensor type.
 #[derive(Debug, Clone, Copy)]
 pub struct Codec {
     /// The type.
     pub ty: GgmlType,
-    /// Its bytes to `f32`.
-    pub decode: Decode,
-    /// `f32` to its bytes; `None` for types that are only read.
-    pub encode: Option<Encode>,
+    /// What its encoder does with an importance matrix.
+    pub matrix: Matrix,
     /// How many finite values of a row become infinite when encoded; `None` where none can.
     pub overflows: Option<fn(values: &[f32]) -> u64>,
+    decode: Decode,
+    encode: Option<Encode>,
+}
+
+/// ggml aborts on a block, so there are no bytes that would be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// The block, counted from the first one of the call.
+    pub block: usize,
+}
+
+/// Why rows were not encoded or blocks not decoded. Nothing was written, but for [`CodecError::Refused`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodecError {
+    /// The type is only read.
+    DecodeOnly(GgmlType),
+    /// A row is not a whole number of blocks.
+    PartialBlock {
+        /// The type.
+        ty: GgmlType,
+        /// Length of a row.
+        row_len: usize,
+    },
+    /// The type cannot be encoded without an importance matrix.
+    NeedsMatrix(GgmlType),
+    /// The packed side does not have the size that the values need.
+    Size {
+        /// The type.
+        ty: GgmlType,
+        /// Bytes needed; 0 when the values are no whole number of blocks.
+        needed: usize,
+        /// Bytes given.
+        given: usize,
+    },
+    /// The numbers of a block overflow in a way on which ggml aborts; what was written is not to be used.
+    Refused {
+        /// The type.
+        ty: GgmlType,
+        /// The block, counted from the first one of the call.
+        block: usize,
+    },
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CodecError::DecodeOnly(ty) => write!(f, "{ty} can be read but not written"),
+            CodecError::PartialBlock { ty, row_len } => {
+                let block_len = ty.info().map_or(0, |t| t.block_len);
+                write!(f, "a row of {row_len} values is not a whole number of {ty} blocks of {block_len}")
+            }
+            CodecError::NeedsMatrix(ty) => write!(f, "{ty} needs an importance matrix"),
+            CodecError::Size { ty, needed, given } => {
+                write!(f, "{given} bytes of {ty} where the values need {needed}")
+            }
+            CodecError::Refused { ty, block } => {
+                write!(f, "block {block} cannot be encoded as {ty}: its numbers overflow")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CodecError {}
+
+impl Codec {
+    /// Whether values can be encoded as this type.
+    pub fn can_encode(&self) -> bool {
+        self.encode.is_some()
+    }
+
+    /// Bytes that so many values take; `None` when they are no whole number of blocks.
+    pub fn packed_bytes(&self, values: usize) -> Option<usize> {
+        usize::try_from(self.ty.tensor_bytes([values as u64]).ok()?).ok()
+    }
+
+    /// Decodes whole blocks, from any block of a row on: the values that `to_float` of ggml's type traits gives, to the bit.
+    ///
+    /// # Errors
+    /// [`CodecError::Size`] when the bytes are not just those of the values.
+    pub fn decode(&self, isa: Isa, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
+        self.check_size(values.len(), packed.len())?;
+        (self.decode)(isa, packed, values);
+        Ok(())
+    }
+
+    /// Encodes rows: the bytes that `ggml_quantize_chunk` gives.
+    ///
+    /// # Errors
+    /// [`CodecError`]; only after [`CodecError::Refused`] has anything been written.
+    pub fn encode(&self, isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), CodecError> {
+        let ty = self.ty;
+        let encode = self.encode.ok_or(CodecError::DecodeOnly(ty))?;
+        if self.packed_bytes(rows.row_len()).is_none() {
+            return Err(CodecError::PartialBlock { ty, row_len: rows.row_len() });
+        }
+        if self.matrix == Matrix::Required && rows.weights().is_none() {
+            return Err(CodecError::NeedsMatrix(ty));
+        }
+        self.check_size(rows.values().len(), packed.len())?;
+        if rows.values().is_empty() {
+            return Ok(());
+        }
+        encode(isa, rows, packed).map_err(|r| CodecError::Refused { ty, block: r.block })
+    }
+
+    fn check_size(&self, values: usize, given: usize) -> Result<(), CodecError> {
+        match self.packed_bytes(values) {
+            Some(needed) if needed == given => Ok(()),
+            needed => Err(CodecError::Size { ty: self.ty, needed: needed.unwrap_or(0), given }),
+        }
+    }
 }
 
 const CODECS: &[Codec] = &[
-    Codec { ty: GgmlType::F32, decode: float::decode_f32, encode: Some(float::encode_f32), overflows: None },
     Codec {
-        ty: GgmlType::F16,
-        decode: float::decode_f16,
-        encode: Some(float::encode_f16),
-        overflows: Some(float::count_f16_overflows),
+        ty: GgmlType::F32,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: |_, packed, values| float::decode_f32(packed, values),
+        encode: Some(|_, rows, packed| {
+            float::encode_f32(rows.values(), packed);
+            Ok(())
+        }),
     },
-    Codec {
-        ty: GgmlType::BF16,
-        decode: float::decode_bf16,
-        encode: Some(float::encode_bf16),
-        overflows: Some(float::count_bf16_overflows),
-    },
-    Codec { ty: GgmlType::F64, decode: float::decode_f64, encode: None, overflows: None },
+    Codec { ty: GgmlType::Q4_K, matrix: Matrix::Used, overflows: None, decode: q4_k::decode, encode: Some(q4_k::encode) },
 ];
 
 /// The codec of a type, if there is one.
@@ -45,23 +169,7 @@ pub fn codec(ty: GgmlType) -> Option<&'static Codec> {
     CODECS.iter().find(|c| c.ty == ty)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_row_reads_what_it_writes() {
-        let values = [0.0f32, 1.0, -0.5, 96.0];
-        for c in CODECS {
-            let width = c.ty.tensor_bytes([4]).unwrap() as usize;
-            let mut packed = vec![0; width];
-            let Some(encode) = c.encode else { continue };
-            encode(&values, &mut packed);
-            let mut back = [f32::NAN; 4];
-            (c.decode)(&packed, &mut back);
-            assert_eq!(back, values, "{}", c.ty);
-        }
-        assert!(codec(GgmlType::F64).is_some_and(|c| c.encode.is_none()));
-        assert!(codec(GgmlType::Q4_2).is_none());
-    }
+/// Every codec, in the order of the types' ids.
+pub fn codecs() -> &'static [Codec] {
+    CODECS
 }

@@ -65,6 +65,20 @@ pub const fn f16_to_f32(half: u16) -> f32 {
     f32::from_bits(sign | bits)
 }
 
+/// [`f32_to_f16`] as ggml does it: every NaN becomes the one with the upper payload bit (`ggml_compute_fp32_to_fp16` in
+/// `ggml-impl.h`). All scales in blocks are rounded so.
+#[inline]
+pub const fn f32_to_f16_ggml(value: f32) -> u16 {
+    if value.is_nan() { ((value.to_bits() >> 16) & 0x8000) as u16 | 0x7e00 } else { f32_to_f16(value) }
+}
+
+/// [`f16_to_f32`] as ggml does it: NaNs become quiet (`ggml_compute_fp16_to_fp32` in `ggml-impl.h`).
+#[inline]
+pub const fn f16_to_f32_ggml(half: u16) -> f32 {
+    let quiet = if half & 0x7fff > 0x7c00 { 0x0200 } else { 0 };
+    f16_to_f32(half | quiet)
+}
+
 /// The nearest bfloat16 number, as its bits.
 #[inline]
 pub const fn f32_to_bf16(value: f32) -> u16 {

@@ -2,7 +2,15 @@
 //!
 //! Nothing here knows files, tensor names or threads: a caller brings rows of bytes and rows of floats. Every conversion
 //! is written as the plain arithmetic of the reference, so the result is the same on every CPU.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod codec;
+pub mod dispatch;
 pub mod float;
+#[allow(clippy::needless_range_loop, reason = "lanes and columns are counted")]
+mod lanes;
+mod rows;
+mod search;
+
+pub use dispatch::Isa;
+pub use rows::{Rows, RowsError};

@@ -1,0 +1,296 @@
+//! What Q4_K and Q5_K have in common: a super-block of eight groups of 32, each with a 6-bit scale and a 6-bit minimum.
+//!
+//! ```text
+//! value = d * scale[group] * level - dmin * min[group]
+//!
+//! scales, 12 bytes:  0..4   scale[0..4] in the low 6 bits, the top 2 bits of scale[4..8] above
+//!                    4..8   min[0..4] in the low 6 bits, the top 2 bits of min[4..8] above
+//!                    8..12  the low 4 bits of scale[4..8], and of min[4..8] above
+//! ```
+
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::{Rows, Tile, part};
+use crate::search::{Fit, MinSearch, fit_min, fit_min_lanes, fit_positive, fit_positive_lanes, level, nearest_int};
+
+/// Values in a super-block (`QK_K`).
+pub(super) const LEN: usize = 256;
+/// Values in a group.
+pub(super) const GROUP: usize = 32;
+const GROUPS: usize = LEN / GROUP;
+
+/// A super-block before its levels are packed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plain {
+    pub head: Head,
+    pub levels: [u8; LEN],
+}
+
+/// The scales of a super-block, as they are stored.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Head {
+    /// Half-precision bits.
+    pub d: u16,
+    /// Half-precision bits.
+    pub dmin: u16,
+    pub scales: [u8; 12],
+}
+
+impl Head {
+    /// The scale and minimum of a group, 6 bits each (`get_scale_min_k4`).
+    #[inline(always)]
+    pub fn group(&self, group: usize) -> (u8, u8) {
+        scale_and_min(&self.scales, group)
+    }
+
+    fn new(d: f32, dmin: f32, scales: &[u8; GROUPS], mins: &[u8; GROUPS]) -> Head {
+        let mut packed = [0; 12];
+        for g in 0..4 {
+            packed[g] = scales[g] | (scales[g + 4] >> 4) << 6;
+            packed[g + 4] = mins[g] | (mins[g + 4] >> 4) << 6;
+            packed[g + 8] = (scales[g + 4] & 15) | (mins[g + 4] & 15) << 4;
+        }
+        Head { d: f32_to_f16_ggml(d), dmin: f32_to_f16_ggml(dmin), scales: packed }
+    }
+
+    /// The scales by the largest of each kind, without a matrix.
+    fn from_largest(fits: &[Fit; GROUPS]) -> Head {
+        let (mut max_scale, mut max_min) = (0.0, 0.0);
+        for fit in fits {
+            max_scale = if fit.scale > max_scale { fit.scale } else { max_scale };
+            max_min = if fit.min > max_min { fit.min } else { max_min };
+        }
+        let inverse = |max: f32| if max > 0.0 { 63.0 / max } else { 0.0 };
+        // A scale below zero, which odd groups get, wraps to the highest.
+        let six_bits = |x: f32| (nearest_int(x) as u8).min(63);
+        let (mut scales, mut mins) = ([0; GROUPS], [0; GROUPS]);
+        for g in 0..GROUPS {
+            scales[g] = six_bits(inverse(max_scale) * fits[g].scale);
+            mins[g] = six_bits(inverse(max_min) * fits[g].min);
+        }
+        Head::new(max_scale / 63.0, max_min / 63.0, &scales, &mins)
+    }
+}
+
+/// The scale and minimum of a group, 6 bits each (`get_scale_min_k4`).
+#[inline(always)]
+pub(super) fn scale_and_min(scales: &[u8; 12], group: usize) -> (u8, u8) {
+    if group < 4 {
+        (scales[group] & 63, scales[group + 4] & 63)
+    } else {
+        let low = scales[group + 4];
+        (low & 15 | (scales[group - 4] >> 6) << 4, low >> 4 | (scales[group] >> 6) << 4)
+    }
+}
+
+/// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and their like for Q5_K).
+pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
+    let mut levels = [0; LEN];
+    let mut fits = [Fit { scale: 0.0, min: 0.0 }; GROUPS];
+    let mut sum_w = [0.0; GROUPS];
+
+    let mut sum_x2 = 0.0;
+    for x in x {
+        sum_x2 += x * x;
+    }
+    let sigma2 = 2.0 * sum_x2 / LEN as f32;
+
+    for g in 0..GROUPS {
+        let at = g * GROUP..(g + 1) * GROUP;
+        let x = &x[at.clone()];
+        let mut weights = [0.0; GROUP];
+        match matrix {
+            Some(matrix) => {
+                for ((w, x), q) in weights.iter_mut().zip(x).zip(&matrix[at.clone()]) {
+                    *w = q * (sigma2 + x * x).sqrt();
+                }
+            }
+            None => {
+                let mut sum_x2 = 0.0;
+                for x in x {
+                    sum_x2 += x * x;
+                }
+                let average = (sum_x2 / GROUP as f32).sqrt();
+                for (w, x) in weights.iter_mut().zip(x) {
+                    *w = average + x.abs();
+                }
+            }
+        }
+        for w in weights {
+            sum_w[g] += w;
+        }
+        fits[g] = fit_min(search, x, &weights, &mut levels[at]);
+    }
+
+    let head = match matrix {
+        Some(_) => {
+            let (mut scales, mut mins) = ([0; GROUPS], [0; GROUPS]);
+            let d = fit_positive(63, &fits.map(|f| f.scale), &sum_w, &mut scales);
+            let dmin = fit_positive(63, &fits.map(|f| f.min), &sum_w, &mut mins);
+            Head::new(d, dmin, &scales, &mins)
+        }
+        None => Head::from_largest(&fits),
+    };
+
+    for g in 0..GROUPS {
+        let (scale, min) = head.group(g);
+        let d = f16_to_f32_ggml(head.d) * f32::from(scale);
+        if d == 0.0 {
+            continue;
+        }
+        let dmin = f16_to_f32_ggml(head.dmin) * f32::from(min);
+        for i in g * GROUP..(g + 1) * GROUP {
+            levels[i] = nearest_int((x[i] + dmin) / d).min(search.levels).max(0) as u8;
+        }
+    }
+    Plain { head, levels }
+}
+
+/// The heads of a tile's super-blocks and, group by group, the levels.
+pub(super) struct Lane<L: Lanes> {
+    pub heads: [Head; MAX_LANES],
+    /// Lanes that are right; the others are for [`reference`].
+    pub valid: L::M,
+    groups: [GroupFit<L>; GROUPS],
+}
+
+#[derive(Clone, Copy)]
+struct GroupFit<L: Lanes> {
+    iscale: L::F,
+    level_min: L::F,
+}
+
+/// One super-block per lane: the heads.
+#[inline(always)]
+pub(super) fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L> {
+    let zero = lanes.splat(0.0);
+    let mut groups = [GroupFit { iscale: zero, level_min: zero }; GROUPS];
+    let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
+    let mut valid = !lanes.mask(0);
+
+    let mut sum_x2 = zero;
+    if tile.weights.is_some() {
+        for g in 0..GROUPS {
+            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            for i in 0..GROUP {
+                sum_x2 = sum_x2 + x[i] * x[i];
+            }
+        }
+    }
+    let sigma2 = lanes.splat(2.0) * sum_x2 / lanes.splat(LEN as f32);
+
+    for g in 0..GROUPS {
+        let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+        let mut weights = [zero; GROUP];
+        match &tile.weights {
+            Some(matrix) => {
+                let q = lanes.columns::<GROUP>(&part(matrix, g));
+                for i in 0..GROUP {
+                    weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
+                    sum_w[g] = sum_w[g] + weights[i];
+                }
+            }
+            None => {
+                let mut sum_x2 = zero;
+                for i in 0..GROUP {
+                    sum_x2 = sum_x2 + x[i] * x[i];
+                }
+                let average = (sum_x2 / lanes.splat(GROUP as f32)).sqrt();
+                for i in 0..GROUP {
+                    weights[i] = average + x[i].abs();
+                }
+            }
+        }
+        let fit = fit_min_lanes(lanes, search, &x, &weights);
+        (scales[g], mins[g]) = (fit.scale, fit.min);
+        groups[g] = GroupFit { iscale: fit.iscale, level_min: fit.level_min };
+        valid = valid & fit.valid;
+    }
+
+    let mut heads = [Head::default(); MAX_LANES];
+    let by_lane = |lane: usize, from: &[[f32; MAX_LANES]; GROUPS]| from.map(|g| g[lane]);
+    let mut lane_scales = [[0.0; MAX_LANES]; GROUPS];
+    let mut lane_mins = [[0.0; MAX_LANES]; GROUPS];
+    if tile.weights.is_some() {
+        let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
+        let (d, valid_d) = fit_positive_lanes(lanes, 63, &scales, &sum_w, &mut scale_levels);
+        let (dmin, valid_min) = fit_positive_lanes(lanes, 63, &mins, &sum_w, &mut min_levels);
+        valid = valid & valid_d & valid_min;
+        let (mut lane_d, mut lane_dmin) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+        d.store(&mut lane_d);
+        dmin.store(&mut lane_dmin);
+        for g in 0..GROUPS {
+            scale_levels[g].store(&mut lane_scales[g]);
+            min_levels[g].store(&mut lane_mins[g]);
+        }
+        for lane in 0..tile.len {
+            let scales = by_lane(lane, &lane_scales).map(|l| l as u8);
+            let mins = by_lane(lane, &lane_mins).map(|l| l as u8);
+            heads[lane] = Head::new(lane_d[lane], lane_dmin[lane], &scales, &mins);
+        }
+    } else {
+        for g in 0..GROUPS {
+            scales[g].store(&mut lane_scales[g]);
+            mins[g].store(&mut lane_mins[g]);
+        }
+        for lane in 0..tile.len {
+            let mut fits = [Fit { scale: 0.0, min: 0.0 }; GROUPS];
+            for g in 0..GROUPS {
+                fits[g] = Fit { scale: lane_scales[g][lane], min: lane_mins[g][lane] };
+            }
+            heads[lane] = Head::from_largest(&fits);
+        }
+    }
+    Lane { heads, valid, groups }
+}
+
+impl<L: Lanes> Lane<L> {
+    /// The levels of one group, and for which lanes they are right.
+    #[inline(always)]
+    pub fn levels(&self, lanes: L, top: i32, tile: &Tile<'_, LEN>, group: usize) -> ([L::I; GROUP], L::M) {
+        let zero = lanes.splat(0.0);
+        let top = top as f32;
+        let (mut d, mut dmin) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+        for lane in 0..tile.len {
+            let head = &self.heads[lane];
+            let (scale, min) = head.group(group);
+            d[lane] = f16_to_f32_ggml(head.d) * f32::from(scale);
+            dmin[lane] = f16_to_f32_ggml(head.dmin) * f32::from(min);
+        }
+        let (d, dmin) = (lanes.load(&d), lanes.load(&dmin));
+        // Without a scale the levels stay those of the search.
+        let unscaled = d.equal(zero);
+        let keep_search = unscaled.any();
+        let fit = self.groups[group];
+        let x = lanes.columns::<GROUP>(&part(&tile.values, group));
+        let mut largest = zero;
+        let mut levels = [lanes.splat_i(0); GROUP];
+        for i in 0..GROUP {
+            let wish = (x[i] + dmin) / d;
+            largest = largest.max(wish.abs());
+            let mut l = level(lanes, wish, 0.0, top);
+            if keep_search {
+                l = unscaled.select(level(lanes, fit.iscale * (x[i] - fit.level_min), 0.0, top), l);
+            }
+            levels[i] = l.trunc();
+        }
+        (levels, unscaled | largest.le(lanes.splat(4194303.0)))
+    }
+}
+
+/// Four levels of a byte each, as one little-endian word.
+#[inline(always)]
+pub(super) fn word<L: Lanes>(bytes: [L::I; 4]) -> L::I {
+    bytes[0] | bytes[1].shl::<8>() | bytes[2].shl::<16>() | bytes[3].shl::<24>()
+}
+
+/// Encodes every block one after the other.
+pub(super) fn each_block<const BYTES: usize>(
+    rows: Rows<'_>,
+    packed: &mut [u8],
+    encode: fn(&[f32; LEN], Option<&[f32; LEN]>) -> [u8; BYTES],
+) {
+    for (i, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+        *out = encode(rows.block(i), rows.block_weights(i));
+    }
+}

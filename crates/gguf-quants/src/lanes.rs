@@ -1,0 +1,189 @@
+//! The vector vocabulary: everything the kernels say to a CPU, each operation defined by its scalar expression.
+//!
+//! A kernel is written once, over [`Lanes`], and handles [`Lanes::N`] blocks side by side, one per lane; each lane performs
+//! the reference's operations in the reference's order, so every instruction set gives the same bits. Nothing here fuses
+//! a multiplication with an addition, reorders a sum or adds across lanes.
+//!
+//! A value of a type that implements [`Lanes`] is the proof that the CPU has the instructions: it can only be made where that
+//! was checked (`dispatch.rs`), and vectors can only be made with it. That is why the kernels are safe code.
+//!
+//! Kernels and what they call must be `#[inline(always)]`, and must not pass vectors through closures or through functions
+//! of the standard library (`map`, `from_fn`): only what is inlined into the entry of an instruction set is compiled for it.
+
+use core::fmt::Debug;
+use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
+
+pub(crate) mod arrays;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod twice;
+
+/// The most lanes that an implementation has; buffers of one value per lane are this long.
+pub const MAX_LANES: usize = 32;
+
+/// One instruction set.
+pub trait Lanes: Copy + Debug {
+    /// Lanes of a vector; a power of two, at most [`MAX_LANES`].
+    const N: usize;
+    /// `N` single-precision numbers.
+    type F: Floats<I = Self::I, M = Self::M>;
+    /// `N` 32-bit integers, taken as signed or unsigned by the operation.
+    type I: Ints<F = Self::F, M = Self::M>;
+    /// `N` truth values.
+    type M: Masks<F = Self::F, I = Self::I>;
+    /// Four numbers to choose from; see [`Lanes::lookup4`].
+    type Table4: Copy;
+    /// Eight numbers to choose from.
+    type Table8: Copy;
+    /// Sixteen numbers to choose from.
+    type Table16: Copy;
+
+    /// `x` in every lane.
+    fn splat(self, x: f32) -> Self::F;
+    /// `x` in every lane.
+    fn splat_i(self, x: i32) -> Self::I;
+    /// Lane `i` is bit `i`.
+    fn mask(self, bits: u32) -> Self::M;
+    /// The first `N` of the slice; panics when there are fewer.
+    fn load(self, from: &[f32]) -> Self::F;
+    /// The first `N` of the slice; panics when there are fewer.
+    fn load_i(self, from: &[i32]) -> Self::I;
+    /// The first `N` of the slice, zero-extended.
+    fn load_u8(self, from: &[u8]) -> Self::I;
+    /// The first `N` of the slice, sign-extended.
+    fn load_i8(self, from: &[u8]) -> Self::I;
+    /// The first `N` of the slice, zero-extended.
+    fn load_u16(self, from: &[u16]) -> Self::I;
+    /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
+    fn gather(self, table: &[f32], index: Self::I) -> Self::F;
+    /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
+    fn gather_i(self, table: &[i32], index: Self::I) -> Self::I;
+    /// Prepares [`Lanes::lookup4`].
+    fn table4(self, values: &[f32; 4]) -> Self::Table4;
+    /// Lane `i` is `values[index[i] & 3]`.
+    fn lookup4(self, table: Self::Table4, index: Self::I) -> Self::F;
+    /// Prepares [`Lanes::lookup8`].
+    fn table8(self, values: &[f32; 8]) -> Self::Table8;
+    /// Lane `i` is `values[index[i] & 7]`.
+    fn lookup8(self, table: Self::Table8, index: Self::I) -> Self::F;
+    /// Prepares [`Lanes::lookup16`].
+    fn table16(self, values: &[f32; 16]) -> Self::Table16;
+    /// Lane `i` is `values[index[i] & 15]`.
+    fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F;
+
+    /// Turns rows into columns: element `j`, lane `i` is `rows[i][j]`. Takes the first `N` rows; panics when there are fewer.
+    #[inline(always)]
+    fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {
+        let rows = &rows[..Self::N];
+        let mut columns = [self.splat(0.0); LEN];
+        let mut lane = [0.0; MAX_LANES];
+        for j in 0..LEN {
+            for i in 0..Self::N {
+                lane[i] = rows[i][j];
+            }
+            columns[j] = self.load(&lane);
+        }
+        columns
+    }
+}
+
+/// Vectors know their length.
+pub trait Width {
+    /// Lanes.
+    const N: usize;
+}
+
+/// `N` single-precision numbers. The operators and `sqrt` are the IEEE operations, rounded to the nearest even.
+pub trait Floats:
+    Width + Copy + Debug + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
+{
+    /// The integers of the same instruction set.
+    type I;
+    /// The masks of the same instruction set.
+    type M;
+
+    /// The correctly rounded square root.
+    fn sqrt(self) -> Self;
+    /// The sign bit cleared.
+    fn abs(self) -> Self;
+    /// `if self > other { self } else { other }`: `other` when one of them is NaN, and for zeros of either sign.
+    fn max(self, other: Self) -> Self;
+    /// `if self < other { self } else { other }`.
+    fn min(self, other: Self) -> Self;
+    /// `self < other`; false for NaN.
+    fn lt(self, other: Self) -> Self::M;
+    /// `self <= other`; false for NaN.
+    fn le(self, other: Self) -> Self::M;
+    /// `self > other`; false for NaN.
+    fn gt(self, other: Self) -> Self::M;
+    /// `self >= other`; false for NaN.
+    fn ge(self, other: Self) -> Self::M;
+    /// `self == other`; false for NaN.
+    fn equal(self, other: Self) -> Self::M;
+    /// Cut towards zero; `i32::MIN` for NaN and for what does not fit (what x86's `cvttps2dq` gives).
+    fn trunc(self) -> Self::I;
+    /// The bits of the numbers.
+    fn bits(self) -> Self::I;
+    /// Writes the first `N` places of the slice; panics when there are fewer.
+    fn store(self, to: &mut [f32]);
+}
+
+/// `N` 32-bit integers. Addition, subtraction and multiplication wrap.
+pub trait Ints:
+    Width
+    + Copy
+    + Debug
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + BitAnd<Output = Self>
+    + BitOr<Output = Self>
+    + BitXor<Output = Self>
+{
+    /// The floats of the same instruction set.
+    type F;
+    /// The masks of the same instruction set.
+    type M;
+
+    /// `self << BY`, `BY` below 32.
+    fn shl<const BY: i32>(self) -> Self;
+    /// `(self as u32) >> BY`, `BY` below 32.
+    fn shr<const BY: i32>(self) -> Self;
+    /// `(self as i32) >> BY`, `BY` below 32.
+    fn sar<const BY: i32>(self) -> Self;
+    /// The larger, as signed.
+    fn max(self, other: Self) -> Self;
+    /// The smaller, as signed.
+    fn min(self, other: Self) -> Self;
+    /// `self == other`.
+    fn equal(self, other: Self) -> Self::M;
+    /// `self > other`, as signed.
+    fn gt(self, other: Self) -> Self::M;
+    /// The nearest number, of the signed value.
+    fn to_f(self) -> Self::F;
+    /// The number that has these bits.
+    fn as_f(self) -> Self::F;
+    /// Writes the first `N` places of the slice; panics when there are fewer.
+    fn store(self, to: &mut [i32]);
+    /// Writes the lowest byte of each lane.
+    fn store_u8(self, to: &mut [u8]);
+}
+
+/// `N` truth values.
+pub trait Masks: Width + Copy + Debug + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output = Self> {
+    /// The floats of the same instruction set.
+    type F;
+    /// The integers of the same instruction set.
+    type I;
+
+    /// Whether any lane is true.
+    fn any(self) -> bool;
+    /// Bit `i` is lane `i`.
+    fn to_bits(self) -> u32;
+    /// `if lane { yes } else { no }`.
+    fn select(self, yes: Self::F, no: Self::F) -> Self::F;
+    /// `if lane { yes } else { no }`.
+    fn select_i(self, yes: Self::I, no: Self::I) -> Self::I;
+}

@@ -1,0 +1,387 @@
+//! The scale searches that several types share: for a group of weights, the scale (and minimum) whose rounded levels miss
+//! the values by least.
+//!
+//! Each search stands here twice. The plain one takes one group and says what is computed, in ggml's order of operations
+//! (`make_qkx2_quants`, `make_qkx3_quants`, `make_qp_quants`, … in `ggml-quants.c`), which is what makes the bytes equal.
+//! The one over [`Lanes`] does the same for one group per lane.
+//!
+//! A lane search answers for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it says so
+//! in a mask, and the caller encodes those blocks with the plain search.
+
+use crate::lanes::{Floats, Lanes, Masks};
+
+/// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
+pub(crate) const ROUND: f32 = 12582912.0;
+
+/// The nearest integer, ties to even, for magnitudes up to 2²²; what the bits of the sum happen to give beyond
+/// (`nearest_int`).
+#[inline(always)]
+pub(crate) fn nearest_int(x: f32) -> i32 {
+    ((x + ROUND).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
+}
+
+/// How a search with a minimum proceeds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MinSearch {
+    /// The highest level; the lowest is 0.
+    pub levels: i32,
+    /// The first step's distance from `levels`.
+    pub first: f32,
+    /// The distance from one step to the next.
+    pub step: f32,
+    /// The number of the last step.
+    pub last: i32,
+    /// Whether the error is the sum of magnitudes instead of squares.
+    pub absolute: bool,
+}
+
+/// What a search with a minimum found: a value is about `scale * level - min`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fit {
+    /// The scale, zero for a group that is constant.
+    pub scale: f32,
+    /// The minimum, its sign turned.
+    pub min: f32,
+}
+
+/// The scale and minimum for one group, and its levels (`make_qkx2_quants`; `make_qkx3_quants` differs from it in what it does
+/// with a maximum that is not above the minimum, which only NaN can make it).
+pub(crate) fn fit_min(search: MinSearch, x: &[f32], weights: &[f32], levels: &mut [u8]) -> Fit {
+    let n = x.len();
+    let top = search.levels;
+    let level = |iscale: f32, min: f32, x: f32| nearest_int(iscale * (x - min)).min(top).max(0);
+    let miss = |scale: f32, l: i32, min: f32, x: f32| {
+        let d = scale * l as f32 + min - x;
+        if search.absolute { d.abs() } else { d * d }
+    };
+
+    let (mut min, mut max) = (x[0], x[0]);
+    let mut sum_w = weights[0];
+    let mut sum_x = sum_w * x[0];
+    for i in 1..n {
+        if x[i] < min {
+            min = x[i];
+        }
+        if x[i] > max {
+            max = x[i];
+        }
+        sum_w += weights[i];
+        sum_x += weights[i] * x[i];
+    }
+    if min > 0.0 {
+        min = 0.0;
+    }
+    if max <= min {
+        levels.fill(0);
+        return Fit { scale: 0.0, min: -min };
+    }
+
+    let iscale = top as f32 / (max - min);
+    let mut scale = 1.0 / iscale;
+    let mut best = 0.0;
+    for i in 0..n {
+        let l = level(iscale, min, x[i]);
+        levels[i] = l as u8;
+        best += weights[i] * miss(scale, l, min, x[i]);
+    }
+
+    let mut tried = [0u8; 32];
+    for step in 0..=search.last {
+        let iscale = (search.first + search.step * step as f32 + top as f32) / (max - min);
+        let (mut sum_l, mut sum_l2, mut sum_xl) = (0.0, 0.0, 0.0);
+        for i in 0..n {
+            let l = level(iscale, min, x[i]);
+            tried[i] = l as u8;
+            let wl = weights[i] * l as f32;
+            sum_l += wl;
+            sum_l2 += wl * l as f32;
+            sum_xl += wl * x[i];
+        }
+        let det = sum_w * sum_l2 - sum_l * sum_l;
+        if det > 0.0 {
+            let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / det;
+            let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / det;
+            if this_min > 0.0 {
+                this_min = 0.0;
+                this_scale = sum_xl / sum_l2;
+            }
+            let mut error = 0.0;
+            for i in 0..n {
+                error += weights[i] * miss(this_scale, i32::from(tried[i]), this_min, x[i]);
+            }
+            if error < best {
+                levels.copy_from_slice(&tried[..n]);
+                best = error;
+                scale = this_scale;
+                min = this_min;
+            }
+        }
+    }
+    Fit { scale, min: -min }
+}
+
+/// The scale for one group of numbers that are not negative, and their levels from 0 to `top` (`make_qp_quants`).
+pub(crate) fn fit_positive(top: i32, x: &[f32], weights: &[f32], levels: &mut [u8]) -> f32 {
+    let n = x.len();
+    let mut max = 0.0;
+    for &x in x {
+        max = if max > x { max } else { x };
+    }
+    if max < GROUP_MAX_EPS {
+        levels.fill(0);
+        return 0.0;
+    }
+    let mut iscale = top as f32 / max;
+    let scale = 1.0 / iscale;
+    let mut best = 0.0;
+    for i in 0..n {
+        let l = nearest_int(iscale * x[i]) as u8;
+        let d = x[i] - scale * f32::from(l);
+        best += weights[i] * d * d;
+    }
+    for step in (-4..=4).filter(|&s| s != 0) {
+        let this_iscale = (0.1 * step as f32 + top as f32) / max;
+        let this_scale = 1.0 / this_iscale;
+        let mut error = 0.0;
+        for i in 0..n {
+            let l = nearest_int(this_iscale * x[i]).min(top);
+            let d = x[i] - this_scale * l as f32;
+            error += weights[i] * d * d;
+        }
+        if error < best {
+            best = error;
+            iscale = this_iscale;
+        }
+    }
+
+    let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+    for i in 0..n {
+        let l = nearest_int(iscale * x[i]).min(top);
+        levels[i] = l as u8;
+        sum_lx += weights[i] * x[i] * l as f32;
+        sum_l2 += weights[i] * l as f32 * l as f32;
+    }
+    // One level after the other is moved to where the others want it, while that helps.
+    for _ in 0..5 {
+        let mut changed = false;
+        for i in 0..n {
+            let (w, l) = (weights[i], f32::from(levels[i]));
+            let mut without_lx = sum_lx - w * x[i] * l;
+            let mut without_l2 = sum_l2 - w * l * l;
+            if without_lx > 0.0 && without_l2 > 0.0 {
+                let new = nearest_int(x[i] * without_l2 / without_lx).min(top);
+                if new != i32::from(levels[i]) {
+                    without_lx += w * x[i] * new as f32;
+                    without_l2 += w * new as f32 * new as f32;
+                    if without_lx * without_lx * sum_l2 > sum_lx * sum_lx * without_l2 {
+                        levels[i] = new as u8;
+                        sum_lx = without_lx;
+                        sum_l2 = without_l2;
+                        changed = true;
+                    }
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
+}
+
+/// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS`).
+pub(crate) const GROUP_MAX_EPS: f32 = 1e-15;
+
+/// Rounds to the nearest integer, ties to even, and clamps to `low..=high`; `None` lanes see the caller.
+#[inline(always)]
+pub(crate) fn level<L: Lanes>(lanes: L, x: L::F, low: f32, high: f32) -> L::F {
+    // The clamp comes before the subtraction: sums are exact integers there.
+    let sum = x + lanes.splat(ROUND);
+    sum.min(lanes.splat(ROUND + high)).max(lanes.splat(ROUND + low)) - lanes.splat(ROUND)
+}
+
+/// Where rounding by addition is what [`nearest_int`] gives for both numbers, and so for all between them.
+#[inline(always)]
+pub(crate) fn roundable<L: Lanes>(lanes: L, a: L::F, b: L::F) -> L::M {
+    let limit = lanes.splat(4194303.0);
+    a.abs().le(limit) & b.abs().le(limit)
+}
+
+/// What a lane search with a minimum found.
+pub(crate) struct LaneFit<L: Lanes> {
+    /// The scales.
+    pub scale: L::F,
+    /// The minima, their sign turned.
+    pub min: L::F,
+    /// What the levels were found with: a level is `level(iscale * (x - level_min))`. Zero for constant groups.
+    pub iscale: L::F,
+    /// See `iscale`.
+    pub level_min: L::F,
+    /// Lanes for which the numbers are right.
+    pub valid: L::M,
+}
+
+/// [`fit_min`] for one group per lane.
+#[inline(always)]
+pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
+    lanes: L,
+    search: MinSearch,
+    x: &[L::F; N],
+    weights: &[L::F; N],
+) -> LaneFit<L> {
+    let zero = lanes.splat(0.0);
+    let one = lanes.splat(1.0);
+    let top = search.levels as f32;
+
+    let (mut min, mut max) = (x[0], x[0]);
+    let mut sum_w = weights[0];
+    let mut sum_x = sum_w * x[0];
+    for i in 1..N {
+        min = x[i].min(min);
+        max = x[i].max(max);
+        sum_w = sum_w + weights[i];
+        sum_x = sum_x + weights[i] * x[i];
+    }
+    // The smallest value stays the smallest, whatever minimum the search puts in its place.
+    let smallest = min;
+    min = min.gt(zero).select(zero, min);
+    let constant = max.le(min);
+
+    let mut level_iscale = lanes.splat(top) / (max - min);
+    let mut level_min = min;
+    let mut scale = one / level_iscale;
+    let mut best = zero;
+    let mut valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
+    for i in 0..N {
+        let l = level(lanes, level_iscale * (x[i] - min), 0.0, top);
+        let d = scale * l + min - x[i];
+        let d = if search.absolute { d.abs() } else { d * d };
+        best = best + weights[i] * d;
+    }
+
+    let mut tried = [zero; N];
+    for step in 0..=search.last {
+        let iscale = lanes.splat(search.first + search.step * step as f32 + top) / (max - min);
+        let (mut sum_l, mut sum_l2, mut sum_xl) = (zero, zero, zero);
+        valid = valid & roundable(lanes, iscale * (max - min), iscale * (smallest - min));
+        for i in 0..N {
+            let l = level(lanes, iscale * (x[i] - min), 0.0, top);
+            tried[i] = l;
+            let wl = weights[i] * l;
+            sum_l = sum_l + wl;
+            sum_l2 = sum_l2 + wl * l;
+            sum_xl = sum_xl + wl * x[i];
+        }
+        let det = sum_w * sum_l2 - sum_l * sum_l;
+        let this_scale = (sum_w * sum_xl - sum_x * sum_l) / det;
+        let this_min = (sum_l2 * sum_x - sum_l * sum_xl) / det;
+        let above = this_min.gt(zero);
+        let this_min = above.select(zero, this_min);
+        let this_scale = above.select(sum_xl / sum_l2, this_scale);
+        let mut error = zero;
+        for i in 0..N {
+            let d = this_scale * tried[i] + this_min - x[i];
+            let d = if search.absolute { d.abs() } else { d * d };
+            error = error + weights[i] * d;
+        }
+        let better = det.gt(zero) & error.lt(best);
+        best = better.select(error, best);
+        scale = better.select(this_scale, scale);
+        level_iscale = better.select(iscale, level_iscale);
+        level_min = better.select(min, level_min);
+        min = better.select(this_min, min);
+    }
+    LaneFit {
+        scale: constant.select(zero, scale),
+        min: -constant.select(smallest.gt(zero).select(zero, smallest), min),
+        iscale: constant.select(zero, level_iscale),
+        level_min: constant.select(zero, level_min),
+        valid: valid | constant,
+    }
+}
+
+/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
+/// all is right.
+#[inline(always)]
+pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
+    lanes: L,
+    top: i32,
+    x: &[L::F; N],
+    weights: &[L::F; N],
+    levels: &mut [L::F; N],
+) -> (L::F, L::M) {
+    let zero = lanes.splat(0.0);
+    let one = lanes.splat(1.0);
+    let top_f = top as f32;
+    let mut max = zero;
+    let mut smallest = zero;
+    for i in 0..N {
+        max = max.max(x[i]);
+        smallest = x[i].min(smallest);
+    }
+    let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+
+    let mut iscale = lanes.splat(top_f) / max;
+    let scale = one / iscale;
+    // Numbers below zero, which the searches before this one do not give, would have levels that wrap.
+    let mut valid = smallest.ge(zero) & roundable(lanes, iscale * max, iscale * max);
+    let mut best = zero;
+    for i in 0..N {
+        // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
+        let l = level(lanes, iscale * x[i], 0.0, 255.0);
+        let d = x[i] - scale * l;
+        best = best + weights[i] * d * d;
+    }
+    for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
+        let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
+        let this_scale = one / this_iscale;
+        valid = valid & roundable(lanes, this_iscale * max, this_iscale * max);
+        let mut error = zero;
+        for i in 0..N {
+            let l = level(lanes, this_iscale * x[i], 0.0, top_f);
+            let d = x[i] - this_scale * l;
+            error = error + weights[i] * d * d;
+        }
+        let better = error.lt(best);
+        best = better.select(error, best);
+        iscale = better.select(this_iscale, iscale);
+    }
+
+    let (mut sum_lx, mut sum_l2) = (zero, zero);
+    for i in 0..N {
+        let l = level(lanes, iscale * x[i], 0.0, top_f);
+        levels[i] = l;
+        sum_lx = sum_lx + weights[i] * x[i] * l;
+        sum_l2 = sum_l2 + weights[i] * l * l;
+    }
+    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+    for _ in 0..5 {
+        let mut changed = lanes.mask(0);
+        for i in 0..N {
+            let (w, l) = (weights[i], levels[i]);
+            let without_lx = sum_lx - w * x[i] * l;
+            let without_l2 = sum_l2 - w * l * l;
+            let open = without_lx.gt(zero) & without_l2.gt(zero);
+            let wish = x[i] * without_l2 / without_lx;
+            // A negative level would be stored as a byte and read back otherwise; such lanes are for the plain search.
+            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(zero)));
+            let new = level(lanes, wish, 0.0, top_f);
+            let with_lx = without_lx + w * x[i] * new;
+            let with_l2 = without_l2 + w * new * new;
+            let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
+            let take = open & better & !new.equal(l);
+            levels[i] = take.select(new, l);
+            sum_lx = take.select(with_lx, sum_lx);
+            sum_l2 = take.select(with_l2, sum_l2);
+            changed = changed | take;
+        }
+        if !changed.any() {
+            break;
+        }
+    }
+    for i in 0..N {
+        levels[i] = empty.select(zero, levels[i]);
+    }
+    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
+    (empty.select(zero, scale), valid | empty)
+}
