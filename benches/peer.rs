@@ -71,8 +71,7 @@ struct TypeTraits {
 }
 
 /// `ggml_quantize_chunk` of `ggml.h`.
-type QuantizeChunk =
-    unsafe extern "C" fn(u32, *const f32, *mut c_void, i64, i64, i64, *const f32) -> usize;
+type QuantizeChunk = unsafe extern "C" fn(u32, *const f32, *mut c_void, i64, i64, i64, *const f32) -> usize;
 
 impl Ggml {
     /// `ggml_quantize_chunk`: rows of `row_len` values to `packed`, which has just the size that they need; `weights` has one entry for

@@ -161,7 +161,13 @@ const CODECS: &[Codec] = &[
             Ok(())
         }),
     },
-    Codec { ty: GgmlType::Q4_K, matrix: Matrix::Used, overflows: None, decode: q4_k::decode, encode: Some(q4_k::encode) },
+    Codec {
+        ty: GgmlType::Q4_K,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q4_k::decode,
+        encode: Some(q4_k::encode),
+    },
 ];
 
 /// The codec of a type, if there is one.

@@ -56,6 +56,10 @@ pub trait Lanes: Copy + Debug {
     fn load_i8(self, from: &[u8]) -> Self::I;
     /// The first `N` of the slice, zero-extended.
     fn load_u16(self, from: &[u16]) -> Self::I;
+    /// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of one number.
+    fn half(self, bits: u16) -> f32;
+    /// Lane `i` is `f16_to_f32_ggml` of the little-endian half at byte `2 i`.
+    fn load_half(self, from: &[u8]) -> Self::F;
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
     fn gather(self, table: &[f32], index: Self::I) -> Self::F;
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
@@ -97,7 +101,14 @@ pub trait Width {
 
 /// `N` single-precision numbers. The operators and `sqrt` are the IEEE operations, rounded to the nearest even.
 pub trait Floats:
-    Width + Copy + Debug + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
+    Width
+    + Copy
+    + Debug
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
 {
     /// The integers of the same instruction set.
     type I;

@@ -83,6 +83,25 @@ pub(super) fn scale_and_min(scales: &[u8; 12], group: usize) -> (u8, u8) {
     }
 }
 
+/// The scales and minima of all groups, multiplied by `d` and `dmin`.
+#[inline(always)]
+pub(super) fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [f32; GROUPS]) {
+    let d = lanes.half(u16::from_le_bytes([head[0], head[1]]));
+    let dmin = lanes.half(u16::from_le_bytes([head[2], head[3]]));
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let (a, b, c) = (word(4), word(8), word(12));
+    // Four 6-bit numbers in the bytes of each word.
+    let halves = |low: u32, high: u32| (u64::from(high) << 32 | u64::from(low)).to_le_bytes();
+    let scales = halves(a & 0x3f3f_3f3f, c & 0x0f0f_0f0f | (a >> 6 & 0x0303_0303) << 4);
+    let mins = halves(b & 0x3f3f_3f3f, c >> 4 & 0x0f0f_0f0f | (b >> 6 & 0x0303_0303) << 4);
+    let (mut ds, mut ms) = ([0.0; GROUPS], [0.0; GROUPS]);
+    for g in 0..GROUPS {
+        ds[g] = d * f32::from(scales[g]);
+        ms[g] = dmin * f32::from(mins[g]);
+    }
+    (ds, ms)
+}
+
 /// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and their like for Q5_K).
 pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
     let mut levels = [0; LEN];

@@ -13,8 +13,7 @@
 use super::Refused;
 use super::k_min::{self, GROUP, LEN, word};
 use crate::dispatch::{Isa, Kernel};
-use crate::float::f16_to_f32_ggml;
-use crate::lanes::{Ints, Lanes, MAX_LANES, Masks};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 use crate::search::MinSearch;
 
@@ -29,36 +28,35 @@ fn search(rows: Rows<'_>) -> MinSearch {
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, _: L) {
-            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                decode_block(block, values);
-            }
-        }
-    }
-    isa.run(Decode(packed, values));
+    isa.run(Decode { packed, values });
 }
 
-#[inline(always)]
-fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-    let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]]));
-    let scales: &[u8; 12] = block[4..].first_chunk().unwrap();
-    let levels: &[u8; 128] = block[16..].first_chunk().unwrap();
-    for (p, (values, levels)) in
-        values.as_chunks_mut::<64>().0.iter_mut().zip(levels.as_chunks::<32>().0).enumerate()
-    {
-        let ((s0, m0), (s1, m1)) = (k_min::scale_and_min(scales, 2 * p), k_min::scale_and_min(scales, 2 * p + 1));
-        let (d0, m0) = (d * f32::from(s0), dmin * f32::from(m0));
-        let (d1, m1) = (d * f32::from(s1), dmin * f32::from(m1));
-        for i in 0..32 {
-            values[i] = d0 * f32::from(levels[i] & 15) - m0;
-        }
-        for i in 0..32 {
-            values[32 + i] = d1 * f32::from(levels[i] >> 4) - m1;
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (head, levels) = block.split_first_chunk().unwrap();
+            let (d, min) = k_min::products(lanes, head);
+            for pair in 0..4 {
+                let levels = &levels.as_chunks::<32>().0[pair];
+                let values = &mut values.as_chunks_mut::<64>().0[pair];
+                let (d0, m0) = (lanes.splat(d[2 * pair]), lanes.splat(min[2 * pair]));
+                let (d1, m1) = (lanes.splat(d[2 * pair + 1]), lanes.splat(min[2 * pair + 1]));
+                for i in (0..32).step_by(L::N) {
+                    let bytes = lanes.load_u8(&levels[i..]);
+                    let low = (bytes & lanes.splat_i(15)).to_f();
+                    let high = bytes.shr::<4>().to_f();
+                    (d0 * low - m0).store(&mut values[i..]);
+                    (d1 * high - m1).store(&mut values[32 + i..]);
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Plain arrays: the definition of every operation, and what runs where there is nothing better.
 
 use super::{Floats, Ints, Lanes, Masks, Width};
+use crate::float::f16_to_f32_ggml;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 const N: usize = 8;
@@ -260,6 +261,15 @@ impl Lanes for Arrays {
     fn load_u16(self, from: &[u16]) -> I {
         let from = &from[..N];
         I(each!(|i| i32::from(from[i])))
+    }
+    #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        f16_to_f32_ggml(bits)
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> F {
+        let from = &from.as_chunks().0[..N];
+        F(each!(|i| f16_to_f32_ggml(u16::from_le_bytes(from[i]))))
     }
     #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {

@@ -272,6 +272,17 @@ impl Lanes for Avx2 {
         unsafe { I(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
     }
     #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        // SAFETY: see above.
+        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> F {
+        let from = &from[..2 * N];
+        // SAFETY: see above.
+        unsafe { F(_mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))) }
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {
         let index = self.inside(index, table.len());
         // SAFETY: see above; the indexes are inside the table.

@@ -267,6 +267,17 @@ impl Lanes for Avx512 {
         unsafe { I(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))) }
     }
     #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        // SAFETY: see above.
+        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> F {
+        let from = &from[..2 * N];
+        // SAFETY: see above.
+        unsafe { F(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))) }
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {
         let index = self.inside(index, table.len());
         // SAFETY: see above; the indexes are inside the table.

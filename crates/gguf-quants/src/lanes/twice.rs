@@ -175,6 +175,14 @@ impl<L: Lanes> Lanes for Twice<L> {
         Pair(self.0.load_u16(from), self.0.load_u16(&from[L::N..]))
     }
     #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        self.0.half(bits)
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> Self::F {
+        Pair(self.0.load_half(from), self.0.load_half(&from[2 * L::N..]))
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: Self::I) -> Self::F {
         Pair(self.0.gather(table, index.0), self.0.gather(table, index.1))
     }
