@@ -13,6 +13,7 @@
 use super::Refused;
 use super::k_min::{self, GROUP, LEN, word};
 use crate::dispatch::{Isa, Kernel};
+use crate::float::f16_to_f32_ggml;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 use crate::search::MinSearch;
@@ -28,7 +29,27 @@ fn search(rows: Rows<'_>) -> MinSearch {
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    isa.run(Decode { packed, values });
+    match isa {
+        Isa::Scalar => {
+            for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+                decode_reference(block, values);
+            }
+        }
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+    let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]]));
+    let scales = block[4..].first_chunk().unwrap();
+    let levels: &[u8; 128] = block[16..].first_chunk().unwrap();
+    for (i, value) in values.iter_mut().enumerate() {
+        let (pair, at) = (i / 64, i % 64);
+        let (scale, min) = k_min::scale_and_min(scales, i / GROUP);
+        let level = levels[32 * pair + at % 32] >> (4 * (at / 32)) & 15;
+        *value = d * f32::from(scale) * f32::from(level) - dmin * f32::from(min);
+    }
 }
 
 struct Decode<'a> {
