@@ -169,9 +169,7 @@ pub struct Input {
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// Its number format.
-    pub dtype: Dtype,
-    /// The GGUF type with the same elements.
+    /// Its type: the GGUF type with the same elements.
     pub ty: GgmlType,
 }
 
@@ -320,7 +318,7 @@ impl Input {
     pub(crate) fn float(index: usize, source: &SourceTensor) -> Result<Input, PlanError> {
         match source.dtype.ggml {
             Some(ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64)) => {
-                Ok(Input { index, name: source.name.clone(), dtype: source.dtype, ty })
+                Ok(Input { index, name: source.name.clone(), ty })
             }
             _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
         }

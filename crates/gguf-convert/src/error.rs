@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use gguf_arch::config;
 use gguf_arch::plan::PlanError;
-use gguf_format::LayoutError;
+use gguf_format::{GgmlType, LayoutError};
+use gguf_quants::RowsError;
+use gguf_quants::codec::CodecError;
 
 use crate::source::safetensors::HeaderError;
 use crate::tokenizer::ModelDirError;
@@ -118,6 +120,33 @@ pub enum Error {
         /// The output tensor.
         tensor: String,
     },
+    /// A GGUF that is read cannot be.
+    Input(Box<gguf_io::Error>),
+    /// Rows cannot be decoded or encoded.
+    Codec {
+        /// The output tensor.
+        tensor: String,
+        /// The row from which on it was tried.
+        row: u64,
+        /// Why.
+        source: CodecError,
+    },
+    /// The importance does not fit the tensor.
+    Rows {
+        /// The output tensor.
+        tensor: String,
+        /// What does not fit.
+        source: RowsError,
+    },
+    /// A tensor holds NaN or infinity, or numbers too large for its new type.
+    NotFinite {
+        /// The output tensor.
+        tensor: String,
+        /// The row from which on it was found.
+        row: u64,
+        /// Its type.
+        ty: GgmlType,
+    },
     /// A chunk of the tensor does not fit into memory.
     OutOfMemory {
         /// The output tensor.
@@ -143,6 +172,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
         Error::Io { action, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn input(source: gguf_io::Error) -> Error {
+        Error::Input(Box::new(source))
     }
 
     /// Whether the checkpoint is at fault, as opposed to the machine, the output or the way of asking.
@@ -202,6 +235,14 @@ impl fmt::Display for Error {
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { dir, source } => write!(f, "{}: {source}", dir.display()),
             Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
+            Error::Input(e) => write!(f, "{e}"),
+            Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
+            Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
+            Error::NotFinite { tensor, row, ty } => write!(
+                f,
+                "the tensor {tensor}: among the rows from {row} on there is NaN or infinity, or a number too large for {ty}; \
+                 `gguf check --data` of the input finds the first"
+            ),
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
             }
@@ -227,7 +268,9 @@ impl std::error::Error for Error {
             Error::Plan { source, .. } => Some(source),
             Error::ModelDir(e) => Some(e),
             Error::Layout(e) => Some(e),
-            Error::Output(e) => Some(e.as_ref()),
+            Error::Output(e) | Error::Input(e) => Some(e.as_ref()),
+            Error::Codec { source, .. } => Some(source),
+            Error::Rows { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -34,7 +34,7 @@ pub use run::Overflow;
 pub use scan::{TensorScan, scan_tensors};
 
 use metadata::{MetadataOptions, ModelMetadata, ParameterCounts};
-use run::Run;
+use run::{Importance, Rules, Run};
 use source::Checkpoint;
 use tokenizer::TokenizerOptions;
 
@@ -255,7 +255,9 @@ impl ConversionPlan {
         let run = Run {
             tensors: &self.arch.tensors,
             layout: &self.layout,
-            checkpoint: &self.checkpoint,
+            source: &self.checkpoint,
+            rules: Rules::Converter,
+            importance: &Importance::new(),
             order: self.options.order,
             threads: self.options.threads,
         };

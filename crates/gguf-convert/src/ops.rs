@@ -101,15 +101,6 @@ pub fn width(ty: GgmlType) -> usize {
     ty.info().map_or(1, |info| info.block_bytes.max(1) as usize)
 }
 
-/// Reverses the bytes of each value of `width` bytes.
-pub fn swap_bytes(data: &mut [u8], width: usize) {
-    match width {
-        2 => data.as_chunks_mut::<2>().0.iter_mut().for_each(|v| v.reverse()),
-        4 => data.as_chunks_mut::<4>().0.iter_mut().for_each(|v| v.reverse()),
-        _ => data.chunks_exact_mut(width.max(1)).for_each(<[u8]>::reverse),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,14 +165,5 @@ mod tests {
         };
         assert_eq!(apply(GgmlType::BF16, 0x7f81), 0x7fc1);
         assert_eq!(apply(GgmlType::F16, 0x7c01), 0x7c01);
-    }
-
-    #[test]
-    fn bytes_swap_by_value() {
-        for (width, expected) in [(1, [1, 2, 3, 4]), (2, [2, 1, 4, 3]), (4, [4, 3, 2, 1])] {
-            let mut data = [1, 2, 3, 4];
-            swap_bytes(&mut data, width);
-            assert_eq!(data, expected);
-        }
     }
 }

@@ -10,20 +10,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use gguf_arch::plan::{Op, PlannedTensor};
-use gguf_format::{ByteOrder, Layout, n_elements};
+use gguf_arch::plan::{Input, Op, PlannedTensor};
+use gguf_format::{ByteOrder, GgmlType, Layout, n_elements, scan_data, swap_blocks};
 use gguf_io::Output;
+use gguf_quants::codec::{Codec, codec};
+use gguf_quants::{Isa, Rows};
 
 use crate::error::Error;
-use crate::ops::{Cast, interleave_halves, swap_bytes, width};
+use crate::ops::{Cast, interleave_halves};
 use crate::progress::{Event, Progress};
-use crate::source::Checkpoint;
+use crate::source::Source;
 
 /// Bytes of source data that one chunk covers, about.
 const CHUNK: u64 = 4 << 20;
 
 /// The most threads that work at once, whatever is asked for: more gain nothing, and each takes a few chunks of memory.
 pub(crate) const MAX_THREADS: usize = 256;
+
+/// Values that are decoded and encoded at once, about: they stay in the second-level cache, and fill the lanes of the encoders.
+const SPAN: usize = 1 << 16;
+
+/// Whose rules hold where a value becomes one of another float type; they differ in what becomes of NaNs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// The reference converter's.
+    Converter,
+    /// ggml's. Types that hold blocks follow ggml in any case.
+    Ggml,
+}
+
+/// The importance of the columns of some tensors, by the tensor's place in the plan: one weight for each column, and where a tensor
+/// is a stack of matrices, for each of them one after the other.
+pub type Importance = BTreeMap<usize, Vec<f32>>;
 
 /// What is run: a plan, where its inputs come from and where its outputs go.
 #[derive(Clone, Copy)]
@@ -33,7 +51,11 @@ pub struct Run<'a> {
     /// Where they land, in the same order.
     pub layout: &'a Layout,
     /// Where their data comes from.
-    pub checkpoint: &'a Checkpoint,
+    pub source: &'a dyn Source,
+    /// How floats are rounded.
+    pub rules: Rules,
+    /// What encoders weigh errors by.
+    pub importance: &'a Importance,
     /// Byte order of the output.
     pub order: ByteOrder,
     /// Number of threads; `None` for as many as the machine has processors.
@@ -56,17 +78,21 @@ impl Run<'_> {
     /// The first error that any thread meets; the others stop soon after.
     pub fn execute(&self, output: &Output, progress: &dyn Progress) -> Result<Vec<Overflow>, Error> {
         let shared = Shared {
-            chunks: Mutex::new(Chunks { tensors: self.tensors, tensor: 0, row: 0 }),
+            chunks: Mutex::new(self.chunks()),
             stop: AtomicBool::new(false),
             overflows: Mutex::new(BTreeMap::new()),
         };
-        let pieces = Chunks { tensors: self.tensors, tensor: 0, row: 0 }.take(MAX_THREADS).count();
+        let pieces = self.chunks().take(MAX_THREADS).count();
         on_threads(self.threads, pieces, || self.work(&shared, output, progress))?;
         let overflows = shared.overflows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let named = overflows
             .into_iter()
             .filter_map(|(index, values)| Some(Overflow { tensor: self.tensors.get(index)?.name.clone(), values }));
         Ok(named.collect())
+    }
+
+    fn chunks(&self) -> Chunks<'_> {
+        Chunks { run: self, tensor: 0, row: 0 }
     }
 
     /// Works on chunks until there are no more or a thread has failed.
@@ -107,45 +133,111 @@ impl Run<'_> {
         buffers: &mut Buffers,
         output: &Output,
     ) -> Result<u64, Error> {
-        let out_width = width(tensor.ty) as u64;
-        let n_values = chunk.n_rows * chunk.row_len;
-        let overflows = match &tensor.op {
-            Op::Computed(values) => {
+        let row_bytes = packed_bytes(tensor.ty, chunk.row_len, tensor)?;
+        let Buffers { raw, moved, values, out } = buffers;
+        resize(out, chunk.n_rows * row_bytes, tensor)?;
+        let mut overflows = 0;
+        match &tensor.op {
+            Op::Computed(computed) => {
                 let from = usize::try_from(chunk.first_row).unwrap_or(usize::MAX);
-                let values = values.get(from..).unwrap_or_default();
-                let raw: Vec<u8> = values.iter().take(n_values as usize).flat_map(|v| v.to_le_bytes()).collect();
-                let cast = Cast::new(gguf_format::GgmlType::F32, tensor.ty).ok_or_else(|| no_codec(tensor))?;
-                resize(&mut buffers.out, n_values * out_width, tensor)?;
-                cast.apply(&raw, &mut buffers.out)
+                let computed = computed.get(from..).unwrap_or_default();
+                let raw: Vec<u8> = computed.iter().take(chunk.n_rows as usize).flat_map(|v| v.to_le_bytes()).collect();
+                overflows = self.cast(GgmlType::F32, tensor, &raw, out)?;
             }
             Op::Copy(input) | Op::PermuteRows { input, .. } => {
-                let cast = Cast::new(input.ty, tensor.ty).ok_or_else(|| no_codec(tensor))?;
-                let row_bytes = chunk.row_len * width(input.ty) as u64;
-                resize(&mut buffers.raw, chunk.n_rows * row_bytes, tensor)?;
-                let mut rest = buffers.raw.as_mut_slice();
+                let input_row = packed_bytes(input.ty, chunk.row_len, tensor)?;
+                resize(raw, chunk.n_rows * input_row, tensor)?;
+                let mut rest = raw.as_mut_slice();
                 for &(row, n_rows) in &chunk.reads {
-                    let (part, after) = rest.split_at_mut(rest.len().min((n_rows * row_bytes) as usize));
-                    self.checkpoint.read(input.index, row * row_bytes, part)?;
+                    let (part, after) = rest.split_at_mut(rest.len().min((n_rows * input_row) as usize));
+                    self.source.read(input.index, row * input_row, part)?;
                     rest = after;
                 }
-                let mut source = &buffers.raw;
+                let mut source: &[u8] = raw;
                 if let Op::PermuteRows { .. } = tensor.op {
-                    resize(&mut buffers.moved, chunk.n_rows * row_bytes, tensor)?;
-                    interleave_halves(&buffers.raw, &mut buffers.moved, chunk.group_rows as usize, row_bytes as usize);
-                    source = &buffers.moved;
+                    resize(moved, chunk.n_rows * input_row, tensor)?;
+                    interleave_halves(raw, moved, chunk.group_rows as usize, input_row as usize);
+                    source = moved;
                 }
-                resize(&mut buffers.out, n_values * out_width, tensor)?;
-                cast.apply(source, &mut buffers.out)
+                if self.goes_through_blocks(input, tensor) {
+                    self.encode(index, input, tensor, chunk, source, values, out)?;
+                } else if self.rules == Rules::Ggml {
+                    out.copy_from_slice(source);
+                } else {
+                    overflows = self.cast(input.ty, tensor, source, out)?;
+                }
             }
-        };
+        }
         if self.order == ByteOrder::Big {
-            swap_bytes(&mut buffers.out, out_width as usize);
+            swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
         }
         // The layout has an offset for each of its tensors.
         let start = self.layout.file_offset(index).ok_or_else(|| no_codec(tensor))?;
-        output.write_at(start + chunk.first_row * chunk.row_len * out_width, &buffers.out)?;
+        output.write_at(start + chunk.first_row * row_bytes, out)?;
         Ok(overflows)
     }
+
+    /// Whether the values are decoded and encoded by ggml's rules; otherwise they are copied, or cast as the converter does.
+    fn goes_through_blocks(&self, input: &Input, tensor: &PlannedTensor) -> bool {
+        match self.rules {
+            Rules::Converter => tensor.ty.is_quantized(),
+            Rules::Ggml => input.ty != tensor.ty,
+        }
+    }
+
+    fn cast(&self, from: GgmlType, tensor: &PlannedTensor, packed: &[u8], out: &mut [u8]) -> Result<u64, Error> {
+        let cast = Cast::new(from, tensor.ty).ok_or_else(|| no_codec(tensor))?;
+        Ok(cast.apply(packed, out))
+    }
+
+    /// Decodes the rows of a chunk and encodes them anew, some at a time.
+    #[allow(clippy::too_many_arguments, reason = "what one chunk is made of")]
+    fn encode(
+        &self,
+        index: usize,
+        input: &Input,
+        tensor: &PlannedTensor,
+        chunk: &Chunk,
+        source: &[u8],
+        values: &mut Vec<f32>,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
+        let (from, to): (&Codec, &Codec) = (find(input.ty)?, find(tensor.ty)?);
+        let isa = Isa::best();
+        let row_len = usize::try_from(chunk.row_len).map_err(|_| no_codec(tensor))?;
+        let weights = self.importance.get(&index).map(|all| {
+            let matrix = chunk.matrix as usize;
+            if all.len() == row_len { all.as_slice() } else { all.get(matrix * row_len..).unwrap_or_default() }
+        });
+        let weights = weights.map(|w| w.get(..row_len).unwrap_or_default());
+        let span = (SPAN / row_len.max(1)).max(1);
+        let (from_span, to_span) = (
+            span * packed_bytes(input.ty, chunk.row_len, tensor)? as usize,
+            span * packed_bytes(tensor.ty, chunk.row_len, tensor)? as usize,
+        );
+        for (n, (packed, out)) in source.chunks(from_span).zip(out.chunks_mut(to_span)).enumerate() {
+            let first_row = chunk.first_row + (n * span) as u64;
+            let n_values = packed.len() * span * row_len / from_span;
+            values.resize(n_values, 0.0);
+            let wrong = |source| Error::Codec { tensor: tensor.name.clone(), row: first_row, source };
+            from.decode(isa, packed, values).map_err(wrong)?;
+            let rows = Rows::new(values, row_len, weights)
+                .map_err(|source| Error::Rows { tensor: tensor.name.clone(), source })?;
+            to.encode(isa, rows, out).map_err(wrong)?;
+            // ggml's quantizer looks at its own result in the same way (`ggml_validate_row_data`).
+            match scan_data(tensor.ty, ByteOrder::Little, out, 0) {
+                Ok(scan) if scan.is_clean() => {}
+                _ => return Err(Error::NotFinite { tensor: tensor.name.clone(), row: first_row, ty: tensor.ty }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of one row of values.
+fn packed_bytes(ty: GgmlType, row_len: u64, tensor: &PlannedTensor) -> Result<u64, Error> {
+    ty.tensor_bytes([row_len]).map_err(|_| no_codec(tensor))
 }
 
 /// Does the same work on a number of threads, `None` for as many as the machine has processors, and waits for all; gives
@@ -191,6 +283,7 @@ fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &PlannedTensor) -> Result<()
 struct Buffers {
     raw: Vec<u8>,
     moved: Vec<u8>,
+    values: Vec<f32>,
     out: Vec<u8>,
 }
 
@@ -213,11 +306,13 @@ struct Chunk {
     reads: Vec<(u64, u64)>,
     /// Rows of a group, when rows change places within groups.
     group_rows: u64,
+    /// The number of the matrix that the rows belong to, in a tensor that is a stack of them.
+    matrix: u64,
 }
 
 /// Cuts the tensors into chunks, in order.
 struct Chunks<'a> {
-    tensors: &'a [PlannedTensor],
+    run: &'a Run<'a>,
     tensor: usize,
     row: u64,
 }
@@ -228,12 +323,15 @@ impl<'a> Iterator for Chunks<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let index = self.tensor;
-            let tensor = self.tensors.get(index)?;
+            let tensor = self.run.tensors.get(index)?;
             // Sizes were checked when the file was laid out.
             let n = n_elements(tensor.shape.iter().copied()).unwrap_or(0);
-            let n_rows = match tensor.op {
-                // Where rows stay in place, elements are rows of one: a chunk may end anywhere.
-                Op::Copy(_) | Op::Computed(_) => n,
+            let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
+            let n_rows = match &tensor.op {
+                // Where the order of values stays and each is on its own, values are rows of one: a chunk may end anywhere.
+                Op::Copy(input) if !self.run.goes_through_blocks(input, tensor) && !input.ty.is_quantized() => n,
+                Op::Copy(_) => n / row_of_shape,
+                Op::Computed(_) => n,
                 Op::PermuteRows { .. } => tensor.shape.last().copied().unwrap_or(1),
             };
             if n == 0 || self.row >= n_rows {
@@ -241,12 +339,26 @@ impl<'a> Iterator for Chunks<'a> {
                 continue;
             }
             let row_len = n / n_rows;
-            let row_bytes = row_len * tensor.op.input().map_or(4, |input| width(input.ty) as u64);
+            let row_bytes = tensor.op.input().map_or(4, |i| i.ty.tensor_bytes([row_len]).unwrap_or(row_len));
             let rows_per_chunk = (CHUNK / row_bytes.max(1)).max(1);
             let chunk = match tensor.op {
                 Op::Copy(_) | Op::Computed(_) => {
-                    let n_rows = rows_per_chunk.min(n_rows - self.row);
-                    Chunk { first_row: self.row, n_rows, row_len, reads: vec![(self.row, n_rows)], group_rows: 0 }
+                    let mut n_rows = rows_per_chunk.min(n_rows - self.row);
+                    // Each matrix of a stack has weights of its own.
+                    let height =
+                        if row_len == row_of_shape { tensor.shape.get(1).copied().unwrap_or(1).max(1) } else { n };
+                    if self.run.importance.contains_key(&index) {
+                        n_rows = n_rows.min(height - self.row % height);
+                    }
+                    let matrix = self.row / height;
+                    Chunk {
+                        first_row: self.row,
+                        n_rows,
+                        row_len,
+                        reads: vec![(self.row, n_rows)],
+                        group_rows: 0,
+                        matrix,
+                    }
                 }
                 Op::PermuteRows { heads, .. } => {
                     permuted_chunk(self.row, n_rows, n_rows / heads, row_len, rows_per_chunk)
@@ -263,12 +375,12 @@ impl<'a> Iterator for Chunks<'a> {
 fn permuted_chunk(row: u64, n_rows: u64, group_rows: u64, row_len: u64, rows_per_chunk: u64) -> Chunk {
     if group_rows <= rows_per_chunk {
         let n_rows = (rows_per_chunk / group_rows * group_rows).min(n_rows - row);
-        return Chunk { first_row: row, n_rows, row_len, reads: vec![(row, n_rows)], group_rows };
+        return Chunk { first_row: row, n_rows, row_len, reads: vec![(row, n_rows)], group_rows, matrix: 0 };
     }
     let (group, pair) = (row - row % group_rows, row % group_rows / 2);
     let n_pairs = (rows_per_chunk / 2).max(1).min(group_rows / 2 - pair);
     let reads = vec![(group + pair, n_pairs), (group + group_rows / 2 + pair, n_pairs)];
-    Chunk { first_row: row, n_rows: 2 * n_pairs, row_len, reads, group_rows: 2 * n_pairs }
+    Chunk { first_row: row, n_rows: 2 * n_pairs, row_len, reads, group_rows: 2 * n_pairs, matrix: 0 }
 }
 
 #[cfg(test)]

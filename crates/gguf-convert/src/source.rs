@@ -16,7 +16,23 @@ use crate::error::{Error, Names};
 use crate::files::{INDEX, locate, read_up_to};
 use safetensors::UniqueMap;
 
+pub mod gguf;
 pub mod safetensors;
+
+/// Tensors that can be read by position, from many threads at once.
+pub trait Source: Sync {
+    /// Fills `buffer` with the little-endian bytes of tensor `index` from `offset` on, which is the start of a block.
+    ///
+    /// # Errors
+    /// When the tensor has fewer bytes, and when the system cannot read them.
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
+}
+
+impl Source for Checkpoint {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        Checkpoint::read(self, index, offset, buffer)
+    }
+}
 
 /// The longest index that is read; those of the largest checkpoints take a few MB.
 const MAX_INDEX: u64 = 100_000_000;

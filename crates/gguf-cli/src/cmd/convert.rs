@@ -179,7 +179,7 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
     ];
     let mut table = Table::new(columns);
     for (t, info) in plan.arch().tensors.iter().zip(&plan.head().tensors) {
-        let from = t.op.input().map_or("computed".to_owned(), |input| input.dtype.to_string().to_lowercase());
+        let from = t.op.input().map_or("computed".to_owned(), |input| input.ty.to_string());
         let bytes = ui.bytes(info.n_bytes().unwrap_or(0));
         let name = Str(t.name.as_bytes()).to_string();
         table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, t.reason.to_string()]);
