@@ -200,7 +200,7 @@ pub fn largest_exponent(ty: GgmlType) -> i32 {
 }
 
 fn denormal(random: &mut Random) -> f32 {
-    let shift = 41 + random.below(24);
+    let shift = 41 + random.below(23);
     let magnitude = f32::from_bits((random.bits() >> shift) as u32);
     random.sign() * magnitude
 }
