@@ -11,6 +11,7 @@ use gguf_format::GgmlType;
 
 mod k_min;
 mod q4_k;
+mod q5_k;
 
 /// Packed little-endian blocks to values, as many blocks as both sides hold.
 pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
@@ -167,6 +168,13 @@ const CODECS: &[Codec] = &[
         overflows: None,
         decode: q4_k::decode,
         encode: Some(q4_k::encode),
+    },
+    Codec {
+        ty: GgmlType::Q5_K,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q5_k::decode,
+        encode: Some(q5_k::encode),
     },
 ];
 

@@ -146,7 +146,9 @@ pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32;
             let (mut scales, mut mins) = ([0; GROUPS], [0; GROUPS]);
             let d = fit_positive(63, &fits.map(|f| f.scale), &sum_w, &mut scales);
             let dmin = fit_positive(63, &fits.map(|f| f.min), &sum_w, &mut mins);
-            Head::new(d, dmin, &scales, &mins)
+            // A level that wrapped is capped in Q5_K only.
+            let cap = if search.levels == 31 { 63 } else { 255 };
+            Head::new(d, dmin, &scales.map(|l: u8| l.min(cap)), &mins.map(|l: u8| l.min(cap)))
         }
         None => Head::from_largest(&fits),
     };
