@@ -12,6 +12,8 @@ use gguf_format::GgmlType;
 mod k_min;
 mod q4_k;
 mod q5_k;
+mod q6_k;
+mod sixteen;
 
 /// Packed little-endian blocks to values, as many blocks as both sides hold.
 pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
@@ -175,6 +177,13 @@ const CODECS: &[Codec] = &[
         overflows: None,
         decode: q5_k::decode,
         encode: Some(q5_k::encode),
+    },
+    Codec {
+        ty: GgmlType::Q6_K,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q6_k::decode,
+        encode: Some(q6_k::encode),
     },
 ];
 

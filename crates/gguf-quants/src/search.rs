@@ -469,6 +469,13 @@ pub(crate) struct LaneScale<L: Lanes> {
 }
 
 impl<L: Lanes> LaneScale<L> {
+    /// Room for one.
+    #[inline(always)]
+    pub fn none(lanes: L) -> LaneScale<L> {
+        let zero = lanes.splat(0.0);
+        LaneScale { scale: zero, iscale: zero, empty: lanes.mask(0), valid: lanes.mask(0) }
+    }
+
     /// The level of a number, from 0 to `2 * top - 1`.
     #[inline(always)]
     pub fn level(&self, lanes: L, top: i32, x: L::F) -> L::F {
