@@ -10,10 +10,15 @@ use crate::rows::Rows;
 use gguf_format::GgmlType;
 
 mod k_min;
+mod q4_0;
+mod q4_1;
 mod q4_k;
+mod q5_0;
+mod q5_1;
 mod q5_k;
 mod q6_k;
 mod sixteen;
+mod small;
 
 /// Packed little-endian blocks to values, as many blocks as both sides hold.
 pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
@@ -163,6 +168,34 @@ const CODECS: &[Codec] = &[
             float::encode_f32(rows.values(), packed);
             Ok(())
         }),
+    },
+    Codec {
+        ty: GgmlType::Q4_0,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q4_0::decode,
+        encode: Some(q4_0::encode),
+    },
+    Codec {
+        ty: GgmlType::Q4_1,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q4_1::decode,
+        encode: Some(q4_1::encode),
+    },
+    Codec {
+        ty: GgmlType::Q5_0,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q5_0::decode,
+        encode: Some(q5_0::encode),
+    },
+    Codec {
+        ty: GgmlType::Q5_1,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q5_1::decode,
+        encode: Some(q5_1::encode),
     },
     Codec {
         ty: GgmlType::Q4_K,

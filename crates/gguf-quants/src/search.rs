@@ -8,7 +8,7 @@
 //! A lane search answers for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it says so
 //! in a mask, and the caller encodes those blocks with the plain search.
 
-use crate::lanes::{Floats, Lanes, Masks};
+use crate::lanes::{Floats, Ints, Lanes, Masks};
 
 /// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
 pub(crate) const ROUND: f32 = 12582912.0;
@@ -639,4 +639,20 @@ pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize>(
     }
     let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
     (empty.select(zero, scale), valid | empty)
+}
+
+/// The half-precision bits of the numbers, as [`crate::float::f32_to_f16_ggml`] gives them.
+#[inline(always)]
+pub(crate) fn half<L: Lanes>(lanes: L, x: L::F) -> L::I {
+    let one = lanes.splat_i(1);
+    let bits = x.bits();
+    let sign = bits.shr::<16>() & lanes.splat_i(0x8000);
+    let magnitude = bits & lanes.splat_i(0x7fff_ffff);
+    let subnormal = (magnitude.as_f() + lanes.splat(0.5)).bits() - lanes.splat_i(0.5f32.to_bits() as i32);
+    let odd = magnitude.shr::<13>() & one;
+    let rounded = (magnitude - lanes.splat_i(112 << 23) + lanes.splat_i(0xfff) + odd).shr::<13>();
+    let half = lanes.splat_i(0x3880_0000).gt(magnitude).select_i(subnormal, rounded);
+    let half = magnitude.gt(lanes.splat_i(0x477f_ffff)).select_i(lanes.splat_i(0x7c00), half);
+    let half = magnitude.gt(lanes.splat_i(0x7f80_0000)).select_i(lanes.splat_i(0x7e00), half);
+    sign | half
 }

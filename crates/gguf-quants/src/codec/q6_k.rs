@@ -70,7 +70,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
                 *out = reference(rows.block(i), rows.block_weights(i));
             }
         }
-        _ => isa.run_twice(Encode { rows, packed }),
+        _ => isa.run(Encode { rows, packed }),
     }
     Ok(())
 }
