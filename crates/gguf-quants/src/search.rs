@@ -252,8 +252,6 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
     let mut scale = one / level_iscale;
     let mut best = zero;
     let mut valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
-    // A NaN is neither the smallest nor the largest, but it makes the sum one.
-    valid = valid & sum_x.equal(sum_x);
     for i in 0..N {
         let l = level(lanes, level_iscale * (x[i] - min), 0.0, top);
         let d = scale * l + min - x[i];
@@ -298,7 +296,8 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
         min: -constant.select(smallest.gt(zero).select(zero, smallest), min),
         iscale: constant.select(zero, level_iscale),
         level_min: constant.select(zero, level_min),
-        valid: valid | constant,
+        // A NaN is neither the smallest nor the largest, but it makes the sum one.
+        valid: (valid | constant) & sum_x.equal(sum_x),
     }
 }
 

@@ -161,7 +161,8 @@ pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32;
         }
         let dmin = f16_to_f32_ggml(head.dmin) * f32::from(min);
         for i in g * GROUP..(g + 1) * GROUP {
-            levels[i] = nearest_int((x[i] + dmin) / d).min(search.levels).max(0) as u8;
+            // In this order: of two NaNs the first is kept, and its bits become the level.
+            levels[i] = nearest_int((dmin + x[i]) / d).min(search.levels).max(0) as u8;
         }
     }
     Plain { head, levels }
