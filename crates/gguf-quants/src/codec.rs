@@ -9,8 +9,20 @@ use crate::float;
 use crate::rows::Rows;
 use gguf_format::GgmlType;
 
+mod blocks;
+mod fp4;
 mod k_min;
+mod mxfp4;
+mod nvfp4;
+mod plain;
+mod q1_0;
+mod q2_0;
 mod q4_k;
+mod q8_0;
+mod q8_1;
+mod q8_k;
+mod tq1_0;
+mod tq2_0;
 
 /// Packed little-endian blocks to values, as many blocks as both sides hold.
 pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
@@ -155,18 +167,85 @@ const CODECS: &[Codec] = &[
         ty: GgmlType::F32,
         matrix: Matrix::Ignored,
         overflows: None,
-        decode: |_, packed, values| float::decode_f32(packed, values),
-        encode: Some(|_, rows, packed| {
-            float::encode_f32(rows.values(), packed);
-            Ok(())
-        }),
+        decode: plain::decode_f32,
+        encode: Some(plain::encode_f32),
     },
+    Codec {
+        ty: GgmlType::F16,
+        matrix: Matrix::Ignored,
+        overflows: Some(float::count_f16_overflows),
+        decode: plain::decode_f16,
+        encode: Some(plain::encode_f16),
+    },
+    Codec {
+        ty: GgmlType::Q8_0,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: q8_0::decode,
+        encode: Some(q8_0::encode),
+    },
+    Codec { ty: GgmlType::Q8_1, matrix: Matrix::Ignored, overflows: None, decode: q8_1::decode, encode: None },
     Codec {
         ty: GgmlType::Q4_K,
         matrix: Matrix::Used,
         overflows: None,
         decode: q4_k::decode,
         encode: Some(q4_k::encode),
+    },
+    Codec { ty: GgmlType::Q8_K, matrix: Matrix::Ignored, overflows: None, decode: q8_k::decode, encode: None },
+    Codec { ty: GgmlType::I8, matrix: Matrix::Ignored, overflows: None, decode: plain::decode_i8, encode: None },
+    Codec { ty: GgmlType::I16, matrix: Matrix::Ignored, overflows: None, decode: plain::decode_i16, encode: None },
+    Codec { ty: GgmlType::I32, matrix: Matrix::Ignored, overflows: None, decode: plain::decode_i32, encode: None },
+    Codec { ty: GgmlType::I64, matrix: Matrix::Ignored, overflows: None, decode: plain::decode_i64, encode: None },
+    Codec { ty: GgmlType::F64, matrix: Matrix::Ignored, overflows: None, decode: plain::decode_f64, encode: None },
+    Codec {
+        ty: GgmlType::BF16,
+        matrix: Matrix::Ignored,
+        overflows: Some(float::count_bf16_overflows),
+        decode: plain::decode_bf16,
+        encode: Some(plain::encode_bf16),
+    },
+    Codec {
+        ty: GgmlType::TQ1_0,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: tq1_0::decode,
+        encode: Some(tq1_0::encode),
+    },
+    Codec {
+        ty: GgmlType::TQ2_0,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: tq2_0::decode,
+        encode: Some(tq2_0::encode),
+    },
+    Codec {
+        ty: GgmlType::MXFP4,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: mxfp4::decode,
+        encode: Some(mxfp4::encode),
+    },
+    Codec {
+        ty: GgmlType::NVFP4,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: nvfp4::decode,
+        encode: Some(nvfp4::encode),
+    },
+    Codec {
+        ty: GgmlType::Q1_0,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: q1_0::decode,
+        encode: Some(q1_0::encode),
+    },
+    Codec {
+        ty: GgmlType::Q2_0,
+        matrix: Matrix::Ignored,
+        overflows: None,
+        decode: q2_0::decode,
+        encode: Some(q2_0::encode),
     },
 ];
 
