@@ -118,7 +118,8 @@ impl Sample {
 
     /// The values and the matrix. `real` are the rows of [`Source::Real`].
     pub fn rows(&self, real: &[f32]) -> (Vec<f32>, Option<Vec<f32>>) {
-        let mut random = Random::new(&format!("{} {} {}", self.ty, self.source.name(), self.weights.name()), self.number);
+        let mut random =
+            Random::new(&format!("{} {} {}", self.ty, self.source.name(), self.weights.name()), self.number);
         let n = self.n_rows * self.row_len;
         let values = match self.source {
             Source::Made(kind) => kind.values(self.ty, &mut random, n),

@@ -65,7 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(shared) => real_rows(&Path::new(&shared).join("data/glossary-bf16.gguf"))?,
         None => vec![],
     };
-    let (weights, threads, isas) = (options.weights.unwrap_or(10_000_000), options.threads.unwrap_or(2), options.isas());
+    let (weights, threads, isas) =
+        (options.weights.unwrap_or(10_000_000), options.threads.unwrap_or(2), options.isas());
 
     let mut cells = vec![];
     for codec in options.codecs() {
@@ -192,7 +193,10 @@ Written by `cargo bench -p gguf-benches --bench exact -- --write docs/codecs-exa
         matrices.join(", "),
         isas.join(", "),
     );
-    let _ = writeln!(out, "| type | matrix | weights encoded | of them by scalar | different blocks | weights decoded | different |");
+    let _ = writeln!(
+        out,
+        "| type | matrix | weights encoded | of them by scalar | different blocks | weights decoded | different |"
+    );
     let _ = writeln!(out, "|---|---|--:|--:|--:|--:|--:|");
     for cell in cells {
         let t = cell.tally.lock().unwrap();

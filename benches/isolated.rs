@@ -50,7 +50,14 @@ impl Isolated {
         answer.map(|a| a == [1]).ok_or_else(|| io::Error::other("ggml_validate_row_data aborts"))
     }
 
-    fn call(&mut self, what: u32, ty: GgmlType, row_len: usize, data: &[u8], more: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    fn call(
+        &mut self,
+        what: u32,
+        ty: GgmlType,
+        row_len: usize,
+        data: &[u8],
+        more: &[u8],
+    ) -> io::Result<Option<Vec<u8>>> {
         let (_, input, output) = match &mut self.running {
             Some(running) => running,
             none => {

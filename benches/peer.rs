@@ -138,9 +138,8 @@ impl Ggml {
     pub fn validate(&self, ty: GgmlType, packed: &[u8]) -> Result<bool, libloading::Error> {
         // SAFETY: the signature is that of ggml.h; ggml reads as many whole blocks as the bytes hold.
         unsafe {
-            let validate = self
-                .0
-                .get::<unsafe extern "C" fn(u32, *const c_void, usize) -> bool>(b"ggml_validate_row_data\0")?;
+            let validate =
+                self.0.get::<unsafe extern "C" fn(u32, *const c_void, usize) -> bool>(b"ggml_validate_row_data\0")?;
             Ok(validate(ty.0, packed.as_ptr().cast(), packed.len()))
         }
     }

@@ -49,9 +49,7 @@ fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
     let scales: &[u8; 12] = block[4..].first_chunk().unwrap();
     let fifth: &[u8; 32] = block[16..].first_chunk().unwrap();
     let levels: &[u8; 128] = block[48..].first_chunk().unwrap();
-    for (p, (values, levels)) in
-        values.as_chunks_mut::<64>().0.iter_mut().zip(levels.as_chunks::<32>().0).enumerate()
-    {
+    for (p, (values, levels)) in values.as_chunks_mut::<64>().0.iter_mut().zip(levels.as_chunks::<32>().0).enumerate() {
         let ((s0, m0), (s1, m1)) = (k_min::scale_and_min(scales, 2 * p), k_min::scale_and_min(scales, 2 * p + 1));
         let (d0, m0) = (d * f32::from(s0), dmin * f32::from(m0));
         let (d1, m1) = (d * f32::from(s1), dmin * f32::from(m1));

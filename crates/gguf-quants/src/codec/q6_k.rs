@@ -20,7 +20,8 @@ use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 use crate::search::{
-    GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, fit_signed_lanes, level, nearest_int, roundable,
+    GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, fit_signed_lanes, level, nearest_int,
+    roundable,
 };
 
 const BYTES: usize = 210;

@@ -80,11 +80,7 @@ pub(super) fn words<L: Lanes>(levels: &[L::I; GROUP]) -> [L::I; 4] {
 
 /// Writes words, from a place on, into each lane's block.
 #[inline(always)]
-pub(super) fn put<L: Lanes, const BYTES: usize, const N: usize>(
-    out: &mut [[u8; BYTES]],
-    at: usize,
-    words: &[L::I; N],
-) {
+pub(super) fn put<L: Lanes, const BYTES: usize, const N: usize>(out: &mut [[u8; BYTES]], at: usize, words: &[L::I; N]) {
     let mut lane_words = [[0; MAX_LANES]; N];
     for w in 0..N {
         words[w].store(&mut lane_words[w]);

@@ -74,7 +74,11 @@ impl Random {
 
 /// `2^exponent`, exactly; from -149 to 127.
 pub fn power_of_two(exponent: i32) -> f32 {
-    if exponent < -126 { f32::from_bits(1 << (exponent + 149)) } else { f32::from_bits(((exponent + 127) as u32) << 23) }
+    if exponent < -126 {
+        f32::from_bits(1 << (exponent + 149))
+    } else {
+        f32::from_bits(((exponent + 127) as u32) << 23)
+    }
 }
 
 /// FNV-1a of 64 bits.
@@ -325,9 +329,7 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
             let largest = random.unit() + 0.25;
             values.extend((0..len).map(|_| match random.below(4) {
                 0 => random.sign() * largest,
-                1 => {
-                    random.sign() * f32::from_bits(largest.to_bits().wrapping_add_signed(random.between(-1, 0)))
-                }
+                1 => random.sign() * f32::from_bits(largest.to_bits().wrapping_add_signed(random.between(-1, 0))),
                 _ => random.normal(),
             }));
         }
