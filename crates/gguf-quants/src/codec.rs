@@ -9,6 +9,9 @@ use crate::float;
 use crate::rows::Rows;
 use gguf_format::GgmlType;
 
+mod iq4;
+mod iq4_nl;
+mod iq4_xs;
 mod k_min;
 mod q4_k;
 
@@ -167,6 +170,20 @@ const CODECS: &[Codec] = &[
         overflows: None,
         decode: q4_k::decode,
         encode: Some(q4_k::encode),
+    },
+    Codec {
+        ty: GgmlType::IQ4_NL,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: iq4_nl::decode,
+        encode: Some(iq4_nl::encode),
+    },
+    Codec {
+        ty: GgmlType::IQ4_XS,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: iq4_xs::decode,
+        encode: Some(iq4_xs::encode),
     },
 ];
 
