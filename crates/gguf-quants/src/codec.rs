@@ -9,6 +9,8 @@ use crate::float;
 use crate::rows::Rows;
 use gguf_format::GgmlType;
 
+mod iq1;
+mod iq1_s;
 mod iq4;
 mod iq4_nl;
 mod iq4_xs;
@@ -170,6 +172,13 @@ const CODECS: &[Codec] = &[
         overflows: None,
         decode: q4_k::decode,
         encode: Some(q4_k::encode),
+    },
+    Codec {
+        ty: GgmlType::IQ1_S,
+        matrix: Matrix::Required,
+        overflows: None,
+        decode: iq1_s::decode,
+        encode: Some(iq1_s::encode),
     },
     Codec {
         ty: GgmlType::IQ4_NL,
