@@ -11,6 +11,9 @@ use gguf_format::GgmlType;
 
 mod blocks;
 mod fp4;
+mod iq4;
+mod iq4_nl;
+mod iq4_xs;
 mod k_min;
 mod mxfp4;
 mod nvfp4;
@@ -197,6 +200,8 @@ const CODECS: &[Codec] = &[
     Codec::both(GgmlType::Q5_K, Matrix::Used, q5_k::decode, q5_k::encode),
     Codec::both(GgmlType::Q6_K, Matrix::Used, q6_k::decode, q6_k::encode),
     Codec::read_only(GgmlType::Q8_K, q8_k::decode),
+    Codec::both(GgmlType::IQ4_NL, Matrix::Used, iq4_nl::decode, iq4_nl::encode),
+    Codec::both(GgmlType::IQ4_XS, Matrix::Used, iq4_xs::decode, iq4_xs::encode),
     Codec::read_only(GgmlType::I8, plain::decode_i8),
     Codec::read_only(GgmlType::I16, plain::decode_i16),
     Codec::read_only(GgmlType::I32, plain::decode_i32),
