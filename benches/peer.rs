@@ -67,16 +67,18 @@ struct TypeTraits {
     blck_size_interleave: i64,
     type_size: usize,
     is_quantized: bool,
-    to_float: Option<unsafe extern "C" fn(*const c_void, *mut f32, i64)>,
+    to_float: Option<ToFloat>,
 }
 
+/// `ggml_to_float_t` of `ggml.h`.
+type ToFloat = unsafe extern "C" fn(*const c_void, *mut f32, i64);
 /// `ggml_quantize_chunk` of `ggml.h`.
 type QuantizeChunk = unsafe extern "C" fn(u32, *const f32, *mut c_void, i64, i64, i64, *const f32) -> usize;
 
 impl Ggml {
-    /// `ggml_quantize_chunk`: rows of `row_len` values to `packed`, which has just the size that they need; `weights` has one entry for
-    /// each column. ggml ends the process on types it does not write, on a matrix that is missing, and on some values that
-    /// overflow.
+    /// `ggml_quantize_chunk`: rows of `row_len` values to `packed`, which has just the size that they need; `weights` has one
+    /// entry for each column. For types that it does not take, the plain function for rows, without a matrix. ggml ends the
+    /// process on a matrix that is missing, and on some values that overflow; see [`Isolated`](crate::Isolated).
     ///
     /// # Errors
     /// When the library lacks the function.
@@ -90,6 +92,15 @@ impl Ggml {
     ) -> Result<(), libloading::Error> {
         assert_eq!(ty.tensor_bytes([values.len() as u64]), Ok(packed.len() as u64));
         assert!(weights.is_none_or(|w| w.len() == row_len) && values.len().is_multiple_of(row_len));
+        if is_row_only(ty) {
+            let name = format!("quantize_row_{ty}_ref\0");
+            // SAFETY: the signature is that of ggml-quants.h; the lengths of both sides were checked.
+            unsafe {
+                let quantize = self.0.get::<unsafe extern "C" fn(*const f32, *mut c_void, i64)>(name.as_bytes())?;
+                quantize(values.as_ptr(), packed.as_mut_ptr().cast(), values.len() as i64);
+            }
+            return Ok(());
+        }
         // SAFETY: the signature is that of ggml.h; the lengths of all three sides were checked.
         unsafe {
             let quantize = self.0.get::<QuantizeChunk>(b"ggml_quantize_chunk\0")?;
@@ -99,20 +110,44 @@ impl Ggml {
         Ok(())
     }
 
-    /// `to_float` of the type's traits; false when ggml has none for it.
+    /// `to_float` of the type's traits, or where they lack it, the function for rows; false when ggml has neither.
     ///
     /// # Errors
-    /// When the library lacks the function.
+    /// When the library lacks `ggml_get_type_traits`.
     pub fn to_float(&self, ty: GgmlType, packed: &[u8], values: &mut [f32]) -> Result<bool, libloading::Error> {
         assert_eq!(ty.tensor_bytes([values.len() as u64]), Ok(packed.len() as u64));
-        // SAFETY: the signatures are those of ggml.h; the lengths of both sides were checked.
+        // SAFETY: the signatures are those of ggml.h and ggml-quants.h; the lengths of both sides were checked.
         unsafe {
             let traits = self.0.get::<unsafe extern "C" fn(u32) -> *const TypeTraits>(b"ggml_get_type_traits\0")?;
-            let Some(to_float) = (*traits(ty.0)).to_float else { return Ok(false) };
+            let to_float = match (*traits(ty.0)).to_float {
+                Some(to_float) => to_float,
+                None => match self.0.get::<ToFloat>(format!("dequantize_row_{ty}\0").as_bytes()) {
+                    Ok(to_float) => *to_float,
+                    Err(_) => return Ok(false),
+                },
+            };
             to_float(packed.as_ptr().cast(), values.as_mut_ptr(), values.len() as i64);
         }
         Ok(true)
     }
+
+    /// `ggml_validate_row_data`, which says on stderr what it finds.
+    ///
+    /// # Errors
+    /// When the library lacks the function.
+    pub fn validate(&self, ty: GgmlType, packed: &[u8]) -> Result<bool, libloading::Error> {
+        // SAFETY: the signature is that of ggml.h; ggml reads as many whole blocks as the bytes hold.
+        unsafe {
+            let validate =
+                self.0.get::<unsafe extern "C" fn(u32, *const c_void, usize) -> bool>(b"ggml_validate_row_data\0")?;
+            Ok(validate(ty.0, packed.as_ptr().cast(), packed.len()))
+        }
+    }
+}
+
+/// Types that ggml encodes only as the other side of a product, not for files: `ggml_quantize_chunk` refuses them.
+fn is_row_only(ty: GgmlType) -> bool {
+    [GgmlType::Q8_1, GgmlType::Q8_K].contains(&ty)
 }
 
 impl GgmlFile<'_> {

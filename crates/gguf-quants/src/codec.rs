@@ -9,8 +9,31 @@ use crate::float;
 use crate::rows::Rows;
 use gguf_format::GgmlType;
 
+mod blocks;
+mod fp4;
+mod iq4;
+mod iq4_nl;
+mod iq4_xs;
 mod k_min;
+mod mxfp4;
+mod nvfp4;
+mod plain;
+mod q1_0;
+mod q2_0;
+mod q4_0;
+mod q4_1;
 mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+mod q8_1;
+mod q8_k;
+mod sixteen;
+mod small;
+mod tq1_0;
+mod tq2_0;
 
 /// Packed little-endian blocks to values, as many blocks as both sides hold.
 pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
@@ -102,6 +125,19 @@ impl fmt::Display for CodecError {
 impl core::error::Error for CodecError {}
 
 impl Codec {
+    const fn both(ty: GgmlType, matrix: Matrix, decode: Decode, encode: Encode) -> Codec {
+        Codec { ty, matrix, overflows: None, decode, encode: Some(encode) }
+    }
+
+    const fn read_only(ty: GgmlType, decode: Decode) -> Codec {
+        Codec { ty, matrix: Matrix::Ignored, overflows: None, decode, encode: None }
+    }
+
+    const fn overflowing(mut self, count: fn(&[f32]) -> u64) -> Codec {
+        self.overflows = Some(count);
+        self
+    }
+
     /// Whether values can be encoded as this type.
     pub fn can_encode(&self) -> bool {
         self.encode.is_some()
@@ -151,23 +187,34 @@ impl Codec {
 }
 
 const CODECS: &[Codec] = &[
-    Codec {
-        ty: GgmlType::F32,
-        matrix: Matrix::Ignored,
-        overflows: None,
-        decode: |_, packed, values| float::decode_f32(packed, values),
-        encode: Some(|_, rows, packed| {
-            float::encode_f32(rows.values(), packed);
-            Ok(())
-        }),
-    },
-    Codec {
-        ty: GgmlType::Q4_K,
-        matrix: Matrix::Used,
-        overflows: None,
-        decode: q4_k::decode,
-        encode: Some(q4_k::encode),
-    },
+    Codec::both(GgmlType::F32, Matrix::Ignored, plain::decode_f32, plain::encode_f32),
+    Codec::both(GgmlType::F16, Matrix::Ignored, plain::decode_f16, plain::encode_f16)
+        .overflowing(float::count_f16_overflows),
+    Codec::both(GgmlType::Q4_0, Matrix::Used, q4_0::decode, q4_0::encode),
+    Codec::both(GgmlType::Q4_1, Matrix::Used, q4_1::decode, q4_1::encode),
+    Codec::both(GgmlType::Q5_0, Matrix::Used, q5_0::decode, q5_0::encode),
+    Codec::both(GgmlType::Q5_1, Matrix::Used, q5_1::decode, q5_1::encode),
+    Codec::both(GgmlType::Q8_0, Matrix::Ignored, q8_0::decode, q8_0::encode),
+    Codec::read_only(GgmlType::Q8_1, q8_1::decode),
+    Codec::both(GgmlType::Q4_K, Matrix::Used, q4_k::decode, q4_k::encode),
+    Codec::both(GgmlType::Q5_K, Matrix::Used, q5_k::decode, q5_k::encode),
+    Codec::both(GgmlType::Q6_K, Matrix::Used, q6_k::decode, q6_k::encode),
+    Codec::read_only(GgmlType::Q8_K, q8_k::decode),
+    Codec::both(GgmlType::IQ4_NL, Matrix::Used, iq4_nl::decode, iq4_nl::encode),
+    Codec::both(GgmlType::IQ4_XS, Matrix::Used, iq4_xs::decode, iq4_xs::encode),
+    Codec::read_only(GgmlType::I8, plain::decode_i8),
+    Codec::read_only(GgmlType::I16, plain::decode_i16),
+    Codec::read_only(GgmlType::I32, plain::decode_i32),
+    Codec::read_only(GgmlType::I64, plain::decode_i64),
+    Codec::read_only(GgmlType::F64, plain::decode_f64),
+    Codec::both(GgmlType::BF16, Matrix::Ignored, plain::decode_bf16, plain::encode_bf16)
+        .overflowing(float::count_bf16_overflows),
+    Codec::both(GgmlType::TQ1_0, Matrix::Ignored, tq1_0::decode, tq1_0::encode),
+    Codec::both(GgmlType::TQ2_0, Matrix::Ignored, tq2_0::decode, tq2_0::encode),
+    Codec::both(GgmlType::MXFP4, Matrix::Ignored, mxfp4::decode, mxfp4::encode),
+    Codec::both(GgmlType::NVFP4, Matrix::Ignored, nvfp4::decode, nvfp4::encode),
+    Codec::both(GgmlType::Q1_0, Matrix::Ignored, q1_0::decode, q1_0::encode),
+    Codec::both(GgmlType::Q2_0, Matrix::Ignored, q2_0::decode, q2_0::encode),
 ];
 
 /// The codec of a type, if there is one.

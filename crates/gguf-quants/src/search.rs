@@ -8,7 +8,7 @@
 //! A lane search answers for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it says so
 //! in a mask, and the caller encodes those blocks with the plain search.
 
-use crate::lanes::{Floats, Lanes, Masks};
+use crate::lanes::{Floats, Ints, Lanes, Masks};
 
 /// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
 pub(crate) const ROUND: f32 = 12582912.0;
@@ -296,7 +296,8 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
         min: -constant.select(smallest.gt(zero).select(zero, smallest), min),
         iscale: constant.select(zero, level_iscale),
         level_min: constant.select(zero, level_min),
-        valid: valid | constant,
+        // A NaN is neither the smallest nor the largest, but it makes the sum one.
+        valid: (valid | constant) & sum_x.equal(sum_x),
     }
 }
 
@@ -384,4 +385,273 @@ pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
     }
     let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
     (empty.select(zero, scale), valid | empty)
+}
+
+/// The first of the numbers with the largest magnitude; zero when all are zero or NaN.
+#[inline(always)]
+pub(crate) fn first_largest(x: &[f32]) -> f32 {
+    let (mut largest, mut magnitude) = (0.0, 0.0);
+    for &x in x {
+        if x.abs() > magnitude {
+            magnitude = x.abs();
+            largest = x;
+        }
+    }
+    largest
+}
+
+/// [`first_largest`] for one group per lane.
+#[inline(always)]
+pub(crate) fn first_largest_lanes<L: Lanes, const N: usize>(lanes: L, x: &[L::F; N]) -> L::F {
+    let (mut largest, mut magnitude) = (lanes.splat(0.0), lanes.splat(0.0));
+    for i in 0..N {
+        let m = x[i].abs();
+        let larger = m.gt(magnitude);
+        magnitude = larger.select(m, magnitude);
+        largest = larger.select(x[i], largest);
+    }
+    largest
+}
+
+/// How the steps of [`fit_signed`] move the lowest level away from `-top`; the step of zero is the one before them all.
+const SIGNED_STEPS: [i32; 18] = [-9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+/// The scale for one group of numbers of either sign, and their levels from 0 to `2 * top - 1`, where `top` stands for zero
+/// (`make_qx_quants` with weights, or with `rmse_type` 1, whose weights are the squares of the numbers).
+pub(crate) fn fit_signed(top: i32, x: &[f32], weights: &[f32], levels: &mut [u8]) -> f32 {
+    let largest = first_largest(x);
+    if largest.abs() < GROUP_MAX_EPS {
+        levels.fill(0);
+        return 0.0;
+    }
+    let level = |iscale: f32, x: f32| nearest_int(iscale * x).min(top - 1).max(-top);
+    let sums = |iscale: f32| {
+        let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+        for (&x, &w) in x.iter().zip(weights) {
+            let l = level(iscale, x) as f32;
+            sum_lx += w * x * l;
+            sum_l2 += w * l * l;
+        }
+        (sum_lx, sum_l2)
+    };
+
+    let mut iscale = -top as f32 / largest;
+    let (sum_lx, sum_l2) = sums(iscale);
+    let mut scale = if sum_l2 != 0.0 { sum_lx / sum_l2 } else { 0.0 };
+    let mut best = scale * sum_lx;
+    for step in SIGNED_STEPS {
+        let this_iscale = -(top as f32 + 0.1 * step as f32) / largest;
+        let (sum_lx, sum_l2) = sums(this_iscale);
+        if sum_l2 > 0.0 && sum_lx * sum_lx > best * sum_l2 {
+            iscale = this_iscale;
+            scale = sum_lx / sum_l2;
+            best = scale * sum_lx;
+        }
+    }
+    for (l, &x) in levels.iter_mut().zip(x) {
+        *l = (level(iscale, x) + top) as u8;
+    }
+    scale
+}
+
+/// What a lane search for numbers of either sign found.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneScale<L: Lanes> {
+    /// The scales.
+    pub scale: L::F,
+    /// What the levels were found with; see [`LaneScale::level`].
+    pub iscale: L::F,
+    /// Lanes whose numbers are all next to zero: the levels are 0, the lowest.
+    pub empty: L::M,
+    /// Lanes for which the numbers are right.
+    pub valid: L::M,
+}
+
+impl<L: Lanes> LaneScale<L> {
+    /// Room for one.
+    #[inline(always)]
+    pub fn none(lanes: L) -> LaneScale<L> {
+        let zero = lanes.splat(0.0);
+        LaneScale { scale: zero, iscale: zero, empty: lanes.mask(0), valid: lanes.mask(0) }
+    }
+
+    /// The level of a number, from 0 to `2 * top - 1`.
+    #[inline(always)]
+    pub fn level(&self, lanes: L, top: i32, x: L::F) -> L::F {
+        let top = top as f32;
+        let l = level(lanes, self.iscale * x, -top, top - 1.0) + lanes.splat(top);
+        self.empty.select(lanes.splat(0.0), l)
+    }
+}
+
+/// [`fit_signed`] for one group per lane.
+#[inline(always)]
+pub(crate) fn fit_signed_lanes<L: Lanes, const N: usize>(
+    lanes: L,
+    top: i32,
+    x: &[L::F; N],
+    weights: &[L::F; N],
+) -> LaneScale<L> {
+    let zero = lanes.splat(0.0);
+    let top = top as f32;
+    let largest = first_largest_lanes(lanes, x);
+    let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+
+    let mut wx = [zero; N];
+    for i in 0..N {
+        wx[i] = weights[i] * x[i];
+    }
+
+    let mut iscale = lanes.splat(-top) / largest;
+    let (mut sum_lx, mut sum_l2) = (zero, zero);
+    for i in 0..N {
+        let l = level(lanes, iscale * x[i], -top, top - 1.0);
+        sum_lx = sum_lx + wx[i] * l;
+        sum_l2 = sum_l2 + weights[i] * l * l;
+    }
+    // A NaN is no largest number, but it makes the sum one. Products are never larger than that of the largest.
+    let product = iscale * largest;
+    let valid = empty | (sum_lx.equal(sum_lx) & roundable(lanes, product, product));
+    let mut scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
+    let mut best = scale * sum_lx;
+
+    // Steps do not depend on each other, so three are taken together; the best is updated in their order.
+    for steps in SIGNED_STEPS.as_chunks::<3>().0 {
+        let (mut iscales, mut sum_lx, mut sum_l2) = ([zero; 3], [zero; 3], [zero; 3]);
+        for s in 0..3 {
+            iscales[s] = lanes.splat(-(top + 0.1 * steps[s] as f32)) / largest;
+        }
+        for i in 0..N {
+            for s in 0..3 {
+                let l = level(lanes, iscales[s] * x[i], -top, top - 1.0);
+                sum_lx[s] = sum_lx[s] + wx[i] * l;
+                sum_l2[s] = sum_l2[s] + weights[i] * l * l;
+            }
+        }
+        for s in 0..3 {
+            let better = sum_l2[s].gt(zero) & (sum_lx[s] * sum_lx[s]).gt(best * sum_l2[s]);
+            iscale = better.select(iscales[s], iscale);
+            scale = better.select(sum_lx[s] / sum_l2[s], scale);
+            best = better.select(scale * sum_lx[s], best);
+        }
+    }
+    LaneScale { scale: empty.select(zero, scale), iscale, empty, valid }
+}
+
+/// The scale for one group of numbers of either sign by moving single levels, and their levels from 0 to `2 * top - 1`,
+/// where `top` stands for zero (`make_q3_quants`).
+pub(crate) fn fit_moving(top: i32, x: &[f32], levels: &mut [u8]) -> f32 {
+    let largest = first_largest(x);
+    if largest.abs() < GROUP_MAX_EPS {
+        levels.fill(0);
+        return 0.0;
+    }
+    let clamp = |l: i32| l.min(top - 1).max(-top);
+    let iscale = -top as f32 / largest;
+    let (mut sum_lx, mut sum_l2) = (0.0, 0.0);
+    for (level, &x) in levels.iter_mut().zip(x) {
+        let l = clamp(nearest_int(iscale * x));
+        *level = (l + top) as u8;
+        let (w, l) = (x * x, l as f32);
+        sum_lx += w * x * l;
+        sum_l2 += w * l * l;
+    }
+    // One level after the other is moved to where the others want it, while that helps.
+    for _ in 0..5 {
+        let mut changed = false;
+        for (level, &x) in levels.iter_mut().zip(x) {
+            let (w, old) = (x * x, i32::from(*level) - top);
+            let mut without_lx = sum_lx - w * x * old as f32;
+            if without_lx > 0.0 {
+                let mut without_l2 = sum_l2 - w * old as f32 * old as f32;
+                let new = clamp(nearest_int(x * without_l2 / without_lx));
+                if new != old {
+                    without_lx += w * x * new as f32;
+                    without_l2 += w * new as f32 * new as f32;
+                    if without_l2 > 0.0 && without_lx * without_lx * sum_l2 > sum_lx * sum_lx * without_l2 {
+                        *level = (new + top) as u8;
+                        sum_lx = without_lx;
+                        sum_l2 = without_l2;
+                        changed = true;
+                    }
+                }
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
+}
+
+/// [`fit_moving`] for one group per lane: the scales, and for which lanes all is right; the levels are left in `levels`.
+#[inline(always)]
+pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize>(
+    lanes: L,
+    top: i32,
+    x: &[L::F; N],
+    levels: &mut [L::F; N],
+) -> (L::F, L::M) {
+    let zero = lanes.splat(0.0);
+    let top = top as f32;
+    let largest = first_largest_lanes(lanes, x);
+    let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+    let iscale = lanes.splat(-top) / largest;
+    let (mut sum_lx, mut sum_l2) = (zero, zero);
+    let (mut weights, mut wx) = ([zero; N], [zero; N]);
+    for i in 0..N {
+        let l = level(lanes, iscale * x[i], -top, top - 1.0);
+        levels[i] = l;
+        weights[i] = x[i] * x[i];
+        wx[i] = weights[i] * x[i];
+        sum_lx = sum_lx + wx[i] * l;
+        sum_l2 = sum_l2 + weights[i] * l * l;
+    }
+    let product = iscale * largest;
+    let mut valid = sum_lx.equal(sum_lx) & roundable(lanes, product, product);
+    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+    for _ in 0..5 {
+        let mut changed = lanes.mask(0);
+        for i in 0..N {
+            let l = levels[i];
+            let without_lx = sum_lx - wx[i] * l;
+            let without_l2 = sum_l2 - weights[i] * l * l;
+            let open = without_lx.gt(zero);
+            let wish = x[i] * without_l2 / without_lx;
+            valid = valid & (!open | roundable(lanes, wish, wish));
+            let new = level(lanes, wish, -top, top - 1.0);
+            let with_lx = without_lx + wx[i] * new;
+            let with_l2 = without_l2 + weights[i] * new * new;
+            let better = with_l2.gt(zero) & (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
+            let take = open & better & !new.equal(l);
+            levels[i] = take.select(new, l);
+            sum_lx = take.select(with_lx, sum_lx);
+            sum_l2 = take.select(with_l2, sum_l2);
+            changed = changed | take;
+        }
+        if !changed.any() {
+            break;
+        }
+    }
+    for i in 0..N {
+        levels[i] = empty.select(zero, levels[i] + lanes.splat(top));
+    }
+    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
+    (empty.select(zero, scale), valid | empty)
+}
+
+/// The half-precision bits of the numbers, as [`crate::float::f32_to_f16_ggml`] gives them.
+#[inline(always)]
+pub(crate) fn half<L: Lanes>(lanes: L, x: L::F) -> L::I {
+    let one = lanes.splat_i(1);
+    let bits = x.bits();
+    let sign = bits.shr::<16>() & lanes.splat_i(0x8000);
+    let magnitude = bits & lanes.splat_i(0x7fff_ffff);
+    let subnormal = (magnitude.as_f() + lanes.splat(0.5)).bits() - lanes.splat_i(0.5f32.to_bits() as i32);
+    let odd = magnitude.shr::<13>() & one;
+    let rounded = (magnitude - lanes.splat_i(112 << 23) + lanes.splat_i(0xfff) + odd).shr::<13>();
+    let half = lanes.splat_i(0x3880_0000).gt(magnitude).select_i(subnormal, rounded);
+    let half = magnitude.gt(lanes.splat_i(0x477f_ffff)).select_i(lanes.splat_i(0x7c00), half);
+    let half = magnitude.gt(lanes.splat_i(0x7f80_0000)).select_i(lanes.splat_i(0x7e00), half);
+    sign | half
 }

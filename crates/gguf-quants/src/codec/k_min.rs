@@ -146,7 +146,9 @@ pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32;
             let (mut scales, mut mins) = ([0; GROUPS], [0; GROUPS]);
             let d = fit_positive(63, &fits.map(|f| f.scale), &sum_w, &mut scales);
             let dmin = fit_positive(63, &fits.map(|f| f.min), &sum_w, &mut mins);
-            Head::new(d, dmin, &scales, &mins)
+            // A level that wrapped is capped in Q5_K only.
+            let cap = if search.levels == 31 { 63 } else { 255 };
+            Head::new(d, dmin, &scales.map(|l: u8| l.min(cap)), &mins.map(|l: u8| l.min(cap)))
         }
         None => Head::from_largest(&fits),
     };
@@ -159,7 +161,8 @@ pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32;
         }
         let dmin = f16_to_f32_ggml(head.dmin) * f32::from(min);
         for i in g * GROUP..(g + 1) * GROUP {
-            levels[i] = nearest_int((x[i] + dmin) / d).min(search.levels).max(0) as u8;
+            // In this order: of two NaNs the first is kept, and its bits become the level.
+            levels[i] = nearest_int((dmin + x[i]) / d).min(search.levels).max(0) as u8;
         }
     }
     Plain { head, levels }

@@ -1,0 +1,251 @@
+//! Comparing with ggml, bit for bit.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use gguf_format::GgmlType;
+use gguf_quants::codec::{Codec, Matrix};
+use gguf_quants::{Isa, Rows};
+
+use crate::Ggml;
+use crate::data::{Kind, Random, Scales, Weights, blocks};
+
+/// What was compared, and what differed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Weights encoded by ggml and by each instruction set.
+    pub encoded: u64,
+    /// Those of them that the plain reference encoded as well.
+    pub scalar: u64,
+    /// Blocks of which an instruction set gave other bytes.
+    pub different_blocks: u64,
+    /// Weights decoded by ggml and by each instruction set.
+    pub decoded: u64,
+    /// Weights of which an instruction set gave other bits.
+    pub different_weights: u64,
+    /// The first differences, in words.
+    pub examples: Vec<String>,
+}
+
+impl Tally {
+    /// Whether nothing differed.
+    pub fn is_clean(&self) -> bool {
+        self.different_blocks == 0 && self.different_weights == 0
+    }
+
+    fn example(&mut self, text: impl FnOnce() -> String) {
+        if self.examples.len() < 4 {
+            self.examples.push(text());
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, more: Tally) {
+        self.encoded += more.encoded;
+        self.scalar += more.scalar;
+        self.different_blocks += more.different_blocks;
+        self.decoded += more.decoded;
+        self.different_weights += more.different_weights;
+        let room = 8usize.saturating_sub(self.examples.len());
+        self.examples.extend(more.examples.into_iter().take(room));
+    }
+}
+
+/// Where the numbers of a sample come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Made up.
+    Made(Kind),
+    /// The rows of a trained model.
+    Real,
+}
+
+impl Source {
+    /// Every kind that is made up, and real rows if there are any.
+    pub fn all(real: bool) -> impl Iterator<Item = Source> {
+        Kind::ALL.map(Source::Made).into_iter().chain(real.then_some(Source::Real))
+    }
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Made(kind) => kind.name(),
+            Source::Real => "real",
+        }
+    }
+}
+
+/// Rows to encode, named so that they can be made again.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// To be encoded as.
+    pub ty: GgmlType,
+    /// What numbers.
+    pub source: Source,
+    /// What matrix.
+    pub weights: Weights,
+    /// Which of the many that are alike.
+    pub number: u64,
+    /// Values in a row.
+    pub row_len: usize,
+    /// Rows.
+    pub n_rows: usize,
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, weights) = (self.source.name(), self.weights.name());
+        write!(f, "{} {source} {}, {} rows of {}, matrix: {weights}", self.ty, self.number, self.n_rows, self.row_len)
+    }
+}
+
+impl Sample {
+    /// The `number`th sample of about `len` weights; the length of a row changes with the number.
+    pub fn new(codec: &Codec, source: Source, weights: Weights, number: u64, len: usize) -> Sample {
+        let block = codec.ty.info().map_or(1, |t| t.block_len as usize);
+        let row_len = match number % 6 {
+            0 | 2 => 4096,
+            1 => block,
+            3 => 3 * block,
+            4 => 11 * block,
+            _ => 2048,
+        };
+        // Not always a whole number of vectors.
+        let n_rows = (len / row_len).saturating_sub(number as usize / 6 % 3).max(1);
+        Sample { ty: codec.ty, source, weights, number, row_len, n_rows }
+    }
+
+    /// The values and the matrix. `real` are the rows of [`Source::Real`].
+    pub fn rows(&self, real: &[f32]) -> (Vec<f32>, Option<Vec<f32>>) {
+        let mut random =
+            Random::new(&format!("{} {} {}", self.ty, self.source.name(), self.weights.name()), self.number);
+        let n = self.n_rows * self.row_len;
+        let values = match self.source {
+            Source::Made(kind) => kind.values(self.ty, &mut random, n),
+            Source::Real => {
+                // Each time around begins a few values later, so that the blocks are others.
+                let start = (self.number as usize * n) % real.len() + 8 * (self.number as usize * n / real.len());
+                real.iter().cycle().skip(start % real.len()).take(n).copied().collect()
+            }
+        };
+        (values, self.weights.columns(&mut random, self.row_len))
+    }
+}
+
+/// The kinds of matrix that a type's encoder takes.
+pub fn matrices(codec: &Codec) -> &'static [Weights] {
+    match codec.matrix {
+        Matrix::Ignored => &Weights::ALL[..1],
+        Matrix::Used => &Weights::ALL,
+        Matrix::Required => &Weights::ALL[1..],
+    }
+}
+
+/// Encodes a sample with ggml and with each instruction set, and decodes ggml's bytes with all of them.
+///
+/// # Errors
+/// When the library lacks a function.
+pub fn sample(
+    ggml: &Ggml,
+    codec: &Codec,
+    isas: &[Isa],
+    sample: &Sample,
+    real: &[f32],
+) -> Result<Tally, libloading::Error> {
+    let (values, weights) = sample.rows(real);
+    let rows = Rows::new(&values, sample.row_len, weights.as_deref()).expect("made to fit");
+    let mut theirs = vec![0; codec.packed_bytes(values.len()).expect("whole blocks")];
+    ggml.quantize(codec.ty, &values, sample.row_len, weights.as_deref(), &mut theirs)?;
+    let mut tally = encoded(codec, isas, rows, &theirs, sample);
+    tally += decoded(ggml, codec, isas, &theirs, sample)?;
+    Ok(tally)
+}
+
+/// Compares what each instruction set makes of rows with ggml's bytes.
+pub fn encoded(codec: &Codec, isas: &[Isa], rows: Rows<'_>, theirs: &[u8], what: &dyn fmt::Display) -> Tally {
+    let block_bytes = codec.ty.info().map_or(1, |t| t.block_bytes as usize);
+    let n = rows.values().len() as u64;
+    let mut tally = Tally { encoded: n, scalar: if isas.contains(&Isa::Scalar) { n } else { 0 }, ..Tally::default() };
+    let mut different = vec![false; theirs.len() / block_bytes];
+    let mut ours = vec![0; theirs.len()];
+    for &isa in isas {
+        ours.fill(0x55);
+        if let Err(e) = codec.encode(isa, rows, &mut ours) {
+            different.fill(true);
+            tally.example(|| format!("{what}, {isa}: {e}"));
+            continue;
+        }
+        if ours == theirs {
+            continue;
+        }
+        let blocks = ours.chunks(block_bytes).zip(theirs.chunks(block_bytes)).enumerate();
+        for (i, (ours, theirs)) in blocks.filter(|(_, (ours, theirs))| ours != theirs) {
+            different[i] = true;
+            tally.example(|| {
+                let at = (0..block_bytes).find(|&at| ours[at] != theirs[at]).unwrap_or(0);
+                let (ours, theirs) = (ours[at], theirs[at]);
+                format!("{what}, {isa}: block {i}, byte {at}: {ours:#04x} where ggml has {theirs:#04x}")
+            });
+        }
+    }
+    tally.different_blocks = different.iter().filter(|d| **d).count() as u64;
+    tally
+}
+
+/// Decodes blocks with ggml and with each instruction set. Where ggml cannot decode the type nothing is compared.
+///
+/// # Errors
+/// When the library lacks a function.
+pub fn decoded(
+    ggml: &Ggml,
+    codec: &Codec,
+    isas: &[Isa],
+    packed: &[u8],
+    what: &dyn fmt::Display,
+) -> Result<Tally, libloading::Error> {
+    let Some(t) = codec.ty.info() else { return Ok(Tally::default()) };
+    let n = packed.len() / t.block_bytes as usize * t.block_len as usize;
+    let mut theirs = vec![0.0; n];
+    if t.removed || !ggml.to_float(codec.ty, packed, &mut theirs)? {
+        return Ok(Tally::default());
+    }
+    let mut tally = Tally { decoded: n as u64, ..Tally::default() };
+    let mut ours = vec![0.0; n];
+    for &isa in isas {
+        ours.fill(1e33);
+        if let Err(e) = codec.decode(isa, packed, &mut ours) {
+            tally.different_weights += n as u64;
+            tally.example(|| format!("{what}, {isa}, decoded: {e}"));
+            continue;
+        }
+        for (i, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            if ours.to_bits() != theirs.to_bits() {
+                tally.different_weights += 1;
+                tally.example(|| {
+                    let bits = (ours.to_bits(), theirs.to_bits());
+                    format!("{what}, {isa}, decoded: value {i}: {:#010x} where ggml has {:#010x}", bits.0, bits.1)
+                });
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// Decodes random blocks with ggml and with each instruction set.
+///
+/// # Errors
+/// When the library lacks a function.
+pub fn random_blocks(
+    ggml: &Ggml,
+    codec: &Codec,
+    isas: &[Isa],
+    number: u64,
+    len: usize,
+) -> Result<Tally, libloading::Error> {
+    let scales = if number.is_multiple_of(4) { Scales::Finite } else { Scales::Any };
+    let mut random = Random::new(&format!("{} blocks", codec.ty), number);
+    let n_blocks = (len / codec.ty.info().map_or(1, |t| t.block_len as usize)).max(1) + number as usize % 3;
+    let packed = blocks(codec.ty, scales, &mut random, n_blocks);
+    decoded(ggml, codec, isas, &packed, &format!("{} random blocks {number}, {scales:?}", codec.ty))
+}

@@ -1,0 +1,14 @@
+//! What the benchmarks and the comparisons with ggml share: the real library, rows to encode, and the comparison itself.
+
+#[path = "../crates/gguf-quants/tests/data/mod.rs"]
+pub mod data;
+
+pub mod compare;
+mod isolated;
+pub mod options;
+mod peer;
+mod real;
+
+pub use isolated::{Isolated, serve};
+pub use peer::{Ggml, GgmlFile, folder};
+pub use real::real_rows;

@@ -1,0 +1,71 @@
+//! The options of the benchmarks, which come after `--` on Cargo's command line.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use gguf_format::GgmlType;
+use gguf_quants::Isa;
+use gguf_quants::codec::{Codec, codecs};
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// `--types q4_K,q6_K`: only these.
+    pub types: Option<Vec<GgmlType>>,
+    /// `--isa avx2,scalar`: only these.
+    pub isas: Option<Vec<Isa>>,
+    /// `--weights N`: how much is compared.
+    pub weights: Option<u64>,
+    /// `--threads N`.
+    pub threads: Option<usize>,
+    /// `--write FILE`: the table.
+    pub write: Option<PathBuf>,
+    /// `--record FOLDER`: vectors for the tests.
+    pub record: Option<PathBuf>,
+    /// `--markdown`: the table as the README has it.
+    pub markdown: bool,
+}
+
+impl Options {
+    /// Reads the command line; prints `help` and gives `None` when that was asked for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(help: &str) -> Result<Option<Options>, Box<dyn Error>> {
+        let mut options = Options::default();
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value"));
+            match arg.as_str() {
+                "--types" => {
+                    let ty = |name: &str| GgmlType::from_name(name).ok_or_else(|| format!("no type is called {name}"));
+                    options.types = Some(value()?.split(',').map(ty).collect::<Result<_, _>>()?);
+                }
+                "--isa" => options.isas = Some(value()?.split(',').map(str::parse).collect::<Result<_, _>>()?),
+                "--weights" => options.weights = Some(value()?.replace('_', "").parse()?),
+                "--threads" => options.threads = Some(value()?.parse()?),
+                "--write" => options.write = Some(value()?.into()),
+                "--record" => options.record = Some(value()?.into()),
+                "--markdown" => options.markdown = true,
+                // Cargo adds it.
+                "--bench" => {}
+                "--help" | "-h" => {
+                    println!("{}", help.trim());
+                    return Ok(None);
+                }
+                _ => return Err(format!("{arg} is no option; see --help").into()),
+            }
+        }
+        Ok(Some(options))
+    }
+
+    /// The codecs asked for.
+    pub fn codecs(&self) -> Vec<&'static Codec> {
+        codecs().iter().filter(|c| self.types.as_ref().is_none_or(|t| t.contains(&c.ty))).collect()
+    }
+
+    /// The instruction sets asked for, of those that this machine has.
+    pub fn isas(&self) -> Vec<Isa> {
+        Isa::available().filter(|isa| self.isas.as_ref().is_none_or(|i| i.contains(isa))).collect()
+    }
+}

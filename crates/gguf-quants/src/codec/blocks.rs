@@ -1,0 +1,140 @@
+//! What the types whose blocks stand alone share: the largest magnitude of each block, the scale made of it, and rounding.
+//!
+//! These types have no search. A block's scale is its largest magnitude over some number, and its levels are the values over
+//! the scale; so the work is to find that magnitude without a chain of dependent operations. The kernels read each block
+//! once for it (vectors along the block, in integers, where the order does not matter), turn what is left of as many blocks
+//! as there are lanes, compute the scales of all of them in one go, and then read each block again, which is still in the cache.
+
+use crate::float::f32_to_f16_ggml;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::Rows;
+
+/// Encodes every block, one after the other.
+pub(super) fn encode_each<const LEN: usize, const BYTES: usize>(
+    rows: Rows<'_>,
+    packed: &mut [u8],
+    encode: fn(&[f32; LEN]) -> [u8; BYTES],
+) {
+    for (i, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+        *out = encode(rows.block(i));
+    }
+}
+
+/// Decodes every block, one after the other.
+pub(super) fn decode_each<const LEN: usize, const BYTES: usize>(
+    packed: &[u8],
+    values: &mut [f32],
+    decode: fn(&[u8; BYTES], &mut [f32; LEN]),
+) {
+    for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+        decode(block, values);
+    }
+}
+
+/// The largest magnitude of each lane's block, as bits; those of a NaN when there is one in the block.
+///
+/// Bits of magnitudes are ordered as the magnitudes are, with NaNs above infinity.
+#[inline(always)]
+pub(super) fn largest<L: Lanes, const LEN: usize>(lanes: L, blocks: &[&[f32; LEN]; MAX_LANES]) -> L::I {
+    const { assert!(LEN.is_multiple_of(16)) };
+    let magnitude = lanes.splat_i(i32::MAX);
+    let mut rest = [[0f32; 16]; MAX_LANES];
+    for i in 0..L::N {
+        for part in (0..16).step_by(L::N) {
+            let mut most = lanes.load(&blocks[i][part..]).bits() & magnitude;
+            for from in (16 + part..LEN).step_by(16) {
+                most = most.max(lanes.load(&blocks[i][from..]).bits() & magnitude);
+            }
+            most.as_f().store(&mut rest[i][part..]);
+        }
+    }
+    let mut rows = [&rest[0]; MAX_LANES];
+    for i in 0..L::N {
+        rows[i] = &rest[i];
+    }
+    let columns = lanes.columns(&rows);
+    let mut most = columns[0].bits();
+    for column in &columns[1..] {
+        most = most.max(column.bits());
+    }
+    most
+}
+
+/// The bits of infinity: magnitudes from here on are not numbers.
+pub(super) const INFINITY: i32 = 0x7f80_0000;
+
+/// The scale of each lane's block.
+pub(super) struct Scales {
+    /// The scale in half precision.
+    pub half: [u16; MAX_LANES],
+    /// One over the scale; zero where the scale is.
+    pub inverse: [f32; MAX_LANES],
+    /// Bit `i` is whether lane `i` has only numbers, and an inverse that is one.
+    pub valid: u32,
+}
+
+impl Scales {
+    /// Of the largest magnitudes, given as bits, and the level that is to stand for them.
+    #[inline(always)]
+    pub(super) fn new<L: Lanes>(lanes: L, largest: L::I, top: f32) -> Scales {
+        let zero = lanes.splat(0.0);
+        let d = largest.as_f() / lanes.splat(top);
+        let inverse = d.equal(zero).select(zero, lanes.splat(1.0) / d);
+        let valid = lanes.splat_i(INFINITY).gt(largest) & inverse.lt(lanes.splat(f32::INFINITY));
+        let mut scales = Scales { half: [0; MAX_LANES], inverse: [0.0; MAX_LANES], valid: valid.to_bits() };
+        inverse.store(&mut scales.inverse);
+        halves::<L>(d, &mut scales.half);
+        scales
+    }
+}
+
+/// The nearest half-precision numbers, as their bits.
+#[inline(always)]
+pub(super) fn halves<L: Lanes>(x: L::F, to: &mut [u16; MAX_LANES]) {
+    let mut values = [0.0; MAX_LANES];
+    x.store(&mut values);
+    for i in 0..L::N {
+        to[i] = f32_to_f16_ggml(values[i]);
+    }
+}
+
+/// The scale of a block and one over it, as the references compute them: `top` is the level of the largest magnitude.
+pub(super) fn scale(largest: f32, top: f32) -> (f32, f32) {
+    let d = largest / top;
+    (d, if d != 0.0 { 1.0 / d } else { 0.0 })
+}
+
+/// The values of the levels 0 to 3, which are -1 to 2: products with the scale. A NaN keeps its sign, as it does in a product.
+#[inline(always)]
+pub(super) fn ternary(d: f32) -> [f32; 4] {
+    [if d.is_nan() { d } else { -d }, 0.0 * d, d, 2.0 * d]
+}
+
+/// The largest magnitude as `MAX(amax, fabsf(v))` finds it: a NaN is taken, and dropped again for the next value.
+pub(super) fn largest_or_last(x: &[f32]) -> f32 {
+    let mut largest = 0.0;
+    for x in x {
+        largest = if largest > x.abs() { largest } else { x.abs() };
+    }
+    largest
+}
+
+/// The largest magnitude as `if (amax < fabsf(v))` finds it: NaNs are passed over.
+pub(super) fn largest_number(x: &[f32]) -> f32 {
+    let mut largest = 0.0;
+    for x in x {
+        if largest < x.abs() {
+            largest = x.abs();
+        }
+    }
+    largest
+}
+
+/// The nearest integer, ties away from zero (`roundf`); for magnitudes below 2³¹.
+///
+/// The number that is added is the one before a half: with a half itself, the number before a half would become one.
+#[inline(always)]
+pub(super) fn round<L: Lanes>(lanes: L, x: L::F) -> L::I {
+    let sign = x.bits() & lanes.splat_i(i32::MIN);
+    (x + (sign | lanes.splat_i(0x3eff_ffff)).as_f()).trunc()
+}

@@ -1,0 +1,378 @@
+//! IQ1_S: 256 values in 50 bytes, 1.5625 bits a weight; eight groups of 32 with a 3-bit scale and a side each, points of eight
+//! from a codebook of 2048.
+//!
+//! ```text
+//! 0      2                      34                              50
+//! | d    | index, low 8 bits, 32 | groups, 8 halves             |
+//!   f16    byte i: point i         bits 3 k..3 k + 3: the index of point k, high 3 bits
+//!                                  bits 12..15: scale
+//!                                  bit 15: values are moved down instead of up
+//!
+//! value = d * (2 scale + 1) * (level - 1 + delta)      see iq1
+//! ```
+//!
+//! Rules: `block_iq1_s` in `ggml-common.h`; `dequantize_row_iq1_s` and `quantize_row_iq1_s_impl` in `ggml-quants.c`.
+
+use super::Refused;
+use super::iq1::{self, DELTA, LEN, Lost, Neighbours, POINT, Sorted, cuts};
+use crate::dispatch::{Isa, Kernel};
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::{Rows, part};
+use crate::search::nearest_int;
+
+const GROUP: usize = 32;
+const GROUPS: usize = LEN / GROUP;
+/// Points of a group.
+const POINTS: usize = GROUP / POINT;
+const BYTES: usize = 50;
+
+/// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS_IQ1_S`).
+const GROUP_MAX_EPS: f32 = 1e-12;
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    let codes = grids::iq1().codes();
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        let (head, groups) = block.split_at(34);
+        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            let group = u16::from_le_bytes([groups[2 * g], groups[2 * g + 1]]);
+            let scale = d * f32::from(2 * (group >> 12 & 7) + 1);
+            let delta = if group >> 15 == 1 { -DELTA } else { DELTA };
+            for (k, values) in values.as_chunks_mut::<POINT>().0.iter_mut().enumerate() {
+                let index = usize::from(head[2 + POINTS * g + k]) | usize::from(group >> (3 * k) & 7) << 8;
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value = scale * iq1::value(iq1::level(codes[index], i), delta);
+                }
+            }
+        }
+    }
+}
+
+/// What was found for a group.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    /// Not negative.
+    scale: f32,
+    /// Whether values are moved down.
+    down: bool,
+    index: [u16; POINTS],
+}
+
+fn pack(found: &[Found; GROUPS]) -> [u8; BYTES] {
+    let mut out = [0; BYTES];
+    let mut max = 0.0;
+    for f in found {
+        max = if max > f.scale { max } else { f.scale };
+    }
+    let d = max / 15.0;
+    let inverse = 1.0 / d;
+    if max != 0.0 {
+        // A little more than what takes the largest scale to 15: the rule has it so.
+        out[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.125).to_le_bytes());
+    }
+    for (g, f) in found.iter().enumerate() {
+        let mut group = 0;
+        for (k, index) in f.index.into_iter().enumerate() {
+            out[2 + POINTS * g + k] = index as u8;
+            group |= index >> 8 << (3 * k);
+        }
+        if max != 0.0 {
+            let scale = nearest_int(0.5 * (inverse * f.scale - 1.0)).clamp(0, 7) as u16;
+            group |= (scale | u16::from(f.down) << 3) << 12;
+        }
+        out[34 + 2 * g..36 + 2 * g].copy_from_slice(&group.to_le_bytes());
+    }
+    out
+}
+
+/// Values to blocks; without a matrix there is no rule.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    match isa {
+        Isa::Scalar => {
+            for (block, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+                *out = reference_block(rows, block)?;
+            }
+            Ok(())
+        }
+        _ => isa.run(Encode { rows, packed }),
+    }
+}
+
+#[inline(never)]
+fn reference_block(rows: Rows<'_>, block: usize) -> Result<[u8; BYTES], Refused> {
+    match (rows.block(block), rows.block_weights(block)) {
+        (x, Some(matrix)) => reference(x, matrix).map_err(|Lost| Refused { block }),
+        (_, None) => Err(Refused { block }),
+    }
+}
+
+/// One super-block in plain steps.
+fn reference(x: &[f32; LEN], matrix: &[f32; LEN]) -> Result<[u8; BYTES], Lost> {
+    let sigma2 = iq1::sigma2(x);
+    let mut found = [Found::default(); GROUPS];
+    for (g, found) in found.iter_mut().enumerate() {
+        let x = &x.as_chunks::<GROUP>().0[g];
+        let weights = iq1::weights(x, Some(&matrix.as_chunks::<GROUP>().0[g]), sigma2);
+        *found = reference_group(x, &weights)?;
+    }
+    Ok(pack(&found))
+}
+
+fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lost> {
+    let mut max = x[0].abs();
+    for x in &x[1..] {
+        max = if max > x.abs() { max } else { x.abs() };
+    }
+    if max < GROUP_MAX_EPS {
+        return Ok(Found::default());
+    }
+    let order = iq1::sorted(x);
+    let (mut sum_x, mut sum_w) = ([0.0; GROUP + 1], [0.0; GROUP + 1]);
+    for (j, &i) in order.iter().enumerate() {
+        sum_x[j + 1] = sum_x[j] + weights[i] * x[i];
+        sum_w[j + 1] = sum_w[j] + weights[i];
+    }
+
+    let mut best = f32::MIN;
+    let mut found = None;
+    for first in 0..=GROUP {
+        for second in first..=GROUP {
+            for delta in [DELTA, -DELTA] {
+                let q = [delta - 1.0, delta, delta + 1.0];
+                let sum_qx = (sum_x[first] - sum_x[0]) * q[0]
+                    + (sum_x[second] - sum_x[first]) * q[1]
+                    + (sum_x[GROUP] - sum_x[second]) * q[2];
+                let sum_q2 = (sum_w[first] - sum_w[0]) * q[0] * q[0]
+                    + (sum_w[second] - sum_w[first]) * q[1] * q[1]
+                    + (sum_w[GROUP] - sum_w[second]) * q[2] * q[2];
+                if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
+                    let scale = sum_qx / sum_q2;
+                    best = scale * sum_qx;
+                    found = Some((first, second, delta, scale));
+                }
+            }
+        }
+    }
+    let Some((first, second, mut delta, mut scale)) = found else { return Ok(Found::default()) };
+
+    let mut levels = [0; GROUP];
+    for (j, &i) in order.iter().enumerate() {
+        levels[i] = u8::from(j >= first) + u8::from(j >= second);
+    }
+    if scale < 0.0 {
+        levels = levels.map(|l| 2 - l);
+        (scale, delta) = (-scale, -delta);
+    }
+    let mut index = [0; POINTS];
+    let mut all_on_grid = true;
+    for k in 0..POINTS {
+        let (levels, x, weights) = (&levels.as_chunks().0[k], &x.as_chunks().0[k], &weights.as_chunks::<POINT>().0[k]);
+        let (at, on_grid) = iq1::place(levels, x, weights, scale, delta)?;
+        index[k] = at;
+        all_on_grid &= on_grid;
+    }
+    if !all_on_grid {
+        let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
+        for i in 0..GROUP {
+            let code = grids::iq1().codes()[usize::from(index[i / POINT])];
+            let q = iq1::value(iq1::level(code, i % POINT), delta);
+            sum_qx += weights[i] * q * x[i];
+            sum_q2 += weights[i] * q * q;
+        }
+        if sum_qx > 0.0 && sum_q2 > 0.0 {
+            scale = sum_qx / sum_q2;
+        }
+    }
+    // ggml asserts it; only NaN can fail.
+    if scale >= 0.0 { Ok(Found { scale, down: delta < 0.0, index }) } else { Err(Lost) }
+}
+
+struct Encode<'a> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+/// Cuts through a group, one per lane.
+struct Cut<L: Lanes> {
+    /// See [`cuts`]; the kind is 1 where values are moved down.
+    cuts: L::I,
+    scale: L::F,
+    /// Lanes for which this is right.
+    valid: L::M,
+}
+
+/// The best cuts, one group per lane.
+///
+/// The differences of sums that are multiplied by an eighth are exact multiples of it when no number is so small or large that an
+/// eighth of it, or the difference, leaves the range; so the sums are divided once. With weights that are not negative, the
+/// sum of squares is positive where anything can be better.
+#[inline(always)]
+fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
+    let zero = lanes.splat(0.0);
+    let (least, most) = (lanes.splat(2.4e-35), lanes.splat(1e35));
+    let mut valid = !lanes.mask(0);
+    let (mut sum_x, mut sum_w) = ([zero; GROUP + 1], [zero; GROUP + 1]);
+    for j in 0..GROUP {
+        let (w, wx) = (sorted.weights[j], sorted.weights[j] * sorted.x[j]);
+        valid = valid & (w.equal(zero) | (w.ge(least) & w.le(most)));
+        valid = valid & (wx.equal(zero) | (wx.abs().ge(least) & wx.abs().le(most)));
+        sum_x[j + 1] = sum_x[j] + wx;
+        sum_w[j + 1] = sum_w[j] + w;
+    }
+
+    let (low, high) = (lanes.splat(1.0 - DELTA), lanes.splat(1.0 + DELTA));
+    // By side: what the values above the second cut add.
+    let (mut above_x, mut above_w) = ([[zero; 2]; GROUP + 1], [[zero; 2]; GROUP + 1]);
+    let (mut eighth_x, mut eighth_w) = (sum_x, sum_w);
+    for j in 0..=GROUP {
+        let (x, w) = (sum_x[GROUP] - sum_x[j], sum_w[GROUP] - sum_w[j]);
+        above_x[j] = [x * high, x * low];
+        above_w[j] = [w * high * high, w * low * low];
+        eighth_x[j] = sum_x[j] * lanes.splat(DELTA);
+        eighth_w[j] = sum_w[j] * lanes.splat(DELTA * DELTA);
+    }
+
+    let mut best = lanes.splat(f32::MIN);
+    let mut scale = zero;
+    let mut at = lanes.splat_i(-1);
+    for first in 0..=GROUP {
+        let below_x = [-(sum_x[first] * low), -(sum_x[first] * high)];
+        let below_w = [sum_w[first] * low * low, sum_w[first] * high * high];
+        for second in first..=GROUP {
+            let (x, w) = (eighth_x[second] - eighth_x[first], eighth_w[second] - eighth_w[first]);
+            let qx = [below_x[0] + x + above_x[second][0], below_x[1] - x + above_x[second][1]];
+            let q2 = [below_w[0] + w + above_w[second][0], below_w[1] + w + above_w[second][1]];
+            let up = (qx[0] * qx[0]).gt(best * q2[0]);
+            let down = (qx[1] * qx[1]).gt(best * q2[1]);
+            if (up | down).any() {
+                let this = qx[0] / q2[0];
+                scale = up.select(this, scale);
+                best = up.select(this * qx[0], best);
+                at = up.select_i(lanes.splat_i(cuts(first, second, 0)), at);
+                let down = (qx[1] * qx[1]).gt(best * q2[1]);
+                let this = qx[1] / q2[1];
+                scale = down.select(this, scale);
+                best = down.select(this * qx[1], best);
+                at = down.select_i(lanes.splat_i(cuts(first, second, 1)), at);
+            }
+        }
+    }
+    Cut { cuts: at, scale, valid }
+}
+
+impl Kernel for Encode<'_> {
+    type Output = Result<(), Refused>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+        let zero = lanes.splat(0.0);
+        let neighbours = Neighbours::get();
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let Some(matrix) = &tile.weights else { return Err(Refused { block: first }) };
+            let out = &mut blocks[first..first + tile.len];
+
+            let mut sum_x2 = zero;
+            for g in 0..GROUPS {
+                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+                for i in 0..GROUP {
+                    sum_x2 = sum_x2 + x[i] * x[i];
+                }
+            }
+            let sigma2 = lanes.splat(2.0) * sum_x2 / lanes.splat(LEN as f32);
+            let mut lane_sigma2 = [0.0; MAX_LANES];
+            sigma2.store(&mut lane_sigma2);
+
+            let mut found = [[Found::default(); GROUPS]; MAX_LANES];
+            let mut valid = !lanes.mask(0);
+            let mut placed = u32::MAX;
+            for g in 0..GROUPS {
+                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+                let m = lanes.columns::<GROUP>(&part(matrix, g));
+                let mut weights = [zero; GROUP];
+                let mut max = x[0].abs();
+                for i in 0..GROUP {
+                    weights[i] = m[i] * (sigma2 + x[i] * x[i]).sqrt();
+                    max = max.max(x[i].abs());
+                }
+                let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+                let sorted = iq1::sorted_lanes(lanes, &x, &weights);
+                let cut = search(lanes, &sorted);
+                valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
+                let none = empty | lanes.splat_i(0).gt(cut.cuts);
+
+                let flip = cut.scale.lt(zero);
+                let mut scale = flip.select(-cut.scale, cut.scale);
+                let up = (cut.cuts & lanes.splat_i(1 << 16)).equal(lanes.splat_i(0));
+                let down = (!up & !flip) | (up & flip);
+                let delta = down.select(lanes.splat(-DELTA), lanes.splat(DELTA));
+                let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
+
+                let mut lane_points = [[0; MAX_LANES]; POINTS];
+                let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+                for k in 0..POINTS {
+                    points[k].store(&mut lane_points[k]);
+                }
+                scale.store(&mut lane_scale);
+                delta.store(&mut lane_delta);
+                let mut codes = [[0; MAX_LANES]; POINTS];
+                let mut replaced = 0;
+                let none = none.to_bits();
+                for i in 0..tile.len {
+                    if none >> i & 1 == 1 {
+                        continue;
+                    }
+                    let found = &mut found[i][g];
+                    found.down = lane_delta[i] < 0.0;
+                    for k in 0..POINTS {
+                        let x = &tile.values[i].as_chunks::<POINT>().0[POINTS * g + k];
+                        let m = &matrix[i].as_chunks::<POINT>().0[POINTS * g + k];
+                        let weights = || iq1::weights(x, Some(m), lane_sigma2[i]);
+                        let at = neighbours.place(lanes, lane_points[k][i], x, weights, lane_scale[i], lane_delta[i]);
+                        match at {
+                            Some(at) => {
+                                found.index[k] = at.index;
+                                codes[k][i] = i32::from(at.code);
+                                replaced |= u32::from(!at.on_grid) << i;
+                            }
+                            None => placed &= !(1 << i),
+                        }
+                    }
+                }
+
+                let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
+                let (mut sum_qx, mut sum_q2) = (zero, zero);
+                for k in 0..POINTS {
+                    let mut code = lanes.load_i(&codes[k]);
+                    for i in POINT * k..POINT * (k + 1) {
+                        let q = lanes.lookup4(table, code) + delta;
+                        let wq = weights[i] * q;
+                        sum_qx = sum_qx + wq * x[i];
+                        sum_q2 = sum_q2 + wq * q;
+                        code = code.shr::<2>();
+                    }
+                }
+                let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
+                scale = refit.select(sum_qx / sum_q2, scale);
+                scale.store(&mut lane_scale);
+                for i in 0..tile.len {
+                    if none >> i & 1 == 0 {
+                        found[i][g].scale = lane_scale[i];
+                        // NaN is for the reference.
+                        placed &= !(u32::from(!(lane_scale[i] >= 0.0)) << i);
+                    }
+                }
+            }
+
+            let valid = valid.to_bits() & placed;
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = if valid >> i & 1 == 1 { pack(&found[i]) } else { reference_block(self.rows, first + i)? };
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! NVFP4: 64 values in 36 bytes, 4.5 bits a weight; four groups of 16 with an 8-bit float as scale.
+//!
+//! ```text
+//! 0            4                                36
+//! | scales, 4  | levels, 4 bits each, 32        |
+//!   UE4M3        byte 8 g + i: value 16 g + i in the low half,
+//!                              value 16 g + 8 + i in the high half
+//! ```
+//!
+//! A scale counts half, because the levels are twice the numbers of the 4-bit float (see `fp4`).
+//!
+//! Rules: `block_nvfp4` in `ggml-common.h`; `quantize_row_nvfp4_ref` and `dequantize_row_nvfp4` in `ggml-quants.c`;
+//! `ggml_fp32_to_ue4m3` and `ggml_ue4m3_to_fp32` in `ggml-impl.h`. An importance matrix changes nothing.
+
+use super::blocks;
+use super::{Refused, fp4};
+use crate::dispatch::{Isa, Kernel};
+use crate::lanes::arrays::trunc;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::Rows;
+
+const LEN: usize = 64;
+const BYTES: usize = 36;
+const GROUP: usize = 16;
+const GROUPS: usize = LEN / GROUP;
+
+/// The largest scale, 448. (What would be 480 stands for NaN.)
+const LARGEST: i32 = 0x7e;
+
+/// Below this a value is less than 2²⁰ times its group's scale, or the scale is zero.
+const ORDINARY: f32 = 134217728.0;
+
+/// Half of the number that a scale's bits stand for (`ggml_ue4m3_to_fp32`): three bits of fraction under four of exponent, the
+/// eighth bit ignored; 0x7f, the NaN, is zero.
+const fn scale(bits: u8) -> f32 {
+    if bits == 0x7f {
+        return 0.0;
+    }
+    let (exponent, fraction) = ((bits >> 3 & 15) as u32, (bits & 7) as u32);
+    if exponent == 0 { fraction as f32 / 1024.0 } else { f32::from_bits((exponent + 119) << 23 | fraction << 20) }
+}
+
+/// [`scale`] of every byte.
+const SCALES: [f32; 256] = {
+    let mut scales = [0.0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        scales[bits] = scale(bits as u8);
+        bits += 1;
+    }
+    scales
+};
+
+/// The bits of a scale (`ggml_fp32_to_ue4m3`): rounded to the nearest, ties up; 256 and more become 448, and so do numbers that are
+/// rounded up to 256. Below 2⁻⁶ they are multiples of 2⁻⁹, up to 7 of them.
+fn scale_bits(x: f32) -> u8 {
+    if x.is_nan() || x <= 0.0 {
+        return 0;
+    }
+    if x < 1.0 / 64.0 {
+        return trunc(x * 512.0 + 0.5).min(7) as u8;
+    }
+    let rounded = (x.to_bits() as i32 - (120 << 23) + (1 << 19)) >> 20;
+    if rounded >= 0x78 { LARGEST as u8 } else { rounded as u8 }
+}
+
+/// Blocks to values.
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+    for (i, value) in values.iter_mut().enumerate() {
+        let (group, at) = (i / GROUP, i % GROUP);
+        let level = block[4 + 8 * group + at % 8] >> (4 * (at / 8)) & 15;
+        *value = fp4::LEVELS[usize::from(level)] * scale(block[group]);
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let table = lanes.table16(&fp4::LEVELS);
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (scales, levels) = block.split_first_chunk::<4>().unwrap();
+            for group in 0..GROUPS {
+                let d = lanes.splat(SCALES[usize::from(scales[group])]);
+                let values = &mut values.as_chunks_mut::<GROUP>().0[group];
+                // Both halves of eight bytes side by side, so that a vector may be as long as the group.
+                let word = u64::from_le_bytes(levels.as_chunks().0[group]);
+                let mut bytes = [0; GROUP];
+                bytes[..8].copy_from_slice(&word.to_le_bytes());
+                bytes[8..].copy_from_slice(&(word >> 4).to_le_bytes());
+                for i in (0..GROUP).step_by(L::N) {
+                    (lanes.lookup16(table, lanes.load_u8(&bytes[i..])) * d).store(&mut values[i..]);
+                }
+            }
+        }
+    }
+}
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    match isa {
+        Isa::Scalar => blocks::encode_each(rows, packed, reference),
+        _ => isa.run(Encode { rows, packed }),
+    }
+    Ok(())
+}
+
+fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
+    let mut out = [0; BYTES];
+    for (group, x) in x.as_chunks::<GROUP>().0.iter().enumerate() {
+        out[group] = scale_bits(blocks::largest_number(x) / 6.0);
+        let d = scale(out[group]);
+        for (i, x) in x.iter().enumerate() {
+            out[4 + 8 * group + i % 8] |= fp4::best_index(*x, d) << (4 * (i / 8));
+        }
+    }
+    out
+}
+
+/// Lane `i` holds group `i`, so that a vector of scales serves all columns.
+struct Encode<'a> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        let magnitude = lanes.splat_i(i32::MAX);
+        for first in (0..blocks.len() * GROUPS).step_by(L::N) {
+            let tile = self.rows.tile::<GROUP>(first, L::N);
+            let x = lanes.columns(&tile.values);
+            let mut largest = lanes.splat_i(0);
+            for x in &x {
+                largest = largest.max(x.bits() & magnitude);
+            }
+            // Far above the largest scale, differences are rounded so that several levels are equally good.
+            let valid = largest.as_f().lt(lanes.splat(ORDINARY)).to_bits();
+
+            let target = largest.as_f() / lanes.splat(6.0);
+            let small = (target * lanes.splat(512.0) + lanes.splat(0.5)).trunc().min(lanes.splat_i(7));
+            let rounded = (target.bits() - lanes.splat_i((120 << 23) - (1 << 19))).sar::<20>();
+            let rounded = rounded.gt(lanes.splat_i(0x77)).select_i(lanes.splat_i(LARGEST), rounded);
+            let is_small = target.lt(lanes.splat(1.0 / 64.0));
+            let bits = is_small.select_i(small, rounded);
+            let d_small = bits.to_f() * lanes.splat(1.0 / 1024.0);
+            let d = is_small.select(d_small, (bits.shl::<20>() + lanes.splat_i(119 << 23)).as_f());
+            // With a scale of zero every level is: no value is above infinity.
+            let zero = bits.equal(lanes.splat_i(0));
+            let middles = fp4::middles(lanes, zero.select(lanes.splat(f32::INFINITY), d));
+
+            let mut scales = [0u8; MAX_LANES];
+            bits.store_u8(&mut scales);
+            let mut words = [[0i32; MAX_LANES]; 2];
+            for w in 0..2 {
+                let mut word = lanes.splat_i(0);
+                for j in 0..4 {
+                    let low = fp4::index(lanes, x[4 * w + j], &middles);
+                    let high = fp4::index(lanes, x[8 + 4 * w + j], &middles);
+                    word = word.shr::<8>() | (low | high.shl::<4>()).shl::<24>();
+                }
+                word.store(&mut words[w]);
+            }
+            for i in 0..tile.len {
+                let (block, group) = ((first + i) / GROUPS, (first + i) % GROUPS);
+                let out = &mut blocks[block];
+                if valid >> i & 1 == 0 {
+                    *out = reference(self.rows.block(block));
+                    continue;
+                }
+                out[group] = scales[i];
+                let levels = &mut out[4..].as_chunks_mut::<8>().0[group];
+                levels[..4].copy_from_slice(&words[0][i].to_le_bytes());
+                levels[4..].copy_from_slice(&words[1][i].to_le_bytes());
+            }
+        }
+    }
+}

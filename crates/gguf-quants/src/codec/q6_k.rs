@@ -1,0 +1,206 @@
+//! Q6_K: 256 values in 210 bytes, 6.5625 bits a weight; sixteen groups of 16 with a scale each.
+//!
+//! ```text
+//! 0                         128                       192           208    210
+//! | low four bits, 128      | upper two bits, 64      | scales, 16  | d    |
+//!   of each half of 128 values:                         signed bytes  f16
+//!   byte 64 h + i: value i in the low half, 64 + i in the high half; i below 64
+//!                             byte 32 h + i: values i, 32 + i, 64 + i, 96 + i from the lowest bits up; i below 32
+//!
+//! value = d * scale[group] * (level - 32)
+//! ```
+//!
+//! Rules: `block_q6_K` in `ggml-common.h`; `dequantize_row_q6_K`, `quantize_row_q6_K_ref` (without a matrix) and
+//! `quantize_row_q6_K_impl` (with one) in `ggml-quants.c`.
+
+use super::Refused;
+use super::sixteen::{self, GROUP, GROUPS, LEN, WORDS};
+use crate::dispatch::{Isa, Kernel};
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::Rows;
+use crate::search::{
+    GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, fit_signed_lanes, level, nearest_int,
+    roundable,
+};
+
+const BYTES: usize = 210;
+const TOP: i32 = 32;
+
+/// Blocks to values.
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    struct Decode<'a>(&'a [u8], &'a mut [f32]);
+    impl Kernel for Decode<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<L: Lanes>(self, _: L) {
+            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
+                decode_block(block, values);
+            }
+        }
+    }
+    isa.run(Decode(packed, values));
+}
+
+#[inline(always)]
+fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+    let d = f16_to_f32_ggml(u16::from_le_bytes([block[208], block[209]]));
+    let scales: &[u8; 16] = block[192..].first_chunk().unwrap();
+    for h in 0..2 {
+        let low: &[u8; 64] = block[64 * h..].first_chunk().unwrap();
+        let high: &[u8; 32] = block[128 + 32 * h..].first_chunk().unwrap();
+        for part in 0..8 {
+            let (quarter, odd) = (part / 2, part % 2 * 16);
+            let d = d * f32::from(scales[8 * h + part] as i8);
+            let values: &mut [f32; 16] = values[128 * h + 16 * part..].first_chunk_mut().unwrap();
+            let low: &[u8; 16] = low[32 * (quarter % 2) + odd..].first_chunk().unwrap();
+            let high: &[u8; 16] = high[odd..].first_chunk().unwrap();
+            for i in 0..16 {
+                let level = low[i] >> (quarter / 2 * 4) & 15 | (high[i] >> (2 * quarter) & 3) << 4;
+                values[i] = d * (i32::from(level) - TOP) as f32;
+            }
+        }
+    }
+}
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    match isa {
+        Isa::Scalar => {
+            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
+                *out = reference(rows.block(i), rows.block_weights(i));
+            }
+        }
+        _ => isa.run(Encode { rows, packed }),
+    }
+    Ok(())
+}
+
+/// One block in plain steps. Without a matrix a value weighs its square; with one, what the matrix says.
+fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
+    let mut levels = [0; LEN];
+    let mut fits = [0.0; GROUPS];
+    for g in 0..GROUPS {
+        let at = g * GROUP..(g + 1) * GROUP;
+        let weights = match matrix {
+            Some(matrix) => *matrix[at.clone()].first_chunk().unwrap(),
+            None => x[at.clone()].first_chunk::<GROUP>().unwrap().map(|x| x * x),
+        };
+        fits[g] = fit_signed(TOP, &x[at.clone()], &weights, &mut levels[at]);
+    }
+    let largest = first_largest(&fits);
+    if largest.abs() < GROUP_MAX_EPS {
+        return [0; BYTES];
+    }
+    let iscale = -128.0 / largest;
+    let d = f32_to_f16_ggml(1.0 / iscale);
+    let scales = fits.map(|fit| nearest_int(iscale * fit).min(127) as u8);
+    for g in 0..GROUPS {
+        let at = g * GROUP..(g + 1) * GROUP;
+        let d = f16_to_f32_ggml(d) * f32::from(scales[g] as i8);
+        sixteen::levels_of_scale(d, TOP, &x[at.clone()], &mut levels[at]);
+    }
+
+    let mut out = [0; BYTES];
+    for (h, levels) in levels.as_chunks::<128>().0.iter().enumerate() {
+        for i in 0..64 {
+            out[64 * h + i] = levels[i] & 15 | (levels[64 + i] & 15) << 4;
+        }
+        for i in 0..32 {
+            let high = |quarter: usize| levels[32 * quarter + i] >> 4 << (2 * quarter);
+            out[128 + 32 * h + i] = high(0) | high(1) | high(2) | high(3);
+        }
+    }
+    out[192..208].copy_from_slice(&scales);
+    out[208..].copy_from_slice(&d.to_le_bytes());
+    out
+}
+
+struct Encode<'a> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let zero = lanes.splat(0.0);
+        let (low_bits, two_bits) = (lanes.splat_i(0x0f0f_0f0f), lanes.splat_i(0x0303_0303));
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let out = &mut blocks[first..first + tile.len];
+
+            let mut scales = [zero; GROUPS];
+            let mut fits = [LaneScale::none(lanes); GROUPS];
+            let mut valid = !lanes.mask(0);
+            for g in 0..GROUPS {
+                let x = sixteen::columns(lanes, &tile.values, g);
+                let mut weights = [zero; GROUP];
+                match &tile.weights {
+                    Some(matrix) => weights = sixteen::columns(lanes, matrix, g),
+                    None => {
+                        for i in 0..GROUP {
+                            weights[i] = x[i] * x[i];
+                        }
+                    }
+                }
+                let fit = fit_signed_lanes(lanes, TOP, &x, &weights);
+                valid = valid & fit.valid & fit.scale.equal(fit.scale);
+                scales[g] = fit.scale;
+                fits[g] = fit;
+            }
+
+            let largest = first_largest_lanes(lanes, &scales);
+            let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+            let iscale = lanes.splat(-128.0) / largest;
+            let product = iscale * largest;
+            valid = empty | (valid & roundable(lanes, product, product));
+            let mut inverse = [0.0; MAX_LANES];
+            (lanes.splat(1.0) / iscale).store(&mut inverse);
+            let halves = inverse.map(f32_to_f16_ggml);
+            let d = sixteen::numbers(lanes, &halves);
+            let mut scale_words = [lanes.splat_i(0); GROUPS];
+            for g in 0..GROUPS {
+                scales[g] = level(lanes, iscale * scales[g], -128.0, 127.0);
+                scale_words[g] = scales[g].trunc() & lanes.splat_i(255);
+            }
+            sixteen::put::<L, BYTES, 4>(out, 192, &sixteen::words::<L>(&scale_words));
+
+            for h in 0..2 {
+                let mut words = [[lanes.splat_i(0); WORDS]; 4];
+                for part in 0..8 {
+                    let g = 8 * h + part;
+                    let x = sixteen::columns(lanes, &tile.values, g);
+                    let (levels, right) = sixteen::levels_of_scale_lanes(lanes, d * scales[g], TOP, &x, &fits[g]);
+                    valid = valid & (right | empty);
+                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&sixteen::words::<L>(&levels));
+                }
+                let (mut low, mut high) = ([lanes.splat_i(0); 2 * WORDS], [lanes.splat_i(0); WORDS]);
+                for w in 0..WORDS {
+                    let [w0, w1, w2, w3] = [words[0][w], words[1][w], words[2][w], words[3][w]];
+                    low[w] = w0 & low_bits | (w2 & low_bits).shl::<4>();
+                    low[WORDS + w] = w1 & low_bits | (w3 & low_bits).shl::<4>();
+                    high[w] = (w0.shr::<4>() & two_bits)
+                        | (w1.shr::<4>() & two_bits).shl::<2>()
+                        | (w2.shr::<4>() & two_bits).shl::<4>()
+                        | (w3.shr::<4>() & two_bits).shl::<6>();
+                }
+                sixteen::put::<L, BYTES, { 2 * WORDS }>(out, 64 * h, &low);
+                sixteen::put::<L, BYTES, WORDS>(out, 128 + 32 * h, &high);
+            }
+
+            let (valid, empty) = (valid.to_bits(), empty.to_bits());
+            for (i, out) in out.iter_mut().enumerate() {
+                out[208..].copy_from_slice(&halves[i].to_le_bytes());
+                if valid >> i & 1 == 0 {
+                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
+                } else if empty >> i & 1 == 1 {
+                    *out = [0; BYTES];
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What Q4_0, Q4_1, Q5_0 and Q5_1 have in common: blocks of 32 values with one scale, and the same code with or without a
+//! fifth bit, with or without a minimum.
+//!
+//! ```text
+//! | d | min, if any | fifth bits, if any, 4 | low four bits, 16                    |
+//! f16   f16           bit i: value i          byte i: value i in the low half, 16 + i in the high half
+//!
+//! value = d * (level - 2^(BITS - 1))        without a minimum
+//! value = d * level + min                   with one
+//! ```
+
+use super::Refused;
+use super::k_min::word;
+use crate::dispatch::{Isa, Kernel};
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::lanes::arrays::trunc;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::{Rows, Tile};
+use crate::search::{
+    Fit, MinSearch, first_largest, first_largest_lanes, fit_min, fit_min_lanes, fit_signed, fit_signed_lanes, half,
+    level,
+};
+
+/// Values in a block (`QK4_0` and its like).
+const LEN: usize = 32;
+
+/// The highest level.
+const fn highest(bits: u32) -> i32 {
+    (1 << bits) - 1
+}
+
+/// The level that stands for zero where there is no minimum.
+const fn middle(bits: u32) -> i32 {
+    1 << (bits - 1)
+}
+
+const fn search(bits: u32) -> MinSearch {
+    MinSearch { levels: highest(bits), first: -0.9, step: 0.05, last: 36, absolute: false }
+}
+
+/// Where the fifth bits are.
+const fn fifth_at(min: bool) -> usize {
+    if min { 4 } else { 2 }
+}
+
+/// Blocks to values.
+pub(super) fn decode<const BITS: u32, const MIN: bool, const BYTES: usize>(
+    isa: Isa,
+    packed: &[u8],
+    values: &mut [f32],
+) {
+    struct Decode<'a, const BITS: u32, const MIN: bool, const BYTES: usize>(&'a [u8], &'a mut [f32]);
+    impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Decode<'_, BITS, MIN, BYTES> {
+        type Output = ();
+        #[inline(always)]
+        fn run<L: Lanes>(self, _: L) {
+            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
+                decode_block::<BITS, MIN, BYTES>(block, values);
+            }
+        }
+    }
+    isa.run(Decode::<BITS, MIN, BYTES>(packed, values));
+}
+
+#[inline(always)]
+fn decode_block<const BITS: u32, const MIN: bool, const BYTES: usize>(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+    let min = if MIN { f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]])) } else { 0.0 };
+    let fifth = if BITS == 5 { u32::from_le_bytes(*block[fifth_at(MIN)..].first_chunk().unwrap()) } else { 0 };
+    let low: &[u8; 16] = block.last_chunk().unwrap();
+    // Of two NaNs the product is kept, which no vector code promises for a sum; one that is finite is not NaN.
+    if MIN && !d.is_finite() {
+        for i in 0..LEN {
+            let level = u32::from(low[i % 16]) >> (i / 16 * 4) & 15 | (fifth >> i & 1) << 4;
+            let product = level as f32 * d;
+            values[i] = if product.is_nan() { product } else { product + min };
+        }
+        return;
+    }
+    let value = |level: u32| {
+        if MIN { level as f32 * d + min } else { (level as i32 - middle(BITS)) as f32 * d }
+    };
+    for i in 0..16 {
+        values[i] = value(u32::from(low[i] & 15) | (fifth >> i & 1) << 4);
+        values[16 + i] = value(u32::from(low[i] >> 4) | (fifth >> (16 + i) & 1) << 4);
+    }
+}
+
+/// Values to blocks.
+pub(super) fn encode<const BITS: u32, const MIN: bool, const BYTES: usize>(
+    isa: Isa,
+    rows: Rows<'_>,
+    packed: &mut [u8],
+) -> Result<(), Refused> {
+    match (isa, rows.weights()) {
+        (Isa::Scalar, Some(_)) => {
+            let per_row = rows.row_len() / LEN;
+            for (row, out) in packed.as_chunks_mut().0.chunks_mut(per_row).enumerate() {
+                let sigma2 = mean_square(&rows.values()[row * rows.row_len()..][..rows.row_len()]);
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = weighted::<BITS, MIN, BYTES>(&rows, row * per_row + i, sigma2);
+                }
+            }
+        }
+        (Isa::Scalar, None) => {
+            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
+                *out = plain::<BITS, MIN, BYTES>(rows.block(i));
+            }
+        }
+        (_, Some(_)) => isa.run_twice(Weighted::<BITS, MIN, BYTES> { rows, packed }),
+        (_, None) => isa.run(Plain::<BITS, MIN, BYTES> { rows, packed }),
+    }
+    Ok(())
+}
+
+/// The mean of the squares of a row, in the order of the reference.
+fn mean_square(row: &[f32]) -> f32 {
+    let mut sum = 0.0;
+    for x in row {
+        sum += x * x;
+    }
+    sum / row.len() as f32
+}
+
+/// One block with a matrix, in plain steps (`quantize_row_q4_0_impl` and its like).
+fn weighted<const BITS: u32, const MIN: bool, const BYTES: usize>(
+    rows: &Rows<'_>,
+    block: usize,
+    sigma2: f32,
+) -> [u8; BYTES] {
+    let x: &[f32; LEN] = rows.block(block);
+    let mut weights = [0.0; LEN];
+    if let Some(matrix) = rows.block_weights::<LEN>(block) {
+        for i in 0..LEN {
+            weights[i] = matrix[i] * (sigma2 + x[i] * x[i]).sqrt();
+        }
+    }
+    let mut levels = [0; LEN];
+    let fit = if MIN {
+        fit_min(search(BITS), x, &weights, &mut levels)
+    } else {
+        Fit { scale: fit_signed(middle(BITS), x, &weights, &mut levels), min: 0.0 }
+    };
+    pack::<BITS, MIN, BYTES>(fit.scale, -fit.min, &levels)
+}
+
+/// One block without a matrix, in plain steps (`quantize_row_q4_0_ref` and its like).
+fn plain<const BITS: u32, const MIN: bool, const BYTES: usize>(x: &[f32; LEN]) -> [u8; BYTES] {
+    let (mut min, mut max) = (f32::MAX, -f32::MAX);
+    for &x in x {
+        min = if x < min { x } else { min };
+        max = if x > max { x } else { max };
+    }
+    let (d, shift) = if MIN {
+        ((max - min) / highest(BITS) as f32, 0.5)
+    } else {
+        min = 0.0;
+        (first_largest(x) / -middle(BITS) as f32, middle(BITS) as f32 + 0.5)
+    };
+    let inverse = if d != 0.0 { 1.0 / d } else { 0.0 };
+    let mut levels = [0; LEN];
+    for i in 0..LEN {
+        let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
+        // What does not fit comes out as zero; see `trunc`.
+        levels[i] = i32::from(trunc(wish + shift) as i8).min(highest(BITS)) as u8;
+    }
+    pack::<BITS, MIN, BYTES>(d, min, &levels)
+}
+
+fn pack<const BITS: u32, const MIN: bool, const BYTES: usize>(d: f32, min: f32, levels: &[u8; LEN]) -> [u8; BYTES] {
+    let mut out = [0; BYTES];
+    out[..2].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
+    if MIN {
+        out[2..4].copy_from_slice(&f32_to_f16_ggml(min).to_le_bytes());
+    }
+    if BITS == 5 {
+        let mut fifth = 0;
+        for (i, &l) in levels.iter().enumerate() {
+            fifth |= u32::from(l >> 4 & 1) << i;
+        }
+        out[fifth_at(MIN)..][..4].copy_from_slice(&fifth.to_le_bytes());
+    }
+    for (i, out) in out[BYTES - 16..].iter_mut().enumerate() {
+        *out = levels[i] & 15 | levels[16 + i] << 4;
+    }
+    out
+}
+
+/// [`pack`] for one block per lane.
+#[inline(always)]
+fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
+    lanes: L,
+    d: L::F,
+    min: L::F,
+    levels: &[L::I; LEN],
+    out: &mut [[u8; BYTES]],
+) {
+    let mut words = [lanes.splat_i(0); LEN / 4];
+    for w in 0..LEN / 4 {
+        words[w] = word::<L>([levels[4 * w], levels[4 * w + 1], levels[4 * w + 2], levels[4 * w + 3]]);
+    }
+    let mut fifth = lanes.splat_i(0);
+    if BITS == 5 {
+        let bits = lanes.splat_i(0x0101_0101);
+        // The product has the four lowest bits of bytes side by side on top.
+        let gather = lanes.splat_i(0x1020_4080);
+        // From the last word down: each goes in below the ones that are there.
+        for w in (0..LEN / 4).rev() {
+            fifth = fifth.shl::<4>() | ((words[w].shr::<4>() & bits) * gather).shr::<28>();
+        }
+    }
+    let low_bits = lanes.splat_i(0x0f0f_0f0f);
+    let mut low = [[0; MAX_LANES]; 4];
+    for w in 0..4 {
+        ((words[w] & low_bits) | (words[4 + w] & low_bits).shl::<4>()).store(&mut low[w]);
+    }
+    let (mut lane_head, mut lane_fifth) = ([0; MAX_LANES], [0; MAX_LANES]);
+    if MIN {
+        (half(lanes, d) | half(lanes, min).shl::<16>()).store(&mut lane_head);
+    } else {
+        half(lanes, d).store(&mut lane_head);
+    }
+    fifth.store(&mut lane_fifth);
+    for (i, out) in out.iter_mut().enumerate() {
+        let head = lane_head[i].to_le_bytes();
+        out[..fifth_at(MIN)].copy_from_slice(&head[..fifth_at(MIN)]);
+        if BITS == 5 {
+            out[fifth_at(MIN)..][..4].copy_from_slice(&lane_fifth[i].to_le_bytes());
+        }
+        for w in 0..4 {
+            out[BYTES - 16 + 4 * w..][..4].copy_from_slice(&low[w][i].to_le_bytes());
+        }
+    }
+}
+
+struct Plain<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, BITS, MIN, BYTES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let zero = lanes.splat(0.0);
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let x = lanes.columns::<LEN>(&tile.values);
+            let (mut min, mut max) = (lanes.splat(f32::MAX), lanes.splat(-f32::MAX));
+            let (d, shift);
+            if MIN {
+                for i in 0..LEN {
+                    min = x[i].min(min);
+                    max = x[i].max(max);
+                }
+                d = (max - min) / lanes.splat(highest(BITS) as f32);
+                shift = lanes.splat(0.5);
+            } else {
+                d = first_largest_lanes(lanes, &x) / lanes.splat(-middle(BITS) as f32);
+                shift = lanes.splat(middle(BITS) as f32 + 0.5);
+            }
+            let inverse = d.equal(zero).select(zero, lanes.splat(1.0) / d);
+            let mut levels = [lanes.splat_i(0); LEN];
+            for i in 0..LEN {
+                let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
+                // Wishes are from zero to the highest, about, or do not fit: those are far below zero.
+                let l = (wish + shift).trunc();
+                levels[i] = l.max(lanes.splat_i(0)).min(lanes.splat_i(highest(BITS)));
+            }
+            pack_lanes::<L, BITS, MIN, BYTES>(lanes, d, min, &levels, &mut blocks[first..first + tile.len]);
+        }
+    }
+}
+
+struct Weighted<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Weighted<'_, BITS, MIN, BYTES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let rows = self.rows;
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        let per_row = rows.row_len() / LEN;
+        let n_rows = blocks.len() / per_row;
+        // As many rows as lanes: their sums go side by side, and what was just read is still near when it is encoded.
+        for first_row in (0..n_rows).step_by(L::N) {
+            let end_row = (first_row + L::N).min(n_rows);
+            let sigma2 = mean_squares(lanes, &rows, first_row, end_row);
+            for first in (first_row * per_row..end_row * per_row).step_by(L::N) {
+                let tile = rows.tile::<LEN>(first, L::N);
+                let out = &mut blocks[first..first + tile.len];
+                let mut lane_sigma2 = [0.0; MAX_LANES];
+                let (mut row, mut column) = (first / per_row, first % per_row);
+                for lane in 0..tile.len {
+                    lane_sigma2[lane] = sigma2[row - first_row];
+                    column += 1;
+                    if column == per_row {
+                        (row, column) = (row + 1, 0);
+                    }
+                }
+                let valid = weighted_tile::<L, BITS, MIN, BYTES>(lanes, &tile, &lane_sigma2, out).to_bits();
+                for (i, out) in out.iter_mut().enumerate() {
+                    if valid >> i & 1 == 0 {
+                        *out = weighted::<BITS, MIN, BYTES>(&rows, first + i, lane_sigma2[i]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// [`mean_square`] of some rows, at most one for each lane.
+#[inline(always)]
+fn mean_squares<L: Lanes>(lanes: L, rows: &Rows<'_>, first: usize, end: usize) -> [f32; MAX_LANES] {
+    let per_row = rows.row_len() / LEN;
+    let mut sum = lanes.splat(0.0);
+    for column in 0..per_row {
+        let mut parts = [rows.block::<LEN>(first * per_row); MAX_LANES];
+        for lane in 0..L::N {
+            parts[lane] = rows.block((first + lane).min(end - 1) * per_row + column);
+        }
+        let x = lanes.columns::<LEN>(&parts);
+        for i in 0..LEN {
+            sum = sum + x[i] * x[i];
+        }
+    }
+    let mut means = [0.0; MAX_LANES];
+    (sum / lanes.splat(rows.row_len() as f32)).store(&mut means);
+    means
+}
+
+/// [`weighted`] for one block per lane, and for which lanes that is right.
+#[inline(always)]
+fn weighted_tile<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
+    lanes: L,
+    tile: &Tile<'_, LEN>,
+    sigma2: &[f32; MAX_LANES],
+    out: &mut [[u8; BYTES]],
+) -> L::M {
+    let sigma2 = lanes.load(sigma2);
+    let x = lanes.columns::<LEN>(&tile.values);
+    let mut weights = [lanes.splat(0.0); LEN];
+    if let Some(matrix) = &tile.weights {
+        weights = lanes.columns::<LEN>(matrix);
+    }
+    for i in 0..LEN {
+        weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();
+    }
+    let mut levels = [lanes.splat_i(0); LEN];
+    if MIN {
+        let fit = fit_min_lanes(lanes, search(BITS), &x, &weights);
+        for i in 0..LEN {
+            levels[i] = level(lanes, fit.iscale * (x[i] - fit.level_min), 0.0, highest(BITS) as f32).trunc();
+        }
+        pack_lanes::<L, BITS, MIN, BYTES>(lanes, fit.scale, -fit.min, &levels, out);
+        fit.valid
+    } else {
+        let fit = fit_signed_lanes(lanes, middle(BITS), &x, &weights);
+        for i in 0..LEN {
+            levels[i] = fit.level(lanes, middle(BITS), x[i]).trunc();
+        }
+        pack_lanes::<L, BITS, MIN, BYTES>(lanes, fit.scale, fit.scale, &levels, out);
+        fit.valid
+    }
+}

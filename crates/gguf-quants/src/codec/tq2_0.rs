@@ -1,0 +1,133 @@
+//! TQ2_0: 256 values in 66 bytes, 2.06 bits a weight; a scale and the levels -1, 0 and 1 in two bits each.
+//!
+//! ```text
+//! 0                               64     66
+//! | levels, 2 bits each, 64       | d    |
+//!   byte 32 h + i, bits 2 n:        f16
+//!   value 128 h + 32 n + i over d, plus 1
+//! ```
+//!
+//! Rules: `block_tq2_0` in `ggml-common.h`; `quantize_row_tq2_0_ref` and `dequantize_row_tq2_0` in `ggml-quants.c`. An
+//! importance matrix changes nothing.
+
+use super::Refused;
+use super::blocks::{self, Scales};
+use crate::dispatch::{Isa, Kernel};
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::lanes::{Floats, Ints, Lanes};
+use crate::rows::Rows;
+
+const LEN: usize = 256;
+const BYTES: usize = 66;
+const TOP: f32 = 1.0;
+
+/// Blocks to values.
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+    let d = f16_to_f32_ggml(u16::from_le_bytes([block[64], block[65]]));
+    for (i, value) in values.iter_mut().enumerate() {
+        let (half, n) = (i / 128, i / 32 % 4);
+        let level = block[32 * half + i % 32] >> (2 * n) & 3;
+        *value = (f32::from(level) - 1.0) * d;
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (levels, tail) = block.split_first_chunk::<64>().unwrap();
+            let d = lanes.half(u16::from_le_bytes([tail[0], tail[1]]));
+            let table = lanes.table4(&blocks::ternary(d));
+            for (values, levels) in values.as_chunks_mut::<128>().0.iter_mut().zip(levels.as_chunks::<32>().0) {
+                for i in (0..32).step_by(L::N) {
+                    // The lookup sees the lowest two bits.
+                    let byte = lanes.load_u8(&levels[i..]);
+                    lanes.lookup4(table, byte).store(&mut values[i..]);
+                    lanes.lookup4(table, byte.shr::<2>()).store(&mut values[32 + i..]);
+                    lanes.lookup4(table, byte.shr::<4>()).store(&mut values[64 + i..]);
+                    lanes.lookup4(table, byte.shr::<6>()).store(&mut values[96 + i..]);
+                }
+            }
+        }
+    }
+}
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    match isa {
+        Isa::Scalar => blocks::encode_each(rows, packed, reference),
+        _ => isa.run(Encode { rows, packed }),
+    }
+    Ok(())
+}
+
+/// The nearest integer, ties away from zero, cut to 32 bits (`int xi = lroundf(x)`): 0 for what does not fit 64.
+pub(super) fn lround(x: f32) -> i32 {
+    let x = x.round();
+    if (-9223372036854775808.0..9223372036854775808.0).contains(&x) { x as i64 as i32 } else { 0 }
+}
+
+fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
+    let (d, inverse) = blocks::scale(blocks::largest_or_last(x), TOP);
+    let mut out = [0; BYTES];
+    out[64..].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
+    for (i, x) in x.iter().enumerate() {
+        let (half, n) = (i / 128, i / 32 % 4);
+        let level = lround(x * inverse).wrapping_add(1) & 3;
+        out[32 * half + i % 32] |= (level as u8) << (2 * n);
+    }
+    out
+}
+
+struct Encode<'a> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        let one = lanes.splat_i(1);
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
+            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
+                let x = tile.values[i];
+                if scales.valid >> i & 1 == 0 {
+                    *out = reference(x);
+                    continue;
+                }
+                let (levels, tail) = out.split_first_chunk_mut::<64>().unwrap();
+                tail.copy_from_slice(&scales.half[i].to_le_bytes());
+                let inverse = lanes.splat(scales.inverse[i]);
+                for (x, out) in x.as_chunks::<128>().0.iter().zip(levels.as_chunks_mut::<32>().0) {
+                    for j in (0..32).step_by(L::N) {
+                        let mut level = [one; 4];
+                        for n in 0..4 {
+                            level[n] = blocks::round(lanes, lanes.load(&x[32 * n + j..]) * inverse) + one;
+                        }
+                        let byte = level[0] | level[1].shl::<2>() | level[2].shl::<4>() | level[3].shl::<6>();
+                        byte.store_u8(&mut out[j..]);
+                    }
+                }
+            }
+        }
+    }
+}
