@@ -13,6 +13,7 @@ pub mod convert;
 pub mod get;
 pub mod man;
 pub mod name;
+pub mod quantize;
 pub mod show;
 
 /// A byte offset on the command line, in decimal or after `0x` in hexadecimal.

@@ -21,6 +21,7 @@ Examples:
   gguf show model.gguf                   what a model is, on one screen
   gguf check model.gguf                  everything that is wrong with it
   gguf convert my-model/ -o model.gguf   from a Hugging Face folder
+  gguf quantize model.gguf small.gguf Q4_K_M
 
 gguf help COMMAND says more about each command.")]
 pub struct Cli {
@@ -55,6 +56,7 @@ commands! {
     Get get
     Name name
     Convert convert
+    Quantize quantize
     Completions completions
     Man man
 }

@@ -19,6 +19,7 @@ mod failure;
 mod json;
 mod text;
 mod ui;
+mod watch;
 
 fn main() -> ExitCode {
     let command = match commands::parse() {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gguf_arch::config;
+use gguf_arch::mix::MixError;
 use gguf_arch::plan::PlanError;
 use gguf_format::{GgmlType, LayoutError};
 use gguf_quants::RowsError;
@@ -122,6 +123,40 @@ pub enum Error {
     },
     /// A GGUF that is read cannot be.
     Input(Box<gguf_io::Error>),
+    /// There is no type for a tensor of the model.
+    Mix {
+        /// The model.
+        path: PathBuf,
+        /// Why.
+        source: MixError,
+    },
+    /// A tensor is quantized already.
+    Requantize {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        from: GgmlType,
+        /// The type it would get.
+        to: GgmlType,
+    },
+    /// A tensor cannot be quantized without weights of importance.
+    NeedsMatrix {
+        /// The tensor.
+        tensor: String,
+        /// The type it would get.
+        ty: GgmlType,
+        /// Whether there is a matrix, which has nothing for the tensor.
+        given: bool,
+    },
+    /// The matrix has another number of weights for a tensor than that has columns.
+    MatrixSize {
+        /// The tensor.
+        tensor: String,
+        /// Weights of the matrix.
+        found: usize,
+        /// Columns of the tensor, of all its matrices.
+        expected: u64,
+    },
     /// Rows cannot be decoded or encoded.
     Codec {
         /// The output tensor.
@@ -236,6 +271,28 @@ impl fmt::Display for Error {
             Error::Plan { dir, source } => write!(f, "{}: {source}", dir.display()),
             Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
             Error::Input(e) => write!(f, "{e}"),
+            Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Requantize { tensor, from, to } => write!(
+                f,
+                "the tensor {tensor} is {from} already, and making it {to} loses more than quantizing the original once; take the \
+                 model in f16, bf16 or f32, or allow it with --allow-requantize"
+            ),
+            Error::NeedsMatrix { tensor, ty, given: false } => {
+                write!(
+                    f,
+                    "the tensor {tensor} would be {ty}, which needs an importance matrix; give one with --imatrix"
+                )
+            }
+            Error::NeedsMatrix { tensor, ty, given: true } => write!(
+                f,
+                "the tensor {tensor} would be {ty}, which needs an importance matrix, and the one given has nothing for it; give \
+                 the tensor another type with --tensor-type, or a matrix made with this model"
+            ),
+            Error::MatrixSize { tensor, found, expected } => write!(
+                f,
+                "the importance matrix has {found} weights for the tensor {tensor}, which has {expected} columns; is it that of \
+                 this model?"
+            ),
             Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
             Error::NotFinite { tensor, row, ty } => write!(
@@ -271,6 +328,7 @@ impl std::error::Error for Error {
             Error::Output(e) | Error::Input(e) => Some(e.as_ref()),
             Error::Codec { source, .. } => Some(source),
             Error::Rows { source, .. } => Some(source),
+            Error::Mix { source, .. } => Some(source),
             _ => None,
         }
     }

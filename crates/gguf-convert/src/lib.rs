@@ -22,6 +22,7 @@ mod files;
 pub mod metadata;
 pub mod ops;
 mod progress;
+pub mod quantize;
 mod run;
 mod scan;
 pub mod source;
@@ -241,17 +242,6 @@ impl ConversionPlan {
     /// [`Error`]. No output is left then, and a file that had the name before is untouched.
     pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<Summary, Error> {
         let path = self.output_path(out);
-        if path.canonicalize().is_ok_and(|real| self.inputs.contains(&real)) {
-            return Err(Error::OverwritesInput { path });
-        }
-        let output = Output::create(&path, self.options.force)?;
-        output.set_len(self.file_bytes())?;
-        let mut head = self.head.encode(&self.layout)?;
-        head.truncate(usize::try_from(self.file_bytes()).unwrap_or(usize::MAX));
-        output.write_at(0, &head)?;
-
-        let bytes = self.head.tensors.iter().filter_map(|t| t.n_bytes().ok()).sum();
-        progress.event(Event::Started { n_tensors: self.arch.tensors.len(), bytes });
         let run = Run {
             tensors: &self.arch.tensors,
             layout: &self.layout,
@@ -261,10 +251,8 @@ impl ConversionPlan {
             order: self.options.order,
             threads: self.options.threads,
         };
-        let overflows = run.execute(&output, progress)?;
-        output.commit()?;
-        progress.event(Event::Finished);
-
+        let file_bytes = self.file_bytes();
+        let overflows = write_file(&path, &self.inputs, self.options.force, &self.head, file_bytes, &run, progress)?;
         Ok(Summary {
             path,
             file_bytes: self.file_bytes(),
@@ -276,6 +264,34 @@ impl ConversionPlan {
             warnings: self.warnings.clone(),
         })
     }
+}
+
+/// Writes a file: the head, cut to the file's length, and what a run gives. `inputs` are the real paths of files that must not be
+/// replaced.
+fn write_file(
+    path: &Path,
+    inputs: &[PathBuf],
+    force: bool,
+    head: &Head,
+    file_bytes: u64,
+    run: &Run<'_>,
+    progress: &dyn Progress,
+) -> Result<Vec<Overflow>, Error> {
+    if path.canonicalize().is_ok_and(|real| inputs.contains(&real)) {
+        return Err(Error::OverwritesInput { path: path.to_owned() });
+    }
+    let output = Output::create(path, force)?;
+    output.set_len(file_bytes)?;
+    let mut bytes = head.encode(run.layout)?;
+    bytes.truncate(usize::try_from(file_bytes).unwrap_or(usize::MAX));
+    output.write_at(0, &bytes)?;
+
+    let bytes = head.tensors.iter().filter_map(|t| t.n_bytes().ok()).sum();
+    progress.event(Event::Started { n_tensors: run.tensors.len(), bytes });
+    let overflows = run.execute(&output, progress)?;
+    output.commit()?;
+    progress.event(Event::Finished);
+    Ok(overflows)
 }
 
 /// The examples of the README, compiled as tests.

@@ -3,17 +3,15 @@
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use gguf_convert::{ConversionPlan, Event, Options, OutType, Progress, Summary};
+use gguf_convert::{ConversionPlan, Options, OutType, Summary};
 use gguf_format::{ByteOrder, Str};
-use signal_hook::{consts, flag};
 
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
-use crate::ui::{Column, ProgressLine, Style, Table, Ui, count, duration, grouped, rate, size, wrap};
+use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, rate, size, wrap};
+use crate::watch::Watch;
 
 /// Convert a Hugging Face checkpoint folder to GGUF.
 ///
@@ -80,22 +78,6 @@ fn out_type() -> impl TypedValueParser<Value = OutType> {
     PossibleValuesParser::new(["auto", "f32", "f16", "bf16"]).map(|name| OutType::from_name(&name).unwrap_or_default())
 }
 
-/// Draws the progress of a run, and ends it when a signal asks for that.
-struct Watch {
-    line: ProgressLine,
-    interrupted: Arc<AtomicBool>,
-}
-
-impl Progress for Watch {
-    fn event(&self, event: Event<'_>) {
-        self.line.event(event);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         if !self.dir.is_dir() {
@@ -128,15 +110,9 @@ impl Args {
     }
 
     fn write(&self, ui: &mut Ui, plan: &ConversionPlan, out: &Path) -> Outcome {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [consts::SIGINT, consts::SIGTERM] {
-            // The second time the signal ends the process at once. Without these handlers, so does the first.
-            let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
-            let _ = flag::register(signal, Arc::clone(&interrupted));
-        }
-        let watch = Watch { line: ProgressLine::new(self.quiet), interrupted };
+        let watch = Watch::new(self.quiet);
         let result = plan.run(out, &watch);
-        watch.line.clear();
+        watch.clear();
         let summary = result?;
         for overflow in &summary.overflows {
             ui.warning(&format!(
@@ -147,7 +123,7 @@ impl Args {
             ));
         }
         if !self.quiet {
-            ui.note(&said(&summary, watch.line.elapsed()));
+            ui.note(&said(&summary, watch.elapsed()));
         }
         ui.print_path(&summary.path)?;
         Ok(Verdict::Good)
