@@ -18,6 +18,14 @@ pub(crate) mod arrays;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) mod neon;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) mod simd128;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod sse41;
+#[cfg(test)]
+mod tests;
 pub(crate) mod twice;
 
 /// The most lanes that an implementation has; buffers of one value per lane are this long.
