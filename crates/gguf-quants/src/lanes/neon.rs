@@ -1,7 +1,8 @@
 //! Four lanes in 128-bit registers: NEON, on aarch64.
 #![allow(unsafe_code, reason = "the intrinsics; every value here proves that the CPU has them")]
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Width, halves_to_floats};
+use crate::float::f16_to_f32_ggml;
 use core::arch::aarch64::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -280,6 +281,19 @@ impl Lanes for Neon {
         let from = &from[..N];
         // SAFETY: see above.
         unsafe { I(vreinterpretq_s32_u32(vmovl_u16(vld1_u16(from.as_ptr())))) }
+    }
+    #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        f16_to_f32_ggml(bits)
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> F {
+        let (halves, _) = from.as_chunks();
+        let mut words = [0; N];
+        for i in 0..N {
+            words[i] = u16::from_le_bytes(halves[i]);
+        }
+        halves_to_floats(self, self.load_u16(&words))
     }
     #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {

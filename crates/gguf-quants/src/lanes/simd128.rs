@@ -1,7 +1,8 @@
 //! Four lanes in 128-bit values: WebAssembly compiled for `simd128`.
 #![allow(unsafe_code, reason = "loads and stores through pointers")]
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Width, halves_to_floats};
+use crate::float::f16_to_f32_ggml;
 use core::arch::wasm32::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -255,6 +256,19 @@ impl Lanes for Simd128 {
         let from = &from[..N];
         // SAFETY: the slice has `N` elements, eight bytes.
         unsafe { I(u32x4_load_extend_u16x4(from.as_ptr())) }
+    }
+    #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        f16_to_f32_ggml(bits)
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> F {
+        let (halves, _) = from.as_chunks();
+        let mut words = [0; N];
+        for i in 0..N {
+            words[i] = u16::from_le_bytes(halves[i]);
+        }
+        halves_to_floats(self, self.load_u16(&words))
     }
     #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {

@@ -1,7 +1,8 @@
 //! Four lanes in 128-bit registers: SSE4.1 and SSSE3.
 #![allow(unsafe_code, reason = "the intrinsics; every value here proves that the CPU has them")]
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Width, halves_to_floats};
+use crate::float::f16_to_f32_ggml;
 use core::arch::x86_64::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -277,6 +278,19 @@ impl Lanes for Sse41 {
         let from = &from[..N];
         // SAFETY: see above; eight bytes are read.
         unsafe { I(_mm_cvtepu16_epi32(_mm_loadl_epi64(from.as_ptr().cast()))) }
+    }
+    #[inline(always)]
+    fn half(self, bits: u16) -> f32 {
+        f16_to_f32_ggml(bits)
+    }
+    #[inline(always)]
+    fn load_half(self, from: &[u8]) -> F {
+        let (halves, _) = from.as_chunks();
+        let mut words = [0; N];
+        for i in 0..N {
+            words[i] = u16::from_le_bytes(halves[i]);
+        }
+        halves_to_floats(self, self.load_u16(&words))
     }
     #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {

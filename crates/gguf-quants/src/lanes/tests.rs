@@ -6,6 +6,7 @@ use super::arrays::Arrays;
 use super::twice::Twice;
 use super::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::dispatch::{Isa, Kernel};
+use crate::float::f16_to_f32_ggml;
 
 /// Runs a kernel with every instruction set of this machine, and with two vectors of each in step.
 fn everywhere<K: Kernel<Output = ()> + Copy>(kernel: K) {
@@ -333,6 +334,22 @@ kernel!(loads_and_stores, |lanes: L| {
     );
 });
 
+kernel!(halves, |lanes: L| {
+    for from in (0..=u16::MAX).step_by(MAX_LANES) {
+        let mut bytes = [0; 2 * MAX_LANES];
+        for (i, half) in bytes.as_chunks_mut().0.iter_mut().enumerate() {
+            *half = (from + i as u16).to_le_bytes();
+        }
+        let row = lanes_of!(L, lanes.load_half(&bytes), 0.0);
+        for i in 0..L::N {
+            let half = from + i as u16;
+            let expected = f16_to_f32_ggml(half);
+            assert!(same_bits(row[i], expected), "{lanes:?}: {half:#06x} in a row");
+            assert!(same_bits(lanes.half(half), expected), "{lanes:?}: {half:#06x}");
+        }
+    }
+});
+
 kernel!(rows_to_columns, |lanes: L| {
     transposed::<L, 16>(lanes);
     transposed::<L, 32>(lanes);
@@ -366,6 +383,7 @@ enum Short {
     LoadU8,
     LoadI8,
     LoadU16,
+    LoadHalf,
     Store,
     StoreI,
     StoreU8,
@@ -392,6 +410,7 @@ fn short_slices_panic() {
                 LoadU8 => _ = lanes.load_u8(&[0; MAX_LANES][..n]),
                 LoadI8 => _ = lanes.load_i8(&[0; MAX_LANES][..n]),
                 LoadU16 => _ = lanes.load_u16(&[0; MAX_LANES][..n]),
+                LoadHalf => _ = lanes.load_half(&[0; 2 * MAX_LANES][..2 * n]),
                 Store => lanes.splat(0.0).store(&mut [0.0; MAX_LANES][..n]),
                 StoreI => lanes.splat_i(0).store(&mut [0; MAX_LANES][..n]),
                 StoreU8 => lanes.splat_i(0).store_u8(&mut [0; MAX_LANES][..n]),
@@ -401,7 +420,7 @@ fn short_slices_panic() {
             }
         }
     }
-    for access in [Load, LoadI, LoadU8, LoadI8, LoadU16, Store, StoreI, StoreU8, Gather, GatherI, Columns] {
+    for access in [Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, Gather, GatherI, Columns] {
         everywhere(Run(access, false));
         for isa in Isa::available() {
             assert!(panics(|| isa.run(Run(access, true))), "{isa}: {access:?}");
