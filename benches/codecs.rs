@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use gguf_benches::compare::{self, matrices};
-use gguf_benches::data::{Kind, Random, Scales, Weights, blocks};
+use gguf_benches::compare;
+use gguf_benches::data::{Kind, Random, Scales, Weights, blocks, matrices};
 use gguf_benches::options::Options;
 use gguf_benches::{Ggml, folder};
 use gguf_quants::codec::{Codec, CodecError};
@@ -223,9 +223,9 @@ fn is_slow(ggml: Option<&Ggml>, codec: &Codec, task: Task) -> Result<bool, Box<d
         let start = Instant::now();
         match ggml {
             Some(ggml) => ggml.quantize(codec.ty, &values, ROW_LEN, matrix.as_deref(), &mut packed)?,
-            None => codec.encode(Isa::best(), Rows::new(&values, ROW_LEN, matrix.as_deref())?, &mut packed).or_else(
-                |e| if matches!(e, CodecError::Refused { .. }) { Ok(()) } else { Err(e) },
-            )?,
+            None => codec
+                .encode(Isa::best(), Rows::new(&values, ROW_LEN, matrix.as_deref())?, &mut packed)
+                .or_else(|e| if matches!(e, CodecError::Refused { .. }) { Ok(()) } else { Err(e) })?,
         }
         took = start.elapsed();
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gguf_benches::compare::{self, Sample, Source, Tally, matrices};
-use gguf_benches::data::{Kind, Random, Scales, Weights, blocks, power_of_two};
+use gguf_benches::compare::{self, Sample, Source, Tally};
+use gguf_benches::data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
 use gguf_benches::{Ggml, Isolated, folder, real_rows};
 
 use gguf_format::{ByteOrder, GgmlType, TYPES, scan_data};
@@ -207,24 +207,6 @@ fn requantizing_gives_the_bytes_of_ggml() {
     assert_clean(&tally);
 }
 
-/// Values that are no use in a model, some of which ggml ends the process on: NaN, infinities, sums that overflow.
-fn impossible(case: usize, random: &mut Random, block_len: usize) -> Vec<f32> {
-    let n = block_len.max(32);
-    let mut values: Vec<f32> = (0..n).map(|_| random.normal()).collect();
-    let at = random.below(n);
-    match case % 8 {
-        0 => values[at] = f32::NAN,
-        1 => values[at] = -f32::NAN,
-        2 => values[at] = f32::INFINITY,
-        3 => values[at] = f32::NEG_INFINITY,
-        4 => values.iter_mut().for_each(|v| *v *= power_of_two(120)),
-        5 => values.iter_mut().for_each(|v| *v *= power_of_two(64)),
-        6 => values.fill(f32::INFINITY),
-        _ => values.fill(f32::NAN),
-    }
-    values
-}
-
 /// Where ggml gives bytes for impossible values we give the same, and where it aborts we refuse.
 #[test]
 fn impossible_values_are_refused_where_ggml_aborts() {
@@ -233,13 +215,13 @@ fn impossible_values_are_refused_where_ggml_aborts() {
     each_codec(|codec| {
         let mut ggml = Isolated::new(env!("CARGO_BIN_EXE_ggml-peer"));
         let block_len = codec.ty.info().unwrap().block_len as usize;
-        for case in 0..8 {
+        for case in 0..IMPOSSIBLE {
             for matrix in [Weights::None, Weights::Positive] {
                 if !codec.can_encode() || !matrices(codec).contains(&matrix) {
                     continue;
                 }
                 let mut random = Random::new("impossible", case as u64);
-                let values = impossible(case, &mut random, block_len);
+                let values = impossible(case, &mut random, block_len.max(32));
                 let weights = matrix.columns(&mut random, values.len());
                 let theirs = ggml.quantize(codec.ty, &values, values.len(), weights.as_deref()).unwrap();
                 let rows = Rows::new(&values, values.len(), weights.as_deref()).unwrap();
