@@ -25,8 +25,12 @@ fn others() -> impl Iterator<Item = Isa> {
 fn every_instruction_set_encodes_alike() {
     for codec in codecs().iter().filter(|c| c.can_encode()) {
         let row_len = block_len(codec).max(32);
-        for kind in Kind::ALL {
-            for weights in matrices(codec) {
+        for (k, kind) in Kind::ALL.into_iter().enumerate() {
+            for (w, weights) in matrices(codec).iter().enumerate() {
+                // Debug code is slow, and takes a third of it.
+                if cfg!(debug_assertions) && (k + w) % 3 != 0 {
+                    continue;
+                }
                 let mut random = Random::new("alike", codec.ty.0.into());
                 let values = kind.values(codec.ty, &mut random, 5 * row_len);
                 let matrix = weights.columns(&mut random, row_len);
@@ -43,7 +47,7 @@ fn every_instruction_set_encodes_alike() {
 
 #[test]
 fn any_number_of_blocks_encodes_alike() {
-    const MOST: usize = 40;
+    const MOST: usize = if cfg!(debug_assertions) { 34 } else { 70 };
     for codec in codecs().iter().filter(|c| c.can_encode()) {
         let (len, bytes) = (block_len(codec), codec.packed_bytes(block_len(codec)).unwrap());
         let mut random = Random::new("any number", codec.ty.0.into());

@@ -33,7 +33,7 @@ impl Random {
 
     /// An integer below `n`, which must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
-        ((self.bits() >> 32) * n as u64 >> 32) as usize
+        (((self.bits() >> 32) * n as u64) >> 32) as usize
     }
 
     /// An integer from `low` to `high`, both included.
