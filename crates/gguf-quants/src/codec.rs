@@ -10,6 +10,8 @@ use crate::rows::Rows;
 use gguf_format::GgmlType;
 
 mod k_min;
+mod q2_k;
+mod q3_k;
 mod q4_0;
 mod q4_1;
 mod q4_k;
@@ -196,6 +198,20 @@ const CODECS: &[Codec] = &[
         overflows: None,
         decode: q5_1::decode,
         encode: Some(q5_1::encode),
+    },
+    Codec {
+        ty: GgmlType::Q2_K,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q2_k::decode,
+        encode: Some(q2_k::encode),
+    },
+    Codec {
+        ty: GgmlType::Q3_K,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: q3_k::decode,
+        encode: Some(q3_k::encode),
     },
     Codec {
         ty: GgmlType::Q4_K,
