@@ -20,6 +20,8 @@ mod nvfp4;
 mod plain;
 mod q1_0;
 mod q2_0;
+mod q2_k;
+mod q3_k;
 mod q4_0;
 mod q4_1;
 mod q4_k;
@@ -196,6 +198,8 @@ const CODECS: &[Codec] = &[
     Codec::both(GgmlType::Q5_1, Matrix::Used, q5_1::decode, q5_1::encode),
     Codec::both(GgmlType::Q8_0, Matrix::Ignored, q8_0::decode, q8_0::encode),
     Codec::read_only(GgmlType::Q8_1, q8_1::decode),
+    Codec::both(GgmlType::Q2_K, Matrix::Used, q2_k::decode, q2_k::encode),
+    Codec::both(GgmlType::Q3_K, Matrix::Used, q3_k::decode, q3_k::encode),
     Codec::both(GgmlType::Q4_K, Matrix::Used, q4_k::decode, q4_k::encode),
     Codec::both(GgmlType::Q5_K, Matrix::Used, q5_k::decode, q5_k::encode),
     Codec::both(GgmlType::Q6_K, Matrix::Used, q6_k::decode, q6_k::encode),
