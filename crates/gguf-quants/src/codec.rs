@@ -10,6 +10,7 @@ use crate::rows::Rows;
 use gguf_format::GgmlType;
 
 mod iq1;
+mod iq1_m;
 mod iq1_s;
 mod iq4;
 mod iq4_nl;
@@ -193,6 +194,13 @@ const CODECS: &[Codec] = &[
         overflows: None,
         decode: iq4_xs::decode,
         encode: Some(iq4_xs::encode),
+    },
+    Codec {
+        ty: GgmlType::IQ1_M,
+        matrix: Matrix::Used,
+        overflows: None,
+        decode: iq1_m::decode,
+        encode: Some(iq1_m::encode),
     },
 ];
 
