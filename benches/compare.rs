@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use gguf_format::GgmlType;
-use gguf_quants::codec::{Codec, Matrix};
+use gguf_quants::codec::Codec;
 use gguf_quants::{Isa, Rows};
 
 use crate::Ggml;
@@ -130,15 +130,6 @@ impl Sample {
             }
         };
         (values, self.weights.columns(&mut random, self.row_len))
-    }
-}
-
-/// The kinds of matrix that a type's encoder takes.
-pub fn matrices(codec: &Codec) -> &'static [Weights] {
-    match codec.matrix {
-        Matrix::Ignored => &Weights::ALL[..1],
-        Matrix::Used => &Weights::ALL,
-        Matrix::Required => &Weights::ALL[1..],
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gguf_benches::compare::{self, Sample, Source, Tally};
-use gguf_benches::data::{Kind, Weights};
+use gguf_benches::data::{Hash, Weights, vectors};
 use gguf_benches::options::Options;
 use gguf_benches::{Ggml, folder, real_rows};
 use gguf_quants::Isa;
@@ -227,8 +227,33 @@ fn thousands(n: u64) -> String {
     out
 }
 
-/// Writes what ggml makes of the rows and blocks of `tests/vectors.rs`.
-fn record(_ggml: &Ggml, _options: &Options, _folder: &Path) -> Result<(), Box<dyn Error>> {
-    let _ = Kind::ALL;
-    Err("not yet".into())
+/// Writes what ggml makes of the rows and blocks that the tests of the codecs keep.
+fn record(ggml: &Ggml, options: &Options, folder: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(folder)?;
+    let mut decoded = String::new();
+    for codec in options.codecs() {
+        if codec.can_encode() {
+            let mut bytes = vec![];
+            for case in vectors::cases(codec) {
+                let mut packed = vec![0; codec.packed_bytes(case.values.len()).ok_or("no whole blocks")?];
+                ggml.quantize(codec.ty, &case.values, case.row_len, case.matrix.as_deref(), &mut packed)?;
+                bytes.append(&mut packed);
+            }
+            fs::write(folder.join(format!("{}.bin", codec.ty)), bytes)?;
+        }
+        let Some(t) = codec.ty.info().filter(|t| !t.removed) else { continue };
+        let packed = vectors::packed(codec.ty);
+        let mut values = vec![0.0; packed.len() / t.block_bytes as usize * t.block_len as usize];
+        if ggml.to_float(codec.ty, &packed, &mut values)? {
+            let _ = write!(decoded, "{} {:016x}", codec.ty, Hash::of(&values));
+            values[..4].iter().for_each(|v| {
+                let _ = write!(decoded, " {:08x}", v.to_bits());
+            });
+            decoded.push('\n');
+        }
+    }
+    if options.types.is_none() {
+        fs::write(folder.join("decoded.txt"), decoded)?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The options of the benchmarks, which come after `--` on Cargo's command line.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gguf_format::GgmlType;
 use gguf_quants::Isa;
@@ -44,8 +44,8 @@ impl Options {
                 "--isa" => options.isas = Some(value()?.split(',').map(str::parse).collect::<Result<_, _>>()?),
                 "--weights" => options.weights = Some(value()?.replace('_', "").parse()?),
                 "--threads" => options.threads = Some(value()?.parse()?),
-                "--write" => options.write = Some(value()?.into()),
-                "--record" => options.record = Some(value()?.into()),
+                "--write" => options.write = Some(from_root(&value()?)),
+                "--record" => options.record = Some(from_root(&value()?)),
                 "--markdown" => options.markdown = true,
                 // Cargo adds it.
                 "--bench" => {}
@@ -68,4 +68,9 @@ impl Options {
     pub fn isas(&self) -> Vec<Isa> {
         Isa::available().filter(|isa| self.isas.as_ref().is_none_or(|i| i.contains(isa))).collect()
     }
+}
+
+/// Cargo starts benchmarks in the folder of their package; paths are meant from the workspace's.
+fn from_root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("")).join(path)
 }

@@ -21,9 +21,9 @@ pub fn real_rows(file: &Path) -> Result<Vec<f32>, Box<dyn Error>> {
         let bytes = model.tensor_data(&tensor)?;
         let mut rows = vec![0.0; bytes.len() / if tensor.ty == GgmlType::F32 { 4 } else { 2 }];
         match tensor.ty {
-            GgmlType::BF16 => float::decode_bf16(&bytes, &mut rows),
-            GgmlType::F16 => float::decode_f16(&bytes, &mut rows),
-            GgmlType::F32 => float::decode_f32(&bytes, &mut rows),
+            GgmlType::BF16 => float::decode_bf16(bytes, &mut rows),
+            GgmlType::F16 => float::decode_f16(bytes, &mut rows),
+            GgmlType::F32 => float::decode_f32(bytes, &mut rows),
             _ => continue,
         }
         values.append(&mut rows);

@@ -11,6 +11,9 @@ use gguf_format::GgmlType;
 
 mod blocks;
 mod fp4;
+mod iq1;
+mod iq1_m;
+mod iq1_s;
 mod iq4;
 mod iq4_nl;
 mod iq4_xs;
@@ -20,6 +23,8 @@ mod nvfp4;
 mod plain;
 mod q1_0;
 mod q2_0;
+mod q2_k;
+mod q3_k;
 mod q4_0;
 mod q4_1;
 mod q4_k;
@@ -196,10 +201,13 @@ const CODECS: &[Codec] = &[
     Codec::both(GgmlType::Q5_1, Matrix::Used, q5_1::decode, q5_1::encode),
     Codec::both(GgmlType::Q8_0, Matrix::Ignored, q8_0::decode, q8_0::encode),
     Codec::read_only(GgmlType::Q8_1, q8_1::decode),
+    Codec::both(GgmlType::Q2_K, Matrix::Used, q2_k::decode, q2_k::encode),
+    Codec::both(GgmlType::Q3_K, Matrix::Used, q3_k::decode, q3_k::encode),
     Codec::both(GgmlType::Q4_K, Matrix::Used, q4_k::decode, q4_k::encode),
     Codec::both(GgmlType::Q5_K, Matrix::Used, q5_k::decode, q5_k::encode),
     Codec::both(GgmlType::Q6_K, Matrix::Used, q6_k::decode, q6_k::encode),
     Codec::read_only(GgmlType::Q8_K, q8_k::decode),
+    Codec::both(GgmlType::IQ1_S, Matrix::Required, iq1_s::decode, iq1_s::encode),
     Codec::both(GgmlType::IQ4_NL, Matrix::Used, iq4_nl::decode, iq4_nl::encode),
     Codec::both(GgmlType::IQ4_XS, Matrix::Used, iq4_xs::decode, iq4_xs::encode),
     Codec::read_only(GgmlType::I8, plain::decode_i8),
@@ -207,6 +215,7 @@ const CODECS: &[Codec] = &[
     Codec::read_only(GgmlType::I32, plain::decode_i32),
     Codec::read_only(GgmlType::I64, plain::decode_i64),
     Codec::read_only(GgmlType::F64, plain::decode_f64),
+    Codec::both(GgmlType::IQ1_M, Matrix::Used, iq1_m::decode, iq1_m::encode),
     Codec::both(GgmlType::BF16, Matrix::Ignored, plain::decode_bf16, plain::encode_bf16)
         .overflowing(float::count_bf16_overflows),
     Codec::both(GgmlType::TQ1_0, Matrix::Ignored, tq1_0::decode, tq1_0::encode),

@@ -18,6 +18,14 @@ pub(crate) mod arrays;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) mod neon;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) mod simd128;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod sse41;
+#[cfg(test)]
+mod tests;
 pub(crate) mod twice;
 
 /// The most lanes that an implementation has; buffers of one value per lane are this long.
@@ -91,6 +99,23 @@ pub trait Lanes: Copy + Debug {
         }
         columns
     }
+}
+
+/// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of the half in each lane, for instruction sets that do not have it.
+#[allow(dead_code, reason = "some machines have it in all their instruction sets")]
+#[inline(always)]
+fn halves_to_floats<L: Lanes>(lanes: L, half: L::I) -> L::F {
+    let infinity = lanes.splat_i(0x7c00 << 13);
+    let sign = (half & lanes.splat_i(0x8000)).shl::<16>();
+    let magnitude = (half & lanes.splat_i(0x7fff)).shl::<13>();
+    let normal = magnitude + lanes.splat_i(112 << 23);
+    // The fraction under the exponent of 2^-14, minus the implicit one that came with it.
+    let two_to_minus_14 = lanes.splat_i(113 << 23);
+    let subnormal = (magnitude + two_to_minus_14).as_f() - two_to_minus_14.as_f();
+    let quiet = magnitude.gt(infinity).select_i(lanes.splat_i(1 << 22), lanes.splat_i(0));
+    let special = (normal + lanes.splat_i(112 << 23)) | quiet;
+    let finite = lanes.splat_i(0x0400 << 13).gt(magnitude).select_i(subnormal.bits(), normal);
+    (infinity.gt(magnitude).select_i(finite, special) | sign).as_f()
 }
 
 /// Vectors know their length.

@@ -403,14 +403,23 @@ pub(crate) fn first_largest(x: &[f32]) -> f32 {
 /// [`first_largest`] for one group per lane.
 #[inline(always)]
 pub(crate) fn first_largest_lanes<L: Lanes, const N: usize>(lanes: L, x: &[L::F; N]) -> L::F {
-    let (mut largest, mut magnitude) = (lanes.splat(0.0), lanes.splat(0.0));
-    for i in 0..N {
-        let m = x[i].abs();
-        let larger = m.gt(magnitude);
-        magnitude = larger.select(m, magnitude);
-        largest = larger.select(x[i], largest);
+    // Four runs, each looked through on its own, then one after the other.
+    let mut largest = [lanes.splat(0.0); 4];
+    let mut magnitude = [lanes.splat(0.0); 4];
+    for i in 0..N / 4 {
+        for run in 0..4 {
+            let x = x[run * (N / 4) + i];
+            let larger = x.abs().gt(magnitude[run]);
+            largest[run] = larger.select(x, largest[run]);
+            magnitude[run] = x.abs().max(magnitude[run]);
+        }
     }
-    largest
+    for run in 1..4 {
+        let larger = magnitude[run].gt(magnitude[0]);
+        largest[0] = larger.select(largest[run], largest[0]);
+        magnitude[0] = magnitude[run].max(magnitude[0]);
+    }
+    largest[0]
 }
 
 /// How the steps of [`fit_signed`] move the lowest level away from `-top`; the step of zero is the one before them all.

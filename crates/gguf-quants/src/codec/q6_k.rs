@@ -20,8 +20,8 @@ use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 use crate::search::{
-    GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, fit_signed_lanes, level, nearest_int,
-    roundable,
+    GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, fit_signed_lanes, half, level,
+    nearest_int, roundable,
 };
 
 const BYTES: usize = 210;
@@ -127,7 +127,7 @@ impl Kernel for Encode<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let zero = lanes.splat(0.0);
-        let (low_bits, two_bits) = (lanes.splat_i(0x0f0f_0f0f), lanes.splat_i(0x0303_0303));
+        let low_bits = lanes.splat_i(0x0f0f_0f0f);
         let blocks = self.packed.as_chunks_mut::<BYTES>().0;
         for first in (0..blocks.len()).step_by(L::N) {
             let tile = self.rows.tile::<LEN>(first, L::N);
@@ -158,10 +158,8 @@ impl Kernel for Encode<'_> {
             let iscale = lanes.splat(-128.0) / largest;
             let product = iscale * largest;
             valid = empty | (valid & roundable(lanes, product, product));
-            let mut inverse = [0.0; MAX_LANES];
-            (lanes.splat(1.0) / iscale).store(&mut inverse);
-            let halves = inverse.map(f32_to_f16_ggml);
-            let d = sixteen::numbers(lanes, &halves);
+            let half_d = half(lanes, lanes.splat(1.0) / iscale);
+            let d = sixteen::from_half(lanes, half_d);
             let mut scale_words = [lanes.splat_i(0); GROUPS];
             for g in 0..GROUPS {
                 scales[g] = level(lanes, iscale * scales[g], -128.0, 127.0);
@@ -174,27 +172,38 @@ impl Kernel for Encode<'_> {
                 for part in 0..8 {
                     let g = 8 * h + part;
                     let x = sixteen::columns(lanes, &tile.values, g);
-                    let (levels, right) = sixteen::levels_of_scale_lanes(lanes, d * scales[g], TOP, &x, &fits[g]);
-                    valid = valid & (right | empty);
-                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&sixteen::words::<L>(&levels));
+                    let d = d * scales[g];
+                    let unscaled = d.equal(zero);
+                    let (mut levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
+                    valid = valid & (right | unscaled | empty);
+                    if unscaled.any() {
+                        // Without a scale the levels stay those of the search.
+                        let mut search = [zero; GROUP];
+                        for i in 0..GROUP {
+                            search[i] = fits[g].level(lanes, TOP, x[i]);
+                        }
+                        levels = sixteen::select::<L>(unscaled, &sixteen::words_of_numbers(lanes, &search), &levels);
+                    }
+                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
                 }
-                let (mut low, mut high) = ([lanes.splat_i(0); 2 * WORDS], [lanes.splat_i(0); WORDS]);
+                let mut low = [lanes.splat_i(0); 2 * WORDS];
                 for w in 0..WORDS {
                     let [w0, w1, w2, w3] = [words[0][w], words[1][w], words[2][w], words[3][w]];
                     low[w] = w0 & low_bits | (w2 & low_bits).shl::<4>();
                     low[WORDS + w] = w1 & low_bits | (w3 & low_bits).shl::<4>();
-                    high[w] = (w0.shr::<4>() & two_bits)
-                        | (w1.shr::<4>() & two_bits).shl::<2>()
-                        | (w2.shr::<4>() & two_bits).shl::<4>()
-                        | (w3.shr::<4>() & two_bits).shl::<6>();
+                    for run in &mut words {
+                        run[w] = run[w].shr::<4>();
+                    }
                 }
                 sixteen::put::<L, BYTES, { 2 * WORDS }>(out, 64 * h, &low);
-                sixteen::put::<L, BYTES, WORDS>(out, 128 + 32 * h, &high);
+                sixteen::put::<L, BYTES, WORDS>(out, 128 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
             }
 
+            let mut lane_d = [0; MAX_LANES];
+            half_d.store(&mut lane_d);
             let (valid, empty) = (valid.to_bits(), empty.to_bits());
             for (i, out) in out.iter_mut().enumerate() {
-                out[208..].copy_from_slice(&halves[i].to_le_bytes());
+                out[208..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
                 if valid >> i & 1 == 0 {
                     *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
                 } else if empty >> i & 1 == 1 {

@@ -186,7 +186,7 @@ fn pack<const BITS: u32, const MIN: bool, const BYTES: usize>(d: f32, min: f32, 
     out
 }
 
-/// [`pack`] for one block per lane.
+/// [`pack`] for one block per lane; levels are from zero to one above the highest, or `i32::MIN`.
 #[inline(always)]
 fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     lanes: L,
@@ -197,7 +197,11 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
 ) {
     let mut words = [lanes.splat_i(0); LEN / 4];
     for w in 0..LEN / 4 {
-        words[w] = word::<L>([levels[4 * w], levels[4 * w + 1], levels[4 * w + 2], levels[4 * w + 3]]);
+        let word = word::<L>([levels[4 * w], levels[4 * w + 1], levels[4 * w + 2], levels[4 * w + 3]]);
+        // What did not fit has only the top bit, and counts as zero; one above the highest is the highest.
+        let word = word & lanes.splat_i(0x0101_0101 * (2 * highest(BITS) + 1));
+        let above = if BITS == 5 { word.shr::<5>() } else { word.shr::<4>() };
+        words[w] = word - (above & lanes.splat_i(0x0101_0101));
     }
     let mut fifth = lanes.splat_i(0);
     if BITS == 5 {
@@ -248,13 +252,11 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, 
         for first in (0..blocks.len()).step_by(L::N) {
             let tile = self.rows.tile::<LEN>(first, L::N);
             let x = lanes.columns::<LEN>(&tile.values);
-            let (mut min, mut max) = (lanes.splat(f32::MAX), lanes.splat(-f32::MAX));
+            let mut min = zero;
             let (d, shift);
             if MIN {
-                for i in 0..LEN {
-                    min = x[i].min(min);
-                    max = x[i].max(max);
-                }
+                let max;
+                (min, max) = extremes(lanes, &x);
                 d = (max - min) / lanes.splat(highest(BITS) as f32);
                 shift = lanes.splat(0.5);
             } else {
@@ -265,13 +267,29 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, 
             let mut levels = [lanes.splat_i(0); LEN];
             for i in 0..LEN {
                 let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
-                // Wishes are from zero to the highest, about, or do not fit: those are far below zero.
-                let l = (wish + shift).trunc();
-                levels[i] = l.max(lanes.splat_i(0)).min(lanes.splat_i(highest(BITS)));
+                levels[i] = (wish + shift).trunc();
             }
             pack_lanes::<L, BITS, MIN, BYTES>(lanes, d, min, &levels, &mut blocks[first..first + tile.len]);
         }
     }
+}
+
+/// The smallest and the largest value of each lane; those that are neither, NaN, are left out.
+#[inline(always)]
+fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> (L::F, L::F) {
+    // Four runs, each looked through on its own: of equal zeros the first is kept, as one after the other.
+    let (mut min, mut max) = ([lanes.splat(f32::MAX); 4], [lanes.splat(-f32::MAX); 4]);
+    for i in 0..LEN / 4 {
+        for run in 0..4 {
+            min[run] = x[run * (LEN / 4) + i].min(min[run]);
+            max[run] = x[run * (LEN / 4) + i].max(max[run]);
+        }
+    }
+    for run in 1..4 {
+        min[0] = min[run].min(min[0]);
+        max[0] = max[run].max(max[0]);
+    }
+    (min[0], max[0])
 }
 
 struct Weighted<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {

@@ -6,6 +6,9 @@
 #![allow(dead_code, reason = "each program that includes this file uses a part of it")]
 
 use gguf_format::{FieldKind, GgmlType, TypeInfo};
+use gguf_quants::codec::{Codec, Matrix};
+
+pub mod vectors;
 
 /// A stream of pseudo-random integers (SplitMix64).
 #[derive(Debug, Clone)]
@@ -30,7 +33,7 @@ impl Random {
 
     /// An integer below `n`, which must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
-        ((self.bits() >> 32) * n as u64 >> 32) as usize
+        (((self.bits() >> 32) * n as u64) >> 32) as usize
     }
 
     /// An integer from `low` to `high`, both included.
@@ -442,6 +445,35 @@ impl Weights {
         Some(weights)
     }
 }
+
+/// The kinds of matrix that a type's encoder takes.
+pub fn matrices(codec: &Codec) -> &'static [Weights] {
+    match codec.matrix {
+        Matrix::Ignored => &Weights::ALL[..1],
+        Matrix::Used => &Weights::ALL,
+        Matrix::Required => &Weights::ALL[1..],
+    }
+}
+
+/// A block that is no use in a model, on some of which ggml ends the process: NaN, infinities, sums that overflow.
+pub fn impossible(case: usize, random: &mut Random, len: usize) -> Vec<f32> {
+    let mut values: Vec<f32> = (0..len).map(|_| random.normal()).collect();
+    let at = random.below(len);
+    match case {
+        0 => values[at] = f32::NAN,
+        1 => values[at] = -f32::NAN,
+        2 => values[at] = f32::INFINITY,
+        3 => values[at] = f32::NEG_INFINITY,
+        4 => values.iter_mut().for_each(|v| *v *= power_of_two(120)),
+        5 => values.iter_mut().for_each(|v| *v *= power_of_two(64)),
+        6 => values.fill(f32::INFINITY),
+        _ => values.fill(f32::NAN),
+    }
+    values
+}
+
+/// Cases of [`impossible`].
+pub const IMPOSSIBLE: usize = 8;
 
 /// Which numbers stand in the scales of random blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,508 @@
+//! IQ1_M: 256 values in 56 bytes, 1.75 bits a weight; sixteen groups of 16 with a 3-bit scale each, two points of eight from a
+//! codebook of 2048 in each, and a side for each point.
+//!
+//! ```text
+//! 0                       32                      48                             56
+//! | index, low 8 bits, 32 | index and sides, 16   | scales, 4 halves             |
+//!   byte i: point i         byte g:                 bits 3 i..3 i + 3 of half h: group 4 h + i
+//!                           bits 0..3 and 4..7:     bits 12..16 of half h: bits 4 h..4 h + 4 of d (f16)
+//!                             high 3 bits of points 2 g and 2 g + 1
+//!                           bits 3 and 7: their values are moved down instead of up
+//!
+//! value = d * (2 scale + 1) * (level - 1 + delta)      see iq1
+//! ```
+//!
+//! Rules: `block_iq1_m` in `ggml-common.h`; `dequantize_row_iq1_m` and `quantize_row_iq1_m_impl` in `ggml-quants.c`.
+
+use super::Refused;
+use super::iq1::{self, DELTA, LEN, Lost, Neighbours, POINT, Sorted, cuts};
+use crate::dispatch::{Isa, Kernel};
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::{Rows, Tile, part};
+use crate::search::{ROUND, nearest_int};
+
+const GROUP: usize = 16;
+const GROUPS: usize = LEN / GROUP;
+/// Points of a group.
+const POINTS: usize = GROUP / POINT;
+const BYTES: usize = 56;
+
+/// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS_IQ1_M`).
+const GROUP_MAX_EPS: f32 = 1e-7;
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    let codes = grids::iq1().codes();
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let half = |h: usize| u16::from_le_bytes([block[48 + 2 * h], block[49 + 2 * h]]);
+        let d = f16_to_f32_ggml(half(0) >> 12 | half(1) >> 12 << 4 | half(2) >> 12 << 8 | half(3) >> 12 << 12);
+        for (p, values) in values.as_chunks_mut::<POINT>().0.iter_mut().enumerate() {
+            let g = p / POINTS;
+            let scale = d * f32::from(2 * (half(g / 4) >> (3 * (g % 4)) & 7) + 1);
+            let high = block[32 + g] >> (4 * (p % POINTS)) & 15;
+            let delta = if high & 8 != 0 { -DELTA } else { DELTA };
+            let index = usize::from(block[p]) | usize::from(high & 7) << 8;
+            for (i, value) in values.iter_mut().enumerate() {
+                *value = scale * iq1::value(iq1::level(codes[index], i), delta);
+            }
+        }
+    }
+}
+
+/// What was found for a group.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    /// Not negative.
+    scale: f32,
+    /// Bit `k`: whether the values of point `k` are moved down.
+    down: u8,
+    index: [u16; POINTS],
+}
+
+impl Found {
+    fn delta(&self, point: usize) -> f32 {
+        if self.down >> point & 1 == 1 { -DELTA } else { DELTA }
+    }
+}
+
+fn largest(found: &[Found; GROUPS]) -> f32 {
+    let mut max = 0.0;
+    for f in found {
+        max = if max > f.scale { max } else { f.scale };
+    }
+    max
+}
+
+/// `scales` is a group's scale as it is stored, and the super-block's; without it all scales are zero.
+fn pack(found: &[Found; GROUPS], scales: Option<(&[u8; GROUPS], f32)>) -> [u8; BYTES] {
+    let mut out = [0; BYTES];
+    let mut halves = [0; 4];
+    for (g, f) in found.iter().enumerate() {
+        for (k, index) in f.index.into_iter().enumerate() {
+            out[POINTS * g + k] = index as u8;
+            out[32 + g] |= ((index >> 8) as u8) << (4 * k);
+            // Sides are stored together with scales.
+            if scales.is_some() {
+                out[32 + g] |= (f.down >> k & 1) << (4 * k + 3);
+            }
+        }
+        if let Some((levels, _)) = scales {
+            halves[g / 4] |= u16::from(levels[g]) << (3 * (g % 4));
+        }
+    }
+    if let Some((_, d)) = scales {
+        let d = f32_to_f16_ggml(d);
+        for (h, half) in halves.iter_mut().enumerate() {
+            *half |= (d >> (4 * h) & 15) << 12;
+        }
+    }
+    for (h, half) in halves.into_iter().enumerate() {
+        out[48 + 2 * h..50 + 2 * h].copy_from_slice(&half.to_le_bytes());
+    }
+    out
+}
+
+/// The scale of a super-block is made a little larger: the rule has it so.
+const SCALE_UP: f32 = 1.1125;
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    match isa {
+        Isa::Scalar => {
+            for (block, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+                *out = reference_block(rows, block)?;
+            }
+            Ok(())
+        }
+        _ => isa.run(Encode { rows, packed }),
+    }
+}
+
+#[inline(never)]
+fn reference_block(rows: Rows<'_>, block: usize) -> Result<[u8; BYTES], Refused> {
+    reference(rows.block(block), rows.block_weights(block)).map_err(|Lost| Refused { block })
+}
+
+/// One super-block in plain steps.
+fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+    let sigma2 = iq1::sigma2(x);
+    let mut found = [Found::default(); GROUPS];
+    let mut weights = [[0.0; GROUP]; GROUPS];
+    for g in 0..GROUPS {
+        let x = &x.as_chunks().0[g];
+        weights[g] = iq1::weights(x, matrix.map(|m| &m.as_chunks().0[g]), sigma2);
+        found[g] = reference_group(x, &weights[g])?;
+    }
+    let max = largest(&found);
+    if max == 0.0 {
+        return Ok(pack(&found, None));
+    }
+
+    let mut d = max / 15.0;
+    let inverse = 1.0 / d;
+    let mut levels = [0; GROUPS];
+    let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
+    for (g, f) in found.iter().enumerate() {
+        levels[g] = nearest_int(0.5 * (inverse * f.scale - 1.0)).clamp(0, 7) as u8;
+        for i in 0..GROUP {
+            let (w, x) = (weights[g][i], x[GROUP * g + i]);
+            let code = grids::iq1().codes()[usize::from(f.index[i / POINT])];
+            let q = iq1::value(iq1::level(code, i % POINT), f.delta(i / POINT)) * f32::from(2 * levels[g] + 1);
+            sum_qx += w * q * x;
+            sum_q2 += w * q * q;
+        }
+    }
+    if sum_q2 > 0.0 {
+        d = sum_qx / sum_q2;
+    }
+    Ok(pack(&found, Some((&levels, d * SCALE_UP))))
+}
+
+fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lost> {
+    let mut max = x[0].abs();
+    for x in &x[1..] {
+        max = if max > x.abs() { max } else { x.abs() };
+    }
+    if max < GROUP_MAX_EPS {
+        return Ok(Found::default());
+    }
+    let order = iq1::sorted(x);
+    // Sums for each half of the group, which is the point that a value belongs to.
+    let (mut sum_x, mut sum_w) = ([[0.0; GROUP + 1]; 2], [[0.0; GROUP + 1]; 2]);
+    for (j, &i) in order.iter().enumerate() {
+        for h in 0..2 {
+            let (add_x, add_w) = if i / POINT == h { (weights[i] * x[i], weights[i]) } else { (0.0, 0.0) };
+            sum_x[h][j + 1] = sum_x[h][j] + add_x;
+            sum_w[h][j + 1] = sum_w[h][j] + add_w;
+        }
+    }
+
+    let mut best = f32::MIN;
+    let mut found = None;
+    for first in 0..=GROUP {
+        for second in first..=GROUP {
+            // The sums for a half whose values are moved by `delta`. Levels differ by one, so most of the sum is the same for
+            // all cuts.
+            let sums = |h: usize, delta: f32| {
+                let q = [delta - 1.0, delta, delta + 1.0];
+                let qx = sum_x[h][GROUP] * q[2] - (sum_x[h][first] + sum_x[h][second]);
+                let q2 = sum_w[h][GROUP] * q[2] * q[2]
+                    + sum_w[h][first] * (q[0] * q[0] - q[1] * q[1])
+                    + sum_w[h][second] * (q[1] * q[1] - q[2] * q[2]);
+                (qx, q2)
+            };
+            for down in 0..4 {
+                let sides = sides(down);
+                let (a, b) = (sums(0, sides[0]), sums(1, sides[1]));
+                let (sum_qx, sum_q2) = (a.0 + b.0, a.1 + b.1);
+                if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
+                    let scale = sum_qx / sum_q2;
+                    best = scale * sum_qx;
+                    found = Some((first, second, down, scale));
+                }
+            }
+        }
+    }
+    let Some((first, second, mut down, mut scale)) = found else { return Ok(Found::default()) };
+
+    let mut levels = [0; GROUP];
+    for (j, &i) in order.iter().enumerate() {
+        levels[i] = u8::from(j >= first) + u8::from(j >= second);
+    }
+    if scale < 0.0 {
+        levels = levels.map(|l| 2 - l);
+        (scale, down) = (-scale, 3 - down);
+    }
+    let mut index = [0; POINTS];
+    let mut all_on_grid = true;
+    for k in 0..POINTS {
+        let (levels, x, weights) = (&levels.as_chunks().0[k], &x.as_chunks().0[k], &weights.as_chunks::<POINT>().0[k]);
+        let (at, on_grid) = iq1::place(levels, x, weights, scale, sides(down)[k])?;
+        index[k] = at;
+        all_on_grid &= on_grid;
+    }
+    if !all_on_grid {
+        let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
+        for i in 0..GROUP {
+            let code = grids::iq1().codes()[usize::from(index[i / POINT])];
+            let q = iq1::value(iq1::level(code, i % POINT), sides(down)[i / POINT]);
+            sum_qx += weights[i] * q * x[i];
+            sum_q2 += weights[i] * q * q;
+        }
+        if sum_qx > 0.0 && sum_q2 > 0.0 {
+            scale = sum_qx / sum_q2;
+        }
+    }
+    // ggml asserts it; only NaN can fail.
+    let down = (down >> 1 | down << 1 & 2) as u8;
+    if scale >= 0.0 { Ok(Found { scale, down, index }) } else { Err(Lost) }
+}
+
+/// The four ways to move the two halves of a group, in the order in which they are tried: both up, then the second, the first, and both
+/// down.
+fn sides(kind: usize) -> [f32; 2] {
+    [if kind < 2 { DELTA } else { -DELTA }, if kind % 2 == 0 { DELTA } else { -DELTA }]
+}
+
+struct Encode<'a> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+/// Cuts through a group, one per lane.
+struct Cut<L: Lanes> {
+    /// See [`cuts`]; for the kind see [`sides`].
+    cuts: L::I,
+    scale: L::F,
+    /// Lanes for which this is right.
+    valid: L::M,
+}
+
+/// The best cuts, one group per lane.
+///
+/// With weights that are not negative, the sum of squares is positive where anything can be better.
+#[inline(always)]
+fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
+    let zero = lanes.splat(0.0);
+    let most = lanes.splat(1e35);
+    let mut valid = !lanes.mask(0);
+    let (mut sum_x, mut sum_w) = ([[zero; 2]; GROUP + 1], [[zero; 2]; GROUP + 1]);
+    for j in 0..GROUP {
+        let (w, wx) = (sorted.weights[j], sorted.weights[j] * sorted.x[j]);
+        valid = valid & w.ge(zero) & w.le(most) & wx.abs().le(most);
+        let second = sorted.order[j].gt(lanes.splat_i(POINT as i32 - 1));
+        sum_x[j + 1] = [sum_x[j][0] + second.select(zero, wx), sum_x[j][1] + second.select(wx, zero)];
+        sum_w[j + 1] = [sum_w[j][0] + second.select(zero, w), sum_w[j][1] + second.select(w, zero)];
+    }
+    let all_w = sum_w[GROUP][0] + sum_w[GROUP][1];
+    valid = valid & (all_w.equal(zero) | all_w.ge(lanes.splat(1e-30)));
+
+    // For values that are moved up and down: what the whole half adds, and the factors of its part under each cut.
+    let up = [1.0 + DELTA, 1.0 - DELTA];
+    let factors = [[0.75, -1.25], [1.25, -0.75]];
+    let (mut all_x, mut all_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
+    let mut under_second = [[[zero; 2]; 2]; GROUP + 1];
+    for h in 0..2 {
+        for side in 0..2 {
+            all_x[h][side] = sum_x[GROUP][h] * lanes.splat(up[side]);
+            all_q2[h][side] = sum_w[GROUP][h] * lanes.splat(up[side]) * lanes.splat(up[side]);
+            for j in 0..=GROUP {
+                under_second[j][h][side] = sum_w[j][h] * lanes.splat(factors[side][1]);
+            }
+        }
+    }
+
+    let mut best = lanes.splat(f32::MIN);
+    let mut scale = zero;
+    let mut at = lanes.splat_i(-1);
+    for first in 0..=GROUP {
+        let mut to_first = [[zero; 2]; 2];
+        for h in 0..2 {
+            for side in 0..2 {
+                to_first[h][side] = all_q2[h][side] + sum_w[first][h] * lanes.splat(factors[side][0]);
+            }
+        }
+        for second in first..=GROUP {
+            let (mut half_qx, mut half_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
+            for h in 0..2 {
+                let x = sum_x[first][h] + sum_x[second][h];
+                for side in 0..2 {
+                    half_qx[h][side] = all_x[h][side] - x;
+                    half_q2[h][side] = to_first[h][side] + under_second[second][h][side];
+                }
+            }
+            let (mut qx, mut q2) = ([zero; 4], [zero; 4]);
+            let mut any = lanes.mask(0);
+            for kind in 0..4 {
+                qx[kind] = half_qx[0][kind / 2] + half_qx[1][kind % 2];
+                q2[kind] = half_q2[0][kind / 2] + half_q2[1][kind % 2];
+                any = any | (qx[kind] * qx[kind]).gt(best * q2[kind]);
+            }
+            if any.any() {
+                for kind in 0..4 {
+                    let better = (qx[kind] * qx[kind]).gt(best * q2[kind]);
+                    let this = qx[kind] / q2[kind];
+                    scale = better.select(this, scale);
+                    best = better.select(this * qx[kind], best);
+                    at = better.select_i(lanes.splat_i(cuts(first, second, kind)), at);
+                }
+            }
+        }
+    }
+    Cut { cuts: at, scale, valid }
+}
+
+/// A group's values and weights, one per lane.
+#[inline(always)]
+fn columns<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, sigma2: L::F, group: usize) -> ([L::F; GROUP], [L::F; GROUP]) {
+    let x = lanes.columns::<GROUP>(&part(&tile.values, group));
+    let mut weights = x;
+    match &tile.weights {
+        Some(matrix) => {
+            let m = lanes.columns::<GROUP>(&part(matrix, group));
+            for i in 0..GROUP {
+                weights[i] = m[i] * (sigma2 + x[i] * x[i]).sqrt();
+            }
+        }
+        None => {
+            for i in 0..GROUP {
+                weights[i] = x[i] * x[i];
+            }
+        }
+    }
+    (x, weights)
+}
+
+impl Kernel for Encode<'_> {
+    type Output = Result<(), Refused>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+        let (zero, none_i) = (lanes.splat(0.0), lanes.splat_i(0));
+        let (up, down) = (lanes.splat(DELTA), lanes.splat(-DELTA));
+        let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
+        let neighbours = Neighbours::get();
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let out = &mut blocks[first..first + tile.len];
+
+            let mut sigma2 = zero;
+            if tile.weights.is_some() {
+                for g in 0..GROUPS {
+                    let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+                    for i in 0..GROUP {
+                        sigma2 = sigma2 + x[i] * x[i];
+                    }
+                }
+                sigma2 = lanes.splat(2.0) * sigma2 / lanes.splat(LEN as f32);
+            }
+            let mut lane_sigma2 = [0.0; MAX_LANES];
+            sigma2.store(&mut lane_sigma2);
+
+            let mut found = [[Found::default(); GROUPS]; MAX_LANES];
+            // The code of the first point of the codebook is 0.
+            let mut codes = [[[0; MAX_LANES]; POINTS]; GROUPS];
+            let mut deltas = [[up; POINTS]; GROUPS];
+            let mut scales = [zero; GROUPS];
+            let mut max_scale = zero;
+            let mut valid = !lanes.mask(0);
+            let mut placed = u32::MAX;
+            for g in 0..GROUPS {
+                let (x, weights) = columns(lanes, &tile, sigma2, g);
+                let mut max = x[0].abs();
+                for i in 1..GROUP {
+                    max = max.max(x[i].abs());
+                }
+                let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+                let sorted = iq1::sorted_lanes(lanes, &x, &weights);
+                let cut = search(lanes, &sorted);
+                valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
+                let none = empty | none_i.gt(cut.cuts);
+
+                let flip = cut.scale.lt(zero);
+                let mut scale = flip.select(-cut.scale, cut.scale);
+                let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
+                let mut lane_points = [[0; MAX_LANES]; POINTS];
+                let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [[0.0; MAX_LANES]; POINTS]);
+                for k in 0..POINTS {
+                    let bit = if k == 0 { 2 << 16 } else { 1 << 16 };
+                    let moved_up = (cut.cuts & lanes.splat_i(bit)).equal(none_i);
+                    let delta = moved_up.select(up, down);
+                    deltas[g][k] = none.select(up, flip.select(-delta, delta));
+                    deltas[g][k].store(&mut lane_delta[k]);
+                    points[k].store(&mut lane_points[k]);
+                }
+                scale.store(&mut lane_scale);
+
+                let mut replaced = 0;
+                let none_bits = none.to_bits();
+                for i in 0..tile.len {
+                    if none_bits >> i & 1 == 1 {
+                        continue;
+                    }
+                    for k in 0..POINTS {
+                        let x = &tile.values[i].as_chunks::<POINT>().0[POINTS * g + k];
+                        let m = tile.weights.as_ref().map(|m| &m[i].as_chunks::<POINT>().0[POINTS * g + k]);
+                        let weights = || iq1::weights(x, m, lane_sigma2[i]);
+                        let delta = lane_delta[k][i];
+                        match neighbours.place(lanes, lane_points[k][i], x, weights, lane_scale[i], delta) {
+                            Some(at) => {
+                                found[i][g].index[k] = at.index;
+                                found[i][g].down |= u8::from(delta < 0.0) << k;
+                                codes[g][k][i] = i32::from(at.code);
+                                replaced |= u32::from(!at.on_grid) << i;
+                            }
+                            None => placed &= !(1 << i),
+                        }
+                    }
+                }
+
+                let (mut sum_qx, mut sum_q2) = (zero, zero);
+                for k in 0..POINTS {
+                    let mut code = lanes.load_i(&codes[g][k]);
+                    for i in POINT * k..POINT * (k + 1) {
+                        let q = lanes.lookup4(table, code) + deltas[g][k];
+                        let wq = weights[i] * q;
+                        sum_qx = sum_qx + wq * x[i];
+                        sum_q2 = sum_q2 + wq * q;
+                        code = code.shr::<2>();
+                    }
+                }
+                let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
+                scale = refit.select(sum_qx / sum_q2, scale);
+                scale = none.select(zero, scale);
+                // NaN is for the reference.
+                valid = valid & scale.ge(zero);
+                scales[g] = scale;
+                max_scale = max_scale.max(scale);
+            }
+
+            let d = max_scale / lanes.splat(15.0);
+            let inverse = lanes.splat(1.0) / d;
+            let (mut sum_qx, mut sum_q2) = (zero, zero);
+            let mut levels = [[0; MAX_LANES]; GROUPS];
+            for g in 0..GROUPS {
+                let (x, weights) = columns(lanes, &tile, sigma2, g);
+                // The bits that `nearest_int` takes, whatever the number.
+                let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
+                let sum = (wish + lanes.splat(ROUND)).bits();
+                let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
+                let level = level.min(lanes.splat_i(7)).max(none_i);
+                level.store(&mut levels[g]);
+                let times = (level + level + lanes.splat_i(1)).to_f();
+                for k in 0..POINTS {
+                    let mut code = lanes.load_i(&codes[g][k]);
+                    for i in POINT * k..POINT * (k + 1) {
+                        let q = (lanes.lookup4(table, code) + deltas[g][k]) * times;
+                        let wq = weights[i] * q;
+                        sum_qx = sum_qx + wq * x[i];
+                        sum_q2 = sum_q2 + wq * q;
+                        code = code.shr::<2>();
+                    }
+                }
+            }
+            let d = sum_q2.gt(zero).select(sum_qx / sum_q2, d) * lanes.splat(SCALE_UP);
+
+            let (mut lane_d, mut lane_max) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+            d.store(&mut lane_d);
+            max_scale.store(&mut lane_max);
+            let valid = valid.to_bits() & placed;
+            for (i, out) in out.iter_mut().enumerate() {
+                if valid >> i & 1 == 0 {
+                    *out = reference_block(self.rows, first + i)?;
+                    continue;
+                }
+                let mut lane_levels = [0; GROUPS];
+                for g in 0..GROUPS {
+                    lane_levels[g] = levels[g][i] as u8;
+                }
+                let scales = (lane_max[i] != 0.0).then_some((&lane_levels, lane_d[i]));
+                *out = pack(&found[i], scales);
+            }
+        }
+        Ok(())
+    }
+}

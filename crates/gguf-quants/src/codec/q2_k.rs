@@ -1,0 +1,277 @@
+//! Q2_K: 256 values in 84 bytes, 2.625 bits a weight; sixteen groups of 16 with a scale and a minimum each.
+//!
+//! ```text
+//! 0               16                        80     82     84
+//! | scales, 16    | levels, 2 bits each, 64 | d    | dmin |
+//!   scale in the    byte 32 h + i: values     f16    f16
+//!   low half,       128 h + i, + 32, + 64 and + 96, from the lowest bits up
+//!   minimum above
+//!
+//! value = d * scale[group] * level - dmin * min[group]
+//! ```
+//!
+//! Rules: `block_q2_K` in `ggml-common.h`; `dequantize_row_q2_K`, `quantize_row_q2_K_ref` (without a matrix) and
+//! `quantize_row_q2_K_impl` (with one) in `ggml-quants.c`.
+
+use super::Refused;
+use super::sixteen::{self, GROUP, GROUPS, LEN, WORDS};
+use crate::dispatch::{Isa, Kernel};
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::lanes::{Floats, Ints, Lanes, Masks};
+use crate::rows::Rows;
+use crate::search::{
+    Fit, MinSearch, fit_min, fit_min_lanes, fit_positive, fit_positive_lanes, half, level, nearest_int, roundable,
+};
+
+const BYTES: usize = 84;
+const TOP: i32 = 3;
+const SCALE_TOP: i32 = 15;
+
+const PLAIN: MinSearch = MinSearch { levels: TOP, first: -0.5, step: 0.1, last: 15, absolute: true };
+const WEIGHTED: MinSearch = MinSearch { levels: TOP, first: -0.9, step: 0.05, last: 36, absolute: false };
+
+/// Blocks to values.
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    struct Decode<'a>(&'a [u8], &'a mut [f32]);
+    impl Kernel for Decode<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<L: Lanes>(self, _: L) {
+            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
+                decode_block(block, values);
+            }
+        }
+    }
+    isa.run(Decode(packed, values));
+}
+
+#[inline(always)]
+fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+    let d = f16_to_f32_ggml(u16::from_le_bytes([block[80], block[81]]));
+    let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[82], block[83]]));
+    for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        let (d, min) = (d * f32::from(block[g] & 15), dmin * f32::from(block[g] >> 4));
+        let (half, run, odd) = (g / 8, g / 2, g % 2 * 16);
+        let levels: &[u8; 16] = block[16 + 32 * half + odd..].first_chunk().unwrap();
+        for i in 0..GROUP {
+            values[i] = d * f32::from(levels[i] >> (2 * (run % 4)) & 3) - min;
+        }
+    }
+}
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    match isa {
+        Isa::Scalar => {
+            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
+                *out = reference(rows.block(i), rows.block_weights(i));
+            }
+        }
+        _ => isa.run_twice(Encode { rows, packed }),
+    }
+    Ok(())
+}
+
+/// One block in plain steps.
+fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
+    let mut levels = [0; LEN];
+    let mut fits = [Fit { scale: 0.0, min: 0.0 }; GROUPS];
+    let mut packed = [0; GROUPS];
+    let (d, dmin);
+    match matrix {
+        None => {
+            for (g, levels) in levels.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+                let x: &[f32; GROUP] = x[g * GROUP..].first_chunk().unwrap();
+                fits[g] = fit_min(PLAIN, x, &x.map(f32::abs), levels);
+            }
+            let (mut max_scale, mut max_min) = (0.0, 0.0);
+            for fit in &fits {
+                max_scale = if fit.scale > max_scale { fit.scale } else { max_scale };
+                max_min = if fit.min > max_min { fit.min } else { max_min };
+            }
+            // A scale below zero, which odd groups get, wraps and runs into the minimum.
+            if max_scale > 0.0 {
+                let iscale = SCALE_TOP as f32 / max_scale;
+                packed = fits.map(|fit| nearest_int(iscale * fit.scale) as u8);
+            }
+            if max_min > 0.0 {
+                let iscale = SCALE_TOP as f32 / max_min;
+                for g in 0..GROUPS {
+                    packed[g] |= (nearest_int(iscale * fits[g].min) << 4) as u8;
+                }
+            }
+            d = max_scale / SCALE_TOP as f32;
+            dmin = max_min / SCALE_TOP as f32;
+        }
+        Some(matrix) => {
+            let mut sum_x2 = 0.0;
+            for x in x {
+                sum_x2 += x * x;
+            }
+            let sigma2 = sum_x2 / LEN as f32;
+            let mut sum_w = [0.0; GROUPS];
+            for (g, levels) in levels.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+                let x = &x[g * GROUP..][..GROUP];
+                let mut weights = [0.0; GROUP];
+                for i in 0..GROUP {
+                    weights[i] = matrix[g * GROUP + i] * (sigma2 + x[i] * x[i]).sqrt();
+                    sum_w[g] += weights[i];
+                }
+                fits[g] = fit_min(WEIGHTED, x, &weights, levels);
+            }
+            let mut mins = [0; GROUPS];
+            d = fit_positive(SCALE_TOP, &fits.map(|fit| fit.scale), &sum_w, &mut packed);
+            dmin = fit_positive(SCALE_TOP, &fits.map(|fit| fit.min), &sum_w, &mut mins);
+            for g in 0..GROUPS {
+                packed[g] |= mins[g] << 4;
+            }
+        }
+    }
+    let (d, dmin) = (f32_to_f16_ggml(d), f32_to_f16_ggml(dmin));
+    for (g, levels) in levels.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        let d = f16_to_f32_ggml(d) * f32::from(packed[g] & 15);
+        if d == 0.0 {
+            continue;
+        }
+        let min = f16_to_f32_ggml(dmin) * f32::from(packed[g] >> 4);
+        for (level, x) in levels.iter_mut().zip(&x[g * GROUP..]) {
+            // In this order: of two NaNs the first is kept, and its bits become the level.
+            *level = nearest_int((min + x) / d).min(TOP).max(0) as u8;
+        }
+    }
+
+    let mut out = [0; BYTES];
+    out[..16].copy_from_slice(&packed);
+    for (i, &l) in levels.iter().enumerate() {
+        let (run, i) = (i / 32, i % 32);
+        out[16 + run / 4 * 32 + i] |= l << (2 * (run % 4));
+    }
+    out[80..82].copy_from_slice(&d.to_le_bytes());
+    out[82..].copy_from_slice(&dmin.to_le_bytes());
+    out
+}
+
+struct Encode<'a> {
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+#[derive(Clone, Copy)]
+struct GroupFit<L: Lanes> {
+    iscale: L::F,
+    level_min: L::F,
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let zero = lanes.splat(0.0);
+        let scale_top = lanes.splat(SCALE_TOP as f32);
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let out = &mut blocks[first..first + tile.len];
+
+            let mut groups = [GroupFit::<L> { iscale: zero, level_min: zero }; GROUPS];
+            let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
+            let mut valid = !lanes.mask(0);
+            let mut sigma2 = zero;
+            if tile.weights.is_some() {
+                sigma2 = sixteen::sum_of_squares(lanes, &tile) / lanes.splat(LEN as f32);
+            }
+            for g in 0..GROUPS {
+                let x = sixteen::columns(lanes, &tile.values, g);
+                let mut weights = [zero; GROUP];
+                match &tile.weights {
+                    Some(matrix) => {
+                        let q = sixteen::columns(lanes, matrix, g);
+                        for i in 0..GROUP {
+                            weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
+                            sum_w[g] = sum_w[g] + weights[i];
+                        }
+                    }
+                    None => {
+                        for i in 0..GROUP {
+                            weights[i] = x[i].abs();
+                        }
+                    }
+                }
+                let search = if tile.weights.is_some() { WEIGHTED } else { PLAIN };
+                let fit = fit_min_lanes(lanes, search, &x, &weights);
+                valid = valid & fit.valid & fit.scale.ge(zero) & fit.min.ge(zero);
+                (scales[g], mins[g]) = (fit.scale, fit.min);
+                groups[g] = GroupFit { iscale: fit.iscale, level_min: fit.level_min };
+            }
+
+            let (d, dmin);
+            let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
+            if tile.weights.is_some() {
+                let (valid_d, valid_min);
+                (d, valid_d) = fit_positive_lanes(lanes, SCALE_TOP, &scales, &sum_w, &mut scale_levels);
+                (dmin, valid_min) = fit_positive_lanes(lanes, SCALE_TOP, &mins, &sum_w, &mut min_levels);
+                valid = valid & valid_d & valid_min;
+            } else {
+                let (mut max_scale, mut max_min) = (zero, zero);
+                for g in 0..GROUPS {
+                    max_scale = scales[g].max(max_scale);
+                    max_min = mins[g].max(max_min);
+                }
+                let inverse_scale = max_scale.gt(zero).select(scale_top / max_scale, zero);
+                let inverse_min = max_min.gt(zero).select(scale_top / max_min, zero);
+                valid = valid & roundable(lanes, inverse_scale * max_scale, inverse_min * max_min);
+                for g in 0..GROUPS {
+                    scale_levels[g] = level(lanes, inverse_scale * scales[g], 0.0, SCALE_TOP as f32);
+                    min_levels[g] = level(lanes, inverse_min * mins[g], 0.0, SCALE_TOP as f32);
+                }
+                d = max_scale / scale_top;
+                dmin = max_min / scale_top;
+            }
+
+            let (half_d, half_dmin) = (half(lanes, d), half(lanes, dmin));
+            let (d, dmin) = (sixteen::from_half(lanes, half_d), sixteen::from_half(lanes, half_dmin));
+            for h in 0..2 {
+                let mut words = [[lanes.splat_i(0); WORDS]; 4];
+                for part in 0..8 {
+                    let g = 8 * h + part;
+                    let x = sixteen::columns(lanes, &tile.values, g);
+                    let (d, min) = (d * scale_levels[g], dmin * min_levels[g]);
+                    // Without a scale the levels stay those of the search.
+                    let unscaled = d.equal(zero);
+                    let keep_search = unscaled.any();
+                    let mut largest = zero;
+                    let mut levels = [zero; GROUP];
+                    for i in 0..GROUP {
+                        let wish = (x[i] + min) / d;
+                        largest = largest.max(wish.abs());
+                        levels[i] = level(lanes, wish, 0.0, TOP as f32);
+                        if keep_search {
+                            let wish = groups[g].iscale * (x[i] - groups[g].level_min);
+                            levels[i] = unscaled.select(level(lanes, wish, 0.0, TOP as f32), levels[i]);
+                        }
+                    }
+                    valid = valid & (unscaled | largest.le(lanes.splat(4194303.0)));
+                    let levels = sixteen::words_of_numbers(lanes, &levels);
+                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
+                }
+                sixteen::put::<L, BYTES, WORDS>(out, 16 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
+            }
+
+            let scale_words = sixteen::words_of_numbers(lanes, &scale_levels);
+            let min_words = sixteen::words_of_numbers(lanes, &min_levels);
+            let mut packed = scale_words;
+            for w in 0..4 {
+                packed[w] = scale_words[w] | min_words[w].shl::<4>();
+            }
+            sixteen::put::<L, BYTES, 4>(out, 0, &packed);
+            sixteen::put::<L, BYTES, 1>(out, 80, &[half_d | half_dmin.shl::<16>()]);
+            let valid = valid.to_bits();
+            for (i, out) in out.iter_mut().enumerate() {
+                if valid >> i & 1 == 0 {
+                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What holds for every codec, without ggml at hand: each instruction set gives what the plain reference gives, and what does
+//! not fit is refused before anything is written.
+
+use data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
+use gguf_quants::codec::{Codec, CodecError, Matrix, codec, codecs};
+use gguf_quants::{Isa, Rows, RowsError};
+
+mod data;
+
+fn block_len(codec: &Codec) -> usize {
+    codec.ty.info().unwrap().block_len as usize
+}
+
+/// Bytes, or which block was refused.
+fn encode(codec: &Codec, isa: Isa, rows: Rows<'_>) -> Result<Vec<u8>, CodecError> {
+    let mut packed = vec![0x55; codec.packed_bytes(rows.values().len()).unwrap()];
+    codec.encode(isa, rows, &mut packed).map(|()| packed)
+}
+
+fn others() -> impl Iterator<Item = Isa> {
+    Isa::available().filter(|isa| *isa != Isa::Scalar)
+}
+
+#[test]
+fn every_instruction_set_encodes_alike() {
+    for codec in codecs().iter().filter(|c| c.can_encode()) {
+        let row_len = block_len(codec).max(32);
+        for (k, kind) in Kind::ALL.into_iter().enumerate() {
+            for (w, weights) in matrices(codec).iter().enumerate() {
+                // Debug code is slow, and takes a third of it.
+                if cfg!(debug_assertions) && (k + w) % 3 != 0 {
+                    continue;
+                }
+                let mut random = Random::new("alike", codec.ty.0.into());
+                let values = kind.values(codec.ty, &mut random, 5 * row_len);
+                let matrix = weights.columns(&mut random, row_len);
+                let rows = Rows::new(&values, row_len, matrix.as_deref()).unwrap();
+                let plain = encode(codec, Isa::Scalar, rows);
+                for isa in others() {
+                    let (ty, kind, weights) = (codec.ty, kind.name(), weights.name());
+                    assert!(encode(codec, isa, rows) == plain, "{ty} {isa}, {kind}, matrix: {weights}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn any_number_of_blocks_encodes_alike() {
+    const MOST: usize = if cfg!(debug_assertions) { 34 } else { 70 };
+    for codec in codecs().iter().filter(|c| c.can_encode()) {
+        let (len, bytes) = (block_len(codec), codec.packed_bytes(block_len(codec)).unwrap());
+        let mut random = Random::new("any number", codec.ty.0.into());
+        let values = Kind::Adversarial.values(codec.ty, &mut random, MOST * len);
+        let weights = if codec.matrix == Matrix::Ignored { Weights::None } else { Weights::Positive };
+        let matrix = weights.columns(&mut random, len);
+        let plain = encode(codec, Isa::Scalar, Rows::new(&values, len, matrix.as_deref()).unwrap()).unwrap();
+        for isa in others() {
+            for n in (1..=MOST).filter(|n| n % 16 < 3 || n % 8 == 7) {
+                let first = (MOST - n) / 2;
+                let rows = Rows::new(&values[first * len..][..n * len], len, matrix.as_deref()).unwrap();
+                let expected = &plain[first * bytes..][..n * bytes];
+                assert!(encode(codec, isa, rows).unwrap() == expected, "{} {isa}, {n} blocks", codec.ty);
+            }
+        }
+    }
+}
+
+/// Among good blocks, so that the number of the refused one counts.
+#[test]
+fn impossible_values_encode_alike() {
+    for codec in codecs().iter().filter(|c| c.can_encode()) {
+        let len = block_len(codec).max(32);
+        for case in 0..IMPOSSIBLE {
+            for weights in [Weights::None, Weights::Positive] {
+                if !matrices(codec).contains(&weights) {
+                    continue;
+                }
+                let mut random = Random::new("impossible", case as u64);
+                let mut values = Kind::Normal.values(codec.ty, &mut random, 4 * len);
+                values[2 * len..3 * len].copy_from_slice(&impossible(case, &mut random, len));
+                let matrix = weights.columns(&mut random, len);
+                let rows = Rows::new(&values, len, matrix.as_deref()).unwrap();
+                let plain = encode(codec, Isa::Scalar, rows);
+                for isa in others() {
+                    let ty = codec.ty;
+                    assert!(encode(codec, isa, rows) == plain, "{ty} {isa}, case {case}, matrix: {}", weights.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_instruction_set_decodes_alike() {
+    for codec in codecs() {
+        let (len, bytes) = (block_len(codec), codec.ty.info().unwrap().block_bytes as usize);
+        let bits = |isa, packed: &[u8]| {
+            let mut values = vec![1e33; packed.len() / bytes * len];
+            codec.decode(isa, packed, &mut values).unwrap();
+            values.iter().map(|v: &f32| v.to_bits()).collect::<Vec<_>>()
+        };
+        for scales in [Scales::Finite, Scales::Any] {
+            let packed = blocks(codec.ty, scales, &mut Random::new("decoded alike", codec.ty.0.into()), 67);
+            let plain = bits(Isa::Scalar, &packed);
+            for isa in others() {
+                assert!(bits(isa, &packed) == plain, "{} {isa} {scales:?}", codec.ty);
+                for n in [1, 2, 7, 16, 31, 33] {
+                    let found = bits(isa, &packed[(67 - n) * bytes..]);
+                    assert!(found == plain[(67 - n) * len..], "{} {isa} {scales:?}, {n} blocks", codec.ty);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_table_is_in_order() {
+    assert!(codecs().windows(2).all(|w| w[0].ty < w[1].ty));
+    for c in codecs() {
+        assert!(c.ty.info().is_some());
+        assert_eq!(codec(c.ty).map(|c| c.ty), Some(c.ty));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    for codec in codecs() {
+        let (ty, len) = (codec.ty, block_len(codec));
+        let bytes = codec.packed_bytes(len).unwrap();
+        assert_eq!(codec.packed_bytes(0), Some(0));
+        let values = vec![0.5; 3 * len];
+        let weights = vec![1.0; len];
+        let needs = (codec.matrix == Matrix::Required).then_some(&weights[..]);
+        for isa in Isa::available() {
+            let mut room = vec![7.0f32; 2 * len];
+            for given in [0, 2 * bytes - 1, 2 * bytes + 1] {
+                let error = codec.decode(isa, &vec![0; given], &mut room).unwrap_err();
+                assert_eq!(error, CodecError::Size { ty, needed: 2 * bytes, given });
+                assert_eq!(error.to_string(), format!("{given} bytes of {ty} where the values need {}", 2 * bytes));
+            }
+            if len > 1 {
+                let error = codec.decode(isa, &vec![0; bytes], &mut room[..len - 1]).unwrap_err();
+                assert_eq!(error, CodecError::Size { ty, needed: 0, given: bytes });
+            }
+            assert!(room.iter().all(|v| *v == 7.0));
+            assert_eq!(codec.decode(isa, &[], &mut []), Ok(()));
+
+            let mut packed = vec![7; 3 * bytes];
+            let rows = Rows::new(&values, len, needs).unwrap();
+            if !codec.can_encode() {
+                let error = codec.encode(isa, rows, &mut packed).unwrap_err();
+                assert_eq!(error, CodecError::DecodeOnly(ty));
+                assert_eq!(error.to_string(), format!("{ty} can be read but not written"));
+                continue;
+            }
+            for given in [0, bytes, 3 * bytes - 1] {
+                let error = codec.encode(isa, rows, &mut packed[..given]).unwrap_err();
+                assert_eq!(error, CodecError::Size { ty, needed: 3 * bytes, given });
+            }
+            if len > 1 {
+                // As many values as three blocks have, but in rows that are not whole blocks.
+                let row_len = 3 * len / 2;
+                let row = vec![1.0; row_len];
+                let rows = Rows::new(&values, row_len, needs.map(|_| &row[..])).unwrap();
+                let error = codec.encode(isa, rows, &mut packed).unwrap_err();
+                assert_eq!(error, CodecError::PartialBlock { ty, row_len });
+                let text = format!("a row of {row_len} values is not a whole number of {ty} blocks of {len}");
+                assert_eq!(error.to_string(), text);
+            }
+            if codec.matrix == Matrix::Required {
+                let rows = Rows::new(&values, len, None).unwrap();
+                let error = codec.encode(isa, rows, &mut packed).unwrap_err();
+                assert_eq!(error, CodecError::NeedsMatrix(ty));
+                assert_eq!(error.to_string(), format!("{ty} needs an importance matrix"));
+            }
+            assert!(packed.iter().all(|b| *b == 7), "{ty}: written in spite of an error");
+            assert_eq!(codec.encode(isa, Rows::new(&[], len, needs).unwrap(), &mut []), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn rows_fit_their_lengths() {
+    let values = [0.0; 12];
+    for row_len in [1, 2, 3, 4, 6, 12] {
+        let rows = Rows::new(&values, row_len, None).unwrap();
+        assert_eq!((rows.values().len(), rows.row_len(), rows.weights()), (12, row_len, None));
+    }
+    for row_len in [0, 5, 13] {
+        let error = Rows::new(&values, row_len, None).unwrap_err();
+        assert_eq!(error, RowsError::PartialRow { values: 12, row_len });
+        assert_eq!(error.to_string(), format!("12 values are not a whole number of rows of {row_len}"));
+    }
+    for n in [0, 3, 5] {
+        let error = Rows::new(&values, 4, Some(&values[..n])).unwrap_err();
+        assert_eq!(error, RowsError::Weights { weights: n, row_len: 4 });
+        assert_eq!(error.to_string(), format!("{n} weights of importance for rows of 4"));
+    }
+    assert!(Rows::new(&[], 4, None).is_ok());
+}
