@@ -206,7 +206,7 @@ fn weight(w: f32, finite: bool) -> f64 {
     if finite & (w > 0.0) & (w < f32::INFINITY) { f64::from(w) } else { 0.0 }
 }
 
-/// Adds eight pairs, of which the first `len` are there.
+/// Adds eight pairs; zeros change nothing but the sum of the weight 1, which is not used.
 #[inline(always)]
 fn eight<const WEIGHTED: bool>(
     sums: &mut [LaneSums; 2],
@@ -214,12 +214,11 @@ fn eight<const WEIGHTED: bool>(
     x: &[f32; LANES],
     y: &[f32; LANES],
     w: &[f32; LANES],
-    len: usize,
 ) {
     for i in 0..LANES {
         let (x, y, finite) = pair(x[i], y[i]);
         absent[i] += u32::from(!finite);
-        sums[0].add(i, if finite & (i < len) { 1.0 } else { 0.0 }, x, y);
+        sums[0].add(i, 1.0, x, y);
         if WEIGHTED {
             sums[1].add(i, weight(w[i], finite), x, y);
         }
@@ -249,14 +248,14 @@ impl<const WEIGHTED: bool> Kernel for Add<'_, WEIGHTED> {
             let ((xs, x_rest), (ys, y_rest)) = (original.as_chunks::<LANES>(), decoded.as_chunks::<LANES>());
             let (ws, w_rest) = weights.as_chunks::<LANES>();
             for ((x, y), w) in xs.iter().zip(ys).zip(ws) {
-                eight::<WEIGHTED>(&mut sums, &mut absent, x, y, w, LANES);
+                eight::<WEIGHTED>(&mut sums, &mut absent, x, y, w);
             }
             if !x_rest.is_empty() {
                 let (mut x, mut y, mut w) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
                 x[..x_rest.len()].copy_from_slice(x_rest);
                 y[..y_rest.len()].copy_from_slice(y_rest);
                 w[..w_rest.len()].copy_from_slice(w_rest);
-                eight::<WEIGHTED>(&mut sums, &mut absent, &x, &y, &w, x_rest.len());
+                eight::<WEIGHTED>(&mut sums, &mut absent, &x, &y, &w);
             }
             not_finite += absent.iter().map(|n| u64::from(*n)).sum::<u64>();
             for weighted in 0..2 {
@@ -273,8 +272,9 @@ impl<const WEIGHTED: bool> Kernel for Add<'_, WEIGHTED> {
             }
         }
         let [plain, weighted] = sums;
-        let with = |sums: LaneSums, worst| Sums { worst, ..sums.fold() };
-        ([with(plain, worst[0]), with(weighted, worst[1])], not_finite)
+        let n = self.original.len() as u64 - not_finite;
+        let plain = Sums { weight: n as f64, worst: worst[0], ..plain.fold() };
+        ([plain, Sums { worst: worst[1], ..weighted.fold() }], not_finite)
     }
 }
 
