@@ -35,6 +35,7 @@ mod q6_k;
 mod q8_0;
 mod q8_1;
 mod q8_k;
+pub mod removed;
 mod sixteen;
 mod small;
 mod tq1_0;
@@ -197,6 +198,8 @@ const CODECS: &[Codec] = &[
         .overflowing(float::count_f16_overflows),
     Codec::both(GgmlType::Q4_0, Matrix::Used, q4_0::decode, q4_0::encode),
     Codec::both(GgmlType::Q4_1, Matrix::Used, q4_1::decode, q4_1::encode),
+    Codec::read_only(GgmlType::Q4_2, removed::decode_q4_2),
+    Codec::read_only(GgmlType::Q4_3, removed::decode_q4_3),
     Codec::both(GgmlType::Q5_0, Matrix::Used, q5_0::decode, q5_0::encode),
     Codec::both(GgmlType::Q5_1, Matrix::Used, q5_1::decode, q5_1::encode),
     Codec::both(GgmlType::Q8_0, Matrix::Ignored, q8_0::decode, q8_0::encode),

@@ -66,6 +66,11 @@ pub trait Lanes: Copy + Debug {
     fn load_u16(self, from: &[u16]) -> Self::I;
     /// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of one number.
     fn half(self, bits: u16) -> f32;
+    /// [`Lanes::half`] in every lane; in a loop it is faster than a splat of the scalar, which waits for the one before it.
+    #[inline(always)]
+    fn splat_half(self, bits: u16) -> Self::F {
+        self.splat(self.half(bits))
+    }
     /// Lane `i` is `f16_to_f32_ggml` of the little-endian half at byte `2 i`.
     fn load_half(self, from: &[u8]) -> Self::F;
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.

@@ -277,6 +277,11 @@ impl Lanes for Avx2 {
         unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
     }
     #[inline(always)]
+    fn splat_half(self, bits: u16) -> F {
+        // SAFETY: see above.
+        unsafe { F(_mm256_cvtph_ps(_mm_set1_epi16(bits as i16))) }
+    }
+    #[inline(always)]
     fn load_half(self, from: &[u8]) -> F {
         let from = &from[..2 * N];
         // SAFETY: see above.

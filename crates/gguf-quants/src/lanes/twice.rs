@@ -179,6 +179,10 @@ impl<L: Lanes> Lanes for Twice<L> {
         self.0.half(bits)
     }
     #[inline(always)]
+    fn splat_half(self, bits: u16) -> Self::F {
+        Pair(self.0.splat_half(bits), self.0.splat_half(bits))
+    }
+    #[inline(always)]
     fn load_half(self, from: &[u8]) -> Self::F {
         Pair(self.0.load_half(from), self.0.load_half(&from[2 * L::N..]))
     }
