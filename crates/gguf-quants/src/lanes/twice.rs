@@ -219,6 +219,51 @@ impl<L: Lanes> Lanes for Twice<L> {
         Pair(self.0.lookup16(table, index.0), self.0.lookup16(table, index.1))
     }
     #[inline(always)]
+    fn splat_eights(self, from: &[f32]) -> Self::F {
+        let next = L::N / 8;
+        if next == 0 {
+            self.splat(from[0])
+        } else {
+            Pair(self.0.splat_eights(from), self.0.splat_eights(&from[next..]))
+        }
+    }
+    #[inline(always)]
+    fn load_eights(self, from: &[u16], starts: &[usize]) -> Self::I {
+        let next = L::N / 8;
+        if next == 0 {
+            self.load_u16(&from[starts[0]..])
+        } else {
+            Pair(self.0.load_eights(from, starts), self.0.load_eights(from, &starts[next..]))
+        }
+    }
+    #[inline(always)]
+    fn pick4(self, table: Self::F, index: Self::I) -> Self::F {
+        Pair(self.0.pick4(table.0, index.0), self.0.pick4(table.1, index.1))
+    }
+    #[inline(always)]
+    fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
+        if L::N < 8 {
+            self.load(&super::pick::<Self>(table, index, 8))
+        } else {
+            Pair(self.0.pick8(table.0, index.0), self.0.pick8(table.1, index.1))
+        }
+    }
+    #[inline(always)]
+    fn least_of_eight(self, x: Self::I) -> Self::I {
+        if L::N < 8 {
+            let least = x.0.min(x.1);
+            let mut lane = [0; super::MAX_LANES];
+            least.store(&mut lane);
+            let mut one = lane[0];
+            for &x in &lane[1..L::N] {
+                one = one.min(x);
+            }
+            self.splat_i(one)
+        } else {
+            Pair(self.0.least_of_eight(x.0), self.0.least_of_eight(x.1))
+        }
+    }
+    #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {
         let (a, b) = (self.0.columns(rows), self.0.columns(&rows[L::N..]));
         let mut columns = [self.splat(0.0); LEN];
