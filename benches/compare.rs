@@ -112,7 +112,7 @@ impl Sample {
             _ => 2048,
         };
         // Not always a whole number of vectors.
-        let n_rows = (len / row_len).saturating_sub(number as usize / 6 % 3).max(1);
+        let n_rows = len.div_ceil(row_len) + number as usize / 6 % 3;
         Sample { ty: codec.ty, source, weights, number, row_len, n_rows }
     }
 

@@ -14,9 +14,15 @@ mod fp4;
 mod iq1;
 mod iq1_m;
 mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4;
 mod iq4_nl;
 mod iq4_xs;
+mod iq_grid;
 mod k_min;
 mod mxfp4;
 mod nvfp4;
@@ -35,6 +41,7 @@ mod q6_k;
 mod q8_0;
 mod q8_1;
 mod q8_k;
+pub mod removed;
 mod sixteen;
 mod small;
 mod tq1_0;
@@ -197,6 +204,8 @@ const CODECS: &[Codec] = &[
         .overflowing(float::count_f16_overflows),
     Codec::both(GgmlType::Q4_0, Matrix::Used, q4_0::decode, q4_0::encode),
     Codec::both(GgmlType::Q4_1, Matrix::Used, q4_1::decode, q4_1::encode),
+    Codec::read_only(GgmlType::Q4_2, removed::decode_q4_2),
+    Codec::read_only(GgmlType::Q4_3, removed::decode_q4_3),
     Codec::both(GgmlType::Q5_0, Matrix::Used, q5_0::decode, q5_0::encode),
     Codec::both(GgmlType::Q5_1, Matrix::Used, q5_1::decode, q5_1::encode),
     Codec::both(GgmlType::Q8_0, Matrix::Ignored, q8_0::decode, q8_0::encode),
@@ -207,8 +216,13 @@ const CODECS: &[Codec] = &[
     Codec::both(GgmlType::Q5_K, Matrix::Used, q5_k::decode, q5_k::encode),
     Codec::both(GgmlType::Q6_K, Matrix::Used, q6_k::decode, q6_k::encode),
     Codec::read_only(GgmlType::Q8_K, q8_k::decode),
+    Codec::both(GgmlType::IQ2_XXS, Matrix::Required, iq2_xxs::decode, iq2_xxs::encode),
+    Codec::both(GgmlType::IQ2_XS, Matrix::Required, iq2_xs::decode, iq2_xs::encode),
+    Codec::both(GgmlType::IQ3_XXS, Matrix::Used, iq3_xxs::decode, iq3_xxs::encode),
     Codec::both(GgmlType::IQ1_S, Matrix::Required, iq1_s::decode, iq1_s::encode),
     Codec::both(GgmlType::IQ4_NL, Matrix::Used, iq4_nl::decode, iq4_nl::encode),
+    Codec::both(GgmlType::IQ3_S, Matrix::Used, iq3_s::decode, iq3_s::encode),
+    Codec::both(GgmlType::IQ2_S, Matrix::Used, iq2_s::decode, iq2_s::encode),
     Codec::both(GgmlType::IQ4_XS, Matrix::Used, iq4_xs::decode, iq4_xs::encode),
     Codec::read_only(GgmlType::I8, plain::decode_i8),
     Codec::read_only(GgmlType::I16, plain::decode_i16),

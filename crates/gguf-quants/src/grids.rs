@@ -20,6 +20,42 @@ pub(crate) struct Grid {
     map: Vec<i32>,
     starts: Vec<u32>,
     neighbours: Vec<u16>,
+    eights: OnceLock<Eights>,
+}
+
+/// The codes of the neighbours in eights, for kernels that look at eight at a time; made when asked for first.
+#[derive(Debug)]
+pub(crate) struct Eights {
+    /// For each point its packed code, or what [`Eights::list`] takes.
+    pub places: Vec<i32>,
+    /// The lists one after the other, each filled up to a multiple of eight with its last code.
+    pub codes: Vec<u16>,
+}
+
+impl Eights {
+    /// Of a place below zero: where its list starts in the codes, and how many eights it has, at least one.
+    #[inline(always)]
+    pub fn list(place: i32) -> (usize, usize) {
+        let list = !place as usize;
+        (8 * (list & 0xf_ffff), list >> 20)
+    }
+
+    fn new(grid: &Grid) -> Eights {
+        let mut eights = Eights { places: Vec::with_capacity(grid.map.len()), codes: Vec::new() };
+        for point in 0..grid.map.len() {
+            match grid.place(point) {
+                Place::On(index) => eights.places.push(i32::from(grid.codes[usize::from(index)])),
+                Place::Near(list) => {
+                    let start = eights.codes.len() / 8;
+                    eights.codes.extend(list.iter().map(|&index| grid.codes[usize::from(index)]));
+                    let last = eights.codes[eights.codes.len() - 1];
+                    eights.codes.resize(eights.codes.len().next_multiple_of(8), last);
+                    eights.places.push(!((start | list.len().div_ceil(8) << 20) as i32));
+                }
+            }
+        }
+        eights
+    }
 }
 
 /// How points are made up.
@@ -109,6 +145,18 @@ impl Grid {
         &self.neighbours[self.starts[k] as usize..self.starts[k + 1] as usize]
     }
 
+    /// The lists in eights.
+    #[inline]
+    pub fn eights(&self) -> &Eights {
+        self.eights.get_or_init(|| Eights::new(self))
+    }
+
+    /// The index of a packed code that is in the codebook.
+    #[inline]
+    pub fn index(&self, code: u16) -> u16 {
+        self.map[self.shape.point(code)] as u16
+    }
+
     /// Where a point is found.
     #[inline]
     pub fn place(&self, point: usize) -> Place<'_> {
@@ -144,8 +192,14 @@ impl Grid {
         let low = distances(|code, split| code & ((1 << split) - 1));
         let high = distances(|code, split| code >> split);
 
-        let mut grid =
-            Grid { shape, codes, map: vec![-1; n_halves * n_halves], starts: vec![0], neighbours: Vec::new() };
+        let mut grid = Grid {
+            shape,
+            codes,
+            map: vec![-1; n_halves * n_halves],
+            starts: vec![0],
+            neighbours: Vec::new(),
+            eights: OnceLock::new(),
+        };
         for (index, &code) in codes.iter().enumerate() {
             grid.map[shape.point(code)] = index as i32;
         }

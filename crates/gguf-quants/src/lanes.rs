@@ -66,6 +66,11 @@ pub trait Lanes: Copy + Debug {
     fn load_u16(self, from: &[u16]) -> Self::I;
     /// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of one number.
     fn half(self, bits: u16) -> f32;
+    /// [`Lanes::half`] in every lane; in a loop it is faster than a splat of the scalar, which waits for the one before it.
+    #[inline(always)]
+    fn splat_half(self, bits: u16) -> Self::F {
+        self.splat(self.half(bits))
+    }
     /// Lane `i` is `f16_to_f32_ggml` of the little-endian half at byte `2 i`.
     fn load_half(self, from: &[u8]) -> Self::F;
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
@@ -84,6 +89,49 @@ pub trait Lanes: Copy + Debug {
     fn table16(self, values: &[f32; 16]) -> Self::Table16;
     /// Lane `i` is `values[index[i] & 15]`.
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F;
+
+    /// Lane `i` is `from[i / 8]`. This and what follows looks at lanes in eights; `N` must be a multiple of 8.
+    #[inline(always)]
+    fn splat_eights(self, from: &[f32]) -> Self::F {
+        let mut lane = [0.0; MAX_LANES];
+        for i in 0..Self::N {
+            lane[i] = from[i / 8];
+        }
+        self.load(&lane)
+    }
+    /// Lane `i` is `from[starts[i / 8] + i % 8]`.
+    #[inline(always)]
+    fn load_eights(self, from: &[u16], starts: &[usize]) -> Self::I {
+        let mut lane = [0; MAX_LANES];
+        for (lane, &start) in lane[..Self::N].as_chunks_mut::<8>().0.iter_mut().zip(starts) {
+            *lane = *from[start..].first_chunk().unwrap();
+        }
+        self.load_u16(&lane)
+    }
+    /// Lane `i` is lane `i / 4 * 4 + (index[i] & 3)` of the table.
+    #[inline(always)]
+    fn pick4(self, table: Self::F, index: Self::I) -> Self::F {
+        self.load(&pick::<Self>(table, index, 4))
+    }
+    /// Lane `i` is lane `i / 8 * 8 + (index[i] & 7)` of the table.
+    #[inline(always)]
+    fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
+        self.load(&pick::<Self>(table, index, 8))
+    }
+    /// Lane `i` is the least, as signed, of the eight lanes from `i / 8 * 8`.
+    #[inline(always)]
+    fn least_of_eight(self, x: Self::I) -> Self::I {
+        let mut lane = [0; MAX_LANES];
+        x.store(&mut lane);
+        for eight in lane[..Self::N].as_chunks_mut::<8>().0 {
+            let mut least = eight[0];
+            for &x in &eight[1..] {
+                least = least.min(x);
+            }
+            *eight = [least; 8];
+        }
+        self.load_i(&lane)
+    }
 
     /// Turns rows into columns: element `j`, lane `i` is `rows[i][j]`. Takes the first `N` rows; panics when there are fewer.
     #[inline(always)]
@@ -116,6 +164,18 @@ fn halves_to_floats<L: Lanes>(lanes: L, half: L::I) -> L::F {
     let special = (normal + lanes.splat_i(112 << 23)) | quiet;
     let finite = lanes.splat_i(0x0400 << 13).gt(magnitude).select_i(subnormal.bits(), normal);
     (infinity.gt(magnitude).select_i(finite, special) | sign).as_f()
+}
+
+/// Lanes picked from their own `of`, a power of two.
+#[inline(always)]
+fn pick<L: Lanes>(table: L::F, index: L::I, of: usize) -> [f32; MAX_LANES] {
+    let (mut from, mut at, mut to) = ([0.0; MAX_LANES], [0; MAX_LANES], [0.0; MAX_LANES]);
+    table.store(&mut from);
+    index.store(&mut at);
+    for i in 0..L::N {
+        to[i] = from[(i & !(of - 1)) | (at[i] as usize & (of - 1))];
+    }
+    to
 }
 
 /// Vectors know their length.

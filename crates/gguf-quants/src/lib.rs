@@ -11,6 +11,7 @@ pub mod float;
 mod grids;
 #[allow(clippy::needless_range_loop, reason = "lanes and columns are counted")]
 mod lanes;
+pub mod measure;
 mod rows;
 mod search;
 

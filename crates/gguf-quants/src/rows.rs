@@ -81,12 +81,6 @@ impl<'a> Rows<'a> {
         self.weights
     }
 
-    /// The number of whole blocks of `LEN` values.
-    #[inline]
-    pub(crate) fn n_blocks<const LEN: usize>(&self) -> usize {
-        self.values.len() / LEN
-    }
-
     /// A block's values. `LEN` divides the length of a row.
     #[inline]
     pub(crate) fn block<const LEN: usize>(&self, block: usize) -> &'a [f32; LEN] {

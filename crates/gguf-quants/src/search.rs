@@ -301,8 +301,14 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
     }
 }
 
+/// What a level of at least -256 is once it was stored as a byte.
+#[inline(always)]
+fn as_byte<L: Lanes>(lanes: L, l: L::F) -> L::F {
+    l.lt(lanes.splat(0.0)).select(l + lanes.splat(256.0), l)
+}
+
 /// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
-/// all is right.
+/// all is right. Numbers below zero are taken as the plain search takes them: their levels are kept as bytes, and read back as such.
 #[inline(always)]
 pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
     lanes: L,
@@ -324,22 +330,22 @@ pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
 
     let mut iscale = lanes.splat(top_f) / max;
     let scale = one / iscale;
-    // Numbers below zero, which the searches before this one do not give, would have levels that wrap.
-    let mut valid = smallest.ge(zero) & roundable(lanes, iscale * max, iscale * max);
+    let lowest = lanes.splat(-255.0);
+    let mut valid = (iscale * smallest).ge(lowest) & roundable(lanes, iscale * max, iscale * max);
     let mut best = zero;
     for i in 0..N {
         // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
-        let l = level(lanes, iscale * x[i], 0.0, 255.0);
+        let l = as_byte(lanes, level(lanes, iscale * x[i], -255.0, 255.0));
         let d = x[i] - scale * l;
         best = best + weights[i] * d * d;
     }
     for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
         let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
         let this_scale = one / this_iscale;
-        valid = valid & roundable(lanes, this_iscale * max, this_iscale * max);
+        valid = valid & (this_iscale * smallest).ge(lowest) & roundable(lanes, this_iscale * max, this_iscale * max);
         let mut error = zero;
         for i in 0..N {
-            let l = level(lanes, this_iscale * x[i], 0.0, top_f);
+            let l = level(lanes, this_iscale * x[i], -255.0, top_f);
             let d = x[i] - this_scale * l;
             error = error + weights[i] * d * d;
         }
@@ -350,8 +356,8 @@ pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
 
     let (mut sum_lx, mut sum_l2) = (zero, zero);
     for i in 0..N {
-        let l = level(lanes, iscale * x[i], 0.0, top_f);
-        levels[i] = l;
+        let l = level(lanes, iscale * x[i], -255.0, top_f);
+        levels[i] = as_byte(lanes, l);
         sum_lx = sum_lx + weights[i] * x[i] * l;
         sum_l2 = sum_l2 + weights[i] * l * l;
     }
@@ -364,14 +370,13 @@ pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
             let without_l2 = sum_l2 - w * l * l;
             let open = without_lx.gt(zero) & without_l2.gt(zero);
             let wish = x[i] * without_l2 / without_lx;
-            // A negative level would be stored as a byte and read back otherwise; such lanes are for the plain search.
-            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(zero)));
-            let new = level(lanes, wish, 0.0, top_f);
+            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(lowest)));
+            let new = level(lanes, wish, -255.0, top_f);
             let with_lx = without_lx + w * x[i] * new;
             let with_l2 = without_l2 + w * new * new;
             let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
             let take = open & better & !new.equal(l);
-            levels[i] = take.select(new, l);
+            levels[i] = take.select(as_byte(lanes, new), l);
             sum_lx = take.select(with_lx, sum_lx);
             sum_l2 = take.select(with_l2, sum_l2);
             changed = changed | take;

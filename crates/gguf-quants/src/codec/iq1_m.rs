@@ -15,7 +15,7 @@
 //! Rules: `block_iq1_m` in `ggml-common.h`; `dequantize_row_iq1_m` and `quantize_row_iq1_m_impl` in `ggml-quants.c`.
 
 use super::Refused;
-use super::iq1::{self, DELTA, LEN, Lost, Neighbours, POINT, Sorted, cuts};
+use super::iq1::{self, DELTA, LEN, Lost, Near, Neighbours, POINT, Placed, Sorted, cuts};
 use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
@@ -264,7 +264,7 @@ struct Cut<L: Lanes> {
 ///
 /// With weights that are not negative, the sum of squares is positive where anything can be better.
 #[inline(always)]
-fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
+fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     let zero = lanes.splat(0.0);
     let most = lanes.splat(1e35);
     let mut valid = !lanes.mask(0);
@@ -294,7 +294,30 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
         }
     }
 
-    let mut best = lanes.splat(f32::MIN);
+    // Cuts that are often not far from the best.
+    let mut reached = (zero, lanes.splat(1.0));
+    for first in [2, 3, 4, 5, 6] {
+        for second in [10, 11, 12, 13, 14] {
+            let (mut half_qx, mut half_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
+            for h in 0..2 {
+                let x = sum_x[first][h] + sum_x[second][h];
+                for side in 0..2 {
+                    half_qx[h][side] = all_x[h][side] - x;
+                    half_q2[h][side] = all_q2[h][side]
+                        + sum_w[first][h] * lanes.splat(factors[side][0])
+                        + under_second[second][h][side];
+                }
+            }
+            for kind in 0..4 {
+                let qx = half_qx[0][kind / 2] + half_qx[1][kind % 2];
+                let q2 = half_q2[0][kind / 2] + half_q2[1][kind % 2];
+                let better = (qx * qx * reached.1).gt(reached.0 * reached.0 * q2);
+                reached = (better.select(qx, reached.0), better.select(q2, reached.1));
+            }
+        }
+    }
+
+    let mut best = iq1::start(lanes, reached, all_w, max);
     let mut scale = zero;
     let mut at = lanes.splat_i(-1);
     for first in 0..=GROUP {
@@ -313,19 +336,20 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
                     half_q2[h][side] = to_first[h][side] + under_second[second][h][side];
                 }
             }
-            let (mut qx, mut q2) = ([zero; 4], [zero; 4]);
             let mut any = lanes.mask(0);
             for kind in 0..4 {
-                qx[kind] = half_qx[0][kind / 2] + half_qx[1][kind % 2];
-                q2[kind] = half_q2[0][kind / 2] + half_q2[1][kind % 2];
-                any = any | (qx[kind] * qx[kind]).gt(best * q2[kind]);
+                let qx = half_qx[0][kind / 2] + half_qx[1][kind % 2];
+                let q2 = half_q2[0][kind / 2] + half_q2[1][kind % 2];
+                any = any | (qx * qx).gt(best * q2);
             }
             if any.any() {
                 for kind in 0..4 {
-                    let better = (qx[kind] * qx[kind]).gt(best * q2[kind]);
-                    let this = qx[kind] / q2[kind];
+                    let qx = half_qx[0][kind / 2] + half_qx[1][kind % 2];
+                    let q2 = half_q2[0][kind / 2] + half_q2[1][kind % 2];
+                    let better = (qx * qx).gt(best * q2);
+                    let this = qx / q2;
                     scale = better.select(this, scale);
-                    best = better.select(this * qx[kind], best);
+                    best = better.select(this * qx, best);
                     at = better.select_i(lanes.splat_i(cuts(first, second, kind)), at);
                 }
             }
@@ -360,7 +384,7 @@ impl Kernel for Encode<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
-        let (zero, none_i) = (lanes.splat(0.0), lanes.splat_i(0));
+        let (zero, zero_i) = (lanes.splat(0.0), lanes.splat_i(0));
         let (up, down) = (lanes.splat(DELTA), lanes.splat(-DELTA));
         let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
         let neighbours = Neighbours::get();
@@ -383,13 +407,13 @@ impl Kernel for Encode<'_> {
             sigma2.store(&mut lane_sigma2);
 
             let mut found = [[Found::default(); GROUPS]; MAX_LANES];
-            // The code of the first point of the codebook is 0.
-            let mut codes = [[[0; MAX_LANES]; POINTS]; GROUPS];
+            let mut placed = [[Placed::NONE; POINTS]; GROUPS];
             let mut deltas = [[up; POINTS]; GROUPS];
             let mut scales = [zero; GROUPS];
             let mut max_scale = zero;
             let mut valid = !lanes.mask(0);
-            let mut placed = u32::MAX;
+            let mut lost = 0;
+            let all = u32::MAX >> (32 - tile.len);
             for g in 0..GROUPS {
                 let (x, weights) = columns(lanes, &tile, sigma2, g);
                 let mut max = x[0].abs();
@@ -398,51 +422,45 @@ impl Kernel for Encode<'_> {
                 }
                 let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
                 let sorted = iq1::sorted_lanes(lanes, &x, &weights);
-                let cut = search(lanes, &sorted);
+                let cut = search(lanes, &sorted, max);
                 valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
-                let none = empty | none_i.gt(cut.cuts);
+                let none = empty | zero_i.gt(cut.cuts);
 
                 let flip = cut.scale.lt(zero);
                 let mut scale = flip.select(-cut.scale, cut.scale);
                 let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
-                let mut lane_points = [[0; MAX_LANES]; POINTS];
-                let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [[0.0; MAX_LANES]; POINTS]);
+                let mut lane_scale = [0.0; MAX_LANES];
+                scale.store(&mut lane_scale);
+                let of = !none.to_bits() & all;
+                let mut replaced = 0;
                 for k in 0..POINTS {
                     let bit = if k == 0 { 2 << 16 } else { 1 << 16 };
-                    let moved_up = (cut.cuts & lanes.splat_i(bit)).equal(none_i);
+                    let moved_up = (cut.cuts & lanes.splat_i(bit)).equal(zero_i);
                     let delta = moved_up.select(up, down);
                     deltas[g][k] = none.select(up, flip.select(-delta, delta));
-                    deltas[g][k].store(&mut lane_delta[k]);
-                    points[k].store(&mut lane_points[k]);
-                }
-                scale.store(&mut lane_scale);
-
-                let mut replaced = 0;
-                let none_bits = none.to_bits();
-                for i in 0..tile.len {
-                    if none_bits >> i & 1 == 1 {
-                        continue;
-                    }
-                    for k in 0..POINTS {
-                        let x = &tile.values[i].as_chunks::<POINT>().0[POINTS * g + k];
-                        let m = tile.weights.as_ref().map(|m| &m[i].as_chunks::<POINT>().0[POINTS * g + k]);
-                        let weights = || iq1::weights(x, m, lane_sigma2[i]);
-                        let delta = lane_delta[k][i];
-                        match neighbours.place(lanes, lane_points[k][i], x, weights, lane_scale[i], delta) {
-                            Some(at) => {
-                                found[i][g].index[k] = at.index;
-                                found[i][g].down |= u8::from(delta < 0.0) << k;
-                                codes[g][k][i] = i32::from(at.code);
-                                replaced |= u32::from(!at.on_grid) << i;
-                            }
-                            None => placed &= !(1 << i),
-                        }
+                    let mut lane_delta = [0.0; MAX_LANES];
+                    deltas[g][k].store(&mut lane_delta);
+                    let near = |lane: usize| Near {
+                        x: &tile.values[lane].as_chunks().0[POINTS * g + k],
+                        matrix: tile.weights.as_ref().map(|m| &m[lane].as_chunks().0[POINTS * g + k]),
+                        sigma2: lane_sigma2[lane],
+                        scale: lane_scale[lane],
+                        delta: lane_delta[lane],
+                    };
+                    // Where there is nothing, the first point, whose code is 0.
+                    let point = none.select_i(zero_i, points[k]);
+                    neighbours.place(lanes, point, of, near, &mut placed[g][k]);
+                    replaced |= placed[g][k].replaced;
+                    lost |= placed[g][k].lost;
+                    for i in 0..tile.len {
+                        found[i][g].index[k] = placed[g][k].index[i] as u16;
+                        found[i][g].down |= u8::from(lane_delta[i] < 0.0) << k;
                     }
                 }
 
                 let (mut sum_qx, mut sum_q2) = (zero, zero);
                 for k in 0..POINTS {
-                    let mut code = lanes.load_i(&codes[g][k]);
+                    let mut code = lanes.load_i(&placed[g][k].code);
                     for i in POINT * k..POINT * (k + 1) {
                         let q = lanes.lookup4(table, code) + deltas[g][k];
                         let wq = weights[i] * q;
@@ -470,11 +488,11 @@ impl Kernel for Encode<'_> {
                 let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
                 let sum = (wish + lanes.splat(ROUND)).bits();
                 let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
-                let level = level.min(lanes.splat_i(7)).max(none_i);
+                let level = level.min(lanes.splat_i(7)).max(zero_i);
                 level.store(&mut levels[g]);
                 let times = (level + level + lanes.splat_i(1)).to_f();
                 for k in 0..POINTS {
-                    let mut code = lanes.load_i(&codes[g][k]);
+                    let mut code = lanes.load_i(&placed[g][k].code);
                     for i in POINT * k..POINT * (k + 1) {
                         let q = (lanes.lookup4(table, code) + deltas[g][k]) * times;
                         let wq = weights[i] * q;
@@ -489,7 +507,7 @@ impl Kernel for Encode<'_> {
             let (mut lane_d, mut lane_max) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
             d.store(&mut lane_d);
             max_scale.store(&mut lane_max);
-            let valid = valid.to_bits() & placed;
+            let valid = valid.to_bits() & !lost;
             for (i, out) in out.iter_mut().enumerate() {
                 if valid >> i & 1 == 0 {
                     *out = reference_block(self.rows, first + i)?;

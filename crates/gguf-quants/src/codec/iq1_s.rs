@@ -14,7 +14,7 @@
 //! Rules: `block_iq1_s` in `ggml-common.h`; `dequantize_row_iq1_s` and `quantize_row_iq1_s_impl` in `ggml-quants.c`.
 
 use super::Refused;
-use super::iq1::{self, DELTA, LEN, Lost, Neighbours, POINT, Sorted, cuts};
+use super::iq1::{self, DELTA, LEN, Lost, Near, Neighbours, POINT, Placed, Sorted, cuts};
 use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
@@ -210,7 +210,7 @@ struct Cut<L: Lanes> {
 /// eighth of it, or the difference, leaves the range; so the sums are divided once. With weights that are not negative, the
 /// sum of squares is positive where anything can be better.
 #[inline(always)]
-fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
+fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     let zero = lanes.splat(0.0);
     let (least, most) = (lanes.splat(2.4e-35), lanes.splat(1e35));
     let mut valid = !lanes.mask(0);
@@ -235,7 +235,23 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>) -> Cut<L> {
         eighth_w[j] = sum_w[j] * lanes.splat(DELTA * DELTA);
     }
 
-    let mut best = lanes.splat(f32::MIN);
+    // Cuts that are often not far from the best.
+    let mut reached = (zero, lanes.splat(1.0));
+    for first in [4, 6, 8, 10, 12] {
+        for second in [20, 22, 24, 26, 28] {
+            let (x, w) = (eighth_x[second] - eighth_x[first], eighth_w[second] - eighth_w[first]);
+            let qx = above_x[second][0] + x - sum_x[first] * low;
+            let q2 = above_w[second][0] + w + sum_w[first] * low * low;
+            let better = (qx * qx * reached.1).gt(reached.0 * reached.0 * q2);
+            reached = (better.select(qx, reached.0), better.select(q2, reached.1));
+            let qx = above_x[second][1] - x - sum_x[first] * high;
+            let q2 = above_w[second][1] + w + sum_w[first] * high * high;
+            let better = (qx * qx * reached.1).gt(reached.0 * reached.0 * q2);
+            reached = (better.select(qx, reached.0), better.select(q2, reached.1));
+        }
+    }
+
+    let mut best = iq1::start(lanes, reached, sum_w[GROUP], max);
     let mut scale = zero;
     let mut at = lanes.splat_i(-1);
     for first in 0..=GROUP {
@@ -289,7 +305,8 @@ impl Kernel for Encode<'_> {
 
             let mut found = [[Found::default(); GROUPS]; MAX_LANES];
             let mut valid = !lanes.mask(0);
-            let mut placed = u32::MAX;
+            let mut lost = 0;
+            let all = u32::MAX >> (32 - tile.len);
             for g in 0..GROUPS {
                 let x = lanes.columns::<GROUP>(&part(&tile.values, g));
                 let m = lanes.columns::<GROUP>(&part(matrix, g));
@@ -301,7 +318,7 @@ impl Kernel for Encode<'_> {
                 }
                 let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
                 let sorted = iq1::sorted_lanes(lanes, &x, &weights);
-                let cut = search(lanes, &sorted);
+                let cut = search(lanes, &sorted, max);
                 valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
                 let none = empty | lanes.splat_i(0).gt(cut.cuts);
 
@@ -312,42 +329,29 @@ impl Kernel for Encode<'_> {
                 let delta = down.select(lanes.splat(-DELTA), lanes.splat(DELTA));
                 let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
 
-                let mut lane_points = [[0; MAX_LANES]; POINTS];
                 let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
-                for k in 0..POINTS {
-                    points[k].store(&mut lane_points[k]);
-                }
                 scale.store(&mut lane_scale);
                 delta.store(&mut lane_delta);
-                let mut codes = [[0; MAX_LANES]; POINTS];
+                let of = !none.to_bits() & all;
+                let mut placed = [Placed::NONE; POINTS];
                 let mut replaced = 0;
-                let none = none.to_bits();
-                for i in 0..tile.len {
-                    if none >> i & 1 == 1 {
-                        continue;
-                    }
-                    let found = &mut found[i][g];
-                    found.down = lane_delta[i] < 0.0;
-                    for k in 0..POINTS {
-                        let x = &tile.values[i].as_chunks::<POINT>().0[POINTS * g + k];
-                        let m = &matrix[i].as_chunks::<POINT>().0[POINTS * g + k];
-                        let weights = || iq1::weights(x, Some(m), lane_sigma2[i]);
-                        let at = neighbours.place(lanes, lane_points[k][i], x, weights, lane_scale[i], lane_delta[i]);
-                        match at {
-                            Some(at) => {
-                                found.index[k] = at.index;
-                                codes[k][i] = i32::from(at.code);
-                                replaced |= u32::from(!at.on_grid) << i;
-                            }
-                            None => placed &= !(1 << i),
-                        }
-                    }
+                for k in 0..POINTS {
+                    let near = |lane: usize| Near {
+                        x: &tile.values[lane].as_chunks().0[POINTS * g + k],
+                        matrix: Some(&matrix[lane].as_chunks().0[POINTS * g + k]),
+                        sigma2: lane_sigma2[lane],
+                        scale: lane_scale[lane],
+                        delta: lane_delta[lane],
+                    };
+                    neighbours.place(lanes, points[k], of, near, &mut placed[k]);
+                    replaced |= placed[k].replaced;
+                    lost |= placed[k].lost;
                 }
 
                 let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
                 let (mut sum_qx, mut sum_q2) = (zero, zero);
                 for k in 0..POINTS {
-                    let mut code = lanes.load_i(&codes[k]);
+                    let mut code = lanes.load_i(&placed[k].code);
                     for i in POINT * k..POINT * (k + 1) {
                         let q = lanes.lookup4(table, code) + delta;
                         let wq = weights[i] * q;
@@ -358,17 +362,18 @@ impl Kernel for Encode<'_> {
                 }
                 let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
                 scale = refit.select(sum_qx / sum_q2, scale);
+                // NaN is for the reference.
+                valid = valid & (none | scale.ge(zero));
                 scale.store(&mut lane_scale);
                 for i in 0..tile.len {
-                    if none >> i & 1 == 0 {
-                        found[i][g].scale = lane_scale[i];
-                        // NaN is for the reference.
-                        placed &= !(u32::from(!(lane_scale[i] >= 0.0)) << i);
+                    if of >> i & 1 == 1 {
+                        let index = [0, 1, 2, 3].map(|k: usize| placed[k].index[i] as u16);
+                        found[i][g] = Found { scale: lane_scale[i], down: lane_delta[i] < 0.0, index };
                     }
                 }
             }
 
-            let valid = valid.to_bits() & placed;
+            let valid = valid.to_bits() & !lost;
             for (i, out) in out.iter_mut().enumerate() {
                 *out = if valid >> i & 1 == 1 { pack(&found[i]) } else { reference_block(self.rows, first + i)? };
             }

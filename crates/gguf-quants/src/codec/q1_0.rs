@@ -48,7 +48,7 @@ impl Kernel for Decode<'_> {
     fn run<L: Lanes>(self, lanes: L) {
         for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
             let (head, signs) = block.split_first_chunk().unwrap();
-            let d = lanes.splat(lanes.half(u16::from_le_bytes(*head)));
+            let d = lanes.splat_half(u16::from_le_bytes(*head));
             for (values, signs) in values.as_chunks_mut::<16>().0.iter_mut().zip(signs.as_chunks().0) {
                 let signs = u32::from(u16::from_le_bytes(*signs));
                 for i in (0..16).step_by(L::N) {

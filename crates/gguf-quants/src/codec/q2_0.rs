@@ -52,17 +52,16 @@ impl Kernel for Decode<'_> {
         for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
             let (head, packed) = block.split_first_chunk().unwrap();
             let packed: &[u8; 16] = packed.first_chunk().unwrap();
-            let d = lanes.half(u16::from_le_bytes(*head));
-            let table = lanes.table4(&blocks::ternary(d));
-            // A byte's four levels go to four bytes, with other bits above them.
+            let d = lanes.splat_half(u16::from_le_bytes(*head));
+            // A byte's four levels go to four bytes.
             let mut levels = [0; LEN];
             for i in 0..16 {
                 let byte = u32::from(packed[i]);
                 let spread = byte | byte << 6 | byte << 12 | byte << 18;
-                levels[4 * i..4 * i + 4].copy_from_slice(&spread.to_le_bytes());
+                levels[4 * i..4 * i + 4].copy_from_slice(&(spread & 0x0303_0303).to_le_bytes());
             }
             for i in (0..LEN).step_by(L::N) {
-                lanes.lookup4(table, lanes.load_u8(&levels[i..])).store(&mut values[i..]);
+                ((lanes.load_u8(&levels[i..]).to_f() - lanes.splat(1.0)) * d).store(&mut values[i..]);
             }
         }
     }

@@ -44,7 +44,7 @@ impl Kernel for Decode<'_> {
     fn run<L: Lanes>(self, lanes: L) {
         for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
             let ([d0, d1, _, _], levels) = block.split_first_chunk().unwrap();
-            let d = lanes.splat(lanes.half(u16::from_le_bytes([*d0, *d1])));
+            let d = lanes.splat_half(u16::from_le_bytes([*d0, *d1]));
             for i in (0..LEN).step_by(L::N) {
                 (lanes.load_i8(&levels[i..]).to_f() * d).store(&mut values[i..]);
             }

@@ -277,6 +277,11 @@ impl Lanes for Avx2 {
         unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
     }
     #[inline(always)]
+    fn splat_half(self, bits: u16) -> F {
+        // SAFETY: see above.
+        unsafe { F(_mm256_cvtph_ps(_mm_set1_epi16(bits as i16))) }
+    }
+    #[inline(always)]
     fn load_half(self, from: &[u8]) -> F {
         let from = &from[..2 * N];
         // SAFETY: see above.
@@ -328,6 +333,33 @@ impl Lanes for Avx2 {
         }
     }
 
+    #[inline(always)]
+    fn splat_eights(self, from: &[f32]) -> F {
+        self.splat(from[0])
+    }
+    #[inline(always)]
+    fn load_eights(self, from: &[u16], starts: &[usize]) -> I {
+        self.load_u16(&from[starts[0]..])
+    }
+    #[inline(always)]
+    fn pick4(self, table: F, index: I) -> F {
+        // SAFETY: see above.
+        unsafe { F(_mm256_permutevar_ps(table.0, index.0)) }
+    }
+    #[inline(always)]
+    fn pick8(self, table: F, index: I) -> F {
+        // SAFETY: see above.
+        unsafe { F(_mm256_permutevar8x32_ps(table.0, index.0)) }
+    }
+    #[inline(always)]
+    fn least_of_eight(self, x: I) -> I {
+        // SAFETY: see above.
+        unsafe {
+            let two = _mm256_min_epi32(x.0, _mm256_shuffle_epi32::<0x4e>(x.0));
+            let four = _mm256_min_epi32(two, _mm256_shuffle_epi32::<0xb1>(two));
+            I(_mm256_min_epi32(four, _mm256_permute4x64_epi64::<0x4e>(four)))
+        }
+    }
     #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [F; LEN] {
         const { assert!(LEN.is_multiple_of(N)) };

@@ -179,6 +179,10 @@ impl<L: Lanes> Lanes for Twice<L> {
         self.0.half(bits)
     }
     #[inline(always)]
+    fn splat_half(self, bits: u16) -> Self::F {
+        Pair(self.0.splat_half(bits), self.0.splat_half(bits))
+    }
+    #[inline(always)]
     fn load_half(self, from: &[u8]) -> Self::F {
         Pair(self.0.load_half(from), self.0.load_half(&from[2 * L::N..]))
     }
@@ -213,6 +217,51 @@ impl<L: Lanes> Lanes for Twice<L> {
     #[inline(always)]
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F {
         Pair(self.0.lookup16(table, index.0), self.0.lookup16(table, index.1))
+    }
+    #[inline(always)]
+    fn splat_eights(self, from: &[f32]) -> Self::F {
+        let next = L::N / 8;
+        if next == 0 {
+            self.splat(from[0])
+        } else {
+            Pair(self.0.splat_eights(from), self.0.splat_eights(&from[next..]))
+        }
+    }
+    #[inline(always)]
+    fn load_eights(self, from: &[u16], starts: &[usize]) -> Self::I {
+        let next = L::N / 8;
+        if next == 0 {
+            self.load_u16(&from[starts[0]..])
+        } else {
+            Pair(self.0.load_eights(from, starts), self.0.load_eights(from, &starts[next..]))
+        }
+    }
+    #[inline(always)]
+    fn pick4(self, table: Self::F, index: Self::I) -> Self::F {
+        Pair(self.0.pick4(table.0, index.0), self.0.pick4(table.1, index.1))
+    }
+    #[inline(always)]
+    fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
+        if L::N < 8 {
+            self.load(&super::pick::<Self>(table, index, 8))
+        } else {
+            Pair(self.0.pick8(table.0, index.0), self.0.pick8(table.1, index.1))
+        }
+    }
+    #[inline(always)]
+    fn least_of_eight(self, x: Self::I) -> Self::I {
+        if L::N < 8 {
+            let least = x.0.min(x.1);
+            let mut lane = [0; super::MAX_LANES];
+            least.store(&mut lane);
+            let mut one = lane[0];
+            for &x in &lane[1..L::N] {
+                one = one.min(x);
+            }
+            self.splat_i(one)
+        } else {
+            Pair(self.0.least_of_eight(x.0), self.0.least_of_eight(x.1))
+        }
     }
     #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {

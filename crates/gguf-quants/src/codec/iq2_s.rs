@@ -1,0 +1,76 @@
+//! IQ2_S: 256 values in 82 bytes, 2.5625 bits a weight; sixteen sub-blocks of 16, points of eight from a codebook of 1024.
+//!
+//! ```text
+//! 0      2                 34               66            74            82
+//! | d    | index, 32 bytes | signs, 32      | high, 8     | scales, 8   |
+//!   f16    low 8 bits:       bit i of         bits 2 i      sub-block 2 b in the low half of byte b,
+//!          byte k: values    byte k: value    and 2 i + 1   2 b + 1 in the high half
+//!          8 k..8 k + 8      8 k + i < 0      of byte b:
+//!                                             top bits of index 4 b + i
+//!
+//! value = d * (1/2 + scale) / 4 * magnitude
+//! ```
+//!
+//! Rules: `block_iq2_s` and `iq2s_grid` in `ggml-common.h`; `dequantize_row_iq2_s` and `quantize_row_iq2_s_impl` in
+//! `ggml-quants.c`.
+
+use super::Refused;
+use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
+use crate::dispatch::Isa;
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::rows::Rows;
+
+const BYTES: usize = 82;
+
+const RULE: Rule = Rule {
+    grid: grids::iq2_s,
+    top: 2,
+    spread: 2.0,
+    plain_share: Some(0.25),
+    even_signs: false,
+    empty_below: 1e-8,
+    reach: 9,
+    step: 0.1,
+    fitted: false,
+    again: Again::Replaced,
+};
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    iq_grid::encode::<16, 8, BYTES>(isa, RULE, pack, rows, packed)
+}
+
+fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
+    packed.fill(0);
+    // Points and signs are written even where all scales are zero.
+    for k in 0..32 {
+        let (index, signs) = (found[k / 2].index[k % 2], found[k / 2].signs[k % 2]);
+        packed[2 + k] = index as u8;
+        packed[34 + k] = signs;
+        packed[66 + k / 4] |= ((index >> 8) as u8) << (2 * (k % 4));
+    }
+    let Some((d, scales)) = iq_grid::scales(found) else { return };
+    // The factor is ggml's, and makes the result a little better.
+    packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 0.9875).to_le_bytes());
+    for b in 0..8 {
+        packed[74 + b] = scales[2 * b] | scales[2 * b + 1] << 4;
+    }
+}
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for k in 0..32 {
+            let high = block[66 + k / 4] >> (2 * (k % 4)) & 3;
+            let code = grids::iq2_s().codes()[usize::from(block[2 + k]) | usize::from(high) << 8];
+            let scale = d * (0.5 + f32::from(block[74 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
+            for i in 0..8 {
+                let magnitude = MAGNITUDES_2[usize::from(code >> (2 * i) & 3)];
+                let sign = block[34 + k] >> i & 1;
+                values[8 * k + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}

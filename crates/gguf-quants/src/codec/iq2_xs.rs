@@ -1,0 +1,72 @@
+//! IQ2_XS: 256 values in 74 bytes, 2.3125 bits a weight; sixteen sub-blocks of 16, points of eight from a codebook of 512.
+//!
+//! ```text
+//! 0      2                              66                      74
+//! | d    | index and signs, 32 halves   | scales, 4 bits each, 8 |
+//!   f16    half i: values 8 i..8 i + 8,    sub-block 2 b in the low half of byte b,
+//!          index in the low 9 bits,        2 b + 1 in the high half
+//!          signs in the other 7
+//!
+//! value = d * (1/2 + scale) / 4 * magnitude, with an even number of minus signs in eight values
+//! ```
+//!
+//! Rules: `block_iq2_xs` and `iq2xs_grid` in `ggml-common.h`; `dequantize_row_iq2_xs` and `quantize_row_iq2_xs_impl` in
+//! `ggml-quants.c`.
+
+use super::Refused;
+use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
+use crate::dispatch::Isa;
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::rows::Rows;
+
+const BYTES: usize = 74;
+
+const RULE: Rule = Rule {
+    grid: grids::iq2_xs,
+    top: 2,
+    spread: 1.0,
+    plain_share: None,
+    even_signs: true,
+    empty_below: 1e-15,
+    reach: 9,
+    step: 0.1,
+    fitted: false,
+    again: Again::Replaced,
+};
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    iq_grid::encode::<16, 8, BYTES>(isa, RULE, pack, rows, packed)
+}
+
+fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
+    packed.fill(0);
+    let Some((d, scales)) = iq_grid::scales(found) else { return };
+    packed[..2].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
+    let (halves, packed_scales) = packed[2..].split_at_mut(64);
+    for (i, out) in halves.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        let found = &found[i / 2];
+        *out = (found.index[i % 2] | u16::from(found.signs[i % 2]) << 9).to_le_bytes();
+    }
+    for (b, out) in packed_scales.iter_mut().enumerate() {
+        *out = scales[2 * b] | scales[2 * b + 1] << 4;
+    }
+}
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for k in 0..32 {
+            let half = u16::from_le_bytes([block[2 + 2 * k], block[3 + 2 * k]]);
+            let scale = d * (0.5 + f32::from(block[66 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
+            let code = grids::iq2_xs().codes()[usize::from(half & 511)];
+            let signs = grids::signs((half >> 9) as u8);
+            for i in 0..8 {
+                let magnitude = MAGNITUDES_2[usize::from(code >> (2 * i) & 3)];
+                values[8 * k + i] = scale * f32::from(magnitude) * if signs >> i & 1 == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}

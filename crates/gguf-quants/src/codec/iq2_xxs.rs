@@ -1,0 +1,69 @@
+//! IQ2_XXS: 256 values in 66 bytes, 2.0625 bits a weight; eight sub-blocks of 32, points of eight from a codebook of 256.
+//!
+//! ```text
+//! 0      2                                                              66
+//! | d    | eight sub-blocks of two words: index, 4 bytes; scale and signs |
+//!   f16      byte k of the first: values 8 k..8 k + 8; the second: their signs in bits 7 k..7 k + 7,
+//!            the scale in the top 4 bits
+//!
+//! value = d * (1/2 + scale) / 4 * magnitude, with an even number of minus signs in eight values
+//! ```
+//!
+//! Rules: `block_iq2_xxs` and `iq2xxs_grid` in `ggml-common.h`; `dequantize_row_iq2_xxs` and `quantize_row_iq2_xxs_impl` in
+//! `ggml-quants.c`.
+
+use super::Refused;
+use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
+use crate::dispatch::Isa;
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::rows::Rows;
+
+const BYTES: usize = 66;
+
+const RULE: Rule = Rule {
+    grid: grids::iq2_xxs,
+    top: 2,
+    spread: 1.0,
+    plain_share: None,
+    even_signs: true,
+    empty_below: 1e-15,
+    reach: 6,
+    step: 0.1,
+    fitted: true,
+    again: Again::All,
+};
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    iq_grid::encode::<32, 8, BYTES>(isa, RULE, pack, rows, packed)
+}
+
+fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
+    packed.fill(0);
+    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
+    packed[..2].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
+    for (s, out) in packed[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        for k in 0..4 {
+            out[k] = found[s].index[k] as u8;
+        }
+        out[4..].copy_from_slice(&iq_grid::word(found[s].signs, scales[s]).to_le_bytes());
+    }
+}
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for (s, words) in block[2..].as_chunks::<8>().0.iter().enumerate() {
+            let word = u32::from_le_bytes([words[4], words[5], words[6], words[7]]);
+            let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
+            for i in 0..32 {
+                let code = grids::iq2_xxs().codes()[usize::from(words[i / 8])];
+                let magnitude = MAGNITUDES_2[usize::from(code >> (2 * (i % 8)) & 3)];
+                let sign = grids::signs((word >> (7 * (i / 8))) as u8) >> (i % 8) & 1;
+                values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}

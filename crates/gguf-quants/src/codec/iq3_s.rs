@@ -1,0 +1,81 @@
+//! IQ3_S: 256 values in 110 bytes, 3.4375 bits a weight; eight sub-blocks of 32, points of four from a codebook of 512.
+//!
+//! ```text
+//! 0      2                 66            74               106            110
+//! | d    | index, 64 bytes | high, 8     | signs, 32      | scales, 4    |
+//!   f16    low 8 bits:       bit i of      bit i of         sub-block 2 b in the low half of byte b,
+//!          byte i: values    byte b: 9th   byte b: value    2 b + 1 in the high half
+//!          4 i..4 i + 4      bit of index  8 b + i < 0
+//!                            8 b + i
+//!
+//! value = d * (1 + 2 * scale) * magnitude
+//! ```
+//!
+//! Rules: `block_iq3_s` and `iq3s_grid` in `ggml-common.h`; `dequantize_row_iq3_s` and `quantize_row_iq3_s_impl` in
+//! `ggml-quants.c`.
+
+use super::Refused;
+use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule};
+use crate::dispatch::Isa;
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::rows::Rows;
+
+const BYTES: usize = 110;
+
+const RULE: Rule = Rule {
+    grid: grids::iq3_s,
+    top: 7,
+    spread: 2.0,
+    plain_share: None,
+    even_signs: false,
+    // Nothing but zero.
+    empty_below: f32::from_bits(1),
+    reach: 9,
+    step: 0.2,
+    fitted: false,
+    again: Again::AllIfReplaced,
+};
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    iq_grid::encode::<32, 4, BYTES>(isa, RULE, pack, rows, packed)
+}
+
+fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
+    packed.fill(0);
+    // Points and signs are written even where all scales are zero. An empty sub-block takes no place in the bytes of the indexes and
+    // signs: those after it move up, though not their high bits and scales, and decode as other values. So ggml does it.
+    let mut place = 0;
+    for (s, found) in found[..8].iter().enumerate().filter(|(_, found)| found.any) {
+        for (k, index) in found.index.into_iter().enumerate() {
+            packed[2 + 8 * place + k] = index as u8;
+            packed[66 + s] |= ((index >> 8) as u8) << k;
+        }
+        packed[74 + 4 * place..78 + 4 * place].copy_from_slice(&found.signs);
+        place += 1;
+    }
+    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
+    // The factor is ggml's, and makes the result a little better.
+    packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.033).to_le_bytes());
+    for b in 0..4 {
+        packed[106 + b] = scales[2 * b] | scales[2 * b + 1] << 4;
+    }
+}
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for s in 0..8 {
+            let scale = d * f32::from(1 + 2 * (block[106 + s / 2] >> (4 * (s % 2)) & 15));
+            for i in 0..32 {
+                let high = block[66 + s] >> (i / 4) & 1;
+                let index = usize::from(block[2 + 8 * s + i / 4]) | usize::from(high) << 8;
+                let magnitude = 2 * (grids::iq3_s().codes()[index] >> (3 * (i % 4)) & 7) + 1;
+                let sign = block[74 + 4 * s + i / 8] >> (i % 8) & 1;
+                values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}

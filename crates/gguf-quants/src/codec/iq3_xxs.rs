@@ -1,0 +1,74 @@
+//! IQ3_XXS: 256 values in 98 bytes, 3.0625 bits a weight; eight sub-blocks of 32, points of four from a codebook of 256.
+//!
+//! ```text
+//! 0      2                 66                           98
+//! | d    | index, 64 bytes | scale and signs, 8 words   |
+//!   f16    byte i: values    word s: signs of values 32 s + 8 k.. in bits 7 k..7 k + 7,
+//!          4 i..4 i + 4              the scale of sub-block s in the top 4 bits
+//!
+//! value = d * (1/2 + scale) / 2 * magnitude, with an even number of minus signs in eight values
+//! ```
+//!
+//! Rules: `block_iq3_xxs` and `iq3xxs_grid` in `ggml-common.h`; `dequantize_row_iq3_xxs` and `quantize_row_iq3_xxs_impl` in
+//! `ggml-quants.c`.
+
+use super::Refused;
+use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule};
+use crate::dispatch::Isa;
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
+use crate::grids;
+use crate::rows::Rows;
+
+const BYTES: usize = 98;
+
+const RULE: Rule = Rule {
+    grid: grids::iq3_xxs,
+    top: 7,
+    spread: 2.0,
+    plain_share: None,
+    even_signs: true,
+    empty_below: 1e-8,
+    reach: 15,
+    step: 0.2,
+    fitted: false,
+    again: Again::Replaced,
+};
+
+/// The magnitudes of the levels, for decoding; the top one is not in line with the others.
+const MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+
+/// Values to blocks.
+pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    iq_grid::encode::<32, 4, BYTES>(isa, RULE, pack, rows, packed)
+}
+
+fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
+    packed.fill(0);
+    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
+    // The factor is ggml's, and makes the result a little better.
+    packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.0125).to_le_bytes());
+    let (index, words) = packed[2..].split_at_mut(64);
+    for (s, found) in found[..8].iter().enumerate() {
+        for (out, index) in index[8 * s..].iter_mut().zip(found.index) {
+            *out = index as u8;
+        }
+        words[4 * s..4 * s + 4].copy_from_slice(&iq_grid::word(found.signs, scales[s]).to_le_bytes());
+    }
+}
+
+/// Blocks to values.
+pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for s in 0..8 {
+            let word = u32::from_le_bytes(*block[66..].as_chunks().0[s..].first().unwrap());
+            let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
+            for i in 0..32 {
+                let code = grids::iq3_xxs().codes()[usize::from(block[2 + 8 * s + i / 4])];
+                let magnitude = MAGNITUDES[usize::from(code >> (3 * (i % 4)) & 7)];
+                let sign = grids::signs((word >> (7 * (i / 8))) as u8) >> (i % 8) & 1;
+                values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}

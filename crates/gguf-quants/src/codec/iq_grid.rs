@@ -1,0 +1,806 @@
+//! What the IQ2 and IQ3 types have in common: magnitudes that are points of a codebook, signs beside them, and a scale for each
+//! sub-block.
+//!
+//! ```text
+//! super-block of 256: sub-blocks of 32 or 16, each with a scale of 4 bits
+//! sub-block: groups of 8 or 4, each the index of a point of the codebook (see grids)
+//! signs: 8 bits for 8 values, or 7 bits when their number of minus signs is always even
+//! ```
+//!
+//! The search is the same for all (`quantize_row_iq2_xxs_impl`, `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`,
+//! `quantize_row_iq3_xxs_impl` and `quantize_row_iq3_s_impl` in `ggml-quants.c`): a number of scales is tried; for each, every group is
+//! rounded and, where the codebook lacks the point, replaced by the best of its neighbours; the scale that fits best stays. [`Rule`] says
+//! where the types differ.
+//!
+//! Nearly all time goes into the neighbours. What a group becomes under one scale does not depend on the other scales, so the
+//! kernel first rounds one group with every scale, one sub-block per lane, and then goes lane by lane: eight neighbours at a time stand in
+//! eight lanes. An element has few levels, so its errors are computed once for each level and picked from a register; each neighbour's
+//! sum is still made in the order of the elements, and so has the bits of the reference.
+
+use super::Refused;
+use crate::dispatch::{Isa, Kernel};
+use crate::grids::{Eights, Grid, Place};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::rows::{Rows, part};
+use crate::search::{ROUND, fit_positive, fit_positive_lanes, nearest_int, roundable};
+
+/// Values in a super-block (`QK_K`).
+pub(super) const LEN: usize = 256;
+/// The most sub-blocks in a super-block.
+pub(super) const MAX_SUBS: usize = 16;
+/// The most scales that are tried.
+const MAX_STEPS: usize = 31;
+/// The most groups in a sub-block.
+const MAX_GROUPS: usize = 8;
+
+/// How one type is encoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    /// The codebook.
+    pub grid: fn() -> &'static Grid,
+    /// The highest level of an element; a level `l` stands for the magnitude `2 l + 1`.
+    pub top: i32,
+    /// The mean square of the super-block counts so many times in the weights, with a matrix.
+    pub spread: f32,
+    /// So much of that is added to a value's square for its weight, without a matrix.
+    pub plain_share: Option<f32>,
+    /// Whether eight values have an even number of minus signs.
+    pub even_signs: bool,
+    /// A sub-block with a maximum below this is zero.
+    pub empty_below: f32,
+    /// Scales are tried from so many steps below the first guess to so many above.
+    pub reach: i32,
+    /// The distance of two steps, in levels.
+    pub step: f32,
+    /// Whether the first guess comes from a search of its own (`make_qp_quants`) instead of the maximum.
+    pub fitted: bool,
+    /// Which groups are rounded again with the scale that was found.
+    pub again: Again,
+}
+
+/// Which groups are rounded again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Those that were not points of the codebook.
+    Replaced,
+    /// All, if any was not a point of the codebook, or no scale was better than nothing.
+    AllIfReplaced,
+    /// All.
+    All,
+}
+
+/// What was found for a sub-block; all zero for an empty one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Found {
+    /// Whether anything was, that is, whether the sub-block was not taken for zero.
+    pub any: bool,
+    /// The scale; not negative.
+    pub scale: f32,
+    /// The signs of each eight values, the first in the lowest bit. With even signs the highest bit may be anything.
+    pub signs: [u8; 4],
+    /// The index of each group's point.
+    pub index: [u16; MAX_GROUPS],
+}
+
+/// The scale of the super-block and the 4-bit scales of its sub-blocks; `None` when all of them are zero.
+pub(super) fn scales(found: &[Found]) -> Option<(f32, [u8; MAX_SUBS])> {
+    let mut max = 0.0;
+    for f in found {
+        max = if max > f.scale { max } else { f.scale };
+    }
+    if max == 0.0 {
+        return None;
+    }
+    let d = max / 31.0;
+    let id = 1.0 / d;
+    let mut levels = [0; MAX_SUBS];
+    for (level, f) in levels.iter_mut().zip(found) {
+        *level = nearest_int(0.5 * (id * f.scale - 1.0)).clamp(0, 15) as u8;
+    }
+    Some((d, levels))
+}
+
+/// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for. The last is none.
+pub(super) const MAGNITUDES_2: [u8; 4] = [8, 25, 43, 0];
+
+/// Turns what was found for a super-block into its bytes.
+pub(super) type Pack = fn(found: &[Found; MAX_SUBS], packed: &mut [u8]);
+
+/// Values to blocks of `BYTES`, with sub-blocks of `SUB` values and points of `E` elements.
+pub(super) fn encode<const SUB: usize, const E: usize, const BYTES: usize>(
+    isa: Isa,
+    rule: Rule,
+    pack: Pack,
+    rows: Rows<'_>,
+    packed: &mut [u8],
+) -> Result<(), Refused> {
+    let kernel = Encode::<SUB, E, BYTES> { rule, pack, rows, packed };
+    match isa {
+        Isa::Scalar => kernel.plain(),
+        Isa::Avx512 => isa.run(kernel),
+        _ => isa.run_twice(kernel),
+    }
+}
+
+/// A point that ggml does not find: it aborts.
+struct Lost;
+
+/// One super-block in plain steps.
+fn reference<const SUB: usize, const E: usize>(
+    rule: &Rule,
+    x: &[f32; LEN],
+    matrix: Option<&[f32; LEN]>,
+) -> Result<[Found; MAX_SUBS], Lost> {
+    let mut found = [Found::default(); MAX_SUBS];
+    let mut sum_x2 = 0.0;
+    for x in x {
+        sum_x2 += x * x;
+    }
+    let sigma2 = rule.spread * sum_x2 / LEN as f32;
+    for (sub, found) in found[..LEN / SUB].iter_mut().enumerate() {
+        let matrix = matrix.map(|m| &m.as_chunks::<SUB>().0[sub]);
+        *found = reference_sub_block::<SUB, E>(rule, sigma2, &x.as_chunks::<SUB>().0[sub], matrix)?;
+    }
+    Ok(found)
+}
+
+fn reference_sub_block<const SUB: usize, const E: usize>(
+    rule: &Rule,
+    sigma2: f32,
+    x: &[f32; SUB],
+    matrix: Option<&[f32; SUB]>,
+) -> Result<Found, Lost> {
+    let grid = (rule.grid)();
+    let mut weights = [0.0; SUB];
+    for i in 0..SUB {
+        let x2 = x[i] * x[i];
+        weights[i] = match (matrix, rule.plain_share) {
+            (Some(matrix), _) => matrix[i] * (sigma2 + x2).sqrt(),
+            (None, Some(share)) => share * sigma2 + x2,
+            (None, None) => x2,
+        };
+    }
+    let roots = weights.map(f32::sqrt);
+    let (magnitudes, mut signs) = split_signs(rule.even_signs, x, &weights);
+    let mut max = magnitudes[0];
+    for m in &magnitudes[1..] {
+        max = if max > *m { max } else { *m };
+    }
+    if max < rule.empty_below {
+        return Ok(Found::default());
+    }
+
+    let highest = (2 * rule.top + 1) as f32;
+    let (mut scale, full) = if rule.fitted {
+        let scale = fit_positive(rule.top + 2, &magnitudes, &weights, &mut [0; SUB]);
+        (scale, scale * (rule.top + 1) as f32)
+    } else {
+        (max / highest, max)
+    };
+    if full <= 0.0 {
+        return Ok(Found::default());
+    }
+
+    // The sums of one choice of levels: with the values, and of the squares.
+    let sums = |levels: &[u8; SUB]| {
+        let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
+        for i in 0..SUB {
+            let q = (2 * levels[i] + 1) as f32;
+            sum_qx += weights[i] * magnitudes[i] * q;
+            sum_q2 += weights[i] * q * q;
+        }
+        (sum_qx, sum_q2)
+    };
+    // Rounds a group, or finds the neighbour that serves it best; says whether the codebook had the rounded point.
+    let place_group = |group: usize, id: f32, scale: f32, levels: &mut [u8; SUB]| {
+        let at = group * E..(group + 1) * E;
+        let levels = &mut levels[at.clone()];
+        for (level, m) in levels.iter_mut().zip(&magnitudes[at.clone()]) {
+            *level = nearest_int(0.5 * (id * m - 1.0)).min(rule.top).max(0) as u8;
+        }
+        let Place::Near(near) = grid.place(point(rule, levels)) else { return Ok(true) };
+        let code = best_neighbour(rule, near, &magnitudes[at.clone()], &roots[at], scale)?;
+        for (i, level) in levels.iter_mut().enumerate() {
+            *level = level_of(rule, code, i);
+        }
+        Ok(false)
+    };
+
+    let mut best = 0.0;
+    let mut levels = [0; SUB];
+    let mut on_grid = [rule.again == Again::Replaced; MAX_GROUPS];
+    for step in -rule.reach..=rule.reach {
+        let id = (highest + step as f32 * rule.step) / full;
+        let this_scale = 1.0 / id;
+        let mut tried = [0; SUB];
+        let mut tried_on_grid = [false; MAX_GROUPS];
+        for group in 0..SUB / E {
+            tried_on_grid[group] = place_group(group, id, this_scale, &mut tried)?;
+        }
+        let (sum_qx, sum_q2) = sums(&tried);
+        if sum_q2 > 0.0 && sum_qx * sum_qx > best * sum_q2 {
+            scale = sum_qx / sum_q2;
+            best = scale * sum_qx;
+            levels = tried;
+            on_grid = tried_on_grid;
+        }
+    }
+    let on_grid = &on_grid[..SUB / E];
+    if scale > 0.0 && (rule.again == Again::All || on_grid.contains(&false)) {
+        let id = 1.0 / scale;
+        for group in 0..SUB / E {
+            if rule.again != Again::Replaced || !on_grid[group] {
+                place_group(group, id, scale, &mut levels)?;
+            }
+        }
+        let (sum_qx, sum_q2) = sums(&levels);
+        if sum_q2 > 0.0 {
+            scale = sum_qx / sum_q2;
+        }
+    }
+    if scale < 0.0 {
+        scale = -scale;
+        signs = signs.map(|s| !s);
+    }
+    // ggml asserts it; only NaN can fail.
+    if !(scale >= 0.0) {
+        return Err(Lost);
+    }
+    let mut found = Found { any: true, scale, signs, ..Found::default() };
+    for (index, levels) in found.index.iter_mut().zip(levels.chunks_exact(E)) {
+        let Place::On(at) = grid.place(point(rule, levels)) else { return Err(Lost) };
+        *index = at;
+    }
+    Ok(found)
+}
+
+/// Magnitudes and signs. Where the number of minus signs must be even and is not, the least important value changes sides, and has
+/// then a negative magnitude.
+fn split_signs<const SUB: usize>(even: bool, x: &[f32; SUB], weights: &[f32; SUB]) -> ([f32; SUB], [u8; 4]) {
+    let mut magnitudes = *x;
+    let mut signs = [0u8; 4];
+    for (k, sign) in signs[..SUB / 8].iter_mut().enumerate() {
+        let at = 8 * k..8 * k + 8;
+        for (i, m) in magnitudes[at.clone()].iter_mut().enumerate() {
+            // Also for NaN.
+            if !(*m >= 0.0) {
+                *m = -*m;
+                *sign |= 1 << i;
+            }
+        }
+        if even && sign.count_ones() % 2 == 1 {
+            let importance = |i: usize| weights[8 * k + i] * x[8 * k + i] * x[8 * k + i];
+            let mut least = 0;
+            for i in 1..8 {
+                if importance(i) < importance(least) {
+                    least = i;
+                }
+            }
+            magnitudes[8 * k + least] = -magnitudes[8 * k + least];
+            *sign ^= 1 << least;
+        }
+    }
+    (magnitudes, signs)
+}
+
+/// The number of a point, see [`Grid`].
+fn point(rule: &Rule, levels: &[u8]) -> usize {
+    levels.iter().rev().fold(0, |point, &l| point * (rule.top as usize + 1) + usize::from(l))
+}
+
+/// A level from a packed code.
+#[inline(always)]
+fn level_of(rule: &Rule, code: u16, element: usize) -> u8 {
+    (if rule.top == 2 { code >> (2 * element) & 3 } else { code >> (3 * element) & 7 }) as u8
+}
+
+/// The code of the first of the neighbours that are nearest under the weights (`iq2_find_best_neighbour`, `iq3_find_best_neighbour`).
+fn best_neighbour(rule: &Rule, near: &[u16], x: &[f32], roots: &[f32], scale: f32) -> Result<u16, Lost> {
+    let codes = (rule.grid)().codes();
+    let mut best = f32::MAX;
+    let mut code = None;
+    for &index in near {
+        let candidate = codes[usize::from(index)];
+        let mut error = 0.0;
+        for i in 0..x.len() {
+            let q = (2 * level_of(rule, candidate, i) + 1) as f32;
+            let d = scale * q - x[i];
+            error += roots[i] * d * d;
+        }
+        if error < best {
+            best = error;
+            code = Some(candidate);
+        }
+    }
+    code.ok_or(Lost)
+}
+
+struct Encode<'a, const SUB: usize, const E: usize, const BYTES: usize> {
+    rule: Rule,
+    pack: Pack,
+    rows: Rows<'a>,
+    packed: &'a mut [u8],
+}
+
+impl<const SUB: usize, const E: usize, const BYTES: usize> Encode<'_, SUB, E, BYTES> {
+    fn plain(self) -> Result<(), Refused> {
+        for (block, out) in self.packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+            plain_block::<SUB, E>(&self.rule, self.pack, self.rows, block, out)?;
+        }
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn plain_block<const SUB: usize, const E: usize>(
+    rule: &Rule,
+    pack: Pack,
+    rows: Rows<'_>,
+    block: usize,
+    out: &mut [u8],
+) -> Result<(), Refused> {
+    let found =
+        reference::<SUB, E>(rule, rows.block(block), rows.block_weights(block)).map_err(|Lost| Refused { block })?;
+    pack(&found, out);
+    Ok(())
+}
+
+impl<const SUB: usize, const E: usize, const BYTES: usize> Kernel for Encode<'_, SUB, E, BYTES> {
+    type Output = Result<(), Refused>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+        let rule = &self.rule;
+        let grid = (rule.grid)();
+        let mut scratch = Scratch::new();
+        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        for first in (0..blocks.len()).step_by(L::N) {
+            let tile = self.rows.tile::<LEN>(first, L::N);
+            let mut sum_x2 = lanes.splat(0.0);
+            for sub in 0..LEN / SUB {
+                let x = lanes.columns::<SUB>(&part(&tile.values, sub));
+                for i in 0..SUB {
+                    sum_x2 = sum_x2 + x[i] * x[i];
+                }
+            }
+            let sigma2 = lanes.splat(rule.spread) * sum_x2 / lanes.splat(LEN as f32);
+            // Without NaN and infinity.
+            let mut valid = sigma2.lt(lanes.splat(f32::INFINITY)).to_bits() & (u32::MAX >> (32 - tile.len));
+            let mut found = [[Found::default(); MAX_SUBS]; MAX_LANES];
+            for sub in 0..LEN / SUB {
+                let x = lanes.columns::<SUB>(&part(&tile.values, sub));
+                let mut weights = [lanes.splat(0.0); SUB];
+                match &tile.weights {
+                    Some(matrix) => {
+                        let q = lanes.columns::<SUB>(&part(matrix, sub));
+                        for i in 0..SUB {
+                            weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
+                        }
+                    }
+                    None => {
+                        for i in 0..SUB {
+                            weights[i] = x[i] * x[i];
+                        }
+                        if let Some(share) = rule.plain_share {
+                            for i in 0..SUB {
+                                weights[i] = lanes.splat(share) * sigma2 + weights[i];
+                            }
+                        }
+                    }
+                }
+                let lane = sub_block::<L, SUB, E>(lanes, rule, grid, &mut scratch, &x, &weights, valid);
+                valid &= lane.valid;
+                for i in 0..tile.len {
+                    if lane.any >> i & 1 == 1 {
+                        let found = &mut found[i][sub];
+                        *found = Found { any: true, scale: lane.scale[i], ..*found };
+                        for k in 0..SUB / 8 {
+                            found.signs[k] = lane.signs[k][i] as u8;
+                        }
+                        for g in 0..SUB / E {
+                            found.index[g] = grid.index(lane.codes[g][i] as u16);
+                        }
+                    }
+                }
+            }
+            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
+                if valid >> i & 1 == 1 {
+                    (self.pack)(&found[i], out);
+                } else {
+                    plain_block::<SUB, E>(rule, self.pack, self.rows, first + i, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was found for one sub-block per lane.
+struct LaneFound {
+    /// Lanes that are not empty and have what follows.
+    any: u32,
+    /// Lanes for which all is right, also that they are empty.
+    valid: u32,
+    scale: [f32; MAX_LANES],
+    signs: [[i32; MAX_LANES]; 4],
+    /// The packed codes of the points.
+    codes: [[i32; MAX_LANES]; MAX_GROUPS],
+}
+
+/// Room for the intermediate results of one sub-block per lane, in rows of `L::N`.
+struct Scratch {
+    /// For each group and step first the rounded point, times two, then its place: a packed code, and [`REPLACED`] where it is a
+    /// neighbour's.
+    places: [i32; MAX_GROUPS * MAX_STEPS * MAX_LANES],
+    /// The scale of each step.
+    scales: [f32; MAX_STEPS * MAX_LANES],
+    /// The magnitudes and roots of one group.
+    x: [[f32; MAX_LANES]; 8],
+    roots: [[f32; MAX_LANES]; 8],
+}
+
+/// Stands above a packed code that is not of the rounded point.
+const REPLACED: i32 = 1 << 16;
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch {
+            places: [0; MAX_GROUPS * MAX_STEPS * MAX_LANES],
+            scales: [0.0; MAX_STEPS * MAX_LANES],
+            x: [[0.0; MAX_LANES]; 8],
+            roots: [[0.0; MAX_LANES]; 8],
+        }
+    }
+}
+
+/// [`reference_sub_block`] for one sub-block per lane, of the lanes that are wanted.
+#[inline(always)]
+fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
+    lanes: L,
+    rule: &Rule,
+    grid: &Grid,
+    scratch: &mut Scratch,
+    x: &[L::F; SUB],
+    weights: &[L::F; SUB],
+    wanted: u32,
+) -> LaneFound {
+    let zero = lanes.splat(0.0);
+    let one = lanes.splat(1.0);
+    let all = !lanes.mask(0);
+    let mut out = LaneFound {
+        any: 0,
+        valid: wanted,
+        scale: [0.0; MAX_LANES],
+        signs: [[0; MAX_LANES]; 4],
+        codes: [[0; MAX_LANES]; MAX_GROUPS],
+    };
+
+    let (x, mut signs) = lane_signs(lanes, rule.even_signs, x, weights);
+    let (mut max, mut min) = (x[0], x[0]);
+    for i in 1..SUB {
+        max = max.max(x[i]);
+        min = x[i].min(min);
+    }
+    let mut empty = max.lt(lanes.splat(rule.empty_below));
+    if empty.to_bits() & wanted == wanted {
+        return out;
+    }
+
+    let highest = (2 * rule.top + 1) as f32;
+    let mut valid = all;
+    let (mut scale, full) = if rule.fitted {
+        let (scale, fits) = fit_positive_lanes(lanes, rule.top + 2, &x, weights, &mut [zero; SUB]);
+        let full = scale * lanes.splat((rule.top + 1) as f32);
+        empty = empty | (fits & full.le(zero));
+        valid = valid & fits;
+        (scale, full)
+    } else {
+        (max / lanes.splat(highest), max)
+    };
+
+    let mut roots = [zero; SUB];
+    let mut wx = [zero; SUB];
+    for i in 0..SUB {
+        // The zero makes roots of -0 positive, for comparing sums as integers.
+        roots[i] = weights[i].sqrt() + zero;
+        wx[i] = weights[i] * x[i];
+    }
+    let steps = (2 * rule.reach + 1) as usize;
+    let mut ids = [zero; MAX_STEPS];
+    for s in 0..steps {
+        ids[s] = lanes.splat(highest + (s as i32 - rule.reach) as f32 * rule.step) / full;
+        (one / ids[s]).store(&mut scratch.scales[s * L::N..]);
+    }
+    valid = valid & roundable_levels(lanes, ids[steps - 1], min, max);
+    let mut active = (valid & !empty).to_bits() & wanted;
+
+    for g in 0..SUB / E {
+        active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..steps], g, active);
+    }
+
+    let mut best = zero;
+    let nothing = lanes.splat_i(if rule.again == Again::Replaced { 0 } else { REPLACED });
+    let mut chosen = [nothing; MAX_GROUPS];
+    for s in 0..steps {
+        let mut tried = [nothing; MAX_GROUPS];
+        for g in 0..SUB / E {
+            tried[g] = lanes.load_i(&scratch.places[(g * steps + s) * L::N..]);
+        }
+        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
+        let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
+        scale = better.select(sum_qx / sum_q2, scale);
+        best = better.select(scale * sum_qx, best);
+        for g in 0..SUB / E {
+            chosen[g] = better.select_i(tried[g], chosen[g]);
+        }
+    }
+
+    let mut replaced = [all; MAX_GROUPS];
+    let mut any_replaced = lanes.mask(0);
+    for g in 0..SUB / E {
+        replaced[g] = chosen[g].gt(lanes.splat_i(REPLACED - 1));
+        any_replaced = any_replaced | replaced[g];
+    }
+    let mut again = scale.gt(zero);
+    if rule.again != Again::All {
+        again = again & any_replaced;
+    }
+    let id = one / scale;
+    valid = valid & (!again | roundable_levels(lanes, id, min, max));
+    let again_bits = (again & valid).to_bits() & active;
+    if again_bits != 0 {
+        scale.store(&mut scratch.scales);
+        for g in 0..SUB / E {
+            let of_group = if rule.again == Again::Replaced { again & replaced[g] } else { again };
+            let bits = of_group.to_bits() & again_bits;
+            active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &[id], g, bits);
+            chosen[g] = lanes.mask(bits).select_i(lanes.load_i(&scratch.places[g * L::N..]), chosen[g]);
+        }
+        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &chosen);
+        scale = (again & sum_q2.gt(zero)).select(sum_qx / sum_q2, scale);
+    }
+
+    let negative = scale.lt(zero);
+    scale = negative.select(-scale, scale);
+    for k in 0..SUB / 8 {
+        signs[k] = negative.select_i(signs[k] ^ lanes.splat_i(255), signs[k]);
+        signs[k].store(&mut out.signs[k]);
+    }
+    for g in 0..SUB / E {
+        chosen[g].store(&mut out.codes[g]);
+    }
+    scale.store(&mut out.scale);
+    out.any = active & (valid & scale.ge(zero)).to_bits();
+    out.valid = wanted & (out.any | empty.to_bits());
+    out
+}
+
+/// Where the levels of all numbers between those two are found by adding and subtracting.
+#[inline(always)]
+fn roundable_levels<L: Lanes>(lanes: L, id: L::F, min: L::F, max: L::F) -> L::M {
+    let half = lanes.splat(0.5);
+    let one = lanes.splat(1.0);
+    roundable(lanes, half * (id * min - one), half * (id * max - one))
+}
+
+/// [`split_signs`] in lanes.
+#[inline(always)]
+fn lane_signs<L: Lanes, const SUB: usize>(
+    lanes: L,
+    even: bool,
+    x: &[L::F; SUB],
+    weights: &[L::F; SUB],
+) -> ([L::F; SUB], [L::I; 4]) {
+    let zero = lanes.splat(0.0);
+    let none = lanes.splat_i(0);
+    let mut magnitudes = *x;
+    let mut signs = [none; 4];
+    for k in 0..SUB / 8 {
+        for i in 0..8 {
+            let positive = x[8 * k + i].ge(zero);
+            magnitudes[8 * k + i] = positive.select(x[8 * k + i], -x[8 * k + i]);
+            signs[k] = signs[k] | positive.select_i(none, lanes.splat_i(1 << i));
+        }
+        if even {
+            let four = signs[k] ^ signs[k].shr::<4>();
+            let two = four ^ four.shr::<2>();
+            let odd = ((two ^ two.shr::<1>()) & lanes.splat_i(1)).equal(lanes.splat_i(1));
+            let mut least = weights[8 * k] * x[8 * k] * x[8 * k];
+            let mut bit = lanes.splat_i(1);
+            for i in 1..8 {
+                let importance = weights[8 * k + i] * x[8 * k + i] * x[8 * k + i];
+                let less = importance.lt(least);
+                least = less.select(importance, least);
+                bit = less.select_i(lanes.splat_i(1 << i), bit);
+            }
+            for i in 0..8 {
+                let turn = odd & bit.equal(lanes.splat_i(1 << i));
+                magnitudes[8 * k + i] = turn.select(-magnitudes[8 * k + i], magnitudes[8 * k + i]);
+            }
+            signs[k] = odd.select_i(signs[k] ^ bit, signs[k]);
+        }
+    }
+    (magnitudes, signs)
+}
+
+/// The sums of one choice of points: with the values, and of the squares.
+#[inline(always)]
+fn sums<L: Lanes, const SUB: usize, const E: usize>(
+    lanes: L,
+    weights: &[L::F; SUB],
+    wx: &[L::F; SUB],
+    codes: &[L::I; MAX_GROUPS],
+) -> (L::F, L::F) {
+    let (mut sum_qx, mut sum_q2) = (lanes.splat(0.0), lanes.splat(0.0));
+    let four = lanes.table4(&[1.0, 3.0, 5.0, 7.0]);
+    let eight = lanes.table8(&[1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0]);
+    for g in 0..SUB / E {
+        let mut code = codes[g];
+        for i in g * E..(g + 1) * E {
+            let q = if E == 8 { lanes.lookup4(four, code) } else { lanes.lookup8(eight, code) };
+            code = if E == 8 { code.shr::<2>() } else { code.shr::<3>() };
+            sum_qx = sum_qx + wx[i] * q;
+            sum_q2 = sum_q2 + weights[i] * q * q;
+        }
+    }
+    (sum_qx, sum_q2)
+}
+
+/// Rounds one group with each of the steps' inverse scales and leaves in the scratch, for the active lanes, the codes of the points or of
+/// the neighbours that stand for them. Gives the lanes for which there is none.
+#[inline(always)]
+fn place_group<L: Lanes, const SUB: usize, const E: usize>(
+    lanes: L,
+    grid: &Grid,
+    scratch: &mut Scratch,
+    x: &[L::F; SUB],
+    roots: &[L::F; SUB],
+    ids: &[L::F],
+    group: usize,
+    active: u32,
+) -> u32 {
+    let top = if E == 8 { 2.0 } else { 7.0 };
+    // Adding this leaves an even integer, twice the one that adding half as much to half the number leaves.
+    let round = 2.0 * ROUND;
+    let from = group * ids.len() * L::N;
+    for s in 0..ids.len() {
+        let mut point = lanes.splat(0.0);
+        for i in (group * E..(group + 1) * E).rev() {
+            let sum = ids[s] * x[i] - lanes.splat(1.0) + lanes.splat(round);
+            let level = sum.min(lanes.splat(round + 2.0 * top)).max(lanes.splat(round)) - lanes.splat(round);
+            point = point * lanes.splat(top + 1.0) + level;
+        }
+        point.trunc().store(&mut scratch.places[from + s * L::N..]);
+    }
+    for i in 0..E {
+        x[group * E + i].store(&mut scratch.x[i]);
+        roots[group * E + i].store(&mut scratch.roots[i]);
+    }
+    let eights = grid.eights();
+    let mut lost = 0;
+    let mut left = active;
+    while left != 0 {
+        let lane = left.trailing_zeros();
+        left &= left - 1;
+        if !find_neighbours::<L, E>(lanes, eights, scratch, from, ids.len(), lane as usize) {
+            lost |= 1 << lane;
+        }
+    }
+    lost
+}
+
+/// Replaces the rounded points of one lane, one for each step, by codes. Says whether all were found.
+///
+/// Vectors hold eight neighbours of one list and the next eight lanes those of another step's, for as many as the vector is long.
+#[inline(always)]
+fn find_neighbours<L: Lanes, const E: usize>(
+    lanes: L,
+    eights: &Eights,
+    scratch: &mut Scratch,
+    from: usize,
+    steps: usize,
+    lane: usize,
+) -> bool {
+    let places = &mut scratch.places[from..from + steps * L::N];
+    let mut off = [0u8; MAX_STEPS + 1];
+    let mut n_off = 0;
+    for s in 0..steps {
+        let place = &mut places[s * L::N + lane];
+        *place = eights.places[*place as usize / 2];
+        off[n_off] = s as u8;
+        n_off += usize::from(*place < 0);
+    }
+    if n_off == 0 {
+        return true;
+    }
+
+    let (mut x, mut roots) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
+    for i in 0..E {
+        x[i] = lanes.splat(scratch.x[i][lane]);
+        roots[i] = lanes.splat(scratch.roots[i][lane]);
+    }
+    let mut magnitudes = [0.0; MAX_LANES];
+    for (i, m) in magnitudes.iter_mut().enumerate() {
+        *m = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
+    }
+    let magnitudes = lanes.load(&magnitudes);
+    let too_far = lanes.splat(f32::MAX);
+
+    let mut lost = lanes.mask(0);
+    for at in (0..n_off).step_by(L::N / 8) {
+        let mut first = [0; MAX_LANES / 8];
+        let mut last = [0; MAX_LANES / 8];
+        let mut scale = [0.0; MAX_LANES / 8];
+        let mut longest = 0;
+        for j in 0..L::N / 8 {
+            let s = usize::from(off[(at + j).min(n_off - 1)]);
+            let (start, n_eights) = Eights::list(places[s * L::N + lane]);
+            first[j] = start;
+            last[j] = start + 8 * (n_eights - 1);
+            longest = longest.max(n_eights);
+            scale[j] = scratch.scales[s * L::N + lane];
+        }
+        // The error of each element at each level.
+        let reached = lanes.splat_eights(&scale) * magnitudes;
+        let mut errors = [reached; E];
+        for i in 0..E {
+            let d = reached - x[i];
+            errors[i] = roots[i] * d * d;
+        }
+
+        let mut best = sum_errors::<L, E>(lanes, &errors, lanes.load_eights(&eights.codes, &first)).min(too_far);
+        let mut found_in = lanes.splat_i(0);
+        let mut starts = first;
+        for turn in 1..longest {
+            for j in 0..L::N / 8 {
+                // The last eight again cannot win against themselves.
+                starts[j] = (starts[j] + 8).min(last[j]);
+            }
+            let error = sum_errors::<L, E>(lanes, &errors, lanes.load_eights(&eights.codes, &starts));
+            let less = error.lt(best);
+            best = less.select(error, best);
+            found_in = less.select_i(lanes.splat_i(8 * turn as i32), found_in);
+        }
+        // Sums of squares are not negative, and are in the order of their bits.
+        let least = lanes.least_of_eight(best.bits());
+        lost = lost | least.equal(too_far.bits());
+        let winners = best.bits().equal(least).to_bits();
+        let mut turns = [0; MAX_LANES];
+        if longest > 1 {
+            found_in.store(&mut turns);
+        }
+        for j in 0..(L::N / 8).min(n_off - at) {
+            let mut winners = winners >> (8 * j) & 255;
+            let mut place = usize::MAX;
+            while winners != 0 {
+                let i = winners.trailing_zeros() as usize;
+                winners &= winners - 1;
+                place = place.min(turns[8 * j + i] as usize + i);
+            }
+            let code = eights.codes[first[j] + place];
+            places[usize::from(off[at + j]) * L::N + lane] = i32::from(code) | REPLACED;
+        }
+    }
+    !lost.any()
+}
+
+/// The errors of the points with these codes, summed element after element.
+#[inline(always)]
+fn sum_errors<L: Lanes, const E: usize>(lanes: L, errors: &[L::F; E], mut codes: L::I) -> L::F {
+    let mut sum = lanes.splat(0.0);
+    for i in 0..E {
+        let error = if E == 8 { lanes.pick4(errors[i], codes) } else { lanes.pick8(errors[i], codes) };
+        sum = if i == 0 { error } else { sum + error };
+        codes = if E == 8 { codes.shr::<2>() } else { codes.shr::<3>() };
+    }
+    sum
+}
+
+/// The even signs of four times eight values, seven bits each, and a scale in the top four bits.
+pub(super) fn word(signs: [u8; 4], scale: u8) -> u32 {
+    let mut word = u32::from(scale) << 28;
+    for (k, s) in signs.into_iter().enumerate() {
+        word |= u32::from(s & 127) << (7 * k);
+    }
+    word
+}

@@ -1,0 +1,614 @@
+//! How far decoded values are from the originals.
+//!
+//! With `x` the original values, `y` the decoded ones, `d = y - x` and `w` the importance of a column:
+//!
+//! | figure | formula | with an importance matrix |
+//! |---|---|---|
+//! | root mean square error | `sqrt(Σ d² / n)` | `sqrt(Σ w d² / Σ w)` |
+//! | relative error | `sqrt(Σ d² / Σ x²)` | `sqrt(Σ w d² / Σ w x²)` |
+//! | cosine similarity | `Σ x y / sqrt(Σ x² Σ y²)` | `Σ w x y / sqrt(Σ w x² Σ w y²)` |
+//! | largest error | the largest `abs(d)` | the largest `sqrt(w d² n / Σ w)` |
+//!
+//! The first and the last have the unit of the values; the weights' own unit cancels out, so weights that are all equal give
+//! the figures without weights. The other two are pure numbers.
+//!
+//! A pair of which one is infinite or not a number takes no part in the sums; such pairs are counted. A weight that is negative,
+//! infinite or not a number counts as zero. Where a formula would divide by zero: nothing is 0 away from nothing, and infinitely
+//! far, relatively, from zeros that became something; the similarity of zeros with zeros is 1, with anything else 0.
+//!
+//! **The same figures for every split.** A [`RowError`] adds up one row in double precision, in an order that depends on nothing
+//! but its length: value `i` goes to sum `i % 8`, whatever vectors the CPU has. A [`TensorError`] adds the sums of rows without
+//! rounding, so rows may come in any order, from any number of threads and parts; what is rounded is the total.
+
+use crate::dispatch::{Isa, Kernel};
+use crate::lanes::Lanes;
+
+/// The error of some values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// Root mean square of the errors, in the unit of the values.
+    pub rmse: f64,
+    /// The same over the root mean square of the originals.
+    pub relative: f64,
+    /// Cosine of the angle between originals and decoded values.
+    pub cosine: f64,
+    /// The largest error, and where it is; `None` when there is no error or no value.
+    pub largest: Option<Largest>,
+}
+
+/// The largest error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Largest {
+    /// Its magnitude, in the unit of the values.
+    pub error: f64,
+    /// The row; 0 in the figures of a single row.
+    pub row: u64,
+    /// The place in the row.
+    pub column: u64,
+}
+
+/// A square that is the largest so far; of equal ones the first.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Worst {
+    square: f64,
+    row: u64,
+    column: u64,
+}
+
+impl Worst {
+    fn or(self, other: Worst) -> Worst {
+        let first = (self.row, self.column) <= (other.row, other.column);
+        if self.square > other.square || (self.square == other.square && first) { self } else { other }
+    }
+}
+
+/// The sums that figures are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Sums {
+    /// `Σ w`.
+    weight: f64,
+    /// `Σ w d²`.
+    error: f64,
+    /// `Σ w x²`.
+    original: f64,
+    /// `Σ w y²`.
+    decoded: f64,
+    /// `Σ w x y`.
+    product: f64,
+    /// The largest `w d²`.
+    worst: Worst,
+}
+
+impl Sums {
+    fn figures(&self, n: u64) -> Figures {
+        let over = |a: f64, b: f64| if a == 0.0 { 0.0 } else { a / b };
+        let cosine = match (self.original == 0.0, self.decoded == 0.0) {
+            (true, true) => 1.0,
+            (false, false) => (self.product / self.original.sqrt() / self.decoded.sqrt()).clamp(-1.0, 1.0),
+            _ => 0.0,
+        };
+        let Worst { square, row, column } = self.worst;
+        Figures {
+            rmse: over(self.error, self.weight).sqrt(),
+            relative: over(self.error, self.original).sqrt(),
+            cosine,
+            largest: (square > 0.0).then(|| Largest { error: (square * (n as f64 / self.weight)).sqrt(), row, column }),
+        }
+    }
+}
+
+/// The error of one row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RowError {
+    n: u64,
+    not_finite: u64,
+    plain: Sums,
+    weighted: Option<Sums>,
+}
+
+impl RowError {
+    /// Compares the values of one row; `weights` has one entry for each column.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn new(isa: Isa, original: &[f32], decoded: &[f32], weights: Option<&[f32]>) -> RowError {
+        assert_eq!(original.len(), decoded.len(), "values compared with values of another length");
+        match weights {
+            None => {
+                let (plain, not_finite) = isa.run(Add::<false> { original, decoded, weights: original });
+                let [plain, _] = plain;
+                RowError { n: original.len() as u64 - not_finite, not_finite, plain, weighted: None }
+            }
+            Some(weights) => {
+                assert_eq!(original.len(), weights.len(), "one weight for each column");
+                let ([plain, weighted], not_finite) = isa.run(Add::<true> { original, decoded, weights });
+                RowError { n: original.len() as u64 - not_finite, not_finite, plain, weighted: Some(weighted) }
+            }
+        }
+    }
+
+    /// How many pairs were compared.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// How many pairs were left out because one of them is infinite or not a number.
+    pub fn not_finite(&self) -> u64 {
+        self.not_finite
+    }
+
+    /// The figures without weights.
+    pub fn figures(&self) -> Figures {
+        self.plain.figures(self.n)
+    }
+
+    /// The figures with weights, where there are any.
+    pub fn weighted(&self) -> Option<Figures> {
+        self.weighted.map(|s| s.figures(self.n))
+    }
+}
+
+/// Sums side by side in a row.
+const LANES: usize = 8;
+/// Values after which the largest error is looked at, so that it is sought only among so many.
+const RUN: usize = 256;
+
+type Eight = [f64; LANES];
+
+#[derive(Clone, Copy, Default)]
+struct LaneSums {
+    weight: Eight,
+    error: Eight,
+    original: Eight,
+    decoded: Eight,
+    product: Eight,
+    /// The largest `w d²` of the run.
+    worst: Eight,
+}
+
+impl LaneSums {
+    #[inline(always)]
+    fn add(&mut self, lane: usize, w: f64, x: f64, y: f64) {
+        let d = y - x;
+        let square = w * (d * d);
+        self.weight[lane] += w;
+        self.error[lane] += square;
+        self.original[lane] += w * (x * x);
+        self.decoded[lane] += w * (y * y);
+        self.product[lane] += w * (x * y);
+        self.worst[lane] = if square > self.worst[lane] { square } else { self.worst[lane] };
+    }
+
+    /// The sums, in one order; the largest square is not among them.
+    fn fold(&self) -> Sums {
+        let fold = |s: &Eight| ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+        Sums {
+            weight: fold(&self.weight),
+            error: fold(&self.error),
+            original: fold(&self.original),
+            decoded: fold(&self.decoded),
+            product: fold(&self.product),
+            worst: Worst::default(),
+        }
+    }
+}
+
+/// A pair as it takes part: zeros where one of them is not finite, and whether that is so.
+#[inline(always)]
+fn pair(x: f32, y: f32) -> (f64, f64, bool) {
+    let finite = x.is_finite() & y.is_finite();
+    (if finite { f64::from(x) } else { 0.0 }, if finite { f64::from(y) } else { 0.0 }, finite)
+}
+
+/// A weight as it takes part.
+#[inline(always)]
+fn weight(w: f32, finite: bool) -> f64 {
+    if finite & (w > 0.0) & (w < f32::INFINITY) { f64::from(w) } else { 0.0 }
+}
+
+/// Adds eight pairs; zeros change nothing but the sum of the weight 1, which is not used.
+#[inline(always)]
+fn eight<const WEIGHTED: bool>(
+    sums: &mut [LaneSums; 2],
+    absent: &mut [u32; LANES],
+    x: &[f32; LANES],
+    y: &[f32; LANES],
+    w: &[f32; LANES],
+) {
+    for i in 0..LANES {
+        let (x, y, finite) = pair(x[i], y[i]);
+        absent[i] += u32::from(!finite);
+        sums[0].add(i, 1.0, x, y);
+        if WEIGHTED {
+            sums[1].add(i, weight(w[i], finite), x, y);
+        }
+    }
+}
+
+/// One row, without and (if `WEIGHTED`) with weights.
+struct Add<'a, const WEIGHTED: bool> {
+    original: &'a [f32],
+    decoded: &'a [f32],
+    weights: &'a [f32],
+}
+
+impl<const WEIGHTED: bool> Kernel for Add<'_, WEIGHTED> {
+    type Output = ([Sums; 2], u64);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> ([Sums; 2], u64) {
+        let mut sums = [LaneSums::default(); 2];
+        let mut worst = [Worst::default(); 2];
+        let mut not_finite = 0;
+        let runs = self.original.chunks(RUN).zip(self.decoded.chunks(RUN)).zip(self.weights.chunks(RUN));
+        for (run, ((original, decoded), weights)) in runs.enumerate() {
+            let mut absent = [0u32; LANES];
+            sums[0].worst = Eight::default();
+            sums[1].worst = Eight::default();
+            let ((xs, x_rest), (ys, y_rest)) = (original.as_chunks::<LANES>(), decoded.as_chunks::<LANES>());
+            let (ws, w_rest) = weights.as_chunks::<LANES>();
+            for ((x, y), w) in xs.iter().zip(ys).zip(ws) {
+                eight::<WEIGHTED>(&mut sums, &mut absent, x, y, w);
+            }
+            if !x_rest.is_empty() {
+                let (mut x, mut y, mut w) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+                x[..x_rest.len()].copy_from_slice(x_rest);
+                y[..y_rest.len()].copy_from_slice(y_rest);
+                w[..w_rest.len()].copy_from_slice(w_rest);
+                eight::<WEIGHTED>(&mut sums, &mut absent, &x, &y, &w);
+            }
+            not_finite += absent.iter().map(|n| u64::from(*n)).sum::<u64>();
+            for weighted in 0..2 {
+                let most = sums[weighted].worst.iter().fold(0.0, |a: f64, b| a.max(*b));
+                if most > worst[weighted].square {
+                    let square = |i: &usize| {
+                        let (x, y, finite) = pair(original[*i], decoded[*i]);
+                        let w = if weighted == 1 { weight(weights[*i], finite) } else { 1.0 };
+                        w * ((y - x) * (y - x))
+                    };
+                    let at = (0..original.len()).find(|i| square(i) == most).unwrap_or(0);
+                    worst[weighted] = Worst { square: most, row: 0, column: (run * RUN + at) as u64 };
+                }
+            }
+        }
+        let [plain, weighted] = sums;
+        let n = self.original.len() as u64 - not_finite;
+        let plain = Sums { weight: n as f64, worst: worst[0], ..plain.fold() };
+        ([plain, Sums { worst: worst[1], ..weighted.fold() }], not_finite)
+    }
+}
+
+/// The error of a tensor, or of some rows of it.
+#[derive(Debug, Clone, Default)]
+pub struct TensorError {
+    n: u64,
+    not_finite: u64,
+    plain: Total,
+    /// Whether every row had weights.
+    weighted: Option<Total>,
+}
+
+/// [`Sums`] of many rows.
+#[derive(Debug, Clone, Default)]
+struct Total {
+    /// Weight, error, original, decoded, product.
+    sums: [Exact; 5],
+    worst: Worst,
+}
+
+impl Total {
+    fn add(&mut self, row: u64, sums: &Sums) {
+        let Sums { weight, error, original, decoded, product, worst } = *sums;
+        for (total, sum) in self.sums.iter_mut().zip([weight, error, original, decoded, product]) {
+            total.add(sum);
+        }
+        if worst.square > 0.0 {
+            self.take(Worst { row, ..worst });
+        }
+    }
+
+    fn merge(&mut self, other: &Total) {
+        for (total, sum) in self.sums.iter_mut().zip(&other.sums) {
+            total.merge(sum);
+        }
+        if other.worst.square > 0.0 {
+            self.take(other.worst);
+        }
+    }
+
+    fn take(&mut self, worst: Worst) {
+        self.worst = if self.worst.square > 0.0 { self.worst.or(worst) } else { worst };
+    }
+
+    fn sums(&self) -> Sums {
+        let [weight, error, original, decoded, product] = self.sums.each_ref().map(Exact::to_f64);
+        Sums { weight, error, original, decoded, product, worst: self.worst }
+    }
+}
+
+impl TensorError {
+    /// Of no rows.
+    pub fn new() -> TensorError {
+        TensorError::default()
+    }
+
+    /// Adds the row of that number. In any order, and each row once.
+    pub fn add(&mut self, row: u64, error: &RowError) {
+        let is_first = self.is_empty();
+        self.plain.add(row, &error.plain);
+        match &error.weighted {
+            Some(sums) if is_first => self.weighted.insert(Total::default()).add(row, sums),
+            Some(sums) => {
+                if let Some(total) = &mut self.weighted {
+                    total.add(row, sums);
+                }
+            }
+            None => self.weighted = None,
+        }
+        self.n += error.n;
+        self.not_finite += error.not_finite;
+    }
+
+    /// Adds other rows of the same tensor.
+    pub fn merge(&mut self, other: &TensorError) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other.clone();
+            return;
+        }
+        self.plain.merge(&other.plain);
+        match (&mut self.weighted, &other.weighted) {
+            (Some(total), Some(other)) => total.merge(other),
+            _ => self.weighted = None,
+        }
+        self.n += other.n;
+        self.not_finite += other.not_finite;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.n + self.not_finite == 0
+    }
+
+    /// How many pairs were compared.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// How many pairs were left out because one of them is infinite or not a number.
+    pub fn not_finite(&self) -> u64 {
+        self.not_finite
+    }
+
+    /// The figures without weights.
+    pub fn figures(&self) -> Figures {
+        self.plain.sums().figures(self.n)
+    }
+
+    /// The figures with weights; `None` when a row had none, and for no rows.
+    pub fn weighted(&self) -> Option<Figures> {
+        self.weighted.as_ref().map(|t| t.sums().figures(self.n))
+    }
+}
+
+/// Words of an [`Exact`].
+const WORDS: usize = 36;
+
+/// A sum of doubles without rounding: an integer, in two's complement, that counts the smallest double, 2⁻¹⁰⁷⁴.
+///
+/// The largest double is below 2²⁰⁹⁸ of those, which leaves room for 2²⁰⁰ of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Exact([u64; WORDS]);
+
+impl Default for Exact {
+    fn default() -> Exact {
+        Exact([0; WORDS])
+    }
+}
+
+impl Exact {
+    /// Adds a number; not infinity nor NaN.
+    fn add(&mut self, x: f64) {
+        debug_assert!(x.is_finite());
+        let bits = x.to_bits();
+        let (exponent, fraction) = (bits >> 52 & 0x7ff, bits & ((1 << 52) - 1));
+        let (shift, integer) = if exponent == 0 { (0, fraction) } else { (exponent - 1, fraction | 1 << 52) };
+        let at = (shift / 64) as usize;
+        let integer = u128::from(integer) << (shift % 64);
+        let mut words = [0; WORDS];
+        words[at] = integer as u64;
+        words[at + 1] = (integer >> 64) as u64;
+        let term = Exact(words);
+        self.merge(&if x < 0.0 { term.negative() } else { term });
+    }
+
+    fn merge(&mut self, other: &Exact) {
+        let mut carry = false;
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            let (sum, over) = word.overflowing_add(*other);
+            let (sum, over_carry) = sum.overflowing_add(u64::from(carry));
+            (*word, carry) = (sum, over | over_carry);
+        }
+    }
+
+    fn negative(&self) -> Exact {
+        let mut one = Exact::default();
+        one.0[0] = 1;
+        let mut negative = Exact(self.0.map(|w| !w));
+        negative.merge(&one);
+        negative
+    }
+
+    /// The nearest double.
+    fn to_f64(&self) -> f64 {
+        if self.0[WORDS - 1] >> 63 == 1 {
+            return -self.negative().to_f64();
+        }
+        let Some(top) = self.0.iter().rposition(|w| *w != 0) else { return 0.0 };
+        // The highest two words have at least 65 bits; the last one says whether anything is below them. That rounds once.
+        let below = if top > 0 { self.0[top - 1] } else { 0 };
+        let rest = self.0[..top.saturating_sub(1)].iter().any(|w| *w != 0);
+        let rounded = (u128::from(self.0[top]) << 64 | u128::from(below) | u128::from(rest)) as f64;
+        // In two steps, because the power may be too small for one.
+        let exponent = 64 * (top as i32 - 1) - 1074;
+        rounded * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(x: &[f32], y: &[f32], w: Option<&[f32]>) -> RowError {
+        let [first, others @ ..] = &Isa::available().map(|isa| RowError::new(isa, x, y, w)).collect::<Vec<_>>()[..]
+        else {
+            panic!("no instruction set")
+        };
+        assert!(others.iter().all(|o| o == first));
+        *first
+    }
+
+    #[test]
+    fn figures_by_hand() {
+        let (x, y) = ([3.0, 0.0, -4.0, 0.0], [3.0, 1.0, -2.0, 0.0]);
+        let e = row(&x, &y, Some(&[1.0, 2.0, 0.5, 4.5]));
+        let f = e.figures();
+        assert_eq!((e.n(), e.not_finite()), (4, 0));
+        assert_eq!(f.rmse, (5.0f64 / 4.0).sqrt());
+        assert_eq!(f.relative, (5.0f64 / 25.0).sqrt());
+        assert!((f.cosine - 17.0 / (25.0f64 * 14.0).sqrt()).abs() < 1e-15);
+        assert_eq!(f.largest, Some(Largest { error: 2.0, row: 0, column: 2 }));
+        let f = e.weighted().unwrap();
+        assert_eq!(f.rmse, (4.0f64 / 8.0).sqrt());
+        assert_eq!(f.relative, (4.0f64 / 17.0).sqrt());
+        assert!((f.cosine - 13.0 / (17.0f64 * 13.0).sqrt()).abs() < 1e-15);
+        // Two errors of weighted square 2; the first one counts. The weights' mean is 2.
+        assert_eq!(f.largest, Some(Largest { error: 1.0, row: 0, column: 1 }));
+        assert_eq!(row(&x, &y, None).weighted(), None);
+    }
+
+    #[test]
+    fn equal_weights_change_nothing() {
+        let x: Vec<f32> = (0..1000).map(|i| (i as f32 * 0.7).sin()).collect();
+        let y: Vec<f32> = x.iter().map(|x| (x * 8.0).round() / 8.0).collect();
+        let e = row(&x, &y, Some(&[4.0; 1000]));
+        assert_eq!(e.weighted(), Some(e.figures()));
+    }
+
+    #[test]
+    fn nothing_and_zeros() {
+        let none = Figures { rmse: 0.0, relative: 0.0, cosine: 1.0, largest: None };
+        assert_eq!(row(&[], &[], None).figures(), none);
+        assert_eq!(TensorError::new().figures(), none);
+        assert_eq!(row(&[0.0; 9], &[-0.0; 9], Some(&[1.0; 9])).weighted(), Some(none));
+        assert_eq!(row(&[1.0; 9], &[2.0; 9], Some(&[0.0; 9])).weighted(), Some(none));
+        let lost = row(&[2.0; 9], &[0.0; 9], None).figures();
+        assert_eq!((lost.rmse, lost.relative, lost.cosine), (2.0, 1.0, 0.0));
+        let made = row(&[0.0; 9], &[2.0; 9], None).figures();
+        assert_eq!((made.rmse, made.relative, made.cosine), (2.0, f64::INFINITY, 0.0));
+        let same = row(&[0.1; 300], &[0.1; 300], None).figures();
+        assert_eq!((same.rmse, same.largest), (0.0, None));
+        assert!((same.cosine - 1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn what_is_no_number_is_counted_and_left_out() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let e = row(
+            &[1.0, nan, 2.0, inf, 1.0, 5.0],
+            &[2.0, 1.0, nan, inf, 1.0, 5.0],
+            Some(&[1.0, 1.0, 1.0, 1.0, nan, -1.0]),
+        );
+        assert_eq!((e.n(), e.not_finite()), (3, 3));
+        assert_eq!(e.figures().rmse, (1.0f64 / 3.0).sqrt());
+        assert_eq!(e.weighted().unwrap().rmse, 1.0);
+        let e = row(&[nan; 20], &[0.0; 20], None);
+        assert_eq!((e.n(), e.not_finite(), e.figures().rmse), (0, 20, 0.0));
+        // The largest numbers do not overflow.
+        let e = row(&[f32::MAX; 20], &[-f32::MAX; 20], Some(&[f32::MAX; 20]));
+        let largest = 2.0 * f64::from(f32::MAX);
+        assert!((e.figures().rmse / largest - 1.0).abs() < 1e-15);
+        assert!((e.weighted().unwrap().rmse / largest - 1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_largest_error_is_found_where_it_first_is() {
+        let x = [0.0f32; 1000];
+        for at in [0, 7, 8, 255, 256, 511, 995, 999] {
+            let mut y = [0.25f32; 1000];
+            y[at] = -3.0;
+            y[999] = 3.0;
+            assert_eq!(row(&x, &y, None).figures().largest, Some(Largest { error: 3.0, row: 0, column: at as u64 }));
+        }
+    }
+
+    #[test]
+    fn rows_add_up_to_the_same_in_any_order_and_grouping() {
+        let mut seed = 1u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(1664525).wrapping_add(1013904223);
+            (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let w: Vec<f32> = (0..100).map(|_| random().abs()).collect();
+        let rows: Vec<RowError> = (0..60)
+            .map(|i| {
+                let scale = 10f32.powi(i % 30 - 15);
+                let x: Vec<f32> = (0..100).map(|_| random() * scale).collect();
+                let y: Vec<f32> = x.iter().map(|x| x + random() * scale * 0.1).collect();
+                row(&x, &y, Some(&w))
+            })
+            .collect();
+        let sum = |order: &mut dyn Iterator<Item = usize>| {
+            let mut total = TensorError::new();
+            order.for_each(|i| total.add(i as u64, &rows[i]));
+            total
+        };
+        let expected = sum(&mut (0..60));
+        let result = |t: &TensorError| (t.n(), t.figures(), t.weighted());
+        assert_eq!(result(&sum(&mut (0..60).rev())), result(&expected));
+        for parts in [2, 7, 60] {
+            let mut total = TensorError::new();
+            for part in (0..parts).rev() {
+                total.merge(&sum(&mut (0..60).filter(|i| i % parts == part)));
+            }
+            total.merge(&TensorError::new());
+            assert_eq!(result(&total), result(&expected));
+        }
+        // And that total is the sum.
+        let square: f64 = rows.iter().map(|r| r.figures().rmse.powi(2) * 100.0).sum();
+        assert!((expected.figures().rmse / (square / 6000.0).sqrt() - 1.0).abs() < 1e-12);
+        assert_eq!(expected.figures().largest.unwrap().row, {
+            let most = |i: &usize| rows[*i].figures().largest.unwrap().error;
+            (0..60).max_by(|a, b| most(a).total_cmp(&most(b))).unwrap() as u64
+        });
+    }
+
+    #[test]
+    fn rows_without_weights_leave_none_to_the_total() {
+        let (with, without) = (row(&[1.0], &[2.0], Some(&[1.0])), row(&[1.0], &[2.0], None));
+        for order in [[with, without, with], [without, with, with]] {
+            let mut total = TensorError::new();
+            order.iter().enumerate().for_each(|(i, r)| total.add(i as u64, r));
+            assert_eq!(total.weighted(), None);
+        }
+    }
+
+    #[test]
+    fn exact_sums_round_once() {
+        let sum = |terms: &[f64]| {
+            let mut sum = Exact::default();
+            terms.iter().for_each(|t| sum.add(*t));
+            sum.to_f64()
+        };
+        let tiny = f64::from_bits(1);
+        for x in [0.0, 1.0, -1.5, tiny, -tiny, f64::MIN_POSITIVE, f64::MAX, -f64::MAX, 0.1, 1e-300, 1e300, 3e-310] {
+            assert_eq!(sum(&[x]), x);
+            assert_eq!(sum(&[x, 1e200, -7.0, 1e-200, 7.0, -1e200, -1e-200]), x);
+        }
+        let half = f64::EPSILON / 2.0;
+        assert_eq!((sum(&[1.0, half]), sum(&[1.0, half, tiny])), (1.0, 1.0 + f64::EPSILON));
+        assert_eq!((sum(&[-1.0, -half]), sum(&[-1.0, -half, -tiny])), (-1.0, -1.0 - f64::EPSILON));
+        assert_eq!((sum(&[1.0, -1.0]), sum(&[tiny, tiny])), (0.0, 2.0 * tiny));
+    }
+}
