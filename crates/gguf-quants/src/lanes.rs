@@ -118,6 +118,18 @@ pub trait Lanes: Copy + Debug {
     fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
         self.load(&pick::<Self>(table, index, 8))
     }
+    /// Lane `i` is lane `index[i] & 7` of the two, one after the other; `N` must be 4. What [`Lanes::pick8`] is made of there.
+    #[inline(always)]
+    fn pick_of_two(self, low: Self::F, high: Self::F, index: Self::I) -> Self::F {
+        let (mut from, mut at, mut to) = ([0.0; MAX_LANES], [0; MAX_LANES], [0.0; MAX_LANES]);
+        low.store(&mut from);
+        high.store(&mut from[Self::N..]);
+        index.store(&mut at);
+        for i in 0..Self::N {
+            to[i] = from[at[i] as usize & 7];
+        }
+        self.load(&to)
+    }
     /// Lane `i` is the least, as signed, of the eight lanes from `i / 8 * 8`.
     #[inline(always)]
     fn least_of_eight(self, x: Self::I) -> Self::I {

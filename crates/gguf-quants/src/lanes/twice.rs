@@ -243,7 +243,7 @@ impl<L: Lanes> Lanes for Twice<L> {
     #[inline(always)]
     fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
         if L::N < 8 {
-            self.load(&super::pick::<Self>(table, index, 8))
+            Pair(self.0.pick_of_two(table.0, table.1, index.0), self.0.pick_of_two(table.0, table.1, index.1))
         } else {
             Pair(self.0.pick8(table.0, index.0), self.0.pick8(table.1, index.1))
         }
