@@ -6,7 +6,7 @@ use super::arrays::Arrays;
 use super::twice::Twice;
 use super::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::dispatch::{Isa, Kernel};
-use crate::float::f16_to_f32_ggml;
+use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 
 /// Runs a kernel with every instruction set of this machine, and with two vectors of each in step.
 fn everywhere<K: Kernel<Output = ()> + Copy>(kernel: K) {
@@ -346,7 +346,32 @@ kernel!(halves, |lanes: L| {
             let expected = f16_to_f32_ggml(half);
             assert!(same_bits(row[i], expected), "{lanes:?}: {half:#06x} in a row");
             assert!(same_bits(lanes.half(half), expected), "{lanes:?}: {half:#06x}");
+            let splat = lanes_of!(L, lanes.splat_half(half), 0.0);
+            assert!(splat[..L::N].iter().all(|x| same_bits(*x, expected)), "{lanes:?}: {half:#06x} in every lane");
         }
+    }
+});
+
+kernel!(floats_to_halves, |lanes: L| {
+    let mut values = floats();
+    // Every half, the middle to the next one, and the neighbours of both.
+    for half in 0..0x7c00u16 {
+        let (x, next) = (f16_to_f32_ggml(half), f16_to_f32_ggml(half + 1));
+        let middle = if half == 0x7bff { 65520.0 } else { (x + next) / 2.0 };
+        for x in [x, middle] {
+            values.extend([x.to_bits().saturating_sub(1), x.to_bits(), x.to_bits() + 1].map(f32::from_bits));
+        }
+    }
+    values.resize(values.len().next_multiple_of(MAX_LANES), -0.0);
+    for (row, values) in values.as_chunks::<MAX_LANES>().0.iter().enumerate() {
+        let values = if row % 2 == 0 { *values } else { values.map(|x| -x) };
+        let mut bytes = [0xaa; 2 * MAX_LANES];
+        lanes.store_half(lanes.load(&values), &mut bytes);
+        for i in 0..L::N {
+            let (expected, got) = (f32_to_f16_ggml(values[i]), u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]));
+            assert!(got == expected, "{lanes:?}: {:#010x} to {got:#06x}, not {expected:#06x}", values[i].to_bits());
+        }
+        assert!(bytes[2 * L::N..].iter().all(|b| *b == 0xaa), "{lanes:?}: written past the lanes");
     }
 });
 
@@ -387,6 +412,7 @@ enum Short {
     Store,
     StoreI,
     StoreU8,
+    StoreHalf,
     Gather,
     GatherI,
     Columns,
@@ -414,13 +440,16 @@ fn short_slices_panic() {
                 Store => lanes.splat(0.0).store(&mut [0.0; MAX_LANES][..n]),
                 StoreI => lanes.splat_i(0).store(&mut [0; MAX_LANES][..n]),
                 StoreU8 => lanes.splat_i(0).store_u8(&mut [0; MAX_LANES][..n]),
+                StoreHalf => lanes.store_half(lanes.splat(0.0), &mut [0; 2 * MAX_LANES][..2 * n]),
                 Gather => _ = lanes.gather(&[0.0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 GatherI => _ = lanes.gather_i(&[0; MAX_LANES][..n / L::N], lanes.splat_i(0)),
                 Columns => _ = lanes.columns(&[&[0.0; 32]; MAX_LANES][..n]),
             }
         }
     }
-    for access in [Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, Gather, GatherI, Columns] {
+    for access in
+        [Load, LoadI, LoadU8, LoadI8, LoadU16, LoadHalf, Store, StoreI, StoreU8, StoreHalf, Gather, GatherI, Columns]
+    {
         everywhere(Run(access, false));
         for isa in Isa::available() {
             assert!(panics(|| isa.run(Run(access, true))), "{isa}: {access:?}");
