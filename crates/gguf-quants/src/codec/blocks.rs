@@ -5,7 +5,6 @@
 //! once for it (vectors along the block, in integers, where the order does not matter), turn what is left of as many blocks
 //! as there are lanes, compute the scales of all of them in one go, and then read each block again, which is still in the cache.
 
-use crate::float::f32_to_f16_ggml;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 
@@ -83,18 +82,18 @@ impl Scales {
         let valid = lanes.splat_i(INFINITY).gt(largest) & inverse.lt(lanes.splat(f32::INFINITY));
         let mut scales = Scales { half: [0; MAX_LANES], inverse: [0.0; MAX_LANES], valid: valid.to_bits() };
         inverse.store(&mut scales.inverse);
-        halves::<L>(d, &mut scales.half);
+        halves(lanes, d, &mut scales.half);
         scales
     }
 }
 
 /// The nearest half-precision numbers, as their bits.
 #[inline(always)]
-pub(super) fn halves<L: Lanes>(x: L::F, to: &mut [u16; MAX_LANES]) {
-    let mut values = [0.0; MAX_LANES];
-    x.store(&mut values);
-    for i in 0..L::N {
-        to[i] = f32_to_f16_ggml(values[i]);
+pub(super) fn halves<L: Lanes>(lanes: L, x: L::F, to: &mut [u16; MAX_LANES]) {
+    let mut bytes = [0; 2 * MAX_LANES];
+    lanes.store_half(x, &mut bytes);
+    for (to, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
+        *to = u16::from_le_bytes(*bytes);
     }
 }
 
