@@ -137,3 +137,66 @@ pub(super) fn round<L: Lanes>(lanes: L, x: L::F) -> L::I {
     let sign = x.bits() & lanes.splat_i(i32::MIN);
     (x + (sign | lanes.splat_i(0x3eff_ffff)).as_f()).trunc()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::{Isa, Kernel};
+
+    struct Round<'a>(&'a [f32]);
+    impl Kernel for Round<'_> {
+        type Output = Vec<i32>;
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Vec<i32> {
+            let mut out = Vec::new();
+            for x in self.0 {
+                let mut levels = [0; MAX_LANES];
+                round(lanes, lanes.splat(*x)).store(&mut levels);
+                out.push(levels[0]);
+            }
+            out
+        }
+    }
+
+    #[test]
+    fn rounding_goes_away_from_zero_in_the_middle() {
+        let mut values = vec![0.0, 0.3, 0.7, 1e-40, 8388607.5, 8388609.0, 123456792.0, 2147483520.0];
+        for half in 0..300 {
+            let bits = (half as f32 / 2.0).to_bits();
+            values.extend([bits.saturating_sub(1), bits, bits + 1].map(f32::from_bits));
+        }
+        values = values.iter().flat_map(|x| [*x, -x]).collect();
+        let expected: Vec<i32> = values.iter().map(|x| x.round() as i32).collect();
+        for isa in Isa::available() {
+            assert_eq!(isa.run(Round(&values)), expected, "{isa}");
+        }
+    }
+
+    struct LargestOf<'a>(&'a [f32; 64]);
+    impl Kernel for LargestOf<'_> {
+        type Output = u32;
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> u32 {
+            let (zero, mut out) = ([0.0; 64], [0; MAX_LANES]);
+            let mut blocks = [&zero; MAX_LANES];
+            blocks[L::N - 1] = self.0;
+            largest(lanes, &blocks).store(&mut out);
+            assert!(out[..L::N - 1].iter().all(|b| *b == 0));
+            out[L::N - 1] as u32
+        }
+    }
+
+    #[test]
+    fn the_largest_magnitude_is_found_wherever_it_is() {
+        for isa in Isa::available() {
+            for at in 0..64 {
+                for x in [-3.0f32, f32::INFINITY, f32::NAN, -f32::NAN, 1e-45] {
+                    let mut block = [0.0; 64];
+                    block[63 - at] = -1e-45;
+                    block[at] = x;
+                    assert_eq!(isa.run(LargestOf(&block)), x.to_bits() & 0x7fff_ffff, "{isa} {at} {x}");
+                }
+            }
+        }
+    }
+}
