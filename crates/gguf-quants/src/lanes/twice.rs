@@ -187,6 +187,12 @@ impl<L: Lanes> Lanes for Twice<L> {
         Pair(self.0.load_half(from), self.0.load_half(&from[2 * L::N..]))
     }
     #[inline(always)]
+    fn store_half(self, x: Self::F, to: &mut [u8]) {
+        let (a, b) = halves(to, 2 * L::N);
+        self.0.store_half(x.0, a);
+        self.0.store_half(x.1, b);
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: Self::I) -> Self::F {
         Pair(self.0.gather(table, index.0), self.0.gather(table, index.1))
     }
