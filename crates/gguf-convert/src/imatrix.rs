@@ -282,6 +282,3 @@ impl std::error::Error for Error {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
