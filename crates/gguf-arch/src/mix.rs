@@ -13,6 +13,7 @@
 //!   feed-forward part without such a number.
 //! * A tensor that already has the type it gets needs no importance matrix.
 //! * In patterns, `\D`, `\W`, `\S` and `\B` mean what they say; `llama-quantize` turns them into small letters.
+//! * Projectors of images and sounds have no heads here; llama.cpp breaks off where it asks for them.
 //! * A name of five letters is not taken for one that ends in `weight`.
 
 use core::cmp::Ordering;
@@ -209,6 +210,17 @@ pub struct Decision {
     /// Whether it must not be quantized to that type without an importance matrix (`tensor_requires_imatrix` in
     /// `llama-quant.cpp`).
     pub needs_imatrix: bool,
+}
+
+impl fmt::Display for Decision {
+    /// Why, and what the rows had to say to it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.why)?;
+        match self.instead_of.and_then(GgmlType::info) {
+            Some(wanted) => write!(f, "; rows are not whole blocks of {}, as {} needs", wanted.block_len, wanted.name),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why a tensor gets a type. `Display` says it in a few words.

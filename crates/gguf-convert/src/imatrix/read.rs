@@ -77,7 +77,7 @@ impl Bytes {
 
     /// Fails with what is missing before anything is reserved for it.
     fn must_have(&self, at: u64, len: u64) -> Result<u64, Error> {
-        let end = at.checked_add(len).unwrap_or(u64::MAX);
+        let end = at.saturating_add(len);
         if end > self.len() { Err(Problem::Truncated { need: end, have: self.len() }.into()) } else { Ok(end) }
     }
 
@@ -362,8 +362,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
         let at = reader.at;
         reader.at = bytes.must_have(at, n_values * 4).map_err(about)?;
         let place = Place { at, n_values, counts: vec![i64::from(n_calls)] };
-        if let Some(twice) = entries.insert(name.clone(), place) {
-            drop(twice);
+        if entries.insert(name.clone(), place).is_some() {
             return Err(about(Problem::Twice.into()));
         }
     }
@@ -443,7 +442,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         let about = |problem: Problem| Error::from(problem).of(&name);
         let (at, n_values) = pair.sums.ok_or_else(|| about(Problem::Missing("sums")))?;
         let (counts_at, n_counts) = pair.counts.ok_or_else(|| about(Problem::Missing("counts")))?;
-        if n_values == 0 || !n_values.checked_rem(n_counts).is_some_and(|rest| rest == 0) {
+        if n_values == 0 || n_values.checked_rem(n_counts) != Some(0) {
             return Err(about(Problem::Sizes { sums: n_values, counts: n_counts }));
         }
         let counts = bytes.read_f32(counts_at, n_counts, order).map_err(|e| e.of(&name))?;

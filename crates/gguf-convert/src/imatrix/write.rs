@@ -56,7 +56,7 @@ impl Imatrix {
 
     /// `IMatrixCollector::save_imatrix_legacy` in `tools/imatrix/imatrix.cpp`.
     fn write_legacy<W: Write>(&self, mut out: W) -> Result<W, Error> {
-        let mut number = |out: &mut W, n: usize| -> Result<(), Error> {
+        let number = |out: &mut W, n: usize| -> Result<(), Error> {
             let n = i32::try_from(n).map_err(|_| Problem::TooLarge)?;
             Ok(out.write_all(&n.to_le_bytes())?)
         };
