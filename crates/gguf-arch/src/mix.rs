@@ -69,12 +69,25 @@ impl ModelFacts {
         let n_head = first(keys::ATTENTION_HEAD_COUNT).unwrap_or(0);
         let n_head_kv = first(keys::ATTENTION_HEAD_COUNT_KV).unwrap_or(n_head);
         let int = |key| value(key).and_then(|v| v.get::<u64>().ok()).unwrap_or(0);
-        let (n_layer, mut n_expert) = (int(keys::BLOCK_COUNT), int(keys::EXPERT_COUNT));
-        // One expert is none, in these.
-        if matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") && n_expert <= 1 {
-            n_expert = 0;
+        let (mut n_layer, mut n_expert) = (int(keys::BLOCK_COUNT), int(keys::EXPERT_COUNT));
+        let mut n_layer_nextn = int(keys::NEXTN_PREDICT_LAYERS);
+        // What the files of some architectures in `src/models` make of it.
+        match architecture.as_str() {
+            "hunyuan_vl" | "hunyuan-dense" if n_expert <= 1 => n_expert = 0,
+            // Blocks that are gone through several times count as often.
+            "nanbeige" => {
+                let n_loops = value(keys::NUM_LOOPS).and_then(|v| v.get::<u64>().ok()).unwrap_or(1);
+                if n_loops > 1 {
+                    n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_mul(n_loops);
+                }
+            }
+            // A block of its own chooses between the adapters.
+            "graniteswitch" => {
+                n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_add(1);
+                n_layer_nextn = 1;
+            }
+            _ => {}
         }
-        let n_layer_nextn = int(keys::NEXTN_PREDICT_LAYERS);
         ModelFacts { architecture, n_layer, n_layer_nextn, n_head, n_head_kv, n_expert }
     }
 

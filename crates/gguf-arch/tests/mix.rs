@@ -190,7 +190,7 @@ fn every_decision_of_llama_cpp() {
     let snapshots = judge(include_str!("data/quant-snapshots.txt"));
     assert_eq!(numbers(&snapshots), (12, 396, 159_159));
     let vectors = judge(include_str!("data/quant-vectors.txt"));
-    assert_eq!(numbers(&vectors), (43, 1442, 283_883));
+    assert_eq!(numbers(&vectors), (44, 1452, 285_193));
 
     // Every row of the tables decided something.
     let all = || snapshots.iter().chain(&vectors);
@@ -348,6 +348,17 @@ fn facts_of_a_file() {
     assert_eq!((all.n_head_kv, all.n_expert, all.n_layer_nextn, all.is_70b()), (8, 8, 1, false));
     head.set("qwen2.block_count", "80");
     assert_eq!(facts(&head).n_layer, 0);
+
+    for (arch, key, n_layer, n_expert) in
+        [("nanbeige", "num_loops", 20, 1), ("graniteswitch", "x", 11, 1), ("hunyuan-dense", "x", 10, 0)]
+    {
+        let mut head = Head::default();
+        head.set("general.architecture", arch);
+        head.set(&format!("{arch}.block_count"), 10u32);
+        head.set(&format!("{arch}.expert_count"), 1u32);
+        head.set(&format!("{arch}.{key}"), 2u32);
+        assert_eq!((facts(&head).n_layer, facts(&head).n_expert), (n_layer, n_expert), "{arch}");
+    }
 }
 
 #[test]
