@@ -155,6 +155,8 @@ pub enum Problem {
     Missing(&'static str),
     /// A tensor of the entry is not of type F32 or has no size.
     Type(String),
+    /// Tensors lie on top of each other.
+    Shared,
     /// The sums cannot be shared among the counts.
     Sizes {
         /// Number of sums.
@@ -253,6 +255,7 @@ impl fmt::Display for Problem {
             Problem::Twice => f.write_str("it is there twice"),
             Problem::Missing(what) => write!(f, "its {what} are missing; each weight has a .in_sum2 and a .counts"),
             Problem::Type(what) => write!(f, "{what}; f32 is right"),
+            Problem::Shared => f.write_str("its tensor and others before share data, which no writer does"),
             Problem::Sizes { sums, counts } => {
                 write!(f, "{sums} sums cannot belong to {counts} experts in equal numbers")
             }

@@ -229,6 +229,20 @@ fn broken_files_of_the_present_format() {
     assert!(not_f32.contains("is of type i8; f32 is right"), "{not_f32}");
 }
 
+/// Small files must not take much memory.
+#[test]
+fn tensors_that_share_data() {
+    let mut head = gguf_format::Head::default();
+    for i in 0..100 {
+        for what in ["in_sum2", "counts"] {
+            head.tensors.push(gguf_format::TensorInfo::new(format!("{i}.{what}"), [1 << 20], GgmlType::F32));
+        }
+    }
+    let mut bytes = head.encode_as_read().unwrap();
+    bytes.resize(bytes.len() + (4 << 20) + 32, 0);
+    assert_eq!(error(bytes), "the entry 0: its tensor and others before share data, which no writer does");
+}
+
 /// Whatever a single byte is, nothing panics, and what is read can be worked with.
 #[test]
 fn every_byte_changed() {

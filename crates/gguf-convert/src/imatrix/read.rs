@@ -410,6 +410,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
 
     let mut pairs: BTreeMap<Vec<u8>, Pair> = BTreeMap::new();
     let mut ignored = Vec::new();
+    let mut total = 0u64;
     for tensor in gguf.tensors() {
         let name = tensor.name.as_bytes();
         let (entry, is_sums) = match (name.strip_suffix(b".in_sum2"), name.strip_suffix(b".counts")) {
@@ -427,6 +428,11 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         let bad_size = |e| about(Problem::Type(format!("the tensor {}: {e}", tensor.name)));
         let range = gguf.tensor_range(&tensor).map_err(bad_size)?;
         bytes.must_have(range.start, range.end - range.start).map_err(|e| e.of(entry))?;
+        // Tensors that share data would take more memory than the file has bytes.
+        total = total.saturating_add(range.end - range.start);
+        if total > bytes.len() {
+            return Err(about(Problem::Shared));
+        }
         let found = (range.start, (range.end - range.start) / 4);
         let pair = pairs.entry(entry.to_vec()).or_default();
         let half = if is_sums { &mut pair.sums } else { &mut pair.counts };
