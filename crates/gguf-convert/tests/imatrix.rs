@@ -385,3 +385,26 @@ fn a_matrix_of_a_real_model_in_both_formats() {
     // The same content in the old format.
     assert!(written_as_legacy(&ImatrixFile::open(&new).unwrap().load().unwrap()) == std::fs::read(&old).unwrap());
 }
+
+/// From a file type to what its matrix lacks.
+#[test]
+fn decisions_say_what_they_need() {
+    use gguf_arch::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide};
+
+    let facts = ModelFacts { architecture: "llama".to_owned(), n_layer: 3, n_head: 1, ..ModelFacts::default() };
+    let shape = [256, 4];
+    let names = ["token_embd.weight", "blk.0.attn_q.weight", "blk.1.attn_q.weight", "blk.1.ffn_norm.weight"];
+    let tensors = names.map(|name| TensorFacts { name: Str(name.as_bytes()), shape: &shape, ty: GgmlType::F16 });
+    let lacking = |target: &str| {
+        let options = MixOptions { has_imatrix: true, ..MixOptions::default() };
+        let decisions = decide(&facts, &tensors, Target::parse(target).unwrap(), &options).unwrap();
+        let uses: Vec<_> = tensors.iter().zip(&decisions).map(|(t, d)| Use::of(t, d)).collect();
+        let mut matrix = open("one.gguf");
+        matrix.select(&["blk.7."], &[]);
+        codes(&check(&matrix, &uses))
+    };
+    assert_eq!(lacking("IQ2_XS"), [("imatrix.needed", 2)]);
+    assert_eq!(lacking("Q4_K_M"), [("imatrix.uncovered", 2)]);
+    assert_eq!(lacking("Q8_0"), []);
+    assert_eq!(lacking("COPY"), []);
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gguf_arch::mix::{Decision, TensorFacts};
 use gguf_format::check::{At, Report};
 use gguf_format::{GgmlType, Str};
 
@@ -84,7 +85,13 @@ pub struct Use<'a> {
     pub needs_imatrix: bool,
 }
 
-impl Use<'_> {
+impl<'a> Use<'a> {
+    /// What was decided for a tensor. With `--prune-layers` the name must be put back to what it was.
+    pub fn of(tensor: &TensorFacts<'a>, decision: &Decision) -> Use<'a> {
+        let ty = (decision.ty != tensor.ty).then_some(decision.ty);
+        Use { name: tensor.name, shape: tensor.shape, ty, needs_imatrix: decision.needs_imatrix }
+    }
+
     /// As many values as the quantizer asks for.
     fn n_values(&self) -> Option<u64> {
         let dim = |i: usize| self.shape.get(i).copied().unwrap_or(1);
