@@ -282,6 +282,11 @@ pub(super) fn pack(levels: &[u8; GROUP]) -> [u8; 16] {
     bytes
 }
 
+/// What the level of value `i` stands for.
+pub(super) fn value(bytes: &[u8], i: usize) -> f32 {
+    VALUES[usize::from(bytes[i % 16] >> (4 * (i / 16)) & 15)]
+}
+
 /// The levels of `inverse * x`, one group per lane, as four words of the bytes that [`pack`] gives.
 #[inline(always)]
 pub(super) fn pack_lanes<L: Lanes>(lanes: L, near: &Nearest<L>, inverse: L::F, x: &[L::F; GROUP]) -> [L::I; 4] {
