@@ -287,7 +287,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
 /// The four ways to move the two halves of a group, in the order in which they are tried: both up, then the second, the first, and both
 /// down.
 fn sides(kind: usize) -> [f32; 2] {
-    [if kind < 2 { DELTA } else { -DELTA }, if kind % 2 == 0 { DELTA } else { -DELTA }]
+    [if kind < 2 { DELTA } else { -DELTA }, if kind.is_multiple_of(2) { DELTA } else { -DELTA }]
 }
 
 struct Encode<'a> {
