@@ -120,6 +120,9 @@ grids! {
     iq3_s: FOUR IQ3_S 3;
 }
 
+/// The codes of [`iq1`], for decoders, which need no neighbours.
+pub(crate) const IQ1_CODES: &[u16; 2048] = &codes::IQ1;
+
 impl Grid {
     /// The points as packed codes: bits `2 i..2 i + 2` (or `3 i..3 i + 3` for points of four) are the level of element `i`.
     #[inline]
