@@ -20,6 +20,7 @@
 use super::Refused;
 use crate::dispatch::{Isa, Kernel};
 use crate::grids::{Eights, Grid, Place};
+use crate::lanes::twice::Twice;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Rows, part};
 use crate::search::{ROUND, fit_positive, fit_positive_lanes, nearest_int, roundable};
@@ -117,8 +118,7 @@ pub(super) fn encode<const SUB: usize, const E: usize, const BYTES: usize>(
     let kernel = Encode::<SUB, E, BYTES> { rule, pack, rows, packed };
     match isa {
         Isa::Scalar => kernel.plain(),
-        Isa::Avx512 => isa.run(kernel),
-        _ => isa.run_twice(kernel),
+        _ => isa.run(kernel),
     }
 }
 
@@ -350,6 +350,14 @@ impl<const SUB: usize, const E: usize, const BYTES: usize> Kernel for Encode<'_,
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+        // Neighbours are looked at in eights.
+        if const { L::N < 8 } { self.tiles(Twice(lanes)) } else { self.tiles(lanes) }
+    }
+}
+
+impl<const SUB: usize, const E: usize, const BYTES: usize> Encode<'_, SUB, E, BYTES> {
+    #[inline(always)]
+    fn tiles<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
         let rule = &self.rule;
         let grid = (rule.grid)();
         let mut scratch = Scratch::new();
@@ -437,6 +445,7 @@ struct Scratch {
     /// The magnitudes and roots of one group.
     x: [[f32; MAX_LANES]; 8],
     roots: [[f32; MAX_LANES]; 8],
+    search: Search,
 }
 
 /// Stands above a packed code that is not of the rounded point.
@@ -449,6 +458,13 @@ impl Scratch {
             scales: [0.0; MAX_STEPS * MAX_LANES],
             x: [[0.0; MAX_LANES]; 8],
             roots: [[0.0; MAX_LANES]; 8],
+            search: Search {
+                start: [0; _],
+                n_eights: [0; _],
+                scale: [0.0; _],
+                step: [0; _],
+                least: [0; _],
+            },
         }
     }
 }
@@ -512,52 +528,64 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
         (one / ids[s]).store(&mut scratch.scales[s * L::N..]);
     }
     valid = valid & roundable_levels(lanes, ids[steps - 1], min, max);
+    let mut again = lanes.mask(0);
     let mut active = (valid & !empty).to_bits() & wanted;
 
-    for g in 0..SUB / E {
-        active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..steps], g, active);
-    }
-
+    // First every group with every scale, then those that are rounded again with the scale that was found.
     let mut best = zero;
     let nothing = lanes.splat_i(if rule.again == Again::Replaced { 0 } else { REPLACED });
     let mut chosen = [nothing; MAX_GROUPS];
-    for s in 0..steps {
-        let mut tried = [nothing; MAX_GROUPS];
+    let mut n_ids = steps;
+    let mut of_groups = [active; MAX_GROUPS];
+    loop {
         for g in 0..SUB / E {
-            tried[g] = lanes.load_i(&scratch.places[(g * steps + s) * L::N..]);
+            active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..n_ids], g, of_groups[g] & active);
         }
-        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
-        let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
-        scale = better.select(sum_qx / sum_q2, scale);
-        best = better.select(scale * sum_qx, best);
-        for g in 0..SUB / E {
-            chosen[g] = better.select_i(tried[g], chosen[g]);
+        if n_ids == 1 {
+            for g in 0..SUB / E {
+                let found = lanes.load_i(&scratch.places[g * L::N..]);
+                chosen[g] = lanes.mask(of_groups[g]).select_i(found, chosen[g]);
+            }
+            let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &chosen);
+            scale = (again & sum_q2.gt(zero)).select(sum_qx / sum_q2, scale);
+            break;
         }
-    }
+        for s in 0..steps {
+            let mut tried = [nothing; MAX_GROUPS];
+            for g in 0..SUB / E {
+                tried[g] = lanes.load_i(&scratch.places[(g * steps + s) * L::N..]);
+            }
+            let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
+            let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
+            scale = better.select(sum_qx / sum_q2, scale);
+            best = better.select(scale * sum_qx, best);
+            for g in 0..SUB / E {
+                chosen[g] = better.select_i(tried[g], chosen[g]);
+            }
+        }
 
-    let mut replaced = [all; MAX_GROUPS];
-    let mut any_replaced = lanes.mask(0);
-    for g in 0..SUB / E {
-        replaced[g] = chosen[g].gt(lanes.splat_i(REPLACED - 1));
-        any_replaced = any_replaced | replaced[g];
-    }
-    let mut again = scale.gt(zero);
-    if rule.again != Again::All {
-        again = again & any_replaced;
-    }
-    let id = one / scale;
-    valid = valid & (!again | roundable_levels(lanes, id, min, max));
-    let again_bits = (again & valid).to_bits() & active;
-    if again_bits != 0 {
-        scale.store(&mut scratch.scales);
+        let mut replaced = [lanes.mask(0); MAX_GROUPS];
+        let mut any_replaced = lanes.mask(0);
         for g in 0..SUB / E {
-            let of_group = if rule.again == Again::Replaced { again & replaced[g] } else { again };
-            let bits = of_group.to_bits() & again_bits;
-            active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &[id], g, bits);
-            chosen[g] = lanes.mask(bits).select_i(lanes.load_i(&scratch.places[g * L::N..]), chosen[g]);
+            replaced[g] = chosen[g].gt(lanes.splat_i(REPLACED - 1));
+            any_replaced = any_replaced | replaced[g];
         }
-        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &chosen);
-        scale = (again & sum_q2.gt(zero)).select(sum_qx / sum_q2, scale);
+        again = scale.gt(zero);
+        if rule.again != Again::All {
+            again = again & any_replaced;
+        }
+        let inverse = one / scale;
+        valid = valid & (!again | roundable_levels(lanes, inverse, min, max));
+        let bits = (again & valid).to_bits() & active;
+        if bits == 0 {
+            break;
+        }
+        for g in 0..SUB / E {
+            of_groups[g] = if rule.again == Again::Replaced { replaced[g].to_bits() & bits } else { bits };
+        }
+        scale.store(&mut scratch.scales);
+        ids[0] = inverse;
+        n_ids = 1;
     }
 
     let negative = scale.lt(zero);
@@ -689,6 +717,21 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     lost
 }
 
+/// The most entries of [`Search`]: points of four have lists of up to five eights.
+const MAX_ENTRIES: usize = 5 * MAX_STEPS;
+
+/// What is to be looked at for one lane and group: the neighbours of the points that the steps rounded to.
+struct Search {
+    /// Where the first eight start among the codes.
+    start: [u32; MAX_ENTRIES + MAX_LANES / 8],
+    /// How many eights there are.
+    n_eights: [u32; MAX_ENTRIES + MAX_LANES / 8],
+    scale: [f32; MAX_ENTRIES + MAX_LANES / 8],
+    step: [u8; MAX_ENTRIES + MAX_LANES / 8],
+    /// For each step the bits of the least error so far.
+    least: [i32; MAX_STEPS],
+}
+
 /// Replaces the rounded points of one lane, one for each step, by codes. Says whether all were found.
 ///
 /// Vectors hold eight neighbours of one list and the next eight lanes those of another step's, for as many as the vector is long.
@@ -701,84 +744,107 @@ fn find_neighbours<L: Lanes, const E: usize>(
     steps: usize,
     lane: usize,
 ) -> bool {
-    let places = &mut scratch.places[from..from + steps * L::N];
-    let mut off = [0u8; MAX_STEPS + 1];
-    let mut n_off = 0;
+    let at_once = L::N / 8;
+    let Scratch { places, scales, x, roots, search } = scratch;
+    let places = &mut places[from..from + steps * L::N];
+    let mut n = 0;
     for s in 0..steps {
         let place = &mut places[s * L::N + lane];
         *place = eights.places[*place as usize / 2];
-        off[n_off] = s as u8;
-        n_off += usize::from(*place < 0);
+        let (start, n_eights) = Eights::list(*place);
+        search.start[n] = start as u32;
+        search.n_eights[n] = n_eights as u32;
+        search.scale[n] = scales[s * L::N + lane];
+        search.step[n] = s as u8;
+        search.least[s] = i32::MAX;
+        if *place < 0 {
+            n += 1;
+            if E == 4 {
+                // Lists are short: each eight for itself, without a loop below.
+                search.n_eights[n - 1] = 1;
+                for i in 1..n_eights {
+                    search.start[n] = (start + 8 * i) as u32;
+                    search.n_eights[n] = 1;
+                    search.scale[n] = search.scale[n - 1];
+                    search.step[n] = s as u8;
+                    n += 1;
+                }
+            }
+        }
     }
-    if n_off == 0 {
+    if n == 0 {
         return true;
     }
+    // The vector is filled with the last one again, which does no harm.
+    for i in n..n + at_once - 1 {
+        search.start[i] = search.start[n - 1];
+        search.n_eights[i] = search.n_eights[n - 1];
+        search.scale[i] = search.scale[n - 1];
+        search.step[i] = search.step[n - 1];
+    }
 
-    let (mut x, mut roots) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
+    let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
     for i in 0..E {
-        x[i] = lanes.splat(scratch.x[i][lane]);
-        roots[i] = lanes.splat(scratch.roots[i][lane]);
+        values[i] = lanes.splat(x[i][lane]);
+        weights[i] = lanes.splat(roots[i][lane]);
     }
     let mut magnitudes = [0.0; MAX_LANES];
-    for (i, m) in magnitudes.iter_mut().enumerate() {
-        *m = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
+    let mut order = [0; MAX_LANES];
+    for i in 0..MAX_LANES {
+        magnitudes[i] = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
+        order[i] = ((i & 7) << 16) as i32;
     }
     let magnitudes = lanes.load(&magnitudes);
+    // Above a code its place in the list, to tell the first of equal ones.
+    let order = lanes.load_i(&order);
     let too_far = lanes.splat(f32::MAX);
 
     let mut lost = lanes.mask(0);
-    for at in (0..n_off).step_by(L::N / 8) {
-        let mut first = [0; MAX_LANES / 8];
-        let mut last = [0; MAX_LANES / 8];
-        let mut scale = [0.0; MAX_LANES / 8];
-        let mut longest = 0;
-        for j in 0..L::N / 8 {
-            let s = usize::from(off[(at + j).min(n_off - 1)]);
-            let (start, n_eights) = Eights::list(places[s * L::N + lane]);
-            first[j] = start;
-            last[j] = start + 8 * (n_eights - 1);
-            longest = longest.max(n_eights);
-            scale[j] = scratch.scales[s * L::N + lane];
+    for at in (0..n).step_by(at_once) {
+        let mut start = [0; MAX_LANES / 8];
+        let mut longest = 1;
+        for j in 0..at_once {
+            start[j] = search.start[at + j] as usize;
+            longest = longest.max(search.n_eights[at + j]);
         }
         // The error of each element at each level.
-        let reached = lanes.splat_eights(&scale) * magnitudes;
+        let reached = lanes.splat_eights(&search.scale[at..]) * magnitudes;
         let mut errors = [reached; E];
         for i in 0..E {
-            let d = reached - x[i];
-            errors[i] = roots[i] * d * d;
+            let d = reached - values[i];
+            errors[i] = weights[i] * d * d;
         }
 
-        let mut best = sum_errors::<L, E>(lanes, &errors, lanes.load_eights(&eights.codes, &first)).min(too_far);
-        let mut found_in = lanes.splat_i(0);
-        let mut starts = first;
-        for turn in 1..longest {
-            for j in 0..L::N / 8 {
-                // The last eight again cannot win against themselves.
-                starts[j] = (starts[j] + 8).min(last[j]);
+        let codes = lanes.load_eights(&eights.codes, &start);
+        let mut best = sum_errors::<L, E>(lanes, &errors, codes).min(too_far);
+        let mut found = codes | order;
+        if E == 8 {
+            for turn in 1..longest {
+                for j in 0..at_once {
+                    // The last eight again cannot win against themselves.
+                    start[j] += if turn < search.n_eights[at + j] { 8 } else { 0 };
+                }
+                let codes = lanes.load_eights(&eights.codes, &start);
+                let error = sum_errors::<L, E>(lanes, &errors, codes);
+                let less = error.lt(best);
+                best = less.select(error, best);
+                found = less.select_i(codes | order | lanes.splat_i((turn as i32) << 19), found);
             }
-            let error = sum_errors::<L, E>(lanes, &errors, lanes.load_eights(&eights.codes, &starts));
-            let less = error.lt(best);
-            best = less.select(error, best);
-            found_in = less.select_i(lanes.splat_i(8 * turn as i32), found_in);
         }
         // Sums of squares are not negative, and are in the order of their bits.
         let least = lanes.least_of_eight(best.bits());
         lost = lost | least.equal(too_far.bits());
-        let winners = best.bits().equal(least).to_bits();
-        let mut turns = [0; MAX_LANES];
-        if longest > 1 {
-            found_in.store(&mut turns);
-        }
-        for j in 0..(L::N / 8).min(n_off - at) {
-            let mut winners = winners >> (8 * j) & 255;
-            let mut place = usize::MAX;
-            while winners != 0 {
-                let i = winners.trailing_zeros() as usize;
-                winners &= winners - 1;
-                place = place.min(turns[8 * j + i] as usize + i);
-            }
-            let code = eights.codes[first[j] + place];
-            places[usize::from(off[at + j]) * L::N + lane] = i32::from(code) | REPLACED;
+        let winners = best.bits().equal(least).select_i(found, lanes.splat_i(i32::MAX));
+        let (mut leasts, mut codes) = ([0; MAX_LANES], [0; MAX_LANES]);
+        least.store(&mut leasts);
+        lanes.least_of_eight(winners).store(&mut codes);
+        for j in 0..at_once {
+            let step = usize::from(search.step[at + j]);
+            let least = &mut search.least[step];
+            let place = &mut places[step * L::N + lane];
+            let better = leasts[8 * j] < *least;
+            *least = if better { leasts[8 * j] } else { *least };
+            *place = if better { codes[8 * j] & 0xffff | REPLACED } else { *place };
         }
     }
     !lost.any()
