@@ -10,7 +10,7 @@
 
 use std::sync::OnceLock;
 
-mod codes;
+pub(crate) mod codes;
 
 /// A codebook with its neighbours.
 #[derive(Debug)]
@@ -83,6 +83,25 @@ impl Shape {
     fn level(self, code: u16, element: u32) -> u32 {
         u32::from(code) >> (self.bits * element) & ((1 << self.bits) - 1)
     }
+}
+
+/// The magnitudes of every point of a codebook, for decoding; `of_level` has the magnitude of each level.
+pub(crate) const fn magnitudes<const POINTS: usize, const E: usize>(
+    codes: &[u16; POINTS],
+    of_level: &[u8; 8],
+) -> [[u8; E]; POINTS] {
+    let bits = if E == 8 { 2 } else { 3 };
+    let mut all = [[0; E]; POINTS];
+    let mut point = 0;
+    while point < POINTS {
+        let mut i = 0;
+        while i < E {
+            all[point][i] = of_level[(codes[point] as usize >> (bits * i)) & ((1 << bits) - 1)];
+            i += 1;
+        }
+        point += 1;
+    }
+    all
 }
 
 /// Where a point is found.
@@ -234,7 +253,7 @@ impl Grid {
 
 /// The signs of eight values, of which seven bits are stored: their number of minus signs is even (`ksigns_iq2xs`).
 #[inline(always)]
-pub(crate) fn signs(stored: u8) -> u8 {
+pub(crate) const fn signs(stored: u8) -> u8 {
     stored & 127 | ((stored & 127).count_ones() as u8 & 1) << 7
 }
 

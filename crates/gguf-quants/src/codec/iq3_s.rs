@@ -15,10 +15,11 @@
 //! `ggml-quants.c`.
 
 use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule};
-use crate::dispatch::Isa;
+use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule, SIGNS, both};
+use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
+use crate::lanes::Lanes;
 use crate::rows::Rows;
 
 const BYTES: usize = 110;
@@ -36,6 +37,9 @@ const RULE: Rule = Rule {
     fitted: false,
     again: Again::AllIfReplaced,
 };
+
+/// The magnitudes of the points.
+static POINTS: [[u8; 4]; 512] = grids::magnitudes(&grids::codes::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15]);
 
 /// Values to blocks.
 pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
@@ -64,7 +68,15 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
 }
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for s in 0..8 {
@@ -72,9 +84,36 @@ pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
             for i in 0..32 {
                 let high = block[66 + s] >> (i / 4) & 1;
                 let index = usize::from(block[2 + 8 * s + i / 4]) | usize::from(high) << 8;
-                let magnitude = 2 * (grids::iq3_s().codes()[index] >> (3 * (i % 4)) & 7) + 1;
+                let magnitude = 2 * (grids::codes::IQ3_S[index] >> (3 * (i % 4)) & 7) + 1;
                 let sign = block[74 + 4 * s + i / 8] >> (i % 8) & 1;
                 values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let values = values.as_chunks_mut::<8>().0;
+            for s in 0..8 {
+                let scale = d * f32::from(1 + 2 * (block[106 + s / 2] >> (4 * (s % 2)) & 15));
+                let high = usize::from(block[66 + s]);
+                for k in 0..4 {
+                    let a = usize::from(block[2 + 8 * s + 2 * k]) | high << (8 - 2 * k) & 256;
+                    let b = usize::from(block[3 + 8 * s + 2 * k]) | high << (7 - 2 * k) & 256;
+                    let signs = &SIGNS[usize::from(block[74 + 4 * s + k])];
+                    iq_grid::put_eight(&mut values[4 * s + k], scale, both(POINTS[a], POINTS[b]), signs);
+                }
             }
         }
     }

@@ -19,7 +19,7 @@
 
 use super::Refused;
 use crate::dispatch::{Isa, Kernel};
-use crate::grids::{Eights, Grid, Place};
+use crate::grids::{self, Eights, Grid, Place};
 use crate::lanes::twice::Twice;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Rows, part};
@@ -101,8 +101,44 @@ pub(super) fn scales(found: &[Found]) -> Option<(f32, [u8; MAX_SUBS])> {
     Some((d, levels))
 }
 
-/// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for. The last is none.
-pub(super) const MAGNITUDES_2: [u8; 4] = [8, 25, 43, 0];
+/// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for.
+pub(super) const MAGNITUDES_2: [u8; 8] = [8, 25, 43, 0, 0, 0, 0, 0];
+
+/// For each byte of signs eight factors.
+pub(super) static SIGNS: [[f32; 8]; 256] = factors(false);
+/// For each seven bits of signs, whose number of minus signs is even, eight factors.
+pub(super) static EVEN_SIGNS: [[f32; 8]; 128] = factors(true);
+
+const fn factors<const BYTES: usize>(even: bool) -> [[f32; 8]; BYTES] {
+    let mut all = [[1.0; 8]; BYTES];
+    let mut byte = 0;
+    while byte < BYTES {
+        let signs = if even { grids::signs(byte as u8) } else { byte as u8 };
+        let mut i = 0;
+        while i < 8 {
+            if signs >> i & 1 == 1 {
+                all[byte][i] = -1.0;
+            }
+            i += 1;
+        }
+        byte += 1;
+    }
+    all
+}
+
+/// Decodes eight values.
+#[inline(always)]
+pub(super) fn put_eight(values: &mut [f32; 8], scale: f32, magnitudes: [u8; 8], signs: &[f32; 8]) {
+    for i in 0..8 {
+        values[i] = scale * f32::from(magnitudes[i]) * signs[i];
+    }
+}
+
+/// Two points of four as one.
+#[inline(always)]
+pub(super) fn both(a: [u8; 4], b: [u8; 4]) -> [u8; 8] {
+    (u64::from(u32::from_le_bytes(a)) | u64::from(u32::from_le_bytes(b)) << 32).to_le_bytes()
+}
 
 /// Turns what was found for a super-block into its bytes.
 pub(super) type Pack = fn(found: &[Found; MAX_SUBS], packed: &mut [u8]);
@@ -459,11 +495,9 @@ impl Scratch {
             x: [[0.0; MAX_LANES]; 8],
             roots: [[0.0; MAX_LANES]; 8],
             search: Search {
-                start: [0; _],
-                n_eights: [0; _],
-                scale: [0.0; _],
-                step: [0; _],
-                least: [0; _],
+                entries: [Entry { start: 0, n_eights: 0, step: 0, scale: 0.0 }; MAX_ENTRIES + MAX_LANES / 8],
+                long: [Entry { start: 0, n_eights: 0, step: 0, scale: 0.0 }; MAX_STEPS + 1],
+                least: [0; MAX_STEPS],
             },
         }
     }
@@ -539,7 +573,8 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let mut of_groups = [active; MAX_GROUPS];
     loop {
         for g in 0..SUB / E {
-            active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..n_ids], g, of_groups[g] & active);
+            active &=
+                !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..n_ids], g, of_groups[g] & active);
         }
         if n_ids == 1 {
             for g in 0..SUB / E {
@@ -722,14 +757,21 @@ const MAX_ENTRIES: usize = 5 * MAX_STEPS;
 
 /// What is to be looked at for one lane and group: the neighbours of the points that the steps rounded to.
 struct Search {
-    /// Where the first eight start among the codes.
-    start: [u32; MAX_ENTRIES + MAX_LANES / 8],
-    /// How many eights there are.
-    n_eights: [u32; MAX_ENTRIES + MAX_LANES / 8],
-    scale: [f32; MAX_ENTRIES + MAX_LANES / 8],
-    step: [u8; MAX_ENTRIES + MAX_LANES / 8],
+    entries: [Entry; MAX_ENTRIES + MAX_LANES / 8],
+    /// Those of more than one eight.
+    long: [Entry; MAX_STEPS + 1],
     /// For each step the bits of the least error so far.
     least: [i32; MAX_STEPS],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Where the first eight start among the codes.
+    start: u32,
+    /// How many eights there are.
+    n_eights: u32,
+    step: u32,
+    scale: f32,
 }
 
 /// Replaces the rounded points of one lane, one for each step, by codes. Says whether all were found.
@@ -747,40 +789,37 @@ fn find_neighbours<L: Lanes, const E: usize>(
     let at_once = L::N / 8;
     let Scratch { places, scales, x, roots, search } = scratch;
     let places = &mut places[from..from + steps * L::N];
-    let mut n = 0;
-    for s in 0..steps {
-        let place = &mut places[s * L::N + lane];
-        *place = eights.places[*place as usize / 2];
-        let (start, n_eights) = Eights::list(*place);
-        search.start[n] = start as u32;
-        search.n_eights[n] = n_eights as u32;
-        search.scale[n] = scales[s * L::N + lane];
-        search.step[n] = s as u8;
-        search.least[s] = i32::MAX;
-        if *place < 0 {
-            n += 1;
-            if E == 4 {
-                // Lists are short: each eight for itself, without a loop below.
-                search.n_eights[n - 1] = 1;
-                for i in 1..n_eights {
-                    search.start[n] = (start + 8 * i) as u32;
-                    search.n_eights[n] = 1;
-                    search.scale[n] = search.scale[n - 1];
-                    search.step[n] = s as u8;
-                    n += 1;
-                }
-            }
+    let (mut n, mut n_long) = (0, 0);
+    search.least[..steps].fill(i32::MAX);
+    for (s, (places, scales)) in places.chunks_exact_mut(L::N).zip(scales.chunks_exact(L::N)).enumerate() {
+        // Without branches: whether a point is in the codebook is hard to foresee.
+        let place = eights.places[places[lane] as usize / 2];
+        places[lane] = place;
+        let (start, n_eights) = Eights::list(place);
+        let entry = Entry { start: start as u32, n_eights: n_eights as u32, step: s as u32, scale: scales[lane] };
+        let off = place < 0;
+        search.entries[n] = entry;
+        n += usize::from(off);
+        if E == 4 {
+            search.long[n_long] = entry;
+            n_long += usize::from(off & (n_eights > 1));
         }
     }
     if n == 0 {
         return true;
     }
+    if E == 4 {
+        // Lists are short: each eight for itself, without a loop below.
+        for long in &search.long[..n_long] {
+            for i in 1..long.n_eights {
+                search.entries[n] = Entry { start: long.start + 8 * i, ..*long };
+                n += 1;
+            }
+        }
+    }
     // The vector is filled with the last one again, which does no harm.
     for i in n..n + at_once - 1 {
-        search.start[i] = search.start[n - 1];
-        search.n_eights[i] = search.n_eights[n - 1];
-        search.scale[i] = search.scale[n - 1];
-        search.step[i] = search.step[n - 1];
+        search.entries[i] = search.entries[n - 1];
     }
 
     let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
@@ -802,13 +841,16 @@ fn find_neighbours<L: Lanes, const E: usize>(
     let mut lost = lanes.mask(0);
     for at in (0..n).step_by(at_once) {
         let mut start = [0; MAX_LANES / 8];
+        let mut scale = [0.0; MAX_LANES / 8];
         let mut longest = 1;
+        let entries = &search.entries[at..at + at_once];
         for j in 0..at_once {
-            start[j] = search.start[at + j] as usize;
-            longest = longest.max(search.n_eights[at + j]);
+            start[j] = entries[j].start as usize;
+            scale[j] = entries[j].scale;
+            longest = longest.max(entries[j].n_eights);
         }
         // The error of each element at each level.
-        let reached = lanes.splat_eights(&search.scale[at..]) * magnitudes;
+        let reached = lanes.splat_eights(&scale) * magnitudes;
         let mut errors = [reached; E];
         for i in 0..E {
             let d = reached - values[i];
@@ -822,7 +864,7 @@ fn find_neighbours<L: Lanes, const E: usize>(
             for turn in 1..longest {
                 for j in 0..at_once {
                     // The last eight again cannot win against themselves.
-                    start[j] += if turn < search.n_eights[at + j] { 8 } else { 0 };
+                    start[j] += if turn < entries[j].n_eights { 8 } else { 0 };
                 }
                 let codes = lanes.load_eights(&eights.codes, &start);
                 let error = sum_errors::<L, E>(lanes, &errors, codes);
@@ -834,12 +876,21 @@ fn find_neighbours<L: Lanes, const E: usize>(
         // Sums of squares are not negative, and are in the order of their bits.
         let least = lanes.least_of_eight(best.bits());
         lost = lost | least.equal(too_far.bits());
-        let winners = best.bits().equal(least).select_i(found, lanes.splat_i(i32::MAX));
-        let (mut leasts, mut codes) = ([0; MAX_LANES], [0; MAX_LANES]);
+        let won = best.bits().equal(least);
+        let mut leasts = [0; MAX_LANES];
         least.store(&mut leasts);
-        lanes.least_of_eight(winners).store(&mut codes);
+        let mut codes = [0; MAX_LANES];
+        if E == 8 {
+            lanes.least_of_eight(won.select_i(found, lanes.splat_i(i32::MAX))).store(&mut codes);
+        } else {
+            // One eight each: the first that won.
+            let won = won.to_bits();
+            for j in 0..at_once {
+                codes[8 * j] = i32::from(eights.codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
+            }
+        }
         for j in 0..at_once {
-            let step = usize::from(search.step[at + j]);
+            let step = entries[j].step as usize;
             let least = &mut search.least[step];
             let place = &mut places[step * L::N + lane];
             let better = leasts[8 * j] < *least;
