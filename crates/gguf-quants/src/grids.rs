@@ -33,11 +33,14 @@ pub(crate) struct Eights {
 }
 
 impl Eights {
+    /// Five bits from this one on are not used by places, and not looked at by [`Eights::list`].
+    pub const FREE: u32 = 20;
+
     /// Of a place below zero: where its list starts in the codes, and how many eights it has, at least one.
     #[inline(always)]
     pub fn list(place: i32) -> (usize, usize) {
         let list = !place as usize;
-        (8 * (list & 0xf_ffff), list >> 20)
+        (8 * (list & 0xf_ffff), list >> 25)
     }
 
     fn new(grid: &Grid) -> Eights {
@@ -50,7 +53,7 @@ impl Eights {
                     eights.codes.extend(list.iter().map(|&index| grid.codes[usize::from(index)]));
                     let last = eights.codes[eights.codes.len() - 1];
                     eights.codes.resize(eights.codes.len().next_multiple_of(8), last);
-                    eights.places.push(!((start | list.len().div_ceil(8) << 20) as i32));
+                    eights.places.push(!((start | list.len().div_ceil(8) << 25) as i32));
                 }
             }
         }

@@ -118,3 +118,33 @@ impl Kernel for Decode<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ggml writes for an empty sub-block before a full one: nothing, and so the full one's indexes and signs stand where those of the
+    /// empty one should, while its ninth bits and its scale stand in their own place.
+    #[test]
+    fn an_empty_sub_block_takes_no_place() {
+        let (mut late, mut early) = ([0.0; LEN], [0.0; LEN]);
+        for i in 0..32 {
+            early[i] = (i as f32 - 11.5) * 0.37;
+            late[32 + i] = early[i];
+        }
+        for isa in Isa::available() {
+            let encode_block = |values: &[f32; LEN]| {
+                let mut packed = [0; BYTES];
+                // The weights are squares: they do not look at the rest of the super-block.
+                encode(isa, Rows::new(values, LEN, None).unwrap(), &mut packed).unwrap();
+                packed
+            };
+            let (late, early) = (encode_block(&late), encode_block(&early));
+            assert!(early[2..10].iter().any(|&b| b != 0) && early[66] != 0, "{isa}");
+            assert_eq!(late[..66], early[..66], "{isa}");
+            assert_eq!(late[74..106], early[74..106], "{isa}");
+            assert_eq!((late[66], late[67]), (0, early[66]), "{isa}");
+            assert_eq!(late[106], early[106] << 4, "{isa}");
+        }
+    }
+}

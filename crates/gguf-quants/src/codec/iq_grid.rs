@@ -475,9 +475,9 @@ struct LaneFound {
 struct Scratch {
     /// For each group and step first the rounded point, times two, then its place: a packed code, and [`REPLACED`] where it is a
     /// neighbour's.
-    places: [i32; MAX_GROUPS * MAX_STEPS * MAX_LANES],
+    places: [[i32; ROWS * MAX_LANES]; MAX_GROUPS],
     /// The scale of each step.
-    scales: [f32; MAX_STEPS * MAX_LANES],
+    scales: [f32; ROWS * MAX_LANES],
     /// The magnitudes and roots of one group.
     x: [[f32; MAX_LANES]; 8],
     roots: [[f32; MAX_LANES]; 8],
@@ -490,15 +490,11 @@ const REPLACED: i32 = 1 << 16;
 impl Scratch {
     fn new() -> Scratch {
         Scratch {
-            places: [0; MAX_GROUPS * MAX_STEPS * MAX_LANES],
-            scales: [0.0; MAX_STEPS * MAX_LANES],
+            places: [[0; ROWS * MAX_LANES]; MAX_GROUPS],
+            scales: [0.0; ROWS * MAX_LANES],
             x: [[0.0; MAX_LANES]; 8],
             roots: [[0.0; MAX_LANES]; 8],
-            search: Search {
-                entries: [Entry { start: 0, n_eights: 0, step: 0, scale: 0.0 }; MAX_ENTRIES + MAX_LANES / 8],
-                long: [Entry { start: 0, n_eights: 0, step: 0, scale: 0.0 }; MAX_STEPS + 1],
-                least: [0; MAX_STEPS],
-            },
+            search: Search { entries: [0; MAX_ENTRIES], long: [0; ROWS], least: [0; ROWS] },
         }
     }
 }
@@ -578,7 +574,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
         }
         if n_ids == 1 {
             for g in 0..SUB / E {
-                let found = lanes.load_i(&scratch.places[g * L::N..]);
+                let found = lanes.load_i(&scratch.places[g]);
                 chosen[g] = lanes.mask(of_groups[g]).select_i(found, chosen[g]);
             }
             let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &chosen);
@@ -588,7 +584,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
         for s in 0..steps {
             let mut tried = [nothing; MAX_GROUPS];
             for g in 0..SUB / E {
-                tried[g] = lanes.load_i(&scratch.places[(g * steps + s) * L::N..]);
+                tried[g] = lanes.load_i(&scratch.places[g][s * L::N..]);
             }
             let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
             let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
@@ -725,7 +721,6 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     let top = if E == 8 { 2.0 } else { 7.0 };
     // Adding this leaves an even integer, twice the one that adding half as much to half the number leaves.
     let round = 2.0 * ROUND;
-    let from = group * ids.len() * L::N;
     for s in 0..ids.len() {
         let mut point = lanes.splat(0.0);
         for i in (group * E..(group + 1) * E).rev() {
@@ -733,7 +728,7 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
             let level = sum.min(lanes.splat(round + 2.0 * top)).max(lanes.splat(round)) - lanes.splat(round);
             point = point * lanes.splat(top + 1.0) + level;
         }
-        point.trunc().store(&mut scratch.places[from + s * L::N..]);
+        point.trunc().store(&mut scratch.places[group][s * L::N..]);
     }
     for i in 0..E {
         x[group * E + i].store(&mut scratch.x[i]);
@@ -745,33 +740,26 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     while left != 0 {
         let lane = left.trailing_zeros();
         left &= left - 1;
-        if !find_neighbours::<L, E>(lanes, eights, scratch, from, ids.len(), lane as usize) {
+        if !find_neighbours::<L, E>(lanes, eights, scratch, group, ids.len(), lane as usize) {
             lost |= 1 << lane;
         }
     }
     lost
 }
 
+/// Rows of the tables that have one for each step.
+const ROWS: usize = 32;
 /// The most entries of [`Search`]: points of four have lists of up to five eights.
-const MAX_ENTRIES: usize = 5 * MAX_STEPS;
+const MAX_ENTRIES: usize = 5 * ROWS + 2 * MAX_LANES / 8;
 
-/// What is to be looked at for one lane and group: the neighbours of the points that the steps rounded to.
+/// What is to be looked at for one lane and group: the neighbours of the points that the steps rounded to. An entry is what
+/// [`Eights::list`] takes, turned, with the number of the step in [`Eights::FREE`].
 struct Search {
-    entries: [Entry; MAX_ENTRIES + MAX_LANES / 8],
+    entries: [u32; MAX_ENTRIES],
     /// Those of more than one eight.
-    long: [Entry; MAX_STEPS + 1],
+    long: [u32; ROWS],
     /// For each step the bits of the least error so far.
-    least: [i32; MAX_STEPS],
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    /// Where the first eight start among the codes.
-    start: u32,
-    /// How many eights there are.
-    n_eights: u32,
-    step: u32,
-    scale: f32,
+    least: [i32; ROWS],
 }
 
 /// Replaces the rounded points of one lane, one for each step, by codes. Says whether all were found.
@@ -782,44 +770,48 @@ fn find_neighbours<L: Lanes, const E: usize>(
     lanes: L,
     eights: &Eights,
     scratch: &mut Scratch,
-    from: usize,
+    group: usize,
     steps: usize,
     lane: usize,
 ) -> bool {
     let at_once = L::N / 8;
+    let lane = lane & (L::N - 1);
     let Scratch { places, scales, x, roots, search } = scratch;
-    let places = &mut places[from..from + steps * L::N];
+    let places = &mut places[group];
+    let (map, all_codes) = (&eights.places[..], &eights.codes[..]);
     let (mut n, mut n_long) = (0, 0);
-    search.least[..steps].fill(i32::MAX);
-    for (s, (places, scales)) in places.chunks_exact_mut(L::N).zip(scales.chunks_exact(L::N)).enumerate() {
+    for s in 0..steps.min(ROWS) {
         // Without branches: whether a point is in the codebook is hard to foresee.
-        let place = eights.places[places[lane] as usize / 2];
-        places[lane] = place;
-        let (start, n_eights) = Eights::list(place);
-        let entry = Entry { start: start as u32, n_eights: n_eights as u32, step: s as u32, scale: scales[lane] };
-        let off = place < 0;
+        let place = map[places[s * L::N + lane] as u32 as usize / 2];
+        places[s * L::N + lane] = place;
+        let entry = !place as u32 | (s as u32) << Eights::FREE;
         search.entries[n] = entry;
-        n += usize::from(off);
+        n += usize::from(place < 0);
         if E == 4 {
-            search.long[n_long] = entry;
-            n_long += usize::from(off & (n_eights > 1));
+            search.long[n_long % ROWS] = entry;
+            n_long += usize::from(place < 0 && Eights::list(place).1 > 1);
         }
     }
     if n == 0 {
         return true;
     }
+    // Vectors are filled with the last one again, which does no harm.
+    let n_first = n.next_multiple_of(at_once);
+    for i in n..n_first {
+        search.entries[i] = search.entries[n - 1];
+    }
+    n = n_first;
     if E == 4 {
         // Lists are short: each eight for itself, without a loop below.
-        for long in &search.long[..n_long] {
-            for i in 1..long.n_eights {
-                search.entries[n] = Entry { start: long.start + 8 * i, ..*long };
+        for &entry in &search.long[..n_long] {
+            for i in 1..Eights::list(!entry as i32).1 as u32 {
+                search.entries[n] = entry + i;
                 n += 1;
             }
         }
-    }
-    // The vector is filled with the last one again, which does no harm.
-    for i in n..n + at_once - 1 {
-        search.entries[i] = search.entries[n - 1];
+        for i in n..n.next_multiple_of(at_once) {
+            search.entries[i] = search.entries[n - 1];
+        }
     }
 
     let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
@@ -839,15 +831,18 @@ fn find_neighbours<L: Lanes, const E: usize>(
     let too_far = lanes.splat(f32::MAX);
 
     let mut lost = lanes.mask(0);
-    for at in (0..n).step_by(at_once) {
+    for (turn, entries) in search.entries[..n.next_multiple_of(at_once)].chunks_exact(at_once).enumerate() {
+        let first_look = turn * at_once < n_first;
         let mut start = [0; MAX_LANES / 8];
+        let mut step = [0; MAX_LANES / 8];
         let mut scale = [0.0; MAX_LANES / 8];
         let mut longest = 1;
-        let entries = &search.entries[at..at + at_once];
         for j in 0..at_once {
-            start[j] = entries[j].start as usize;
-            scale[j] = entries[j].scale;
-            longest = longest.max(entries[j].n_eights);
+            let (first, n_eights) = Eights::list(!entries[j] as i32);
+            start[j] = first;
+            longest = longest.max(n_eights);
+            step[j] = (entries[j] >> Eights::FREE) as usize % ROWS;
+            scale[j] = scales[step[j] * L::N + lane];
         }
         // The error of each element at each level.
         let reached = lanes.splat_eights(&scale) * magnitudes;
@@ -857,16 +852,16 @@ fn find_neighbours<L: Lanes, const E: usize>(
             errors[i] = weights[i] * d * d;
         }
 
-        let codes = lanes.load_eights(&eights.codes, &start);
+        let codes = lanes.load_eights(all_codes, &start);
         let mut best = sum_errors::<L, E>(lanes, &errors, codes).min(too_far);
         let mut found = codes | order;
         if E == 8 {
             for turn in 1..longest {
                 for j in 0..at_once {
                     // The last eight again cannot win against themselves.
-                    start[j] += if turn < entries[j].n_eights { 8 } else { 0 };
+                    start[j] += if turn < Eights::list(!entries[j] as i32).1 { 8 } else { 0 };
                 }
-                let codes = lanes.load_eights(&eights.codes, &start);
+                let codes = lanes.load_eights(all_codes, &start);
                 let error = sum_errors::<L, E>(lanes, &errors, codes);
                 let less = error.lt(best);
                 best = less.select(error, best);
@@ -886,16 +881,15 @@ fn find_neighbours<L: Lanes, const E: usize>(
             // One eight each: the first that won.
             let won = won.to_bits();
             for j in 0..at_once {
-                codes[8 * j] = i32::from(eights.codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
+                codes[8 * j] = i32::from(all_codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
             }
         }
         for j in 0..at_once {
-            let step = entries[j].step as usize;
-            let least = &mut search.least[step];
-            let place = &mut places[step * L::N + lane];
-            let better = leasts[8 * j] < *least;
-            *least = if better { leasts[8 * j] } else { *least };
-            *place = if better { codes[8 * j] & 0xffff | REPLACED } else { *place };
+            let least = &mut search.least[step[j]];
+            if first_look || leasts[8 * j] < *least {
+                *least = leasts[8 * j];
+                places[step[j] * L::N + lane] = codes[8 * j] & 0xffff | REPLACED;
+            }
         }
     }
     !lost.any()
