@@ -48,8 +48,8 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
     let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
     for (s, out) in packed[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        for k in 0..4 {
-            out[k] = found[s].index[k] as u8;
+        for (out, index) in out[..4].iter_mut().zip(found[s].index) {
+            *out = index as u8;
         }
         out[4..].copy_from_slice(&iq_grid::word(found[s].signs, scales[s]).to_le_bytes());
     }

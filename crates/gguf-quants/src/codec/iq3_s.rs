@@ -50,14 +50,13 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
     packed.fill(0);
     // Points and signs are written even where all scales are zero. An empty sub-block takes no place in the bytes of the indexes and
     // signs: those after it move up, though not their high bits and scales, and decode as other values. So ggml does it.
-    let mut place = 0;
-    for (s, found) in found[..8].iter().enumerate().filter(|(_, found)| found.any) {
+    let full = found[..8].iter().enumerate().filter(|(_, found)| found.any);
+    for (place, (s, found)) in full.enumerate() {
         for (k, index) in found.index.into_iter().enumerate() {
             packed[2 + 8 * place + k] = index as u8;
             packed[66 + s] |= ((index >> 8) as u8) << k;
         }
         packed[74 + 4 * place..78 + 4 * place].copy_from_slice(&found.signs);
-        place += 1;
     }
     let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
     // The factor is ggml's, and makes the result a little better.

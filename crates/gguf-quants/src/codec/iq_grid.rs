@@ -16,6 +16,7 @@
 //! kernel first rounds one group with every scale, one sub-block per lane, and then goes lane by lane: eight neighbours at a time stand in
 //! eight lanes. An element has few levels, so its errors are computed once for each level and picked from a register; each neighbour's
 //! sum is still made in the order of the elements, and so has the bits of the reference.
+#![allow(clippy::needless_range_loop, reason = "elements, groups and steps are counted")]
 
 use super::Refused;
 use crate::dispatch::{Isa, Kernel};
@@ -278,8 +279,8 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         scale = -scale;
         signs = signs.map(|s| !s);
     }
-    // ggml asserts it; only NaN can fail.
-    if !(scale >= 0.0) {
+    // ggml aborts.
+    if scale.is_nan() {
         return Err(Lost);
     }
     let mut found = Found { any: true, scale, signs, ..Found::default() };
@@ -298,8 +299,7 @@ fn split_signs<const SUB: usize>(even: bool, x: &[f32; SUB], weights: &[f32; SUB
     for (k, sign) in signs[..SUB / 8].iter_mut().enumerate() {
         let at = 8 * k..8 * k + 8;
         for (i, m) in magnitudes[at.clone()].iter_mut().enumerate() {
-            // Also for NaN.
-            if !(*m >= 0.0) {
+            if *m < 0.0 || m.is_nan() {
                 *m = -*m;
                 *sign |= 1 << i;
             }
@@ -570,7 +570,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     loop {
         for g in 0..SUB / E {
             active &=
-                !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..n_ids], g, of_groups[g] & active);
+                !place_group::<L, SUB, E>(lanes, grid, scratch, (&x, &roots), &ids[..n_ids], g, of_groups[g] & active);
         }
         if n_ids == 1 {
             for g in 0..SUB / E {
@@ -712,8 +712,7 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     lanes: L,
     grid: &Grid,
     scratch: &mut Scratch,
-    x: &[L::F; SUB],
-    roots: &[L::F; SUB],
+    (x, roots): (&[L::F; SUB], &[L::F; SUB]),
     ids: &[L::F],
     group: usize,
     active: u32,
