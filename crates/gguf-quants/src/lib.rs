@@ -7,7 +7,6 @@
 pub mod codec;
 pub mod dispatch;
 pub mod float;
-#[allow(dead_code, reason = "IQ types under construction")]
 mod grids;
 #[allow(clippy::needless_range_loop, reason = "lanes and columns are counted")]
 mod lanes;
