@@ -598,60 +598,79 @@ pub(crate) fn fit_moving(top: i32, x: &[f32], levels: &mut [u8]) -> f32 {
     if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
 }
 
-/// [`fit_moving`] for one group per lane: the scales, and for which lanes all is right; the levels are left in `levels`.
+/// [`fit_moving`] for some groups per lane, which go in step: one number waits for the one before it, but not for those of
+/// other groups. Gives the scales, and for which lanes all is right; the levels are left in `levels`.
 #[inline(always)]
-pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize>(
+pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
     lanes: L,
     top: i32,
-    x: &[L::F; N],
-    levels: &mut [L::F; N],
-) -> (L::F, L::M) {
+    x: &[[L::F; N]; GROUPS],
+    levels: &mut [[L::F; N]; GROUPS],
+) -> ([L::F; GROUPS], L::M) {
     let zero = lanes.splat(0.0);
     let top = top as f32;
-    let largest = first_largest_lanes(lanes, x);
-    let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
-    let iscale = lanes.splat(-top) / largest;
-    let (mut sum_lx, mut sum_l2) = (zero, zero);
-    let (mut weights, mut wx) = ([zero; N], [zero; N]);
-    for i in 0..N {
-        let l = level(lanes, iscale * x[i], -top, top - 1.0);
-        levels[i] = l;
-        weights[i] = x[i] * x[i];
-        wx[i] = weights[i] * x[i];
-        sum_lx = sum_lx + wx[i] * l;
-        sum_l2 = sum_l2 + weights[i] * l * l;
+    let mut empty = [lanes.mask(0); GROUPS];
+    let mut right = [lanes.mask(0); GROUPS];
+    let (mut sum_lx, mut sum_l2) = ([zero; GROUPS], [zero; GROUPS]);
+    let (mut weights, mut wx) = ([[zero; N]; GROUPS], [[zero; N]; GROUPS]);
+    for g in 0..GROUPS {
+        let largest = first_largest_lanes(lanes, &x[g]);
+        empty[g] = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+        let iscale = lanes.splat(-top) / largest;
+        for i in 0..N {
+            let x = x[g][i];
+            let l = level(lanes, iscale * x, -top, top - 1.0);
+            levels[g][i] = l;
+            weights[g][i] = x * x;
+            wx[g][i] = weights[g][i] * x;
+            sum_lx[g] = sum_lx[g] + wx[g][i] * l;
+            sum_l2[g] = sum_l2[g] + weights[g][i] * l * l;
+        }
+        let product = iscale * largest;
+        right[g] = sum_lx[g].equal(sum_lx[g]) & roundable(lanes, product, product);
     }
-    let product = iscale * largest;
-    let mut valid = sum_lx.equal(sum_lx) & roundable(lanes, product, product);
     // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
     for _ in 0..5 {
         let mut changed = lanes.mask(0);
         for i in 0..N {
-            let l = levels[i];
-            let without_lx = sum_lx - wx[i] * l;
-            let without_l2 = sum_l2 - weights[i] * l * l;
-            let open = without_lx.gt(zero);
-            let wish = x[i] * without_l2 / without_lx;
-            valid = valid & (!open | roundable(lanes, wish, wish));
-            let new = level(lanes, wish, -top, top - 1.0);
-            let with_lx = without_lx + wx[i] * new;
-            let with_l2 = without_l2 + weights[i] * new * new;
-            let better = with_l2.gt(zero) & (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
-            let take = open & better & !new.equal(l);
-            levels[i] = take.select(new, l);
-            sum_lx = take.select(with_lx, sum_lx);
-            sum_l2 = take.select(with_l2, sum_l2);
-            changed = changed | take;
+            for g in 0..GROUPS {
+                let (l, w, wx) = (levels[g][i], weights[g][i], wx[g][i]);
+                let without_lx = sum_lx[g] - wx * l;
+                let without_l2 = sum_l2[g] - w * l * l;
+                let open = without_lx.gt(zero);
+                let wish = x[g][i] * without_l2 / without_lx;
+                right[g] = right[g] & (!open | roundable(lanes, wish, wish));
+                let new = level(lanes, wish, -top, top - 1.0);
+                let moved = open & !new.equal(l);
+                if !moved.any() {
+                    continue;
+                }
+                let with_lx = without_lx + wx * new;
+                let with_l2 = without_l2 + w * new * new;
+                let better =
+                    with_l2.gt(zero) & (with_lx * with_lx * sum_l2[g]).gt(sum_lx[g] * sum_lx[g] * with_l2);
+                let take = moved & better;
+                levels[g][i] = take.select(new, l);
+                sum_lx[g] = take.select(with_lx, sum_lx[g]);
+                sum_l2[g] = take.select(with_l2, sum_l2[g]);
+                changed = changed | take;
+            }
         }
         if !changed.any() {
             break;
         }
     }
-    for i in 0..N {
-        levels[i] = empty.select(zero, levels[i] + lanes.splat(top));
+    let mut scales = [zero; GROUPS];
+    let mut valid = !lanes.mask(0);
+    for g in 0..GROUPS {
+        for i in 0..N {
+            levels[g][i] = empty[g].select(zero, levels[g][i] + lanes.splat(top));
+        }
+        let scale = sum_l2[g].gt(zero).select(sum_lx[g] / sum_l2[g], zero);
+        scales[g] = empty[g].select(zero, scale);
+        valid = valid & (right[g] | empty[g]);
     }
-    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
-    (empty.select(zero, scale), valid | empty)
+    (scales, valid)
 }
 
 /// The half-precision bits of the numbers, as [`crate::float::f32_to_f16_ggml`] gives them.
