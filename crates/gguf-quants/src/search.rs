@@ -516,7 +516,7 @@ pub(crate) fn fit_signed_lanes<L: Lanes, const N: usize>(
         wx[i] = weights[i] * x[i];
     }
 
-    let mut iscale = lanes.splat(-top) / largest;
+    let iscale = lanes.splat(-top) / largest;
     let (mut sum_lx, mut sum_l2) = (zero, zero);
     for i in 0..N {
         let l = level(lanes, iscale * x[i], -top, top - 1.0);
@@ -526,30 +526,83 @@ pub(crate) fn fit_signed_lanes<L: Lanes, const N: usize>(
     // A NaN is no largest number, but it makes the sum one. Products are never larger than that of the largest.
     let product = iscale * largest;
     let valid = empty | (sum_lx.equal(sum_lx) & roundable(lanes, product, product));
-    let mut scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
-    let mut best = scale * sum_lx;
+    let scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
+    let best = scale * sum_lx;
 
-    // Steps do not depend on each other, so three are taken together; the best is updated in their order.
-    for steps in SIGNED_STEPS.as_chunks::<3>().0 {
-        let (mut iscales, mut sum_lx, mut sum_l2) = ([zero; 3], [zero; 3], [zero; 3]);
-        for s in 0..3 {
-            iscales[s] = lanes.splat(-(top + 0.1 * steps[s] as f32)) / largest;
+    let mut found = SignedFit { iscale, scale, best };
+    let group = SignedGroup { top, largest, x, weights, wx: &wx };
+    // No product is larger than that of the largest number. Up to the step of 4 that one rounds to -top or above, and up to
+    // the step of -6 its opposite rounds to top - 1 or below.
+    let (first, rest) = SIGNED_STEPS.split_at(4);
+    let (middle, last) = rest.split_at(8);
+    if L::N > 8 {
+        found = signed_steps::<L, N, 4, false, false>(lanes, first, &group, found);
+        found = signed_steps::<L, N, 4, false, true>(lanes, middle, &group, found);
+        found = signed_steps::<L, N, 3, true, true>(lanes, last, &group, found);
+    } else {
+        found = signed_steps::<L, N, 2, false, false>(lanes, first, &group, found);
+        found = signed_steps::<L, N, 2, false, true>(lanes, middle, &group, found);
+        found = signed_steps::<L, N, 2, true, true>(lanes, last, &group, found);
+    }
+    LaneScale { scale: empty.select(zero, found.scale), iscale: found.iscale, empty, valid }
+}
+
+/// What [`fit_signed_lanes`] looks at.
+struct SignedGroup<'a, L: Lanes, const N: usize> {
+    top: f32,
+    largest: L::F,
+    x: &'a [L::F; N],
+    weights: &'a [L::F; N],
+    wx: &'a [L::F; N],
+}
+
+/// What [`fit_signed_lanes`] has found so far.
+#[derive(Clone, Copy)]
+struct SignedFit<L: Lanes> {
+    iscale: L::F,
+    scale: L::F,
+    best: L::F,
+}
+
+/// Some steps of [`fit_signed_lanes`], `M` at a time: they do not depend on each other, only the best does. `LOW` and `HIGH`
+/// say whether levels can get out of their range on that side.
+#[inline(always)]
+fn signed_steps<L: Lanes, const N: usize, const M: usize, const LOW: bool, const HIGH: bool>(
+    lanes: L,
+    steps: &[i32],
+    group: &SignedGroup<'_, L, N>,
+    mut found: SignedFit<L>,
+) -> SignedFit<L> {
+    let zero = lanes.splat(0.0);
+    let round = lanes.splat(ROUND);
+    let top = group.top;
+    for steps in steps.as_chunks::<M>().0 {
+        let (mut iscales, mut sum_lx, mut sum_l2) = ([zero; M], [zero; M], [zero; M]);
+        for s in 0..M {
+            iscales[s] = lanes.splat(-(top + 0.1 * steps[s] as f32)) / group.largest;
         }
         for i in 0..N {
-            for s in 0..3 {
-                let l = level(lanes, iscales[s] * x[i], -top, top - 1.0);
-                sum_lx[s] = sum_lx[s] + wx[i] * l;
-                sum_l2[s] = sum_l2[s] + weights[i] * l * l;
+            for s in 0..M {
+                let mut l = iscales[s] * group.x[i] + round;
+                if HIGH {
+                    l = l.min(lanes.splat(ROUND + (top - 1.0)));
+                }
+                if LOW {
+                    l = l.max(lanes.splat(ROUND - top));
+                }
+                let l = l - round;
+                sum_lx[s] = sum_lx[s] + group.wx[i] * l;
+                sum_l2[s] = sum_l2[s] + group.weights[i] * l * l;
             }
         }
-        for s in 0..3 {
-            let better = sum_l2[s].gt(zero) & (sum_lx[s] * sum_lx[s]).gt(best * sum_l2[s]);
-            iscale = better.select(iscales[s], iscale);
-            scale = better.select(sum_lx[s] / sum_l2[s], scale);
-            best = better.select(scale * sum_lx[s], best);
+        for s in 0..M {
+            let better = sum_l2[s].gt(zero) & (sum_lx[s] * sum_lx[s]).gt(found.best * sum_l2[s]);
+            found.iscale = better.select(iscales[s], found.iscale);
+            found.scale = better.select(sum_lx[s] / sum_l2[s], found.scale);
+            found.best = better.select(found.scale * sum_lx[s], found.best);
         }
     }
-    LaneScale { scale: empty.select(zero, scale), iscale, empty, valid }
+    found
 }
 
 /// The scale for one group of numbers of either sign by moving single levels, and their levels from 0 to `2 * top - 1`,

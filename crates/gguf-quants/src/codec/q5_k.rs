@@ -52,16 +52,21 @@ impl Kernel for Decode<'_> {
             let (head, levels) = block.split_first_chunk().unwrap();
             let (d, min) = k_min::products(lanes, head);
             let (fifth, levels) = levels.split_first_chunk::<32>().unwrap();
+            let mut fifths = [lanes.splat_i(0); 8];
             for i in (0..32).step_by(L::N) {
-                let mut fifth = lanes.load_u8(&fifth[i..]);
-                for pair in 0..4 {
-                    let bytes = lanes.load_u8(&levels.as_chunks::<32>().0[pair][i..]);
-                    let values = &mut values.as_chunks_mut::<64>().0[pair];
+                fifths[i / L::N] = lanes.load_u8(&fifth[i..]);
+            }
+            for pair in 0..4 {
+                let levels = &levels.as_chunks::<32>().0[pair];
+                let values = &mut values.as_chunks_mut::<64>().0[pair];
+                let (d0, m0) = (lanes.splat(d[2 * pair]), lanes.splat(min[2 * pair]));
+                let (d1, m1) = (lanes.splat(d[2 * pair + 1]), lanes.splat(min[2 * pair + 1]));
+                for i in (0..32).step_by(L::N) {
+                    let bytes = lanes.load_u8(&levels[i..]);
+                    let fifth = fifths[i / L::N];
                     let low = bytes & lanes.splat_i(15) | (fifth & lanes.splat_i(1)).shl::<4>();
                     let high = bytes.shr::<4>() | (fifth & lanes.splat_i(2)).shl::<3>();
-                    fifth = fifth.shr::<2>();
-                    let (d0, m0) = (lanes.splat(d[2 * pair]), lanes.splat(min[2 * pair]));
-                    let (d1, m1) = (lanes.splat(d[2 * pair + 1]), lanes.splat(min[2 * pair + 1]));
+                    fifths[i / L::N] = fifth.shr::<2>();
                     (d0 * low.to_f() - m0).store(&mut values[i..]);
                     (d1 * high.to_f() - m1).store(&mut values[32 + i..]);
                 }

@@ -144,7 +144,9 @@ pub(super) fn encode<const BITS: u32, const MIN: bool, const BYTES: usize>(
                 *out = plain::<BITS, MIN, BYTES>(rows.block(i));
             }
         }
-        (_, Some(_)) => isa.run_twice(Weighted::<BITS, MIN, BYTES> { rows, packed }),
+        // The search with a minimum waits for itself at each step; the one without has enough to do.
+        (_, Some(_)) if MIN => isa.run_twice(Weighted::<BITS, MIN, BYTES> { rows, packed }),
+        (_, Some(_)) => isa.run(Weighted::<BITS, MIN, BYTES> { rows, packed }),
         (_, None) => isa.run(Plain::<BITS, MIN, BYTES> { rows, packed }),
     }
     Ok(())
@@ -287,13 +289,19 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, 
         let zero = lanes.splat(0.0);
         let blocks = self.packed.as_chunks_mut::<BYTES>().0;
         let values = self.rows.values().as_chunks::<LEN>().0;
+        let mut last = [[0.0; LEN]; MAX_LANES];
         for first in (0..blocks.len()).step_by(L::N) {
             let len = (blocks.len() - first).min(L::N);
-            let mut tile = [&values[first]; MAX_LANES];
+            // Blocks that stand together need no table of places; the last ones are copied to stand so.
+            let tile = values.get(first..first + L::N).unwrap_or_else(|| {
+                last[..len].copy_from_slice(&values[first..]);
+                &last[..L::N]
+            });
+            let mut blocks_of_lanes = [&tile[0]; MAX_LANES];
             for lane in 0..L::N {
-                tile[lane] = &values[(first + lane).min(values.len() - 1)];
+                blocks_of_lanes[lane] = &tile[lane];
             }
-            let x = lanes.columns::<LEN>(&tile);
+            let x = lanes.columns::<LEN>(&blocks_of_lanes);
             let mut min = zero;
             let (d, shift);
             if MIN {
