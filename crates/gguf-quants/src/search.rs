@@ -8,6 +8,8 @@
 //! A lane search answers for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it says so
 //! in a mask, and the caller encodes those blocks with the plain search.
 
+use core::ops::Range;
+
 use crate::lanes::{Floats, Ints, Lanes, Masks};
 
 /// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
@@ -33,6 +35,14 @@ pub(crate) struct MinSearch {
     pub last: i32,
     /// Whether the error is the sum of magnitudes instead of squares.
     pub absolute: bool,
+}
+
+impl MinSearch {
+    /// How far a step's highest product is from the highest level.
+    #[inline(always)]
+    fn offset(&self, step: i32) -> f32 {
+        self.first + self.step * step as f32
+    }
 }
 
 /// What a search with a minimum found: a value is about `scale * level - min`.
@@ -247,11 +257,11 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
     min = min.gt(zero).select(zero, min);
     let constant = max.le(min);
 
-    let mut level_iscale = lanes.splat(top) / (max - min);
-    let mut level_min = min;
-    let mut scale = one / level_iscale;
+    let level_iscale = lanes.splat(top) / (max - min);
+    let level_min = min;
+    let scale = one / level_iscale;
     let mut best = zero;
-    let mut valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
+    let valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
     for i in 0..N {
         let l = level(lanes, level_iscale * (x[i] - min), 0.0, top);
         let d = scale * l + min - x[i];
@@ -259,13 +269,70 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
         best = best + weights[i] * d;
     }
 
+    let group = MinGroup { x, weights, max, smallest, sum_w, sum_x };
+    let found = MinFound { scale, min, level_iscale, level_min, best, valid };
+    // Up to here a step's largest product rounds to the highest level at most.
+    let inside = (0..=search.last).take_while(|&step| search.offset(step) < 0.46).count() as i32;
+    let found = min_steps::<L, N, false>(lanes, search, 0..inside, &group, found);
+    let found = min_steps::<L, N, true>(lanes, search, inside..search.last + 1, &group, found);
+    LaneFit {
+        scale: constant.select(zero, found.scale),
+        min: -constant.select(smallest.gt(zero).select(zero, smallest), found.min),
+        iscale: constant.select(zero, found.level_iscale),
+        level_min: constant.select(zero, found.level_min),
+        // A NaN is neither the smallest nor the largest, but it makes the sum one.
+        valid: (found.valid | constant) & sum_x.equal(sum_x),
+    }
+}
+
+/// What [`fit_min_lanes`] looks at.
+struct MinGroup<'a, L: Lanes, const N: usize> {
+    x: &'a [L::F; N],
+    weights: &'a [L::F; N],
+    max: L::F,
+    smallest: L::F,
+    sum_w: L::F,
+    sum_x: L::F,
+}
+
+/// What [`fit_min_lanes`] has found so far.
+struct MinFound<L: Lanes> {
+    scale: L::F,
+    min: L::F,
+    level_iscale: L::F,
+    level_min: L::F,
+    best: L::F,
+    valid: L::M,
+}
+
+/// Some steps of [`fit_min_lanes`]; `HIGH` says whether levels can get above the highest.
+#[inline(always)]
+fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
+    lanes: L,
+    search: MinSearch,
+    steps: Range<i32>,
+    group: &MinGroup<'_, L, N>,
+    found: MinFound<L>,
+) -> MinFound<L> {
+    let zero = lanes.splat(0.0);
+    let top = search.levels as f32;
+    let MinGroup { x, weights, max, smallest, sum_w, sum_x } = *group;
+    let MinFound { mut scale, mut min, mut level_iscale, mut level_min, mut best, mut valid } = found;
+    let round = lanes.splat(ROUND);
+    let highest = lanes.splat(ROUND + top);
+    let limit = lanes.splat(if HIGH { 4194303.0 } else { top + 0.49 });
     let mut tried = [zero; N];
-    for step in 0..=search.last {
-        let iscale = lanes.splat(search.first + search.step * step as f32 + top) / (max - min);
+    for step in steps {
+        let iscale = lanes.splat(search.offset(step) + top) / (max - min);
         let (mut sum_l, mut sum_l2, mut sum_xl) = (zero, zero, zero);
-        valid = valid & roundable(lanes, iscale * (max - min), iscale * (smallest - min));
+        let lowest = iscale * (smallest - min);
+        valid = valid & (iscale * (max - min)).le(limit) & roundable(lanes, lowest, lowest);
         for i in 0..N {
-            let l = level(lanes, iscale * (x[i] - min), 0.0, top);
+            let mut l = iscale * (x[i] - min) + round;
+            if HIGH {
+                l = l.min(highest);
+            }
+            let l = l.max(round) - round;
             tried[i] = l;
             let wl = weights[i] * l;
             sum_l = sum_l + wl;
@@ -291,14 +358,7 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
         level_min = better.select(min, level_min);
         min = better.select(this_min, min);
     }
-    LaneFit {
-        scale: constant.select(zero, scale),
-        min: -constant.select(smallest.gt(zero).select(zero, smallest), min),
-        iscale: constant.select(zero, level_iscale),
-        level_min: constant.select(zero, level_min),
-        // A NaN is neither the smallest nor the largest, but it makes the sum one.
-        valid: (valid | constant) & sum_x.equal(sum_x),
-    }
+    MinFound { scale, min, level_iscale, level_min, best, valid }
 }
 
 /// What a level of at least -256 is once it was stored as a byte.
@@ -700,8 +760,7 @@ pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
                 }
                 let with_lx = without_lx + wx * new;
                 let with_l2 = without_l2 + w * new * new;
-                let better =
-                    with_l2.gt(zero) & (with_lx * with_lx * sum_l2[g]).gt(sum_lx[g] * sum_lx[g] * with_l2);
+                let better = with_l2.gt(zero) & (with_lx * with_lx * sum_l2[g]).gt(sum_lx[g] * sum_lx[g] * with_l2);
                 let take = moved & better;
                 levels[g][i] = take.select(new, l);
                 sum_lx[g] = take.select(with_lx, sum_lx[g]);

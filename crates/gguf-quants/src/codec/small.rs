@@ -89,11 +89,7 @@ fn decode_four_bits<L: Lanes, const MIN: bool, const BYTES: usize>(
     for i in (0..16).step_by(L::N) {
         let bytes = lanes.load_u8(&levels[i..]);
         for (at, level) in [(i, bytes & lanes.splat_i(15)), (16 + i, bytes.shr::<4>())] {
-            let value = if MIN {
-                level.to_f() * d + min
-            } else {
-                (level - lanes.splat_i(middle(4))).to_f() * d
-            };
+            let value = if MIN { level.to_f() * d + min } else { (level - lanes.splat_i(middle(4))).to_f() * d };
             value.store(&mut values[at..]);
         }
     }
