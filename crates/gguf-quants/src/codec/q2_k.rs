@@ -169,7 +169,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
         let min = f16_to_f32_ggml(dmin) * f32::from(packed[g] >> 4);
         for (level, x) in levels.iter_mut().zip(&x[g * GROUP..]) {
             // In this order: of two NaNs the first is kept, and its bits become the level.
-            *level = nearest_int((min + x) / d).min(TOP).max(0) as u8;
+            *level = nearest_int((min + x) / d).clamp(0, TOP) as u8;
         }
     }
 

@@ -138,7 +138,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
             let largest = first_largest(&fits);
             if largest != 0.0 {
                 let iscale = -SCALE_TOP as f32 / largest;
-                let level = |fit: f32| i32::from(nearest_int(iscale * fit) as i8).min(SCALE_TOP - 1).max(-SCALE_TOP);
+                let level = |fit: f32| i32::from(nearest_int(iscale * fit) as i8).clamp(-SCALE_TOP, SCALE_TOP - 1);
                 scales = fits.map(|fit| (level(fit) + SCALE_TOP) as u8);
                 d = 1.0 / iscale;
             }
