@@ -361,16 +361,102 @@ fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
     MinFound { scale, min, level_iscale, level_min, best, valid }
 }
 
+/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
+/// all is right.
+#[inline(always)]
+pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
+    lanes: L,
+    top: i32,
+    x: &[L::F; N],
+    weights: &[L::F; N],
+    levels: &mut [L::F; N],
+) -> (L::F, L::M) {
+    let zero = lanes.splat(0.0);
+    let one = lanes.splat(1.0);
+    let top_f = top as f32;
+    let mut max = zero;
+    let mut smallest = zero;
+    for i in 0..N {
+        max = max.max(x[i]);
+        smallest = x[i].min(smallest);
+    }
+    let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+
+    let mut iscale = lanes.splat(top_f) / max;
+    let scale = one / iscale;
+    // Numbers below zero, which the searches before this one do not give, would have levels that wrap.
+    let mut valid = smallest.ge(zero) & roundable(lanes, iscale * max, iscale * max);
+    let mut best = zero;
+    for i in 0..N {
+        // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
+        let l = level(lanes, iscale * x[i], 0.0, 255.0);
+        let d = x[i] - scale * l;
+        best = best + weights[i] * d * d;
+    }
+    for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
+        let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
+        let this_scale = one / this_iscale;
+        valid = valid & roundable(lanes, this_iscale * max, this_iscale * max);
+        let mut error = zero;
+        for i in 0..N {
+            let l = level(lanes, this_iscale * x[i], 0.0, top_f);
+            let d = x[i] - this_scale * l;
+            error = error + weights[i] * d * d;
+        }
+        let better = error.lt(best);
+        best = better.select(error, best);
+        iscale = better.select(this_iscale, iscale);
+    }
+
+    let (mut sum_lx, mut sum_l2) = (zero, zero);
+    for i in 0..N {
+        let l = level(lanes, iscale * x[i], 0.0, top_f);
+        levels[i] = l;
+        sum_lx = sum_lx + weights[i] * x[i] * l;
+        sum_l2 = sum_l2 + weights[i] * l * l;
+    }
+    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+    for _ in 0..5 {
+        let mut changed = lanes.mask(0);
+        for i in 0..N {
+            let (w, l) = (weights[i], levels[i]);
+            let without_lx = sum_lx - w * x[i] * l;
+            let without_l2 = sum_l2 - w * l * l;
+            let open = without_lx.gt(zero) & without_l2.gt(zero);
+            let wish = x[i] * without_l2 / without_lx;
+            // A negative level would be stored as a byte and read back otherwise; such lanes are for the plain search.
+            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(zero)));
+            let new = level(lanes, wish, 0.0, top_f);
+            let with_lx = without_lx + w * x[i] * new;
+            let with_l2 = without_l2 + w * new * new;
+            let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
+            let take = open & better & !new.equal(l);
+            levels[i] = take.select(new, l);
+            sum_lx = take.select(with_lx, sum_lx);
+            sum_l2 = take.select(with_l2, sum_l2);
+            changed = changed | take;
+        }
+        if !changed.any() {
+            break;
+        }
+    }
+    for i in 0..N {
+        levels[i] = empty.select(zero, levels[i]);
+    }
+    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
+    (empty.select(zero, scale), valid | empty)
+}
+
 /// What a level of at least -256 is once it was stored as a byte.
 #[inline(always)]
 fn as_byte<L: Lanes>(lanes: L, l: L::F) -> L::F {
     l.lt(lanes.splat(0.0)).select(l + lanes.splat(256.0), l)
 }
 
-/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
+/// [`fit_positive_lanes`] that also answers for numbers below zero, for a caller that does not use the levels; the levels are left in `levels` as numbers, and the mask says for which lanes
 /// all is right. Numbers below zero are taken as the plain search takes them: their levels are kept as bytes, and read back as such.
 #[inline(always)]
-pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
+pub(crate) fn fit_wrapping_lanes<L: Lanes, const N: usize>(
     lanes: L,
     top: i32,
     x: &[L::F; N],

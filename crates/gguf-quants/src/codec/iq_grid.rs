@@ -24,7 +24,7 @@ use crate::grids::{self, Eights, Grid, Place};
 use crate::lanes::twice::Twice;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Rows, part};
-use crate::search::{ROUND, fit_positive, fit_positive_lanes, nearest_int, roundable};
+use crate::search::{ROUND, fit_positive, fit_wrapping_lanes, nearest_int, roundable};
 
 /// Values in a super-block (`QK_K`).
 pub(super) const LEN: usize = 256;
@@ -535,7 +535,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let highest = (2 * rule.top + 1) as f32;
     let mut valid = all;
     let (mut scale, full) = if rule.fitted {
-        let (scale, fits) = fit_positive_lanes(lanes, rule.top + 2, &x, weights, &mut [zero; SUB]);
+        let (scale, fits) = fit_wrapping_lanes(lanes, rule.top + 2, &x, weights, &mut [zero; SUB]);
         let full = scale * lanes.splat((rule.top + 1) as f32);
         empty = empty | (fits & full.le(zero));
         valid = valid & fits;
