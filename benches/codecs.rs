@@ -19,7 +19,7 @@ with ggml first: the same bytes, the same bits.
 usage: cargo bench -p gguf-benches --bench codecs -- [options]
 
   --types q4_K,q6_K  only these types
-  --isa avx2,scalar  only these instruction sets (scalar arrays avx2 avx512)
+  --isa avx2,scalar  only these instruction sets, by the names in the table
   --weights N        weights in one call; 1,048,576 if not given, a quarter of it where ggml takes over 100 ns for one
   --markdown         one line for each type, at the best instruction set, as the README has it
 

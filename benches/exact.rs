@@ -22,7 +22,7 @@ Compares every codec with the real ggml: the bytes of ggml_quantize_chunk, the b
 usage: cargo bench -p gguf-benches --bench exact -- [options]
 
   --types q4_K,q6_K  only these types
-  --isa avx2,scalar  only these instruction sets (scalar arrays avx2 avx512)
+  --isa avx2,scalar  only these instruction sets, by the names in the table
   --weights N        weights for each type, kind of numbers, with and without a matrix; 10,000,000 if not given
   --threads N        2 if not given
   --write FILE       writes the table there
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // All types in turn, so that a difference shows early and the time that is left is foreseen well.
     let mut jobs = vec![];
-    for number in 0..weights.div_ceil(PIECE as u64) + 1 {
+    for number in 0..weights.div_ceil(PIECE as u64) {
         for (cell, c) in cells.iter().enumerate() {
             if c.codec.can_encode() {
                 jobs.extend(Source::all(!real.is_empty()).map(|source| Job::Encode { cell, source, number }));

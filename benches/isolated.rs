@@ -1,7 +1,8 @@
 //! ggml in a process of its own, for values on which it aborts.
 //!
 //! A request is five numbers of 32 bits (what to do, type, length of a row, bytes of data, bytes of weights) and the data; the
-//! answer is a length and that many bytes, or the end of the process.
+//! answer is a length and that many bytes, or [`ABORTED`]. Each call of the quantizer is made in a fork: the tables that the
+//! codebook types need take ggml seconds to make, and survive the abort so.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,8 +14,10 @@ use crate::Ggml;
 
 const QUANTIZE: u32 = 0;
 const VALIDATE: u32 = 1;
+/// In place of a length.
+const ABORTED: u32 = u32::MAX;
 
-/// A process that calls ggml; when ggml ends it, the next call starts another.
+/// A process that calls ggml.
 #[derive(Debug)]
 pub struct Isolated {
     program: PathBuf,
@@ -76,26 +79,15 @@ impl Isolated {
         for n in [what, ty.0, row_len as u32, data.len() as u32, more.len() as u32] {
             request.extend(n.to_le_bytes());
         }
-        let answer = input.write_all(&[&request, data, more].concat()).and_then(|()| {
-            let mut len = [0; 4];
-            output.read_exact(&mut len)?;
-            let mut answer = vec![0; u32::from_le_bytes(len) as usize];
-            output.read_exact(&mut answer)?;
-            Ok(answer)
-        });
-        match answer {
-            Ok(answer) => Ok(Some(answer)),
-            Err(_) => {
-                if let Some((mut child, ..)) = self.running.take() {
-                    let status = child.wait()?;
-                    // Ending in another way than by a signal means that ggml was not reached.
-                    if status.code().is_some() {
-                        return Err(io::Error::other(format!("{}: {status}", self.program.display())));
-                    }
-                }
-                Ok(None)
-            }
+        input.write_all(&[&request, data, more].concat())?;
+        let mut len = [0; 4];
+        output.read_exact(&mut len)?;
+        if u32::from_le_bytes(len) == ABORTED {
+            return Ok(None);
         }
+        let mut answer = vec![0; u32::from_le_bytes(len) as usize];
+        output.read_exact(&mut answer)?;
+        Ok(Some(answer))
     }
 }
 
@@ -130,8 +122,18 @@ pub fn serve(ggml: &Ggml, mut input: impl Read, mut output: impl Write) -> io::R
             let bytes = ty.tensor_bytes([values.len() as u64]).map_err(io::Error::other)?;
             let mut packed = vec![0; bytes as usize];
             let weights = (!weights.is_empty()).then_some(&weights[..]);
-            ggml.quantize(ty, &values, row_len as usize, weights, &mut packed).map_err(io::Error::other)?;
-            packed
+            ggml.prepare(ty).map_err(io::Error::other)?;
+            let answer = survive(|| {
+                ggml.quantize(ty, &values, row_len as usize, weights, &mut packed).map_err(io::Error::other)?;
+                output.write_all(&(packed.len() as u32).to_le_bytes())?;
+                output.write_all(&packed)?;
+                output.flush()
+            })?;
+            if !answer {
+                output.write_all(&ABORTED.to_le_bytes())?;
+                output.flush()?;
+            }
+            continue;
         } else {
             vec![u8::from(ggml.validate(ty, &data).map_err(io::Error::other)?)]
         };
@@ -139,6 +141,36 @@ pub fn serve(ggml: &Ggml, mut input: impl Read, mut output: impl Write) -> io::R
         output.write_all(&answer)?;
         output.flush()?;
     }
+}
+
+/// Does it in a copy of this process; whether that came to its end.
+#[cfg(unix)]
+fn survive(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    use std::ffi::c_int;
+    unsafe extern "C" {
+        fn fork() -> c_int;
+        fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
+        fn _exit(status: c_int) -> !;
+    }
+    // SAFETY: the process has one thread, so the copy may do all that the original may; it ends without running what the
+    // original registered for its end.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        let status = if work().is_ok() { 0 } else { 1 };
+        // SAFETY: it only ends the copy.
+        unsafe { _exit(status) }
+    }
+    let mut status = 0;
+    // SAFETY: the copy is waited for once, and `status` lives across the call.
+    if pid < 0 || unsafe { waitpid(pid, &raw mut status, 0) } != pid {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(status == 0)
+}
+
+#[cfg(not(unix))]
+fn survive(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    work().map(|()| true)
 }
 
 fn to_bytes(values: &[f32]) -> Vec<u8> {

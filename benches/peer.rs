@@ -110,6 +110,16 @@ impl Ggml {
         Ok(())
     }
 
+    /// `ggml_quantize_init`: makes the tables that the type's encoder needs, if they are not there yet.
+    ///
+    /// # Errors
+    /// When the library lacks the function.
+    pub fn prepare(&self, ty: GgmlType) -> Result<(), libloading::Error> {
+        // SAFETY: the signature is that of ggml.h.
+        unsafe { self.0.get::<unsafe extern "C" fn(u32)>(b"ggml_quantize_init\0")?(ty.0) };
+        Ok(())
+    }
+
     /// `to_float` of the type's traits, or where they lack it, the function for rows; false when ggml has neither.
     ///
     /// # Errors

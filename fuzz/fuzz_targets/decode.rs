@@ -16,7 +16,9 @@ fuzz_target!(|data: &[u8]| {
     let decode = |isa| {
         let mut values = vec![1e33f32; n];
         codec.decode(isa, packed, &mut values).expect("whole blocks");
-        values.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+        // Which of two NaNs a sum hands on is the compiler's choice; for ggml's own types it is made as in ggml.
+        let bits = |v: &f32| if v.is_nan() && info.removed { f32::NAN.to_bits() } else { v.to_bits() };
+        values.iter().map(bits).collect::<Vec<_>>()
     };
     let plain = decode(Isa::Scalar);
     for isa in Isa::available() {

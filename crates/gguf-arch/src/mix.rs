@@ -13,6 +13,7 @@
 //!   feed-forward part without such a number.
 //! * A tensor that already has the type it gets needs no importance matrix.
 //! * In patterns, `\D`, `\W`, `\S` and `\B` mean what they say; `llama-quantize` turns them into small letters.
+//! * Projectors of images and sounds have no heads here; llama.cpp breaks off where it asks for them.
 //! * A name of five letters is not taken for one that ends in `weight`.
 
 use core::cmp::Ordering;
@@ -68,12 +69,25 @@ impl ModelFacts {
         let n_head = first(keys::ATTENTION_HEAD_COUNT).unwrap_or(0);
         let n_head_kv = first(keys::ATTENTION_HEAD_COUNT_KV).unwrap_or(n_head);
         let int = |key| value(key).and_then(|v| v.get::<u64>().ok()).unwrap_or(0);
-        let (n_layer, mut n_expert) = (int(keys::BLOCK_COUNT), int(keys::EXPERT_COUNT));
-        // One expert is none, in these.
-        if matches!(architecture.as_str(), "hunyuan_vl" | "hunyuan-dense") && n_expert <= 1 {
-            n_expert = 0;
+        let (mut n_layer, mut n_expert) = (int(keys::BLOCK_COUNT), int(keys::EXPERT_COUNT));
+        let mut n_layer_nextn = int(keys::NEXTN_PREDICT_LAYERS);
+        // What the files of some architectures in `src/models` make of it.
+        match architecture.as_str() {
+            "hunyuan_vl" | "hunyuan-dense" if n_expert <= 1 => n_expert = 0,
+            // Blocks that are gone through several times count as often.
+            "nanbeige" => {
+                let n_loops = value(keys::NUM_LOOPS).and_then(|v| v.get::<u64>().ok()).unwrap_or(1);
+                if n_loops > 1 {
+                    n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_mul(n_loops);
+                }
+            }
+            // A block of its own chooses between the adapters.
+            "graniteswitch" => {
+                n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_add(1);
+                n_layer_nextn = 1;
+            }
+            _ => {}
         }
-        let n_layer_nextn = int(keys::NEXTN_PREDICT_LAYERS);
         ModelFacts { architecture, n_layer, n_layer_nextn, n_head, n_head_kv, n_expert }
     }
 
@@ -209,6 +223,17 @@ pub struct Decision {
     /// Whether it must not be quantized to that type without an importance matrix (`tensor_requires_imatrix` in
     /// `llama-quant.cpp`).
     pub needs_imatrix: bool,
+}
+
+impl fmt::Display for Decision {
+    /// Why, and what the rows had to say to it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.why)?;
+        match self.instead_of.and_then(GgmlType::info) {
+            Some(wanted) => write!(f, "; rows are not whole blocks of {}, as {} needs", wanted.block_len, wanted.name),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why a tensor gets a type. `Display` says it in a few words.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use gguf_arch::mix::{
-    Decision, KEPT, Keep, MixOptions, ModelFacts, RULES, Reason, Target, TensorFacts, TensorTypeRule, decide,
+    Decision, KEPT, Keep, MixOptions, ModelFacts, Pattern, RULES, Reason, Target, TensorFacts, TensorTypeRule, decide,
     parse_tensor_type, processing_order,
 };
 use gguf_format::keys::FileType;
@@ -190,7 +190,7 @@ fn every_decision_of_llama_cpp() {
     let snapshots = judge(include_str!("data/quant-snapshots.txt"));
     assert_eq!(numbers(&snapshots), (12, 396, 159_159));
     let vectors = judge(include_str!("data/quant-vectors.txt"));
-    assert_eq!(numbers(&vectors), (43, 1442, 283_883));
+    assert_eq!(numbers(&vectors), (44, 1452, 285_193));
 
     // Every row of the tables decided something.
     let all = || snapshots.iter().chain(&vectors);
@@ -263,6 +263,7 @@ fn what_llama_cpp_cannot_do() {
     };
     assert_eq!(nvfp4(512).ty, GgmlType::NVFP4);
     assert_eq!((nvfp4(96).ty, nvfp4(96).instead_of), (GgmlType::IQ4_NL, Some(GgmlType::NVFP4)));
+    assert_eq!(nvfp4(96).to_string(), "the file type; rows are not whole blocks of 64, as nvfp4 needs");
     assert_eq!(nvfp4(80).ty, GgmlType::F16);
     let output = decide_one(&llama(4), ("output.weight", &[512, 4], GgmlType::F16), "NVFP4", &none).unwrap();
     assert_eq!((output.ty, output.why.to_string().as_str()), (GgmlType::Q6_K, "output"));
@@ -347,6 +348,17 @@ fn facts_of_a_file() {
     assert_eq!((all.n_head_kv, all.n_expert, all.n_layer_nextn, all.is_70b()), (8, 8, 1, false));
     head.set("qwen2.block_count", "80");
     assert_eq!(facts(&head).n_layer, 0);
+
+    for (arch, key, n_layer, n_expert) in
+        [("nanbeige", "num_loops", 20, 1), ("graniteswitch", "x", 11, 1), ("hunyuan-dense", "x", 10, 0)]
+    {
+        let mut head = Head::default();
+        head.set("general.architecture", arch);
+        head.set(&format!("{arch}.block_count"), 10u32);
+        head.set(&format!("{arch}.expert_count"), 1u32);
+        head.set(&format!("{arch}.{key}"), 2u32);
+        assert_eq!((facts(&head).n_layer, facts(&head).n_expert), (n_layer, n_expert), "{arch}");
+    }
 }
 
 #[test]
@@ -453,4 +465,42 @@ fn the_order_of_processing() {
     let expected =
         ["blk.x", "dec.blk.2.a", "output.weight", "token_embd.weight", "blk.0.z", "blk.9.a", "blk.9.b", "blk.10.a"];
     assert_eq!(names, expected);
+}
+
+/// What GNU's `std::regex_search` says of patterns that were made up at random; see the head of the file.
+#[test]
+fn patterns_as_std_regex_finds_them() {
+    let mut lines = include_str!("data/patterns.txt").lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<&str> = lines.next().unwrap().split('\t').collect();
+    let (mut n_found, mut n_wrong) = (0, 0);
+    for line in lines {
+        let (expected, pattern) = line.split_once('\t').unwrap();
+        let found = Pattern::new(pattern)
+            .map(|p| names.iter().map(|name| if p.finds(name.as_bytes()) { '1' } else { '0' }).collect::<String>());
+        match found {
+            Ok(found) => assert_eq!(found, expected, "{pattern}"),
+            Err(e) => assert_eq!("wrong", expected, "{e}"),
+        }
+        n_wrong += usize::from(expected == "wrong");
+        n_found += usize::from(expected.contains('1'));
+    }
+    assert!(n_found > 150 && n_wrong > 50, "{n_found} {n_wrong}");
+}
+
+#[test]
+fn patterns_that_are_costly_or_strange() {
+    let name = "blk.10.ffn_up_exps.weight".repeat(30);
+    for pattern in ["(a*)*q", "((a|b)*(c|.*)*)*x{40}z", "(?=(?=(?!(?=.*q).*r).*).*).*z", "(.*.*.*)*=", "^(.*)+$z"] {
+        assert!(!Pattern::new(pattern).unwrap().finds(name.as_bytes()), "{pattern}");
+    }
+    let deep = "(".repeat(10_000);
+    for pattern in
+        [deep.as_str(), "((a{99}){99}){99}", "a{1001}", r"(a)\1", r"\", "[", "a{", r"\u1234", "[z-a]", "(?i)a"]
+    {
+        assert!(Pattern::new(pattern).is_err(), "{pattern}");
+    }
+    assert!(Pattern::new("").unwrap().finds(b"") && Pattern::new("a|").unwrap().finds(b"x"));
+    // Small letters, but for classes.
+    assert!(Pattern::new(r"FFN_[A-D]OWN\.\D").unwrap().finds(b"ffn_down.weight"));
+    assert!(!Pattern::new(r"blk\.\D").unwrap().finds(b"blk.1.x"));
 }

@@ -19,6 +19,7 @@ use gguf_io::Output;
 
 mod error;
 mod files;
+pub mod imatrix;
 pub mod metadata;
 pub mod ops;
 mod progress;

@@ -28,17 +28,20 @@ pub fn interleave_halves(from: &[u8], to: &mut [u8], group_rows: usize, row_byte
 pub struct Cast {
     from: &'static Plain,
     to: &'static Plain,
-    encode: fn(&[f32], &mut [u8]),
+    encode: Encode,
     /// Equal types whose every value, NaNs too, survives unchanged.
     copies: bool,
 }
+
+/// Values to little-endian bytes.
+type Encode = fn(&[f32], &mut [u8]);
 
 /// How the reference converter reads and writes a float type; it differs from ggml in what becomes of NaNs.
 #[derive(Debug)]
 struct Plain {
     ty: GgmlType,
     decode: fn(&[u8], &mut [f32]),
-    encode: Option<fn(&[f32], &mut [u8])>,
+    encode: Option<Encode>,
     /// Counts the finite values that become infinite.
     overflows: Option<fn(&[f32]) -> u64>,
 }

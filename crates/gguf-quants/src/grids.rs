@@ -10,7 +10,7 @@
 
 use std::sync::OnceLock;
 
-mod codes;
+pub(crate) mod codes;
 
 /// A codebook with its neighbours.
 #[derive(Debug)]
@@ -33,11 +33,14 @@ pub(crate) struct Eights {
 }
 
 impl Eights {
+    /// Five bits from this one on are not used by places, and not looked at by [`Eights::list`].
+    pub const FREE: u32 = 20;
+
     /// Of a place below zero: where its list starts in the codes, and how many eights it has, at least one.
     #[inline(always)]
     pub fn list(place: i32) -> (usize, usize) {
         let list = !place as usize;
-        (8 * (list & 0xf_ffff), list >> 20)
+        (8 * (list & 0xf_ffff), list >> 25)
     }
 
     fn new(grid: &Grid) -> Eights {
@@ -50,7 +53,7 @@ impl Eights {
                     eights.codes.extend(list.iter().map(|&index| grid.codes[usize::from(index)]));
                     let last = eights.codes[eights.codes.len() - 1];
                     eights.codes.resize(eights.codes.len().next_multiple_of(8), last);
-                    eights.places.push(!((start | list.len().div_ceil(8) << 20) as i32));
+                    eights.places.push(!((start | list.len().div_ceil(8) << 25) as i32));
                 }
             }
         }
@@ -83,6 +86,25 @@ impl Shape {
     fn level(self, code: u16, element: u32) -> u32 {
         u32::from(code) >> (self.bits * element) & ((1 << self.bits) - 1)
     }
+}
+
+/// The magnitudes of every point of a codebook, for decoding; `of_level` has the magnitude of each level.
+pub(crate) const fn magnitudes<const POINTS: usize, const E: usize>(
+    codes: &[u16; POINTS],
+    of_level: &[u8; 8],
+) -> [[u8; E]; POINTS] {
+    let bits = if E == 8 { 2 } else { 3 };
+    let mut all = [[0; E]; POINTS];
+    let mut point = 0;
+    while point < POINTS {
+        let mut i = 0;
+        while i < E {
+            all[point][i] = of_level[(codes[point] as usize >> (bits * i)) & ((1 << bits) - 1)];
+            i += 1;
+        }
+        point += 1;
+    }
+    all
 }
 
 /// Where a point is found.
@@ -119,6 +141,9 @@ grids! {
     /// Of IQ3_S: 512 points.
     iq3_s: FOUR IQ3_S 3;
 }
+
+/// The codes of [`iq1`], for decoders, which need no neighbours.
+pub(crate) const IQ1_CODES: &[u16; 2048] = &codes::IQ1;
 
 impl Grid {
     /// The points as packed codes: bits `2 i..2 i + 2` (or `3 i..3 i + 3` for points of four) are the level of element `i`.
@@ -234,7 +259,7 @@ impl Grid {
 
 /// The signs of eight values, of which seven bits are stored: their number of minus signs is even (`ksigns_iq2xs`).
 #[inline(always)]
-pub(crate) fn signs(stored: u8) -> u8 {
+pub(crate) const fn signs(stored: u8) -> u8 {
     stored & 127 | ((stored & 127).count_ones() as u8 & 1) << 7
 }
 

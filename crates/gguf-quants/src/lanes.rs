@@ -73,6 +73,17 @@ pub trait Lanes: Copy + Debug {
     }
     /// Lane `i` is `f16_to_f32_ggml` of the little-endian half at byte `2 i`.
     fn load_half(self, from: &[u8]) -> Self::F;
+    /// [`f32_to_f16_ggml`](crate::float::f32_to_f16_ggml) of lane `i` goes to the bytes from `2 i` on, little-endian; panics when there
+    /// are fewer than `2 N` bytes.
+    #[inline(always)]
+    fn store_half(self, x: Self::F, to: &mut [u8]) {
+        let to = &mut to.as_chunks_mut::<2>().0[..Self::N];
+        let mut words = [0; MAX_LANES];
+        floats_to_halves(self, x).store(&mut words);
+        for i in 0..Self::N {
+            to[i] = (words[i] as u16).to_le_bytes();
+        }
+    }
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
     fn gather(self, table: &[f32], index: Self::I) -> Self::F;
     /// Lane `i` is `table[min(index[i] as u32, table.len() - 1)]`; the table must not be empty.
@@ -117,6 +128,18 @@ pub trait Lanes: Copy + Debug {
     #[inline(always)]
     fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
         self.load(&pick::<Self>(table, index, 8))
+    }
+    /// Lane `i` is lane `index[i] & 7` of the two, one after the other; `N` must be 4. What [`Lanes::pick8`] is made of there.
+    #[inline(always)]
+    fn pick_of_two(self, low: Self::F, high: Self::F, index: Self::I) -> Self::F {
+        let (mut from, mut at, mut to) = ([0.0; MAX_LANES], [0; MAX_LANES], [0.0; MAX_LANES]);
+        low.store(&mut from);
+        high.store(&mut from[Self::N..]);
+        index.store(&mut at);
+        for i in 0..Self::N {
+            to[i] = from[at[i] as usize & 7];
+        }
+        self.load(&to)
     }
     /// Lane `i` is the least, as signed, of the eight lanes from `i / 8 * 8`.
     #[inline(always)]
@@ -176,6 +199,22 @@ fn pick<L: Lanes>(table: L::F, index: L::I, of: usize) -> [f32; MAX_LANES] {
         to[i] = from[(i & !(of - 1)) | (at[i] as usize & (of - 1))];
     }
     to
+}
+
+/// [`f32_to_f16_ggml`](crate::float::f32_to_f16_ggml) of each lane.
+#[inline(always)]
+fn floats_to_halves<L: Lanes>(lanes: L, x: L::F) -> L::I {
+    let bits = x.bits();
+    let sign = bits.shr::<16>() & lanes.splat_i(0x8000);
+    let magnitude = bits & lanes.splat_i(0x7fff_ffff);
+    // Adding a half aligns the last bit of a subnormal with the last bit of the sum, so the addition rounds.
+    let half = lanes.splat(0.5);
+    let subnormal = (magnitude.as_f() + half).bits() - half.bits();
+    let odd = magnitude.shr::<13>() & lanes.splat_i(1);
+    let normal = (magnitude + odd - lanes.splat_i((112 << 23) - 0xfff)).shr::<13>();
+    let special = magnitude.gt(lanes.splat_i(0x7f80_0000)).select_i(lanes.splat_i(0x7e00), lanes.splat_i(0x7c00));
+    let finite = lanes.splat_i(0x3880_0000).gt(magnitude).select_i(subnormal, normal);
+    lanes.splat_i(0x4780_0000).gt(magnitude).select_i(finite, special) | sign
 }
 
 /// Vectors know their length.

@@ -321,7 +321,7 @@ impl Total {
     }
 
     fn sums(&self) -> Sums {
-        let [weight, error, original, decoded, product] = self.sums.each_ref().map(Exact::to_f64);
+        let [weight, error, original, decoded, product] = self.sums.each_ref().map(Exact::nearest);
         Sums { weight, error, original, decoded, product, worst: self.worst }
     }
 }
@@ -441,9 +441,9 @@ impl Exact {
     }
 
     /// The nearest double.
-    fn to_f64(&self) -> f64 {
+    fn nearest(&self) -> f64 {
         if self.0[WORDS - 1] >> 63 == 1 {
-            return -self.negative().to_f64();
+            return -self.negative().nearest();
         }
         let Some(top) = self.0.iter().rposition(|w| *w != 0) else { return 0.0 };
         // The highest two words have at least 65 bits; the last one says whether anything is below them. That rounds once.
@@ -599,7 +599,7 @@ mod tests {
         let sum = |terms: &[f64]| {
             let mut sum = Exact::default();
             terms.iter().for_each(|t| sum.add(*t));
-            sum.to_f64()
+            sum.nearest()
         };
         let tiny = f64::from_bits(1);
         for x in [0.0, 1.0, -1.5, tiny, -tiny, f64::MIN_POSITIVE, f64::MAX, -f64::MAX, 0.1, 1e-300, 1e300, 3e-310] {

@@ -8,6 +8,8 @@
 //! A lane search answers for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it says so
 //! in a mask, and the caller encodes those blocks with the plain search.
 
+use core::ops::Range;
+
 use crate::lanes::{Floats, Ints, Lanes, Masks};
 
 /// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
@@ -33,6 +35,14 @@ pub(crate) struct MinSearch {
     pub last: i32,
     /// Whether the error is the sum of magnitudes instead of squares.
     pub absolute: bool,
+}
+
+impl MinSearch {
+    /// How far a step's highest product is from the highest level.
+    #[inline(always)]
+    fn offset(&self, step: i32) -> f32 {
+        self.first + self.step * step as f32
+    }
 }
 
 /// What a search with a minimum found: a value is about `scale * level - min`.
@@ -247,11 +257,11 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
     min = min.gt(zero).select(zero, min);
     let constant = max.le(min);
 
-    let mut level_iscale = lanes.splat(top) / (max - min);
-    let mut level_min = min;
-    let mut scale = one / level_iscale;
+    let level_iscale = lanes.splat(top) / (max - min);
+    let level_min = min;
+    let scale = one / level_iscale;
     let mut best = zero;
-    let mut valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
+    let valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
     for i in 0..N {
         let l = level(lanes, level_iscale * (x[i] - min), 0.0, top);
         let d = scale * l + min - x[i];
@@ -259,13 +269,70 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
         best = best + weights[i] * d;
     }
 
+    let group = MinGroup { x, weights, max, smallest, sum_w, sum_x };
+    let found = MinFound { scale, min, level_iscale, level_min, best, valid };
+    // Up to here a step's largest product rounds to the highest level at most.
+    let inside = (0..=search.last).take_while(|&step| search.offset(step) < 0.46).count() as i32;
+    let found = min_steps::<L, N, false>(lanes, search, 0..inside, &group, found);
+    let found = min_steps::<L, N, true>(lanes, search, inside..search.last + 1, &group, found);
+    LaneFit {
+        scale: constant.select(zero, found.scale),
+        min: -constant.select(smallest.gt(zero).select(zero, smallest), found.min),
+        iscale: constant.select(zero, found.level_iscale),
+        level_min: constant.select(zero, found.level_min),
+        // A NaN is neither the smallest nor the largest, but it makes the sum one.
+        valid: (found.valid | constant) & sum_x.equal(sum_x),
+    }
+}
+
+/// What [`fit_min_lanes`] looks at.
+struct MinGroup<'a, L: Lanes, const N: usize> {
+    x: &'a [L::F; N],
+    weights: &'a [L::F; N],
+    max: L::F,
+    smallest: L::F,
+    sum_w: L::F,
+    sum_x: L::F,
+}
+
+/// What [`fit_min_lanes`] has found so far.
+struct MinFound<L: Lanes> {
+    scale: L::F,
+    min: L::F,
+    level_iscale: L::F,
+    level_min: L::F,
+    best: L::F,
+    valid: L::M,
+}
+
+/// Some steps of [`fit_min_lanes`]; `HIGH` says whether levels can get above the highest.
+#[inline(always)]
+fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
+    lanes: L,
+    search: MinSearch,
+    steps: Range<i32>,
+    group: &MinGroup<'_, L, N>,
+    found: MinFound<L>,
+) -> MinFound<L> {
+    let zero = lanes.splat(0.0);
+    let top = search.levels as f32;
+    let MinGroup { x, weights, max, smallest, sum_w, sum_x } = *group;
+    let MinFound { mut scale, mut min, mut level_iscale, mut level_min, mut best, mut valid } = found;
+    let round = lanes.splat(ROUND);
+    let highest = lanes.splat(ROUND + top);
+    let limit = lanes.splat(if HIGH { 4194303.0 } else { top + 0.49 });
     let mut tried = [zero; N];
-    for step in 0..=search.last {
-        let iscale = lanes.splat(search.first + search.step * step as f32 + top) / (max - min);
+    for step in steps {
+        let iscale = lanes.splat(search.offset(step) + top) / (max - min);
         let (mut sum_l, mut sum_l2, mut sum_xl) = (zero, zero, zero);
-        valid = valid & roundable(lanes, iscale * (max - min), iscale * (smallest - min));
+        let lowest = iscale * (smallest - min);
+        valid = valid & (iscale * (max - min)).le(limit) & roundable(lanes, lowest, lowest);
         for i in 0..N {
-            let l = level(lanes, iscale * (x[i] - min), 0.0, top);
+            let mut l = iscale * (x[i] - min) + round;
+            if HIGH {
+                l = l.min(highest);
+            }
+            let l = l.max(round) - round;
             tried[i] = l;
             let wl = weights[i] * l;
             sum_l = sum_l + wl;
@@ -291,14 +358,93 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
         level_min = better.select(min, level_min);
         min = better.select(this_min, min);
     }
-    LaneFit {
-        scale: constant.select(zero, scale),
-        min: -constant.select(smallest.gt(zero).select(zero, smallest), min),
-        iscale: constant.select(zero, level_iscale),
-        level_min: constant.select(zero, level_min),
-        // A NaN is neither the smallest nor the largest, but it makes the sum one.
-        valid: (valid | constant) & sum_x.equal(sum_x),
+    MinFound { scale, min, level_iscale, level_min, best, valid }
+}
+
+/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
+/// all is right.
+#[inline(always)]
+pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
+    lanes: L,
+    top: i32,
+    x: &[L::F; N],
+    weights: &[L::F; N],
+    levels: &mut [L::F; N],
+) -> (L::F, L::M) {
+    let zero = lanes.splat(0.0);
+    let one = lanes.splat(1.0);
+    let top_f = top as f32;
+    let mut max = zero;
+    let mut smallest = zero;
+    for i in 0..N {
+        max = max.max(x[i]);
+        smallest = x[i].min(smallest);
     }
+    let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+
+    let mut iscale = lanes.splat(top_f) / max;
+    let scale = one / iscale;
+    // Numbers below zero, which the searches before this one do not give, would have levels that wrap.
+    let mut valid = smallest.ge(zero) & roundable(lanes, iscale * max, iscale * max);
+    let mut best = zero;
+    for i in 0..N {
+        // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
+        let l = level(lanes, iscale * x[i], 0.0, 255.0);
+        let d = x[i] - scale * l;
+        best = best + weights[i] * d * d;
+    }
+    for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
+        let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
+        let this_scale = one / this_iscale;
+        valid = valid & roundable(lanes, this_iscale * max, this_iscale * max);
+        let mut error = zero;
+        for i in 0..N {
+            let l = level(lanes, this_iscale * x[i], 0.0, top_f);
+            let d = x[i] - this_scale * l;
+            error = error + weights[i] * d * d;
+        }
+        let better = error.lt(best);
+        best = better.select(error, best);
+        iscale = better.select(this_iscale, iscale);
+    }
+
+    let (mut sum_lx, mut sum_l2) = (zero, zero);
+    for i in 0..N {
+        let l = level(lanes, iscale * x[i], 0.0, top_f);
+        levels[i] = l;
+        sum_lx = sum_lx + weights[i] * x[i] * l;
+        sum_l2 = sum_l2 + weights[i] * l * l;
+    }
+    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+    for _ in 0..5 {
+        let mut changed = lanes.mask(0);
+        for i in 0..N {
+            let (w, l) = (weights[i], levels[i]);
+            let without_lx = sum_lx - w * x[i] * l;
+            let without_l2 = sum_l2 - w * l * l;
+            let open = without_lx.gt(zero) & without_l2.gt(zero);
+            let wish = x[i] * without_l2 / without_lx;
+            // A negative level would be stored as a byte and read back otherwise; such lanes are for the plain search.
+            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(zero)));
+            let new = level(lanes, wish, 0.0, top_f);
+            let with_lx = without_lx + w * x[i] * new;
+            let with_l2 = without_l2 + w * new * new;
+            let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
+            let take = open & better & !new.equal(l);
+            levels[i] = take.select(new, l);
+            sum_lx = take.select(with_lx, sum_lx);
+            sum_l2 = take.select(with_l2, sum_l2);
+            changed = changed | take;
+        }
+        if !changed.any() {
+            break;
+        }
+    }
+    for i in 0..N {
+        levels[i] = empty.select(zero, levels[i]);
+    }
+    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
+    (empty.select(zero, scale), valid | empty)
 }
 
 /// What a level of at least -256 is once it was stored as a byte.
@@ -307,10 +453,10 @@ fn as_byte<L: Lanes>(lanes: L, l: L::F) -> L::F {
     l.lt(lanes.splat(0.0)).select(l + lanes.splat(256.0), l)
 }
 
-/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
+/// [`fit_positive_lanes`] that also answers for numbers below zero, for a caller that does not use the levels; the levels are left in `levels` as numbers, and the mask says for which lanes
 /// all is right. Numbers below zero are taken as the plain search takes them: their levels are kept as bytes, and read back as such.
 #[inline(always)]
-pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
+pub(crate) fn fit_wrapping_lanes<L: Lanes, const N: usize>(
     lanes: L,
     top: i32,
     x: &[L::F; N],
@@ -516,7 +662,7 @@ pub(crate) fn fit_signed_lanes<L: Lanes, const N: usize>(
         wx[i] = weights[i] * x[i];
     }
 
-    let mut iscale = lanes.splat(-top) / largest;
+    let iscale = lanes.splat(-top) / largest;
     let (mut sum_lx, mut sum_l2) = (zero, zero);
     for i in 0..N {
         let l = level(lanes, iscale * x[i], -top, top - 1.0);
@@ -526,30 +672,83 @@ pub(crate) fn fit_signed_lanes<L: Lanes, const N: usize>(
     // A NaN is no largest number, but it makes the sum one. Products are never larger than that of the largest.
     let product = iscale * largest;
     let valid = empty | (sum_lx.equal(sum_lx) & roundable(lanes, product, product));
-    let mut scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
-    let mut best = scale * sum_lx;
+    let scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
+    let best = scale * sum_lx;
 
-    // Steps do not depend on each other, so three are taken together; the best is updated in their order.
-    for steps in SIGNED_STEPS.as_chunks::<3>().0 {
-        let (mut iscales, mut sum_lx, mut sum_l2) = ([zero; 3], [zero; 3], [zero; 3]);
-        for s in 0..3 {
-            iscales[s] = lanes.splat(-(top + 0.1 * steps[s] as f32)) / largest;
+    let mut found = SignedFit { iscale, scale, best };
+    let group = SignedGroup { top, largest, x, weights, wx: &wx };
+    // No product is larger than that of the largest number. Up to the step of 4 that one rounds to -top or above, and up to
+    // the step of -6 its opposite rounds to top - 1 or below.
+    let (first, rest) = SIGNED_STEPS.split_at(4);
+    let (middle, last) = rest.split_at(8);
+    if L::N > 8 {
+        found = signed_steps::<L, N, 4, false, false>(lanes, first, &group, found);
+        found = signed_steps::<L, N, 4, false, true>(lanes, middle, &group, found);
+        found = signed_steps::<L, N, 3, true, true>(lanes, last, &group, found);
+    } else {
+        found = signed_steps::<L, N, 2, false, false>(lanes, first, &group, found);
+        found = signed_steps::<L, N, 2, false, true>(lanes, middle, &group, found);
+        found = signed_steps::<L, N, 2, true, true>(lanes, last, &group, found);
+    }
+    LaneScale { scale: empty.select(zero, found.scale), iscale: found.iscale, empty, valid }
+}
+
+/// What [`fit_signed_lanes`] looks at.
+struct SignedGroup<'a, L: Lanes, const N: usize> {
+    top: f32,
+    largest: L::F,
+    x: &'a [L::F; N],
+    weights: &'a [L::F; N],
+    wx: &'a [L::F; N],
+}
+
+/// What [`fit_signed_lanes`] has found so far.
+#[derive(Clone, Copy)]
+struct SignedFit<L: Lanes> {
+    iscale: L::F,
+    scale: L::F,
+    best: L::F,
+}
+
+/// Some steps of [`fit_signed_lanes`], `M` at a time: they do not depend on each other, only the best does. `LOW` and `HIGH`
+/// say whether levels can get out of their range on that side.
+#[inline(always)]
+fn signed_steps<L: Lanes, const N: usize, const M: usize, const LOW: bool, const HIGH: bool>(
+    lanes: L,
+    steps: &[i32],
+    group: &SignedGroup<'_, L, N>,
+    mut found: SignedFit<L>,
+) -> SignedFit<L> {
+    let zero = lanes.splat(0.0);
+    let round = lanes.splat(ROUND);
+    let top = group.top;
+    for steps in steps.as_chunks::<M>().0 {
+        let (mut iscales, mut sum_lx, mut sum_l2) = ([zero; M], [zero; M], [zero; M]);
+        for s in 0..M {
+            iscales[s] = lanes.splat(-(top + 0.1 * steps[s] as f32)) / group.largest;
         }
         for i in 0..N {
-            for s in 0..3 {
-                let l = level(lanes, iscales[s] * x[i], -top, top - 1.0);
-                sum_lx[s] = sum_lx[s] + wx[i] * l;
-                sum_l2[s] = sum_l2[s] + weights[i] * l * l;
+            for s in 0..M {
+                let mut l = iscales[s] * group.x[i] + round;
+                if HIGH {
+                    l = l.min(lanes.splat(ROUND + (top - 1.0)));
+                }
+                if LOW {
+                    l = l.max(lanes.splat(ROUND - top));
+                }
+                let l = l - round;
+                sum_lx[s] = sum_lx[s] + group.wx[i] * l;
+                sum_l2[s] = sum_l2[s] + group.weights[i] * l * l;
             }
         }
-        for s in 0..3 {
-            let better = sum_l2[s].gt(zero) & (sum_lx[s] * sum_lx[s]).gt(best * sum_l2[s]);
-            iscale = better.select(iscales[s], iscale);
-            scale = better.select(sum_lx[s] / sum_l2[s], scale);
-            best = better.select(scale * sum_lx[s], best);
+        for s in 0..M {
+            let better = sum_l2[s].gt(zero) & (sum_lx[s] * sum_lx[s]).gt(found.best * sum_l2[s]);
+            found.iscale = better.select(iscales[s], found.iscale);
+            found.scale = better.select(sum_lx[s] / sum_l2[s], found.scale);
+            found.best = better.select(found.scale * sum_lx[s], found.best);
         }
     }
-    LaneScale { scale: empty.select(zero, scale), iscale, empty, valid }
+    found
 }
 
 /// The scale for one group of numbers of either sign by moving single levels, and their levels from 0 to `2 * top - 1`,
@@ -598,60 +797,78 @@ pub(crate) fn fit_moving(top: i32, x: &[f32], levels: &mut [u8]) -> f32 {
     if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
 }
 
-/// [`fit_moving`] for one group per lane: the scales, and for which lanes all is right; the levels are left in `levels`.
+/// [`fit_moving`] for some groups per lane, which go in step: one number waits for the one before it, but not for those of
+/// other groups. Gives the scales, and for which lanes all is right; the levels are left in `levels`.
 #[inline(always)]
-pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize>(
+pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
     lanes: L,
     top: i32,
-    x: &[L::F; N],
-    levels: &mut [L::F; N],
-) -> (L::F, L::M) {
+    x: &[[L::F; N]; GROUPS],
+    levels: &mut [[L::F; N]; GROUPS],
+) -> ([L::F; GROUPS], L::M) {
     let zero = lanes.splat(0.0);
     let top = top as f32;
-    let largest = first_largest_lanes(lanes, x);
-    let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
-    let iscale = lanes.splat(-top) / largest;
-    let (mut sum_lx, mut sum_l2) = (zero, zero);
-    let (mut weights, mut wx) = ([zero; N], [zero; N]);
-    for i in 0..N {
-        let l = level(lanes, iscale * x[i], -top, top - 1.0);
-        levels[i] = l;
-        weights[i] = x[i] * x[i];
-        wx[i] = weights[i] * x[i];
-        sum_lx = sum_lx + wx[i] * l;
-        sum_l2 = sum_l2 + weights[i] * l * l;
+    let mut empty = [lanes.mask(0); GROUPS];
+    let mut right = [lanes.mask(0); GROUPS];
+    let (mut sum_lx, mut sum_l2) = ([zero; GROUPS], [zero; GROUPS]);
+    let (mut weights, mut wx) = ([[zero; N]; GROUPS], [[zero; N]; GROUPS]);
+    for g in 0..GROUPS {
+        let largest = first_largest_lanes(lanes, &x[g]);
+        empty[g] = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+        let iscale = lanes.splat(-top) / largest;
+        for i in 0..N {
+            let x = x[g][i];
+            let l = level(lanes, iscale * x, -top, top - 1.0);
+            levels[g][i] = l;
+            weights[g][i] = x * x;
+            wx[g][i] = weights[g][i] * x;
+            sum_lx[g] = sum_lx[g] + wx[g][i] * l;
+            sum_l2[g] = sum_l2[g] + weights[g][i] * l * l;
+        }
+        let product = iscale * largest;
+        right[g] = sum_lx[g].equal(sum_lx[g]) & roundable(lanes, product, product);
     }
-    let product = iscale * largest;
-    let mut valid = sum_lx.equal(sum_lx) & roundable(lanes, product, product);
     // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
     for _ in 0..5 {
         let mut changed = lanes.mask(0);
         for i in 0..N {
-            let l = levels[i];
-            let without_lx = sum_lx - wx[i] * l;
-            let without_l2 = sum_l2 - weights[i] * l * l;
-            let open = without_lx.gt(zero);
-            let wish = x[i] * without_l2 / without_lx;
-            valid = valid & (!open | roundable(lanes, wish, wish));
-            let new = level(lanes, wish, -top, top - 1.0);
-            let with_lx = without_lx + wx[i] * new;
-            let with_l2 = without_l2 + weights[i] * new * new;
-            let better = with_l2.gt(zero) & (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
-            let take = open & better & !new.equal(l);
-            levels[i] = take.select(new, l);
-            sum_lx = take.select(with_lx, sum_lx);
-            sum_l2 = take.select(with_l2, sum_l2);
-            changed = changed | take;
+            for g in 0..GROUPS {
+                let (l, w, wx) = (levels[g][i], weights[g][i], wx[g][i]);
+                let without_lx = sum_lx[g] - wx * l;
+                let without_l2 = sum_l2[g] - w * l * l;
+                let open = without_lx.gt(zero);
+                let wish = x[g][i] * without_l2 / without_lx;
+                right[g] = right[g] & (!open | roundable(lanes, wish, wish));
+                let new = level(lanes, wish, -top, top - 1.0);
+                let moved = open & !new.equal(l);
+                if !moved.any() {
+                    continue;
+                }
+                let with_lx = without_lx + wx * new;
+                let with_l2 = without_l2 + w * new * new;
+                let better = with_l2.gt(zero) & (with_lx * with_lx * sum_l2[g]).gt(sum_lx[g] * sum_lx[g] * with_l2);
+                let take = moved & better;
+                levels[g][i] = take.select(new, l);
+                sum_lx[g] = take.select(with_lx, sum_lx[g]);
+                sum_l2[g] = take.select(with_l2, sum_l2[g]);
+                changed = changed | take;
+            }
         }
         if !changed.any() {
             break;
         }
     }
-    for i in 0..N {
-        levels[i] = empty.select(zero, levels[i] + lanes.splat(top));
+    let mut scales = [zero; GROUPS];
+    let mut valid = !lanes.mask(0);
+    for g in 0..GROUPS {
+        for i in 0..N {
+            levels[g][i] = empty[g].select(zero, levels[g][i] + lanes.splat(top));
+        }
+        let scale = sum_l2[g].gt(zero).select(sum_lx[g] / sum_l2[g], zero);
+        scales[g] = empty[g].select(zero, scale);
+        valid = valid & (right[g] | empty[g]);
     }
-    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
-    (empty.select(zero, scale), valid | empty)
+    (scales, valid)
 }
 
 /// The half-precision bits of the numbers, as [`crate::float::f32_to_f16_ggml`] gives them.

@@ -95,10 +95,13 @@ fn impossible_values_encode_alike() {
 fn every_instruction_set_decodes_alike() {
     for codec in codecs() {
         let (len, bytes) = (block_len(codec), codec.ty.info().unwrap().block_bytes as usize);
+        // Which of two NaNs a sum hands on is the compiler's choice. Where ggml decodes the type, its choice on x86-64 is ours.
+        let nans_count = cfg!(target_arch = "x86_64") && !codec.ty.info().unwrap().removed;
         let bits = |isa, packed: &[u8]| {
             let mut values = vec![1e33; packed.len() / bytes * len];
             codec.decode(isa, packed, &mut values).unwrap();
-            values.iter().map(|v: &f32| v.to_bits()).collect::<Vec<_>>()
+            let bits = |v: &f32| if v.is_nan() && !nans_count { f32::NAN.to_bits() } else { v.to_bits() };
+            values.iter().map(bits).collect::<Vec<_>>()
         };
         for scales in [Scales::Finite, Scales::Any] {
             let packed = blocks(codec.ty, scales, &mut Random::new("decoded alike", codec.ty.0.into()), 67);

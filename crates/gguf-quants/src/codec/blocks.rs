@@ -5,7 +5,6 @@
 //! once for it (vectors along the block, in integers, where the order does not matter), turn what is left of as many blocks
 //! as there are lanes, compute the scales of all of them in one go, and then read each block again, which is still in the cache.
 
-use crate::float::f32_to_f16_ggml;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 
@@ -83,18 +82,18 @@ impl Scales {
         let valid = lanes.splat_i(INFINITY).gt(largest) & inverse.lt(lanes.splat(f32::INFINITY));
         let mut scales = Scales { half: [0; MAX_LANES], inverse: [0.0; MAX_LANES], valid: valid.to_bits() };
         inverse.store(&mut scales.inverse);
-        halves::<L>(d, &mut scales.half);
+        halves(lanes, d, &mut scales.half);
         scales
     }
 }
 
 /// The nearest half-precision numbers, as their bits.
 #[inline(always)]
-pub(super) fn halves<L: Lanes>(x: L::F, to: &mut [u16; MAX_LANES]) {
-    let mut values = [0.0; MAX_LANES];
-    x.store(&mut values);
-    for i in 0..L::N {
-        to[i] = f32_to_f16_ggml(values[i]);
+pub(super) fn halves<L: Lanes>(lanes: L, x: L::F, to: &mut [u16; MAX_LANES]) {
+    let mut bytes = [0; 2 * MAX_LANES];
+    lanes.store_half(x, &mut bytes);
+    for (to, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
+        *to = u16::from_le_bytes(*bytes);
     }
 }
 
@@ -137,4 +136,67 @@ pub(super) fn largest_number(x: &[f32]) -> f32 {
 pub(super) fn round<L: Lanes>(lanes: L, x: L::F) -> L::I {
     let sign = x.bits() & lanes.splat_i(i32::MIN);
     (x + (sign | lanes.splat_i(0x3eff_ffff)).as_f()).trunc()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::{Isa, Kernel};
+
+    struct Round<'a>(&'a [f32]);
+    impl Kernel for Round<'_> {
+        type Output = Vec<i32>;
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Vec<i32> {
+            let mut out = Vec::new();
+            for x in self.0 {
+                let mut levels = [0; MAX_LANES];
+                round(lanes, lanes.splat(*x)).store(&mut levels);
+                out.push(levels[0]);
+            }
+            out
+        }
+    }
+
+    #[test]
+    fn rounding_goes_away_from_zero_in_the_middle() {
+        let mut values = vec![0.0, 0.3, 0.7, 1e-40, 8388607.5, 8388609.0, 123456792.0, 2147483520.0];
+        for half in 0..300 {
+            let bits = (half as f32 / 2.0).to_bits();
+            values.extend([bits.saturating_sub(1), bits, bits + 1].map(f32::from_bits));
+        }
+        values = values.iter().flat_map(|x| [*x, -x]).collect();
+        let expected: Vec<i32> = values.iter().map(|x| x.round() as i32).collect();
+        for isa in Isa::available() {
+            assert_eq!(isa.run(Round(&values)), expected, "{isa}");
+        }
+    }
+
+    struct LargestOf<'a>(&'a [f32; 64]);
+    impl Kernel for LargestOf<'_> {
+        type Output = u32;
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> u32 {
+            let (zero, mut out) = ([0.0; 64], [0; MAX_LANES]);
+            let mut blocks = [&zero; MAX_LANES];
+            blocks[L::N - 1] = self.0;
+            largest(lanes, &blocks).store(&mut out);
+            assert!(out[..L::N - 1].iter().all(|b| *b == 0));
+            out[L::N - 1] as u32
+        }
+    }
+
+    #[test]
+    fn the_largest_magnitude_is_found_wherever_it_is() {
+        for isa in Isa::available() {
+            for at in 0..64 {
+                for x in [-3.0f32, f32::INFINITY, f32::NAN, -f32::NAN, 1e-45] {
+                    let mut block = [0.0; 64];
+                    block[63 - at] = -1e-45;
+                    block[at] = x;
+                    assert_eq!(isa.run(LargestOf(&block)), x.to_bits() & 0x7fff_ffff, "{isa} {at} {x}");
+                }
+            }
+        }
+    }
 }

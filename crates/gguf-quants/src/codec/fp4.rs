@@ -57,3 +57,60 @@ pub(super) fn middles<L: Lanes>(lanes: L, d: L::F) -> [L::F; 7] {
     }
     middles
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::{Isa, Kernel};
+    use crate::lanes::MAX_LANES;
+
+    /// [`index`] of every value, on the lanes it is run with.
+    struct Index<'a>(&'a [[f32; MAX_LANES]], f32);
+    impl Kernel for Index<'_> {
+        type Output = Vec<u8>;
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Vec<u8> {
+            let middles = middles(lanes, lanes.splat(self.1));
+            let mut out = Vec::new();
+            for values in self.0 {
+                for i in (0..MAX_LANES).step_by(L::N) {
+                    let mut bytes = [0; MAX_LANES];
+                    index(lanes, lanes.load(&values[i..]), &middles).store_u8(&mut bytes);
+                    out.extend(&bytes[..L::N]);
+                }
+            }
+            out
+        }
+    }
+
+    /// Scales of four significant bits over the whole range; around every middle and level, at zero, and far above.
+    #[test]
+    fn the_index_is_that_of_the_nearest_level() {
+        let exponents = [-133, -126, -100, -10, -1, 0, 1, 8, 90, 101];
+        for d in exponents.iter().flat_map(|e| (8..16).map(move |m| m as f32 * 2f64.powi(*e) as f32)) {
+            let mut values = vec![0.0, -0.0, 5000.0 * d, 1e6 * d, 1048575.0 * d];
+            for factor in MIDDLES.into_iter().chain(LEVELS) {
+                let bits = (factor * d).to_bits() & 0x7fff_ffff;
+                values.extend([bits.saturating_sub(1), bits, bits + 1, bits + 2].map(f32::from_bits));
+            }
+            values = values.iter().flat_map(|x| [*x, -x]).collect();
+            values.resize(values.len().next_multiple_of(MAX_LANES), d);
+            let expected: Vec<u8> = values.iter().map(|x| best_index(*x, d)).collect();
+            for isa in Isa::available() {
+                assert_eq!(isa.run(Index(values.as_chunks().0, d)), expected, "{d:e} {isa}");
+            }
+        }
+    }
+
+    /// What the kernels leave to the plain search: there, several levels miss by the same, or by what is no number.
+    #[test]
+    fn the_first_of_equals_wins() {
+        assert_eq!([best_index(f32::INFINITY, 1.0), best_index(f32::NAN, 1.0), best_index(1e30, 1.0)], [0, 0, 0]);
+        assert_eq!(
+            [best_index(-0.0, 1.0), best_index(0.5, 1.0), best_index(-1.5, 1.0), best_index(3.0, 0.0)],
+            [0, 0, 9, 0]
+        );
+        // Eight and twelve times the scale overflow.
+        assert_eq!(best_index(f32::MAX, 2f32.powi(125)), 5);
+    }
+}

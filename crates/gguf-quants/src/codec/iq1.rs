@@ -11,7 +11,7 @@
 
 use std::sync::OnceLock;
 
-use crate::grids::{self, Place};
+use crate::grids::{self, IQ1_CODES, Place};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 
 /// Values in a super-block (`QK_K`).
@@ -80,6 +80,38 @@ pub(super) fn value(level: u8, delta: f32) -> f32 {
 #[inline(always)]
 pub(super) fn level(code: u16, element: usize) -> u8 {
     (code >> (2 * element) & 3) as u8
+}
+
+/// The levels of every point of the codebook, eight times, a byte each.
+static EIGHTFOLD: [u64; 2048] = {
+    let mut points = [0; 2048];
+    let mut index = 0;
+    while index < 2048 {
+        let mut i = 0;
+        while i < POINT {
+            points[index] |= ((IQ1_CODES[index] >> (2 * i) & 3) as u64 * 8) << (8 * i);
+            i += 1;
+        }
+        index += 1;
+    }
+    points
+};
+
+/// For a point, bytes from which [`decode_values`] makes its values.
+#[inline(always)]
+pub(super) fn decode_point(index: usize, down: bool) -> [u8; POINT] {
+    let up = if down { 0 } else { 0x0202_0202_0202_0202 };
+    (EIGHTFOLD[index % 2048] + up).to_le_bytes()
+}
+
+/// Values from the bytes of their points: an eighth of the scale times eight times a level that is moved up or down, which is exactly
+/// the product of the scale and the level.
+#[inline(always)]
+pub(super) fn decode_values<L: Lanes, const N: usize>(lanes: L, scale: f32, bytes: &[u8; N], values: &mut [f32; N]) {
+    let (scale, nine) = (lanes.splat(scale * 0.125), lanes.splat(9.0));
+    for i in (0..N).step_by(L::N) {
+        (scale * (lanes.load_u8(&bytes[i..]).to_f() - nine)).store(&mut values[i..]);
+    }
 }
 
 /// The index of the point that stands for eight levels, and whether it is just theirs.

@@ -18,7 +18,7 @@ use super::Refused;
 use super::iq1::{self, DELTA, LEN, Lost, Near, Neighbours, POINT, Placed, Sorted, cuts};
 use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::grids;
+use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Rows, Tile, part};
 use crate::search::{ROUND, nearest_int};
@@ -32,20 +32,64 @@ const BYTES: usize = 56;
 /// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS_IQ1_M`).
 const GROUP_MAX_EPS: f32 = 1e-7;
 
+/// The scale of a super-block, which stands in the top bits of its four halves, and the halves.
+#[inline(always)]
+fn head(block: &[u8; BYTES]) -> (u16, [u16; 4]) {
+    let scales = u64::from_le_bytes(*block.last_chunk().unwrap());
+    let halves = [scales as u16, (scales >> 16) as u16, (scales >> 32) as u16, (scales >> 48) as u16];
+    (halves[0] >> 12 | halves[1] >> 12 << 4 | halves[2] >> 12 << 8 | halves[3] >> 12 << 12, halves)
+}
+
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
-    let codes = grids::iq1().codes();
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
-        let half = |h: usize| u16::from_le_bytes([block[48 + 2 * h], block[49 + 2 * h]]);
-        let d = f16_to_f32_ggml(half(0) >> 12 | half(1) >> 12 << 4 | half(2) >> 12 << 8 | half(3) >> 12 << 12);
-        for (p, values) in values.as_chunks_mut::<POINT>().0.iter_mut().enumerate() {
-            let g = p / POINTS;
-            let scale = d * f32::from(2 * (half(g / 4) >> (3 * (g % 4)) & 7) + 1);
-            let high = block[32 + g] >> (4 * (p % POINTS)) & 15;
+        let (d, halves) = head(block);
+        let d = f16_to_f32_ggml(d);
+        for (i, value) in values.iter_mut().enumerate() {
+            let (g, k) = (i / GROUP, i % GROUP / POINT);
+            let scale = d * f32::from(2 * (halves[g / 4] >> (3 * (g % 4)) & 7) + 1);
+            let high = block[32 + g] >> (4 * k) & 15;
             let delta = if high & 8 != 0 { -DELTA } else { DELTA };
-            let index = usize::from(block[p]) | usize::from(high & 7) << 8;
-            for (i, value) in values.iter_mut().enumerate() {
-                *value = scale * iq1::value(iq1::level(codes[index], i), delta);
+            let index = usize::from(block[i / POINT]) | usize::from(high & 7) << 8;
+            *value = scale * iq1::value(iq1::level(IQ1_CODES[index], i % POINT), delta);
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (d, halves) = head(block);
+            let d = lanes.half(d);
+            let mut bytes = [[0; GROUP]; GROUPS];
+            let mut scales = [0.0; GROUPS];
+            for g in 0..GROUPS {
+                scales[g] = d * f32::from(2 * (halves[g / 4] >> (3 * (g % 4)) & 7) + 1);
+                for k in 0..POINTS {
+                    let high = block[32 + g] >> (4 * k) & 15;
+                    let index = usize::from(block[POINTS * g + k]) | usize::from(high & 7) << 8;
+                    let point = iq1::decode_point(index, high & 8 != 0);
+                    bytes[g][POINT * k..POINT * (k + 1)].copy_from_slice(&point);
+                }
+            }
+            for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+                iq1::decode_values(lanes, scales[g], &bytes[g], values);
             }
         }
     }
@@ -148,7 +192,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES],
         levels[g] = nearest_int(0.5 * (inverse * f.scale - 1.0)).clamp(0, 7) as u8;
         for i in 0..GROUP {
             let (w, x) = (weights[g][i], x[GROUP * g + i]);
-            let code = grids::iq1().codes()[usize::from(f.index[i / POINT])];
+            let code = IQ1_CODES[usize::from(f.index[i / POINT])];
             let q = iq1::value(iq1::level(code, i % POINT), f.delta(i / POINT)) * f32::from(2 * levels[g] + 1);
             sum_qx += w * q * x;
             sum_q2 += w * q * q;
@@ -226,7 +270,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     if !all_on_grid {
         let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
         for i in 0..GROUP {
-            let code = grids::iq1().codes()[usize::from(index[i / POINT])];
+            let code = IQ1_CODES[usize::from(index[i / POINT])];
             let q = iq1::value(iq1::level(code, i % POINT), sides(down)[i / POINT]);
             sum_qx += weights[i] * q * x[i];
             sum_q2 += weights[i] * q * q;
@@ -243,7 +287,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
 /// The four ways to move the two halves of a group, in the order in which they are tried: both up, then the second, the first, and both
 /// down.
 fn sides(kind: usize) -> [f32; 2] {
-    [if kind < 2 { DELTA } else { -DELTA }, if kind % 2 == 0 { DELTA } else { -DELTA }]
+    [if kind < 2 { DELTA } else { -DELTA }, if kind.is_multiple_of(2) { DELTA } else { -DELTA }]
 }
 
 struct Encode<'a> {

@@ -17,7 +17,7 @@ use super::Refused;
 use super::iq1::{self, DELTA, LEN, Lost, Near, Neighbours, POINT, Placed, Sorted, cuts};
 use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::grids;
+use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Rows, part};
 use crate::search::nearest_int;
@@ -32,20 +32,54 @@ const BYTES: usize = 50;
 const GROUP_MAX_EPS: f32 = 1e-12;
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
-    let codes = grids::iq1().codes();
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-        let (head, groups) = block.split_at(34);
-        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-            let group = u16::from_le_bytes([groups[2 * g], groups[2 * g + 1]]);
+        for (i, value) in values.iter_mut().enumerate() {
+            let (g, k) = (i / GROUP, i % GROUP / POINT);
+            let group = u16::from_le_bytes([block[34 + 2 * g], block[35 + 2 * g]]);
             let scale = d * f32::from(2 * (group >> 12 & 7) + 1);
             let delta = if group >> 15 == 1 { -DELTA } else { DELTA };
-            for (k, values) in values.as_chunks_mut::<POINT>().0.iter_mut().enumerate() {
-                let index = usize::from(head[2 + POINTS * g + k]) | usize::from(group >> (3 * k) & 7) << 8;
-                for (i, value) in values.iter_mut().enumerate() {
-                    *value = scale * iq1::value(iq1::level(codes[index], i), delta);
+            let index = usize::from(block[2 + i / POINT]) | usize::from(group >> (3 * k) & 7) << 8;
+            *value = scale * iq1::value(iq1::level(IQ1_CODES[index], i % POINT), delta);
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let (head, groups) = block.split_at(34);
+            let mut bytes = [[0; GROUP]; GROUPS];
+            let mut scales = [0.0; GROUPS];
+            for g in 0..GROUPS {
+                let group = u16::from_le_bytes([groups[2 * g], groups[2 * g + 1]]);
+                scales[g] = d * f32::from(2 * (group >> 12 & 7) + 1);
+                for k in 0..POINTS {
+                    let index = usize::from(head[2 + POINTS * g + k]) | usize::from(group >> (3 * k) & 7) << 8;
+                    let point = iq1::decode_point(index, group >> 15 == 1);
+                    bytes[g][POINT * k..POINT * (k + 1)].copy_from_slice(&point);
                 }
+            }
+            for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+                iq1::decode_values(lanes, scales[g], &bytes[g], values);
             }
         }
     }
@@ -177,7 +211,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     if !all_on_grid {
         let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
         for i in 0..GROUP {
-            let code = grids::iq1().codes()[usize::from(index[i / POINT])];
+            let code = IQ1_CODES[usize::from(index[i / POINT])];
             let q = iq1::value(iq1::level(code, i % POINT), delta);
             sum_qx += weights[i] * q * x[i];
             sum_q2 += weights[i] * q * q;

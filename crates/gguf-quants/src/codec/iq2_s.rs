@@ -15,10 +15,11 @@
 //! `ggml-quants.c`.
 
 use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
-use crate::dispatch::Isa;
+use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule, SIGNS};
+use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
+use crate::lanes::Lanes;
 use crate::rows::Rows;
 
 const BYTES: usize = 82;
@@ -35,6 +36,9 @@ const RULE: Rule = Rule {
     fitted: false,
     again: Again::Replaced,
 };
+
+/// The magnitudes of the points.
+static POINTS: [[u8; 8]; 1024] = grids::magnitudes(&grids::codes::IQ2_S, &MAGNITUDES_2);
 
 /// Values to blocks.
 pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
@@ -59,17 +63,48 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
 }
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for k in 0..32 {
             let high = block[66 + k / 4] >> (2 * (k % 4)) & 3;
-            let code = grids::iq2_s().codes()[usize::from(block[2 + k]) | usize::from(high) << 8];
+            let code = grids::codes::IQ2_S[usize::from(block[2 + k]) | usize::from(high) << 8];
             let scale = d * (0.5 + f32::from(block[74 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
             for i in 0..8 {
                 let magnitude = MAGNITUDES_2[usize::from(code >> (2 * i) & 3)];
                 let sign = block[34 + k] >> i & 1;
                 values[8 * k + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let values = values.as_chunks_mut::<8>().0;
+            for k in 0..32 {
+                let high = usize::from(block[66 + k / 4] >> (2 * (k % 4)) & 3);
+                let scale = d * (0.5 + f32::from(block[74 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
+                let signs = &SIGNS[usize::from(block[34 + k])];
+                iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(block[2 + k]) | high << 8], signs);
             }
         }
     }

@@ -14,10 +14,11 @@
 //! `ggml-quants.c`.
 
 use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
-use crate::dispatch::Isa;
+use super::iq_grid::{self, Again, EVEN_SIGNS, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
+use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
+use crate::lanes::Lanes;
 use crate::rows::Rows;
 
 const BYTES: usize = 74;
@@ -34,6 +35,9 @@ const RULE: Rule = Rule {
     fitted: false,
     again: Again::Replaced,
 };
+
+/// The magnitudes of the points.
+static POINTS: [[u8; 8]; 512] = grids::magnitudes(&grids::codes::IQ2_XS, &MAGNITUDES_2);
 
 /// Values to blocks.
 pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
@@ -55,17 +59,50 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
 }
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for k in 0..32 {
             let half = u16::from_le_bytes([block[2 + 2 * k], block[3 + 2 * k]]);
             let scale = d * (0.5 + f32::from(block[66 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
-            let code = grids::iq2_xs().codes()[usize::from(half & 511)];
+            let code = grids::codes::IQ2_XS[usize::from(half & 511)];
             let signs = grids::signs((half >> 9) as u8);
             for i in 0..8 {
                 let magnitude = MAGNITUDES_2[usize::from(code >> (2 * i) & 3)];
                 values[8 * k + i] = scale * f32::from(magnitude) * if signs >> i & 1 == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let values = values.as_chunks_mut::<8>().0;
+            let (halves, scales) = block[2..].split_at(64);
+            let halves = halves.as_chunks::<2>().0;
+            for k in 0..32 {
+                let half = u16::from_le_bytes(halves[k]);
+                let scale = d * (0.5 + f32::from(scales[k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
+                let signs = &EVEN_SIGNS[usize::from(half >> 9)];
+                iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(half & 511)], signs);
             }
         }
     }

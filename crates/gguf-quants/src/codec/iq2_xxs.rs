@@ -13,10 +13,11 @@
 //! `ggml-quants.c`.
 
 use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
-use crate::dispatch::Isa;
+use super::iq_grid::{self, Again, EVEN_SIGNS, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
+use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
+use crate::lanes::Lanes;
 use crate::rows::Rows;
 
 const BYTES: usize = 66;
@@ -34,6 +35,9 @@ const RULE: Rule = Rule {
     again: Again::All,
 };
 
+/// The magnitudes of the points.
+static POINTS: [[u8; 8]; 256] = grids::magnitudes(&grids::codes::IQ2_XXS, &MAGNITUDES_2);
+
 /// Values to blocks.
 pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
     iq_grid::encode::<32, 8, BYTES>(isa, RULE, pack, rows, packed)
@@ -44,25 +48,58 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
     let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
     for (s, out) in packed[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        for k in 0..4 {
-            out[k] = found[s].index[k] as u8;
+        for (out, index) in out[..4].iter_mut().zip(found[s].index) {
+            *out = index as u8;
         }
         out[4..].copy_from_slice(&iq_grid::word(found[s].signs, scales[s]).to_le_bytes());
     }
 }
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for (s, words) in block[2..].as_chunks::<8>().0.iter().enumerate() {
             let word = u32::from_le_bytes([words[4], words[5], words[6], words[7]]);
             let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
             for i in 0..32 {
-                let code = grids::iq2_xxs().codes()[usize::from(words[i / 8])];
+                let code = grids::codes::IQ2_XXS[usize::from(words[i / 8])];
                 let magnitude = MAGNITUDES_2[usize::from(code >> (2 * (i % 8)) & 3)];
                 let sign = grids::signs((word >> (7 * (i / 8))) as u8) >> (i % 8) & 1;
                 values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let values = values.as_chunks_mut::<8>().0;
+            for (words, values) in block[2..].as_chunks::<8>().0.iter().zip(values.as_chunks_mut::<4>().0) {
+                let word = u32::from_le_bytes([words[4], words[5], words[6], words[7]]);
+                let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
+                for k in 0..4 {
+                    let signs = &EVEN_SIGNS[(word >> (7 * k) & 127) as usize];
+                    iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(words[k])], signs);
+                }
             }
         }
     }

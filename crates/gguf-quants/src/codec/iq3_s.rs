@@ -15,10 +15,11 @@
 //! `ggml-quants.c`.
 
 use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule};
-use crate::dispatch::Isa;
+use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule, SIGNS, both};
+use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
+use crate::lanes::Lanes;
 use crate::rows::Rows;
 
 const BYTES: usize = 110;
@@ -37,6 +38,9 @@ const RULE: Rule = Rule {
     again: Again::AllIfReplaced,
 };
 
+/// The magnitudes of the points.
+static POINTS: [[u8; 4]; 512] = grids::magnitudes(&grids::codes::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15]);
+
 /// Values to blocks.
 pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
     iq_grid::encode::<32, 4, BYTES>(isa, RULE, pack, rows, packed)
@@ -46,14 +50,13 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
     packed.fill(0);
     // Points and signs are written even where all scales are zero. An empty sub-block takes no place in the bytes of the indexes and
     // signs: those after it move up, though not their high bits and scales, and decode as other values. So ggml does it.
-    let mut place = 0;
-    for (s, found) in found[..8].iter().enumerate().filter(|(_, found)| found.any) {
+    let full = found[..8].iter().enumerate().filter(|(_, found)| found.any);
+    for (place, (s, found)) in full.enumerate() {
         for (k, index) in found.index.into_iter().enumerate() {
             packed[2 + 8 * place + k] = index as u8;
             packed[66 + s] |= ((index >> 8) as u8) << k;
         }
         packed[74 + 4 * place..78 + 4 * place].copy_from_slice(&found.signs);
-        place += 1;
     }
     let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
     // The factor is ggml's, and makes the result a little better.
@@ -64,7 +67,15 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
 }
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for s in 0..8 {
@@ -72,10 +83,67 @@ pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
             for i in 0..32 {
                 let high = block[66 + s] >> (i / 4) & 1;
                 let index = usize::from(block[2 + 8 * s + i / 4]) | usize::from(high) << 8;
-                let magnitude = 2 * (grids::iq3_s().codes()[index] >> (3 * (i % 4)) & 7) + 1;
+                let magnitude = 2 * (grids::codes::IQ3_S[index] >> (3 * (i % 4)) & 7) + 1;
                 let sign = block[74 + 4 * s + i / 8] >> (i % 8) & 1;
                 values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
             }
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let values = values.as_chunks_mut::<8>().0;
+            for s in 0..8 {
+                let scale = d * f32::from(1 + 2 * (block[106 + s / 2] >> (4 * (s % 2)) & 15));
+                let high = usize::from(block[66 + s]);
+                for k in 0..4 {
+                    let a = usize::from(block[2 + 8 * s + 2 * k]) | high << (8 - 2 * k) & 256;
+                    let b = usize::from(block[3 + 8 * s + 2 * k]) | high << (7 - 2 * k) & 256;
+                    let signs = &SIGNS[usize::from(block[74 + 4 * s + k])];
+                    iq_grid::put_eight(&mut values[4 * s + k], scale, both(POINTS[a], POINTS[b]), signs);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What ggml writes for an empty sub-block before a full one: nothing, and so the full one's indexes and signs stand where those of the
+    /// empty one should, while its ninth bits and its scale stand in their own place.
+    #[test]
+    fn an_empty_sub_block_takes_no_place() {
+        let (mut late, mut early) = ([0.0; LEN], [0.0; LEN]);
+        for i in 0..32 {
+            early[i] = (i as f32 - 11.5) * 0.37;
+            late[32 + i] = early[i];
+        }
+        for isa in Isa::available() {
+            let encode_block = |values: &[f32; LEN]| {
+                let mut packed = [0; BYTES];
+                // The weights are squares: they do not look at the rest of the super-block.
+                encode(isa, Rows::new(values, LEN, None).unwrap(), &mut packed).unwrap();
+                packed
+            };
+            let (late, early) = (encode_block(&late), encode_block(&early));
+            assert!(early[2..10].iter().any(|&b| b != 0) && early[66] != 0, "{isa}");
+            assert_eq!(late[..66], early[..66], "{isa}");
+            assert_eq!(late[74..106], early[74..106], "{isa}");
+            assert_eq!((late[66], late[67]), (0, early[66]), "{isa}");
+            assert_eq!(late[106], early[106] << 4, "{isa}");
         }
     }
 }

@@ -13,10 +13,11 @@
 //! `ggml-quants.c`.
 
 use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule};
-use crate::dispatch::Isa;
+use super::iq_grid::{self, Again, EVEN_SIGNS, Found, LEN, MAX_SUBS, Rule, both};
+use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
+use crate::lanes::Lanes;
 use crate::rows::Rows;
 
 const BYTES: usize = 98;
@@ -36,6 +37,9 @@ const RULE: Rule = Rule {
 
 /// The magnitudes of the levels, for decoding; the top one is not in line with the others.
 const MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
+
+/// The magnitudes of the points.
+static POINTS: [[u8; 4]; 256] = grids::magnitudes(&grids::codes::IQ3_XXS, &MAGNITUDES);
 
 /// Values to blocks.
 pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
@@ -57,17 +61,53 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
 }
 
 /// Blocks to values.
-pub(super) fn decode(_isa: Isa, packed: &[u8], values: &mut [f32]) {
+pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
     for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for s in 0..8 {
             let word = u32::from_le_bytes(*block[66..].as_chunks().0[s..].first().unwrap());
             let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
             for i in 0..32 {
-                let code = grids::iq3_xxs().codes()[usize::from(block[2 + 8 * s + i / 4])];
+                let code = grids::codes::IQ3_XXS[usize::from(block[2 + 8 * s + i / 4])];
                 let magnitude = MAGNITUDES[usize::from(code >> (3 * (i % 4)) & 7)];
                 let sign = grids::signs((word >> (7 * (i / 8))) as u8) >> (i % 8) & 1;
                 values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+            }
+        }
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let values = values.as_chunks_mut::<8>().0;
+            let (index, words) = block[2..].split_at(64);
+            let (index, words) = (index.as_chunks::<8>().0, words.as_chunks::<4>().0);
+            for s in 0..8 {
+                let word = u32::from_le_bytes(words[s]);
+                let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
+                for k in 0..4 {
+                    let (a, b) = (POINTS[usize::from(index[s][2 * k])], POINTS[usize::from(index[s][2 * k + 1])]);
+                    let signs = &EVEN_SIGNS[(word >> (7 * k) & 127) as usize];
+                    iq_grid::put_eight(&mut values[4 * s + k], scale, both(a, b), signs);
+                }
             }
         }
     }

@@ -21,7 +21,20 @@ const BYTES: usize = 18;
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    isa.run(Decode { packed, values });
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = d * iq4::value(&block[2..], i);
+        }
+    }
 }
 
 struct Decode<'a> {
@@ -35,7 +48,7 @@ impl Kernel for Decode<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
             iq4::decode_group(lanes, d, block[2..].first_chunk().unwrap(), values);
         }
     }

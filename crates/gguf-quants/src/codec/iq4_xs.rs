@@ -26,7 +26,30 @@ const BYTES: usize = 136;
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    isa.run(Decode { packed, values });
+    match isa {
+        Isa::Scalar => decode_reference(packed, values),
+        _ => isa.run(Decode { packed, values }),
+    }
+}
+
+/// The scale of a group, 6 bits.
+#[inline(always)]
+fn scale(block: &[u8; BYTES], group: usize) -> i32 {
+    let high = u16::from_le_bytes([block[2], block[3]]) >> (2 * group) & 3;
+    let low = block[4 + group / 2] >> (4 * (group % 2)) & 15;
+    i32::from(low) | i32::from(high) << 4
+}
+
+/// One value after the other.
+fn decode_reference(packed: &[u8], values: &mut [f32]) {
+    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for (i, value) in values.iter_mut().enumerate() {
+            let g = i / GROUP;
+            let scale = d * (scale(block, g) - 32) as f32;
+            *value = scale * iq4::value(&block[8 + 16 * g..], i % GROUP);
+        }
+    }
 }
 
 struct Decode<'a> {
@@ -40,14 +63,10 @@ impl Kernel for Decode<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-            let high = u16::from_le_bytes([block[2], block[3]]);
-            let (head, levels) = block.split_at(8);
-            let groups = levels.as_chunks::<16>().0.iter().zip(values.as_chunks_mut::<GROUP>().0);
+            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+            let groups = block[8..].as_chunks::<16>().0.iter().zip(values.as_chunks_mut::<GROUP>().0);
             for (g, (levels, values)) in groups.enumerate() {
-                let low = head[4 + g / 2] >> (4 * (g % 2)) & 15;
-                let scale = i32::from(low) | i32::from(high >> (2 * g) & 3) << 4;
-                iq4::decode_group(lanes, d * (scale - 32) as f32, levels, values);
+                iq4::decode_group(lanes, d * (scale(block, g) - 32) as f32, levels, values);
             }
         }
     }

@@ -16,13 +16,15 @@
 //! kernel first rounds one group with every scale, one sub-block per lane, and then goes lane by lane: eight neighbours at a time stand in
 //! eight lanes. An element has few levels, so its errors are computed once for each level and picked from a register; each neighbour's
 //! sum is still made in the order of the elements, and so has the bits of the reference.
+#![allow(clippy::needless_range_loop, reason = "elements, groups and steps are counted")]
 
 use super::Refused;
 use crate::dispatch::{Isa, Kernel};
-use crate::grids::{Eights, Grid, Place};
+use crate::grids::{self, Eights, Grid, Place};
+use crate::lanes::twice::Twice;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Rows, part};
-use crate::search::{ROUND, fit_positive, fit_positive_lanes, nearest_int, roundable};
+use crate::search::{ROUND, fit_positive, fit_wrapping_lanes, nearest_int, roundable};
 
 /// Values in a super-block (`QK_K`).
 pub(super) const LEN: usize = 256;
@@ -100,8 +102,44 @@ pub(super) fn scales(found: &[Found]) -> Option<(f32, [u8; MAX_SUBS])> {
     Some((d, levels))
 }
 
-/// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for. The last is none.
-pub(super) const MAGNITUDES_2: [u8; 4] = [8, 25, 43, 0];
+/// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for.
+pub(super) const MAGNITUDES_2: [u8; 8] = [8, 25, 43, 0, 0, 0, 0, 0];
+
+/// For each byte of signs eight factors.
+pub(super) static SIGNS: [[f32; 8]; 256] = factors(false);
+/// For each seven bits of signs, whose number of minus signs is even, eight factors.
+pub(super) static EVEN_SIGNS: [[f32; 8]; 128] = factors(true);
+
+const fn factors<const BYTES: usize>(even: bool) -> [[f32; 8]; BYTES] {
+    let mut all = [[1.0; 8]; BYTES];
+    let mut byte = 0;
+    while byte < BYTES {
+        let signs = if even { grids::signs(byte as u8) } else { byte as u8 };
+        let mut i = 0;
+        while i < 8 {
+            if signs >> i & 1 == 1 {
+                all[byte][i] = -1.0;
+            }
+            i += 1;
+        }
+        byte += 1;
+    }
+    all
+}
+
+/// Decodes eight values.
+#[inline(always)]
+pub(super) fn put_eight(values: &mut [f32; 8], scale: f32, magnitudes: [u8; 8], signs: &[f32; 8]) {
+    for i in 0..8 {
+        values[i] = scale * f32::from(magnitudes[i]) * signs[i];
+    }
+}
+
+/// Two points of four as one.
+#[inline(always)]
+pub(super) fn both(a: [u8; 4], b: [u8; 4]) -> [u8; 8] {
+    (u64::from(u32::from_le_bytes(a)) | u64::from(u32::from_le_bytes(b)) << 32).to_le_bytes()
+}
 
 /// Turns what was found for a super-block into its bytes.
 pub(super) type Pack = fn(found: &[Found; MAX_SUBS], packed: &mut [u8]);
@@ -117,8 +155,7 @@ pub(super) fn encode<const SUB: usize, const E: usize, const BYTES: usize>(
     let kernel = Encode::<SUB, E, BYTES> { rule, pack, rows, packed };
     match isa {
         Isa::Scalar => kernel.plain(),
-        Isa::Avx512 => isa.run(kernel),
-        _ => isa.run_twice(kernel),
+        _ => isa.run(kernel),
     }
 }
 
@@ -242,8 +279,8 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         scale = -scale;
         signs = signs.map(|s| !s);
     }
-    // ggml asserts it; only NaN can fail.
-    if !(scale >= 0.0) {
+    // ggml aborts.
+    if scale.is_nan() {
         return Err(Lost);
     }
     let mut found = Found { any: true, scale, signs, ..Found::default() };
@@ -262,8 +299,7 @@ fn split_signs<const SUB: usize>(even: bool, x: &[f32; SUB], weights: &[f32; SUB
     for (k, sign) in signs[..SUB / 8].iter_mut().enumerate() {
         let at = 8 * k..8 * k + 8;
         for (i, m) in magnitudes[at.clone()].iter_mut().enumerate() {
-            // Also for NaN.
-            if !(*m >= 0.0) {
+            if *m < 0.0 || m.is_nan() {
                 *m = -*m;
                 *sign |= 1 << i;
             }
@@ -350,6 +386,14 @@ impl<const SUB: usize, const E: usize, const BYTES: usize> Kernel for Encode<'_,
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+        // Neighbours are looked at in eights.
+        if const { L::N < 8 } { self.tiles(Twice(lanes)) } else { self.tiles(lanes) }
+    }
+}
+
+impl<const SUB: usize, const E: usize, const BYTES: usize> Encode<'_, SUB, E, BYTES> {
+    #[inline(always)]
+    fn tiles<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
         let rule = &self.rule;
         let grid = (rule.grid)();
         let mut scratch = Scratch::new();
@@ -431,12 +475,13 @@ struct LaneFound {
 struct Scratch {
     /// For each group and step first the rounded point, times two, then its place: a packed code, and [`REPLACED`] where it is a
     /// neighbour's.
-    places: [i32; MAX_GROUPS * MAX_STEPS * MAX_LANES],
+    places: [[i32; ROWS * MAX_LANES]; MAX_GROUPS],
     /// The scale of each step.
-    scales: [f32; MAX_STEPS * MAX_LANES],
+    scales: [f32; ROWS * MAX_LANES],
     /// The magnitudes and roots of one group.
     x: [[f32; MAX_LANES]; 8],
     roots: [[f32; MAX_LANES]; 8],
+    search: Search,
 }
 
 /// Stands above a packed code that is not of the rounded point.
@@ -445,10 +490,11 @@ const REPLACED: i32 = 1 << 16;
 impl Scratch {
     fn new() -> Scratch {
         Scratch {
-            places: [0; MAX_GROUPS * MAX_STEPS * MAX_LANES],
-            scales: [0.0; MAX_STEPS * MAX_LANES],
+            places: [[0; ROWS * MAX_LANES]; MAX_GROUPS],
+            scales: [0.0; ROWS * MAX_LANES],
             x: [[0.0; MAX_LANES]; 8],
             roots: [[0.0; MAX_LANES]; 8],
+            search: Search { entries: [0; MAX_ENTRIES], long: [0; ROWS], least: [0; ROWS] },
         }
     }
 }
@@ -489,7 +535,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let highest = (2 * rule.top + 1) as f32;
     let mut valid = all;
     let (mut scale, full) = if rule.fitted {
-        let (scale, fits) = fit_positive_lanes(lanes, rule.top + 2, &x, weights, &mut [zero; SUB]);
+        let (scale, fits) = fit_wrapping_lanes(lanes, rule.top + 2, &x, weights, &mut [zero; SUB]);
         let full = scale * lanes.splat((rule.top + 1) as f32);
         empty = empty | (fits & full.le(zero));
         valid = valid & fits;
@@ -512,52 +558,65 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
         (one / ids[s]).store(&mut scratch.scales[s * L::N..]);
     }
     valid = valid & roundable_levels(lanes, ids[steps - 1], min, max);
+    let mut again = lanes.mask(0);
     let mut active = (valid & !empty).to_bits() & wanted;
 
-    for g in 0..SUB / E {
-        active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &ids[..steps], g, active);
-    }
-
+    // First every group with every scale, then those that are rounded again with the scale that was found.
     let mut best = zero;
     let nothing = lanes.splat_i(if rule.again == Again::Replaced { 0 } else { REPLACED });
     let mut chosen = [nothing; MAX_GROUPS];
-    for s in 0..steps {
-        let mut tried = [nothing; MAX_GROUPS];
+    let mut n_ids = steps;
+    let mut of_groups = [active; MAX_GROUPS];
+    loop {
         for g in 0..SUB / E {
-            tried[g] = lanes.load_i(&scratch.places[(g * steps + s) * L::N..]);
+            active &=
+                !place_group::<L, SUB, E>(lanes, grid, scratch, (&x, &roots), &ids[..n_ids], g, of_groups[g] & active);
         }
-        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
-        let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
-        scale = better.select(sum_qx / sum_q2, scale);
-        best = better.select(scale * sum_qx, best);
-        for g in 0..SUB / E {
-            chosen[g] = better.select_i(tried[g], chosen[g]);
+        if n_ids == 1 {
+            for g in 0..SUB / E {
+                let found = lanes.load_i(&scratch.places[g]);
+                chosen[g] = lanes.mask(of_groups[g]).select_i(found, chosen[g]);
+            }
+            let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &chosen);
+            scale = (again & sum_q2.gt(zero)).select(sum_qx / sum_q2, scale);
+            break;
         }
-    }
+        for s in 0..steps {
+            let mut tried = [nothing; MAX_GROUPS];
+            for g in 0..SUB / E {
+                tried[g] = lanes.load_i(&scratch.places[g][s * L::N..]);
+            }
+            let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &tried);
+            let better = sum_q2.gt(zero) & (sum_qx * sum_qx).gt(best * sum_q2);
+            scale = better.select(sum_qx / sum_q2, scale);
+            best = better.select(scale * sum_qx, best);
+            for g in 0..SUB / E {
+                chosen[g] = better.select_i(tried[g], chosen[g]);
+            }
+        }
 
-    let mut replaced = [all; MAX_GROUPS];
-    let mut any_replaced = lanes.mask(0);
-    for g in 0..SUB / E {
-        replaced[g] = chosen[g].gt(lanes.splat_i(REPLACED - 1));
-        any_replaced = any_replaced | replaced[g];
-    }
-    let mut again = scale.gt(zero);
-    if rule.again != Again::All {
-        again = again & any_replaced;
-    }
-    let id = one / scale;
-    valid = valid & (!again | roundable_levels(lanes, id, min, max));
-    let again_bits = (again & valid).to_bits() & active;
-    if again_bits != 0 {
-        scale.store(&mut scratch.scales);
+        let mut replaced = [lanes.mask(0); MAX_GROUPS];
+        let mut any_replaced = lanes.mask(0);
         for g in 0..SUB / E {
-            let of_group = if rule.again == Again::Replaced { again & replaced[g] } else { again };
-            let bits = of_group.to_bits() & again_bits;
-            active &= !place_group::<L, SUB, E>(lanes, grid, scratch, &x, &roots, &[id], g, bits);
-            chosen[g] = lanes.mask(bits).select_i(lanes.load_i(&scratch.places[g * L::N..]), chosen[g]);
+            replaced[g] = chosen[g].gt(lanes.splat_i(REPLACED - 1));
+            any_replaced = any_replaced | replaced[g];
         }
-        let (sum_qx, sum_q2) = sums::<L, SUB, E>(lanes, weights, &wx, &chosen);
-        scale = (again & sum_q2.gt(zero)).select(sum_qx / sum_q2, scale);
+        again = scale.gt(zero);
+        if rule.again != Again::All {
+            again = again & any_replaced;
+        }
+        let inverse = one / scale;
+        valid = valid & (!again | roundable_levels(lanes, inverse, min, max));
+        let bits = (again & valid).to_bits() & active;
+        if bits == 0 {
+            break;
+        }
+        for g in 0..SUB / E {
+            of_groups[g] = if rule.again == Again::Replaced { replaced[g].to_bits() & bits } else { bits };
+        }
+        scale.store(&mut scratch.scales);
+        ids[0] = inverse;
+        n_ids = 1;
     }
 
     let negative = scale.lt(zero);
@@ -653,8 +712,7 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     lanes: L,
     grid: &Grid,
     scratch: &mut Scratch,
-    x: &[L::F; SUB],
-    roots: &[L::F; SUB],
+    (x, roots): (&[L::F; SUB], &[L::F; SUB]),
     ids: &[L::F],
     group: usize,
     active: u32,
@@ -662,7 +720,6 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     let top = if E == 8 { 2.0 } else { 7.0 };
     // Adding this leaves an even integer, twice the one that adding half as much to half the number leaves.
     let round = 2.0 * ROUND;
-    let from = group * ids.len() * L::N;
     for s in 0..ids.len() {
         let mut point = lanes.splat(0.0);
         for i in (group * E..(group + 1) * E).rev() {
@@ -670,7 +727,7 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
             let level = sum.min(lanes.splat(round + 2.0 * top)).max(lanes.splat(round)) - lanes.splat(round);
             point = point * lanes.splat(top + 1.0) + level;
         }
-        point.trunc().store(&mut scratch.places[from + s * L::N..]);
+        point.trunc().store(&mut scratch.places[group][s * L::N..]);
     }
     for i in 0..E {
         x[group * E + i].store(&mut scratch.x[i]);
@@ -682,11 +739,26 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     while left != 0 {
         let lane = left.trailing_zeros();
         left &= left - 1;
-        if !find_neighbours::<L, E>(lanes, eights, scratch, from, ids.len(), lane as usize) {
+        if !find_neighbours::<L, E>(lanes, eights, scratch, group, ids.len(), lane as usize) {
             lost |= 1 << lane;
         }
     }
     lost
+}
+
+/// Rows of the tables that have one for each step.
+const ROWS: usize = 32;
+/// The most entries of [`Search`]: points of four have lists of up to five eights.
+const MAX_ENTRIES: usize = 5 * ROWS + 2 * MAX_LANES / 8;
+
+/// What is to be looked at for one lane and group: the neighbours of the points that the steps rounded to. An entry is what
+/// [`Eights::list`] takes, turned, with the number of the step in [`Eights::FREE`].
+struct Search {
+    entries: [u32; MAX_ENTRIES],
+    /// Those of more than one eight.
+    long: [u32; ROWS],
+    /// For each step the bits of the least error so far.
+    least: [i32; ROWS],
 }
 
 /// Replaces the rounded points of one lane, one for each step, by codes. Says whether all were found.
@@ -697,88 +769,126 @@ fn find_neighbours<L: Lanes, const E: usize>(
     lanes: L,
     eights: &Eights,
     scratch: &mut Scratch,
-    from: usize,
+    group: usize,
     steps: usize,
     lane: usize,
 ) -> bool {
-    let places = &mut scratch.places[from..from + steps * L::N];
-    let mut off = [0u8; MAX_STEPS + 1];
-    let mut n_off = 0;
-    for s in 0..steps {
-        let place = &mut places[s * L::N + lane];
-        *place = eights.places[*place as usize / 2];
-        off[n_off] = s as u8;
-        n_off += usize::from(*place < 0);
+    let at_once = L::N / 8;
+    let lane = lane & (L::N - 1);
+    let Scratch { places, scales, x, roots, search } = scratch;
+    let places = &mut places[group];
+    let (map, all_codes) = (&eights.places[..], &eights.codes[..]);
+    let (mut n, mut n_long) = (0, 0);
+    for s in 0..steps.min(ROWS) {
+        // Without branches: whether a point is in the codebook is hard to foresee.
+        let place = map[places[s * L::N + lane] as u32 as usize / 2];
+        places[s * L::N + lane] = place;
+        let entry = !place as u32 | (s as u32) << Eights::FREE;
+        search.entries[n] = entry;
+        n += usize::from(place < 0);
+        if E == 4 {
+            search.long[n_long % ROWS] = entry;
+            n_long += usize::from(place < 0 && Eights::list(place).1 > 1);
+        }
     }
-    if n_off == 0 {
+    if n == 0 {
         return true;
     }
+    // Vectors are filled with the last one again, which does no harm.
+    let n_first = n.next_multiple_of(at_once);
+    for i in n..n_first {
+        search.entries[i] = search.entries[n - 1];
+    }
+    n = n_first;
+    if E == 4 {
+        // Lists are short: each eight for itself, without a loop below.
+        for &entry in &search.long[..n_long] {
+            for i in 1..Eights::list(!entry as i32).1 as u32 {
+                search.entries[n] = entry + i;
+                n += 1;
+            }
+        }
+        for i in n..n.next_multiple_of(at_once) {
+            search.entries[i] = search.entries[n - 1];
+        }
+    }
 
-    let (mut x, mut roots) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
+    let (mut values, mut weights) = ([lanes.splat(0.0); E], [lanes.splat(0.0); E]);
     for i in 0..E {
-        x[i] = lanes.splat(scratch.x[i][lane]);
-        roots[i] = lanes.splat(scratch.roots[i][lane]);
+        values[i] = lanes.splat(x[i][lane]);
+        weights[i] = lanes.splat(roots[i][lane]);
     }
     let mut magnitudes = [0.0; MAX_LANES];
-    for (i, m) in magnitudes.iter_mut().enumerate() {
-        *m = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
+    let mut order = [0; MAX_LANES];
+    for i in 0..MAX_LANES {
+        magnitudes[i] = if E == 8 { (2 * (i & 3) + 1) as f32 } else { (2 * (i & 7) + 1) as f32 };
+        order[i] = ((i & 7) << 16) as i32;
     }
     let magnitudes = lanes.load(&magnitudes);
+    // Above a code its place in the list, to tell the first of equal ones.
+    let order = lanes.load_i(&order);
     let too_far = lanes.splat(f32::MAX);
 
     let mut lost = lanes.mask(0);
-    for at in (0..n_off).step_by(L::N / 8) {
-        let mut first = [0; MAX_LANES / 8];
-        let mut last = [0; MAX_LANES / 8];
+    for (turn, entries) in search.entries[..n.next_multiple_of(at_once)].chunks_exact(at_once).enumerate() {
+        let first_look = turn * at_once < n_first;
+        let mut start = [0; MAX_LANES / 8];
+        let mut step = [0; MAX_LANES / 8];
         let mut scale = [0.0; MAX_LANES / 8];
-        let mut longest = 0;
-        for j in 0..L::N / 8 {
-            let s = usize::from(off[(at + j).min(n_off - 1)]);
-            let (start, n_eights) = Eights::list(places[s * L::N + lane]);
-            first[j] = start;
-            last[j] = start + 8 * (n_eights - 1);
+        let mut longest = 1;
+        for j in 0..at_once {
+            let (first, n_eights) = Eights::list(!entries[j] as i32);
+            start[j] = first;
             longest = longest.max(n_eights);
-            scale[j] = scratch.scales[s * L::N + lane];
+            step[j] = (entries[j] >> Eights::FREE) as usize % ROWS;
+            scale[j] = scales[step[j] * L::N + lane];
         }
         // The error of each element at each level.
         let reached = lanes.splat_eights(&scale) * magnitudes;
         let mut errors = [reached; E];
         for i in 0..E {
-            let d = reached - x[i];
-            errors[i] = roots[i] * d * d;
+            let d = reached - values[i];
+            errors[i] = weights[i] * d * d;
         }
 
-        let mut best = sum_errors::<L, E>(lanes, &errors, lanes.load_eights(&eights.codes, &first)).min(too_far);
-        let mut found_in = lanes.splat_i(0);
-        let mut starts = first;
-        for turn in 1..longest {
-            for j in 0..L::N / 8 {
-                // The last eight again cannot win against themselves.
-                starts[j] = (starts[j] + 8).min(last[j]);
+        let codes = lanes.load_eights(all_codes, &start);
+        let mut best = sum_errors::<L, E>(lanes, &errors, codes).min(too_far);
+        let mut found = codes | order;
+        if E == 8 {
+            for turn in 1..longest {
+                for j in 0..at_once {
+                    // The last eight again cannot win against themselves.
+                    start[j] += if turn < Eights::list(!entries[j] as i32).1 { 8 } else { 0 };
+                }
+                let codes = lanes.load_eights(all_codes, &start);
+                let error = sum_errors::<L, E>(lanes, &errors, codes);
+                let less = error.lt(best);
+                best = less.select(error, best);
+                found = less.select_i(codes | order | lanes.splat_i((turn as i32) << 19), found);
             }
-            let error = sum_errors::<L, E>(lanes, &errors, lanes.load_eights(&eights.codes, &starts));
-            let less = error.lt(best);
-            best = less.select(error, best);
-            found_in = less.select_i(lanes.splat_i(8 * turn as i32), found_in);
         }
         // Sums of squares are not negative, and are in the order of their bits.
         let least = lanes.least_of_eight(best.bits());
         lost = lost | least.equal(too_far.bits());
-        let winners = best.bits().equal(least).to_bits();
-        let mut turns = [0; MAX_LANES];
-        if longest > 1 {
-            found_in.store(&mut turns);
-        }
-        for j in 0..(L::N / 8).min(n_off - at) {
-            let mut winners = winners >> (8 * j) & 255;
-            let mut place = usize::MAX;
-            while winners != 0 {
-                let i = winners.trailing_zeros() as usize;
-                winners &= winners - 1;
-                place = place.min(turns[8 * j + i] as usize + i);
+        let won = best.bits().equal(least);
+        let mut leasts = [0; MAX_LANES];
+        least.store(&mut leasts);
+        let mut codes = [0; MAX_LANES];
+        if E == 8 {
+            lanes.least_of_eight(won.select_i(found, lanes.splat_i(i32::MAX))).store(&mut codes);
+        } else {
+            // One eight each: the first that won.
+            let won = won.to_bits();
+            for j in 0..at_once {
+                codes[8 * j] = i32::from(all_codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
             }
-            let code = eights.codes[first[j] + place];
-            places[usize::from(off[at + j]) * L::N + lane] = i32::from(code) | REPLACED;
+        }
+        for j in 0..at_once {
+            let least = &mut search.least[step[j]];
+            if first_look || leasts[8 * j] < *least {
+                *least = leasts[8 * j];
+                places[step[j] * L::N + lane] = codes[8 * j] & 0xffff | REPLACED;
+            }
         }
     }
     !lost.any()

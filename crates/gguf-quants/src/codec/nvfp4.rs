@@ -192,3 +192,32 @@ impl Kernel for Encode<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_rounded_to_the_nearest_and_up_in_the_middle() {
+        // Every scale comes back from its number, but for those above 240: 256 and more become 448.
+        for bits in 0..0x7fu8 {
+            let expected = if bits < 0x78 { bits } else { 0x7e };
+            assert_eq!(scale_bits(2.0 * scale(bits)), expected, "{bits:#x}");
+        }
+        for bits in 8..0x77u8 {
+            let middle = scale(bits) + scale(bits + 1);
+            assert_eq!(scale_bits(middle), bits + 1);
+            assert_eq!(scale_bits(f32::from_bits(middle.to_bits() - 1)), bits);
+        }
+        let cases =
+            [(0.0, 0), (-1.0, 0), (f32::NAN, 0), (0.0009, 0), (0.001, 1), (0.0156, 7), (247.9, 0x77), (248.0, 0x7e)];
+        for (x, bits) in cases {
+            assert_eq!(scale_bits(x), bits, "{x}");
+        }
+        assert_eq!(scale_bits(f32::INFINITY), 0x7e);
+        assert_eq!(
+            [scale(0), scale(1), scale(0x38), scale(0x7e), scale(0x7f), scale(0xff)],
+            [0.0, 1.0 / 1024.0, 0.5, 224.0, 0.0, 240.0]
+        );
+    }
+}

@@ -99,8 +99,36 @@ macro_rules! encode {
 encode! {
     /// The values themselves.
     encode_f32: |x| x;
-    /// The nearest half-precision numbers.
-    encode_f16: |x| f32_to_f16_ggml(x);
     /// The nearest bfloat16 numbers.
     encode_bf16: |x| f32_to_bf16(x);
+}
+
+/// The nearest half-precision numbers.
+pub(super) fn encode_f16(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    struct Encode<'a>(&'a [f32], &'a mut [u8]);
+    impl Kernel for Encode<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) {
+            let (values, last) = self.0.as_chunks::<32>();
+            let (packed, last_packed) = self.1.as_chunks_mut::<64>();
+            for (values, packed) in values.iter().zip(packed) {
+                for i in (0..32).step_by(L::N) {
+                    lanes.store_half(lanes.load(&values[i..]), &mut packed[2 * i..]);
+                }
+            }
+            encode_f16_reference(last, last_packed);
+        }
+    }
+    match isa {
+        Isa::Scalar => encode_f16_reference(rows.values(), packed),
+        _ => isa.run(Encode(rows.values(), packed)),
+    }
+    Ok(())
+}
+
+fn encode_f16_reference(values: &[f32], packed: &mut [u8]) {
+    for (value, half) in values.iter().zip(packed.as_chunks_mut().0) {
+        *half = f32_to_f16_ggml(*value).to_le_bytes();
+    }
 }

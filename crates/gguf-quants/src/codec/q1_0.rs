@@ -103,7 +103,7 @@ impl Kernel for Encode<'_> {
                 }
             }
             let mut d = [0; MAX_LANES];
-            blocks::halves::<L>(sum / lanes.splat(LEN as f32), &mut d);
+            blocks::halves(lanes, sum / lanes.splat(LEN as f32), &mut d);
             for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
                 let (head, signs) = out.split_first_chunk_mut().unwrap();
                 *head = d[i].to_le_bytes();

@@ -32,20 +32,53 @@ const WEIGHTED: MinSearch = MinSearch { levels: TOP, first: -0.9, step: 0.05, la
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, _: L) {
-            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                decode_block(block, values);
+    if isa == Isa::Scalar {
+        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+            decode_block(block, values);
+        }
+    } else {
+        isa.run(Decode { packed, values });
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (scales, rest) = block.split_first_chunk::<GROUPS>().unwrap();
+            let (levels, rest) = rest.split_first_chunk::<64>().unwrap();
+            let d = lanes.half(u16::from_le_bytes([rest[0], rest[1]]));
+            let dmin = lanes.half(u16::from_le_bytes([rest[2], rest[3]]));
+            let (mut ds, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
+            for g in 0..GROUPS {
+                ds[g] = d * f32::from(scales[g] & 15);
+                mins[g] = dmin * f32::from(scales[g] >> 4);
+            }
+            for h in 0..2 {
+                let levels = &levels.as_chunks::<32>().0[h];
+                let values = &mut values.as_chunks_mut::<128>().0[h];
+                for i in (0..32).step_by(L::N) {
+                    let mut bytes = lanes.load_u8(&levels[i..]);
+                    for run in 0..4 {
+                        let g = 8 * h + 2 * run + i / GROUP;
+                        let level = (bytes & lanes.splat_i(3)).to_f();
+                        (lanes.splat(ds[g]) * level - lanes.splat(mins[g])).store(&mut values[32 * run + i..]);
+                        bytes = bytes.shr::<2>();
+                    }
+                }
             }
         }
     }
-    isa.run(Decode(packed, values));
 }
 
-#[inline(always)]
+/// One block, value by value.
 fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
     let d = f16_to_f32_ggml(u16::from_le_bytes([block[80], block[81]]));
     let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[82], block[83]]));
@@ -136,7 +169,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
         let min = f16_to_f32_ggml(dmin) * f32::from(packed[g] >> 4);
         for (level, x) in levels.iter_mut().zip(&x[g * GROUP..]) {
             // In this order: of two NaNs the first is kept, and its bits become the level.
-            *level = nearest_int((min + x) / d).min(TOP).max(0) as u8;
+            *level = nearest_int((min + x) / d).clamp(0, TOP) as u8;
         }
     }
 

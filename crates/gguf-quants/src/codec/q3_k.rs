@@ -29,23 +29,59 @@ use crate::search::{
 const BYTES: usize = 110;
 const TOP: i32 = 4;
 const SCALE_TOP: i32 = 32;
+/// Groups that the search without a matrix takes at a time.
+const IN_STEP: usize = 2;
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, _: L) {
-            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                decode_block(block, values);
+    if isa == Isa::Scalar {
+        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+            decode_block(block, values);
+        }
+    } else {
+        isa.run(Decode { packed, values });
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (third, rest) = block.split_first_chunk::<32>().unwrap();
+            let (levels, rest) = rest.split_first_chunk::<64>().unwrap();
+            let (scales, d) = rest.split_first_chunk::<12>().unwrap();
+            let d = lanes.half(u16::from_le_bytes([d[0], d[1]]));
+            let scales = unpack_scales(scales);
+            let mut ds = [0.0; GROUPS];
+            for g in 0..GROUPS {
+                ds[g] = d * (i32::from(scales[g]) - SCALE_TOP) as f32;
+            }
+            for i in (0..32).step_by(L::N) {
+                let mut third = lanes.load_u8(&third[i..]);
+                for h in 0..2 {
+                    let mut bytes = lanes.load_u8(&levels.as_chunks::<32>().0[h][i..]);
+                    let values = &mut values.as_chunks_mut::<128>().0[h];
+                    for run in 0..4 {
+                        let level = bytes & lanes.splat_i(3) | (third & lanes.splat_i(1)).shl::<2>();
+                        let d = lanes.splat(ds[8 * h + 2 * run + i / GROUP]);
+                        (d * (level - lanes.splat_i(TOP)).to_f()).store(&mut values[32 * run + i..]);
+                        bytes = bytes.shr::<2>();
+                        third = third.shr::<1>();
+                    }
+                }
             }
         }
     }
-    isa.run(Decode(packed, values));
 }
 
-#[inline(always)]
+/// One block, value by value.
 fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
     let d = f16_to_f32_ggml(u16::from_le_bytes([block[108], block[109]]));
     let third: &[u8; 32] = block.first_chunk().unwrap();
@@ -65,10 +101,12 @@ fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
 /// The scales of the groups, 6 bits each.
 #[inline(always)]
 fn unpack_scales(packed: &[u8; 12]) -> [u8; GROUPS] {
+    let word = |at: usize| u32::from_le_bytes([packed[at], packed[at + 1], packed[at + 2], packed[at + 3]]);
+    let top = word(8);
     let mut scales = [0; GROUPS];
-    for g in 0..GROUPS {
-        let low = packed[g % 8] >> (g / 8 * 4) & 15;
-        scales[g] = low | (packed[8 + g % 4] >> (2 * (g / 4)) & 3) << 4;
+    for (q, four) in scales.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let low = word(4 * (q % 2)) >> (q / 2 * 4) & 0x0f0f_0f0f;
+        *four = (low | (top >> (2 * q) & 0x0303_0303) << 4).to_le_bytes();
     }
     scales
 }
@@ -81,7 +119,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
                 *out = reference(rows.block(i), rows.block_weights(i));
             }
         }
-        _ => isa.run(Encode { rows, packed }),
+        _ => isa.run_twice(Encode { rows, packed }),
     }
     Ok(())
 }
@@ -100,7 +138,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
             let largest = first_largest(&fits);
             if largest != 0.0 {
                 let iscale = -SCALE_TOP as f32 / largest;
-                let level = |fit: f32| i32::from(nearest_int(iscale * fit) as i8).min(SCALE_TOP - 1).max(-SCALE_TOP);
+                let level = |fit: f32| i32::from(nearest_int(iscale * fit) as i8).clamp(-SCALE_TOP, SCALE_TOP - 1);
                 scales = fits.map(|fit| (level(fit) + SCALE_TOP) as u8);
                 d = 1.0 / iscale;
             }
@@ -168,13 +206,19 @@ impl Kernel for Encode<'_> {
             let d;
             match &tile.weights {
                 None => {
-                    for g in 0..GROUPS {
-                        let x = sixteen::columns(lanes, &tile.values, g);
-                        let mut levels = [zero; GROUP];
-                        let right;
-                        (fits[g], right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
-                        valid = valid & right & fits[g].equal(fits[g]);
-                        search[g] = sixteen::words_of_numbers(lanes, &levels);
+                    for first in (0..GROUPS).step_by(IN_STEP) {
+                        let mut x = [[zero; GROUP]; IN_STEP];
+                        for g in 0..IN_STEP {
+                            x[g] = sixteen::columns(lanes, &tile.values, first + g);
+                        }
+                        let mut levels = [[zero; GROUP]; IN_STEP];
+                        let (scales, right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
+                        valid = valid & right;
+                        for g in 0..IN_STEP {
+                            valid = valid & scales[g].equal(scales[g]);
+                            fits[first + g] = scales[g];
+                            search[first + g] = sixteen::words_of_numbers(lanes, &levels[g]);
+                        }
                     }
                     let largest = first_largest_lanes(lanes, &fits);
                     let empty = largest.equal(zero);

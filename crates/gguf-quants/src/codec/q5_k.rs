@@ -14,7 +14,7 @@ use super::Refused;
 use super::k_min::{self, GROUP, LEN, word};
 use crate::dispatch::{Isa, Kernel};
 use crate::float::f16_to_f32_ggml;
-use crate::lanes::{Ints, Lanes, MAX_LANES, Masks};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::Rows;
 use crate::search::MinSearch;
 
@@ -29,20 +29,53 @@ fn search(rows: Rows<'_>) -> MinSearch {
 
 /// Blocks to values.
 pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, _: L) {
-            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                decode_block(block, values);
+    if isa == Isa::Scalar {
+        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+            decode_block(block, values);
+        }
+    } else {
+        isa.run(Decode { packed, values });
+    }
+}
+
+struct Decode<'a> {
+    packed: &'a [u8],
+    values: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
+            let (head, levels) = block.split_first_chunk().unwrap();
+            let (d, min) = k_min::products(lanes, head);
+            let (fifth, levels) = levels.split_first_chunk::<32>().unwrap();
+            let mut fifths = [lanes.splat_i(0); 8];
+            for i in (0..32).step_by(L::N) {
+                fifths[i / L::N] = lanes.load_u8(&fifth[i..]);
+            }
+            for pair in 0..4 {
+                let levels = &levels.as_chunks::<32>().0[pair];
+                let values = &mut values.as_chunks_mut::<64>().0[pair];
+                let (d0, m0) = (lanes.splat(d[2 * pair]), lanes.splat(min[2 * pair]));
+                let (d1, m1) = (lanes.splat(d[2 * pair + 1]), lanes.splat(min[2 * pair + 1]));
+                for i in (0..32).step_by(L::N) {
+                    let bytes = lanes.load_u8(&levels[i..]);
+                    let fifth = fifths[i / L::N];
+                    let low = bytes & lanes.splat_i(15) | (fifth & lanes.splat_i(1)).shl::<4>();
+                    let high = bytes.shr::<4>() | (fifth & lanes.splat_i(2)).shl::<3>();
+                    fifths[i / L::N] = fifth.shr::<2>();
+                    (d0 * low.to_f() - m0).store(&mut values[i..]);
+                    (d1 * high.to_f() - m1).store(&mut values[32 + i..]);
+                }
             }
         }
     }
-    isa.run(Decode(packed, values));
 }
 
-#[inline(always)]
+/// One block, value by value.
 fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
     let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
     let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]]));

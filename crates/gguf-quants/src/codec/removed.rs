@@ -254,6 +254,25 @@ mod tests {
         }
     }
 
+    /// Eight rows of one block, as ggml's CPU backend repacked `bytes(144)` in its memory (libggml-cpu for Haswell,
+    /// `q4_0_8x8` and `iq4_nl_8x8`).
+    #[test]
+    fn eight_rows_as_ggml_interleaves_them() {
+        let q4_0 = "00bb34f068249d59d18d06c23af66f2affbb6723eeaa561224efab5713df9a466814d09b4703cf8b9c5804c08c37f3bf\
+             c18d49f4b07c38e4f5b17d39e5a06c283ae6a16d29d5915c6e2ad6925d19c581de994501cd8934f002ce8a35f1bd7925\
+             36f2be7a26e1ad697b27e2ae6a16d29eaf6b17d39f5a06c2d4905b07c38f4bf618c4804cf7b37f3b4d08b4703cf8a46f";
+        let iq4_nl = "00bb34f068249d59d18d06c23af66f2a7733efab6622de9aac6723df9b5712cee09c5813cf8b470314d08c4804bf7b37\
+             4905c17c38f4b06c7d39f5b16d28e4a0b26e29e5a15d19d4e6a25e1ad5914d095611cd894501bc788a4602bd7935f1ad\
+             be7a36f2ae6925e1f3af6a26e29e5a1627e39f5b17d28e4a5c18d38f4b07c37e904c08c47f3bf7b3c5803cf8b4702ce7";
+        for (ty, packed) in [(GgmlType::Q4_0_8_8, q4_0), (GgmlType::IQ4_NL_8_8, iq4_nl)] {
+            let digits = |i| u8::from_str_radix(&packed[2 * i..2 * i + 2], 16).unwrap();
+            let packed: Vec<u8> = (0..packed.len() / 2).map(digits).collect();
+            let mut plain = vec![0; packed.len()];
+            interleaved(ty).unwrap().take_apart(32, &packed, &mut plain).unwrap();
+            assert_eq!(plain, bytes(144), "{ty}");
+        }
+    }
+
     #[test]
     fn a_group_of_rows_by_hand() {
         // Four rows of one block; a byte's value tells its row (high half) and its place.

@@ -53,13 +53,46 @@ pub(super) fn decode<const BITS: u32, const MIN: bool, const BYTES: usize>(
     impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Decode<'_, BITS, MIN, BYTES> {
         type Output = ();
         #[inline(always)]
-        fn run<L: Lanes>(self, _: L) {
+        fn run<L: Lanes>(self, lanes: L) {
             for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                decode_block::<BITS, MIN, BYTES>(block, values);
+                if BITS == 4 {
+                    decode_four_bits::<L, MIN, BYTES>(lanes, block, values);
+                } else {
+                    decode_block::<BITS, MIN, BYTES>(block, values);
+                }
             }
         }
     }
-    isa.run(Decode::<BITS, MIN, BYTES>(packed, values));
+    if isa == Isa::Scalar {
+        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+            decode_block::<BITS, MIN, BYTES>(block, values);
+        }
+    } else {
+        isa.run(Decode::<BITS, MIN, BYTES>(packed, values));
+    }
+}
+
+/// [`decode_block`] in lanes, for types without fifth bits: compilers do those better than these.
+#[inline(always)]
+fn decode_four_bits<L: Lanes, const MIN: bool, const BYTES: usize>(
+    lanes: L,
+    block: &[u8; BYTES],
+    values: &mut [f32; LEN],
+) {
+    let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+    if MIN && !d.is_finite() {
+        return decode_block::<4, MIN, BYTES>(block, values);
+    }
+    let min = if MIN { lanes.splat(lanes.half(u16::from_le_bytes([block[2], block[3]]))) } else { lanes.splat(0.0) };
+    let d = lanes.splat(d);
+    let levels: &[u8; 16] = block.last_chunk().unwrap();
+    for i in (0..16).step_by(L::N) {
+        let bytes = lanes.load_u8(&levels[i..]);
+        for (at, level) in [(i, bytes & lanes.splat_i(15)), (16 + i, bytes.shr::<4>())] {
+            let value = if MIN { level.to_f() * d + min } else { (level - lanes.splat_i(middle(4))).to_f() * d };
+            value.store(&mut values[at..]);
+        }
+    }
 }
 
 #[inline(always)]
@@ -107,7 +140,9 @@ pub(super) fn encode<const BITS: u32, const MIN: bool, const BYTES: usize>(
                 *out = plain::<BITS, MIN, BYTES>(rows.block(i));
             }
         }
-        (_, Some(_)) => isa.run_twice(Weighted::<BITS, MIN, BYTES> { rows, packed }),
+        // The search with a minimum waits for itself at each step; the one without has enough to do.
+        (_, Some(_)) if MIN => isa.run_twice(Weighted::<BITS, MIN, BYTES> { rows, packed }),
+        (_, Some(_)) => isa.run(Weighted::<BITS, MIN, BYTES> { rows, packed }),
         (_, None) => isa.run(Plain::<BITS, MIN, BYTES> { rows, packed }),
     }
     Ok(())
@@ -249,18 +284,29 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, 
     fn run<L: Lanes>(self, lanes: L) {
         let zero = lanes.splat(0.0);
         let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        let values = self.rows.values().as_chunks::<LEN>().0;
+        let mut last = [[0.0; LEN]; MAX_LANES];
         for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let x = lanes.columns::<LEN>(&tile.values);
+            let len = (blocks.len() - first).min(L::N);
+            // Blocks that stand together need no table of places; the last ones are copied to stand so.
+            let tile = values.get(first..first + L::N).unwrap_or_else(|| {
+                last[..len].copy_from_slice(&values[first..]);
+                &last[..L::N]
+            });
+            let mut blocks_of_lanes = [&tile[0]; MAX_LANES];
+            for lane in 0..L::N {
+                blocks_of_lanes[lane] = &tile[lane];
+            }
+            let x = lanes.columns::<LEN>(&blocks_of_lanes);
             let mut min = zero;
             let (d, shift);
             if MIN {
                 let max;
-                (min, max) = extremes(lanes, &x);
+                (min, max) = extremes(lanes, &x, f32::MAX);
                 d = (max - min) / lanes.splat(highest(BITS) as f32);
                 shift = lanes.splat(0.5);
             } else {
-                d = first_largest_lanes(lanes, &x) / lanes.splat(-middle(BITS) as f32);
+                d = first_largest_by_extremes(lanes, &x) / lanes.splat(-middle(BITS) as f32);
                 shift = lanes.splat(middle(BITS) as f32 + 0.5);
             }
             let inverse = d.equal(zero).select(zero, lanes.splat(1.0) / d);
@@ -269,16 +315,16 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, 
                 let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
                 levels[i] = (wish + shift).trunc();
             }
-            pack_lanes::<L, BITS, MIN, BYTES>(lanes, d, min, &levels, &mut blocks[first..first + tile.len]);
+            pack_lanes::<L, BITS, MIN, BYTES>(lanes, d, min, &levels, &mut blocks[first..first + len]);
         }
     }
 }
 
-/// The smallest and the largest value of each lane; those that are neither, NaN, are left out.
+/// The smallest and the largest value of each lane, and `limit` and its opposite; NaN is neither.
 #[inline(always)]
-fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> (L::F, L::F) {
+fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN], limit: f32) -> (L::F, L::F) {
     // Four runs, each looked through on its own: of equal zeros the first is kept, as one after the other.
-    let (mut min, mut max) = ([lanes.splat(f32::MAX); 4], [lanes.splat(-f32::MAX); 4]);
+    let (mut min, mut max) = ([lanes.splat(limit); 4], [lanes.splat(-limit); 4]);
     for i in 0..LEN / 4 {
         for run in 0..4 {
             min[run] = x[run * (LEN / 4) + i].min(min[run]);
@@ -290,6 +336,14 @@ fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> (L::F, L::F) {
         max[0] = max[run].max(max[0]);
     }
     (min[0], max[0])
+}
+
+/// [`first_largest_lanes`], which only needs to look which is first where the extremes have the same magnitude.
+#[inline(always)]
+fn first_largest_by_extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> L::F {
+    let (min, max) = extremes(lanes, x, 0.0);
+    let tie = max.equal(-min) & max.gt(lanes.splat(0.0));
+    if tie.any() { first_largest_lanes(lanes, x) } else { max.gt(-min).select(max, min) }
 }
 
 struct Weighted<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {

@@ -173,3 +173,41 @@ impl Kernel for Encode<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::MAX_LANES;
+
+    struct Fractions;
+    impl Kernel for Fractions {
+        type Output = Vec<u8>;
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Vec<u8> {
+            let mut out = Vec::new();
+            for number in 0..256 {
+                let mut bytes = [0; MAX_LANES];
+                fraction(lanes, lanes.splat_i(number)).store_u8(&mut bytes);
+                out.push(bytes[0]);
+            }
+            out
+        }
+    }
+
+    /// Every number that a byte may come from, and each digit that it gives back.
+    #[test]
+    fn numbers_become_fractions_and_digits_again() {
+        let expected: Vec<u8> = (0..256u32).map(|n| (256 * n).div_ceil(243) as u8).collect();
+        for isa in Isa::available() {
+            assert_eq!(isa.run(Fractions), expected, "{isa}");
+        }
+        for number in 0..243u32 {
+            let mut byte = expected[number as usize];
+            for n in 0..5 {
+                let product = 3 * u16::from(byte);
+                assert_eq!(u32::from(product >> 8), number / 3u32.pow(4 - n) % 3, "digit {n} of {number}");
+                byte = product as u8;
+            }
+        }
+    }
+}

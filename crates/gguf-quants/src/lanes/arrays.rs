@@ -20,7 +20,7 @@ pub struct M([bool; N]);
 /// What x86's `cvttps2dq` gives.
 #[inline(always)]
 pub(crate) fn trunc(x: f32) -> i32 {
-    if x >= -2147483648.0 && x < 2147483648.0 { x as i32 } else { i32::MIN }
+    if (-2147483648.0..2147483648.0).contains(&x) { x as i32 } else { i32::MIN }
 }
 
 macro_rules! each {

@@ -283,6 +283,15 @@ impl Lanes for Avx512 {
         unsafe { F(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast()))) }
     }
     #[inline(always)]
+    fn store_half(self, x: F, to: &mut [u8]) {
+        let to = &mut to[..2 * N];
+        // The conversion keeps the payload of a NaN, so those become the one without.
+        let nan = (x.bits() & self.splat_i(i32::MIN)) | self.splat_i(0x7fc0_0000);
+        let x = x.equal(x).select(x, nan.as_f());
+        // SAFETY: see above.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x.0)) }
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: I) -> F {
         let index = self.inside(index, table.len());
         // SAFETY: see above; the indexes are inside the table.

@@ -348,6 +348,15 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
+    fn pick4(self, table: F, index: I) -> F {
+        self.lookup4(table, index)
+    }
+    #[inline(always)]
+    fn pick_of_two(self, low: F, high: F, index: I) -> F {
+        self.lookup8([low, high], index)
+    }
+
+    #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [F; LEN] {
         const { assert!(LEN.is_multiple_of(N)) };
         let rows = &rows[..N];

@@ -260,7 +260,7 @@ kernel!(masks, |lanes: L| {
 });
 
 /// As many different numbers as a table may have, to find each again.
-fn numbered<T, const LEN: usize>(number: impl Fn(usize) -> T) -> [T; LEN] {
+fn numbered<T, const LEN: usize>(number: impl FnMut(usize) -> T) -> [T; LEN] {
     core::array::from_fn(number)
 }
 
@@ -346,6 +346,8 @@ kernel!(halves, |lanes: L| {
             let expected = f16_to_f32_ggml(half);
             assert!(same_bits(row[i], expected), "{lanes:?}: {half:#06x} in a row");
             assert!(same_bits(lanes.half(half), expected), "{lanes:?}: {half:#06x}");
+            let splat = lanes_of!(L, lanes.splat_half(half), 0.0);
+            assert!(splat[..L::N].iter().all(|&x| same_bits(x, expected)), "{lanes:?}: {half:#06x} in every lane");
         }
     }
 });
@@ -369,6 +371,42 @@ fn transposed<L: Lanes, const LEN: usize>(lanes: L) {
         }
     }
 }
+
+kernel!(lanes_in_fours_and_eights, |lanes: L| {
+    let floats: [f32; MAX_LANES] = numbered(|i| 1.0 + i as f32);
+    let table = lanes.load(&floats);
+    let mut random = 1u32;
+    for _ in 0..500 {
+        let index: [i32; MAX_LANES] = numbered(|_| {
+            random = random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+            random as i32 >> (random >> 27)
+        });
+        let at = lanes.load_i(&index);
+        let by4 = lanes_of!(L, lanes.pick4(table, at), 0.0);
+        for i in 0..L::N {
+            assert_eq!(by4[i], floats[i / 4 * 4 + (index[i] & 3) as usize], "{lanes:?}: of four at {}", index[i]);
+        }
+        if !L::N.is_multiple_of(8) {
+            continue;
+        }
+        let (by8, least) = (lanes_of!(L, lanes.pick8(table, at), 0.0), lanes_of!(L, lanes.least_of_eight(at), 0));
+        let starts: [usize; MAX_LANES / 8] = numbered(|i| (index[i] & 15) as usize);
+        let words: [u16; 23] = numbered(|i| (i * 3001) as u16);
+        let loaded = lanes_of!(
+            L,
+            lanes.load_eights(&words[..starts[0].max(starts[1]).max(starts[2]).max(starts[3]) + 8], &starts),
+            0
+        );
+        let splat = lanes_of!(L, lanes.splat_eights(&floats[5..5 + L::N / 8]), 0.0);
+        for i in 0..L::N {
+            let eight = i / 8 * 8;
+            assert_eq!(by8[i], floats[eight + (index[i] & 7) as usize], "{lanes:?}: of eight at {}", index[i]);
+            assert_eq!(Some(&least[i]), index[eight..eight + 8].iter().min(), "{lanes:?}: {index:?}");
+            assert_eq!(loaded[i], i32::from(words[starts[i / 8] + i % 8]), "{lanes:?}: from {starts:?}");
+            assert_eq!(splat[i], floats[5 + i / 8], "{lanes:?}");
+        }
+    }
+});
 
 /// Whether it panics. The vectors are inside.
 fn panics(f: impl FnOnce()) -> bool {

@@ -187,6 +187,12 @@ impl<L: Lanes> Lanes for Twice<L> {
         Pair(self.0.load_half(from), self.0.load_half(&from[2 * L::N..]))
     }
     #[inline(always)]
+    fn store_half(self, x: Self::F, to: &mut [u8]) {
+        let (a, b) = halves(to, 2 * L::N);
+        self.0.store_half(x.0, a);
+        self.0.store_half(x.1, b);
+    }
+    #[inline(always)]
     fn gather(self, table: &[f32], index: Self::I) -> Self::F {
         Pair(self.0.gather(table, index.0), self.0.gather(table, index.1))
     }
@@ -243,7 +249,7 @@ impl<L: Lanes> Lanes for Twice<L> {
     #[inline(always)]
     fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
         if L::N < 8 {
-            self.load(&super::pick::<Self>(table, index, 8))
+            Pair(self.0.pick_of_two(table.0, table.1, index.0), self.0.pick_of_two(table.0, table.1, index.1))
         } else {
             Pair(self.0.pick8(table.0, index.0), self.0.pick8(table.1, index.1))
         }

@@ -1,0 +1,162 @@
+//! What a matrix is worth for a model, said before any work is done with it.
+
+use std::collections::BTreeMap;
+
+use gguf_arch::mix::{Decision, TensorFacts};
+use gguf_format::check::{At, Report};
+use gguf_format::{GgmlType, Str};
+
+use super::{Format, ImatrixFile, Problem};
+
+gguf_format::rules! {
+    /// Every rule that [`check`](fn@check) applies.
+    pub RULES:
+
+    IMATRIX_KEYS "imatrix.keys" Error
+        "imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size"
+        "llama-quantize refuses the file; merge it with nothing else to write the keys"
+        "quantize.cpp, load_imatrix";
+    IMATRIX_READ "imatrix.read" Error
+        "values that can be read" "fetch or make the file again"
+        "imatrix-loader.cpp";
+    IMATRIX_FINITE "imatrix.finite" Error
+        "finite values" "measure the matrix again, or leave the entry out with --exclude-weights"
+        "llama-quant.cpp, llama_model_quantize_impl: imatrix contains non-finite value";
+    IMATRIX_SIZE "imatrix.size" Error
+        "a value for each column of each expert" "use a matrix that was measured on this very model"
+        "llama-quant.cpp, llama_model_quantize_impl: imatrix size is different from tensor size";
+    IMATRIX_SIZE_EMBD "imatrix.size.token_embd" Note
+        "a value for each column" "nothing has to be done: the embeddings are quantized without it"
+        "llama-quant.cpp, llama_model_quantize_impl: tensor_name_match_token_embd";
+    IMATRIX_NEEDED "imatrix.needed" Error
+        "an entry for each tensor that gets a type of very few bits"
+        "measure the matrix with more text, or give the tensor another type with --tensor-type"
+        "llama-quant.cpp, tensor_requires_imatrix";
+    IMATRIX_UNCOVERED "imatrix.uncovered" Warning
+        "an entry for each tensor that is quantized with one"
+        "the tensor is quantized without; measure the matrix on this model, with more text"
+        "llama-quant.cpp, llama_model_quantize_impl: did not find weights";
+    IMATRIX_OUTPUT "imatrix.uncovered.output" Note
+        "an entry for the output, which is there only when it was asked for"
+        "nothing has to be done; llama-imatrix measures it with --process-output"
+        "imatrix.cpp, collect_imatrix: process_output";
+    IMATRIX_UNMATCHED "imatrix.unmatched" Warning
+        "entries for tensors of the model" "use a matrix that was measured on this very model"
+        "llama-quant.cpp, llama_model_quantize_impl";
+    IMATRIX_UNSEEN "imatrix.unseen" Warning
+        "entries that were measured" "all columns count the same; measure the matrix with more text"
+        "imatrix.cpp, save_imatrix: partial data";
+    IMATRIX_EXPERTS "imatrix.experts" Warning
+        "every expert used by the text" "columns of the others count the same; measure the matrix with more text"
+        "imatrix.cpp, save_imatrix: partial data";
+    IMATRIX_ROUNDED "imatrix.rounded" Note
+        "counts below 16,777,216, which are stored exactly" "nothing has to be done"
+        "imatrix.cpp, save_imatrix: counts as floats";
+    IMATRIX_OTHER "imatrix.other" Warning
+        "tensors named NAME.in_sum2 and NAME.counts" "names longer than 63 bytes are cut off when they are written"
+        "imatrix.cpp, save_imatrix: ggml_format_name";
+}
+
+/// From here on an F32 skips whole numbers.
+const EXACT: i64 = 1 << 24;
+
+/// Types whose quantizers do without importance, or take none (`ggml_quantize_chunk` in `ggml.c`).
+const WITHOUT: &[GgmlType] = &[
+    GgmlType::F32,
+    GgmlType::F16,
+    GgmlType::BF16,
+    GgmlType::Q8_0,
+    GgmlType::TQ1_0,
+    GgmlType::TQ2_0,
+    GgmlType::MXFP4,
+    GgmlType::NVFP4,
+];
+
+/// A tensor of the model, and what it is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use<'a> {
+    /// The name that the matrix knows it by: that of the model it was measured on, before blocks were pruned.
+    pub name: Str<'a>,
+    /// Its dimensions, the contiguous one first.
+    pub shape: &'a [u64],
+    /// The type it gets, when it is quantized; `None` when it is copied or only looked at.
+    pub ty: Option<GgmlType>,
+    /// Whether it cannot get that type without importance.
+    pub needs_imatrix: bool,
+}
+
+impl<'a> Use<'a> {
+    /// What was decided for a tensor. With `--prune-layers` the name must be put back to what it was.
+    pub fn of(tensor: &TensorFacts<'a>, decision: &Decision) -> Use<'a> {
+        let ty = (decision.ty != tensor.ty).then_some(decision.ty);
+        Use { name: tensor.name, shape: tensor.shape, ty, needs_imatrix: decision.needs_imatrix }
+    }
+
+    /// As many values as the quantizer asks for.
+    fn n_values(&self) -> Option<u64> {
+        let dim = |i: usize| self.shape.get(i).copied().unwrap_or(1);
+        dim(0).checked_mul(dim(2))
+    }
+
+    fn is_embedding(&self) -> bool {
+        [b"token_embd.weight".as_slice(), b"per_layer_token_embd.weight"].contains(&self.name.as_bytes())
+    }
+}
+
+/// Judges a matrix, all values of it, and how it fits the tensors of a model. Without any tensors, only the matrix.
+pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
+    let mut report = Report::new();
+    for key in matrix.missing_keys() {
+        report.add(&IMATRIX_KEYS, At::no_key(key), format_args!("the key is missing"));
+    }
+    for name in matrix.ignored() {
+        report.add(&IMATRIX_OTHER, At::Tensor(Str(name), None), format_args!("it belongs to no entry"));
+    }
+    let by_name: BTreeMap<&[u8], &Use<'_>> = tensors.iter().map(|t| (t.name.as_bytes(), t)).collect();
+    for entry in matrix.entries() {
+        let at = At::Tensor(Str(entry.name), None);
+        if let Err(e) = matrix.check_values(entry.name) {
+            match e.problem {
+                Problem::NotFinite { index, value } => {
+                    report.add(&IMATRIX_FINITE, at, format_args!("value {index} is {value}"));
+                }
+                problem => report.add(&IMATRIX_READ, at, format_args!("{problem}")),
+            }
+        }
+        let (n_experts, n_unseen) = (entry.counts.len(), entry.n_unseen());
+        if n_unseen == n_experts {
+            report.add(&IMATRIX_UNSEEN, at, format_args!("nothing was measured for it"));
+        } else if n_unseen > 0 {
+            report.add(&IMATRIX_EXPERTS, at, format_args!("{n_unseen} of {n_experts} experts were never used"));
+        }
+        if matrix.format() == Format::Gguf && entry.max_count() >= EXACT {
+            report.add(&IMATRIX_ROUNDED, at, format_args!("it counts {} tokens", entry.max_count()));
+        }
+        match by_name.get(entry.name) {
+            None if !tensors.is_empty() => {
+                report.add(&IMATRIX_UNMATCHED, at, format_args!("the model has no such tensor"));
+            }
+            Some(tensor) if tensor.n_values() != Some(entry.n_values) => {
+                let rule = if tensor.is_embedding() { &IMATRIX_SIZE_EMBD } else { &IMATRIX_SIZE };
+                let columns = tensor.n_values().map_or("too many".to_owned(), |n| n.to_string());
+                let message = format_args!("{} values for {columns} columns, of all experts together", entry.n_values);
+                report.add(rule, at, message);
+            }
+            _ => {}
+        }
+    }
+    for tensor in tensors {
+        let Some(ty) = tensor.ty.filter(|ty| !WITHOUT.contains(ty)) else { continue };
+        // An entry of the wrong size is as good as none, and was reported already.
+        if matrix.entry(tensor.name.as_bytes()).is_some() || (tensor.is_embedding() && !tensor.needs_imatrix) {
+            continue;
+        }
+        let rule = match () {
+            () if tensor.needs_imatrix => &IMATRIX_NEEDED,
+            () if tensor.name == "output.weight" => &IMATRIX_OUTPUT,
+            () => &IMATRIX_UNCOVERED,
+        };
+        report.add(rule, At::Tensor(tensor.name, None), format_args!("it gets {ty} and has no entry"));
+    }
+    report
+}

@@ -1,0 +1,101 @@
+//! Writing both formats, byte for byte as `llama-imatrix` does.
+
+use std::io::Write;
+
+use gguf_format::keys;
+use gguf_format::{Array, GgmlType, Head, Str, TensorInfo, Value, ValueRef, ValueType};
+use gguf_io::{WriteError, Writer};
+
+use super::{Entry, Error, Format, Imatrix, Problem};
+
+impl Imatrix {
+    /// Writes the matrix in the format it has.
+    ///
+    /// # Errors
+    /// When it cannot be expressed in that format, among others because a name is too long, or when `out` fails.
+    pub fn write<W: Write>(&self, out: W) -> Result<W, Error> {
+        match self.format {
+            Format::Gguf => self.write_gguf(out),
+            Format::Legacy => self.write_legacy(out),
+        }
+    }
+
+    /// `IMatrixCollector::save_imatrix` in `tools/imatrix/imatrix.cpp`.
+    fn write_gguf<W: Write>(&self, out: W) -> Result<W, Error> {
+        let mut datasets = Array::new(ValueType::STRING);
+        for text in &self.datasets {
+            datasets.push(ValueRef::String(Str(text))).map_err(|_| Problem::TooLarge)?;
+        }
+        let mut head = Head::default();
+        head.set(keys::GENERAL_TYPE, "imatrix");
+        head.set(keys::IMATRIX_DATASETS, Value::Array(datasets));
+        head.set(keys::IMATRIX_CHUNK_COUNT, self.chunk_count);
+        head.set(keys::IMATRIX_CHUNK_SIZE, self.chunk_size);
+        let mut data = Vec::new();
+        for (name, entry) in &self.entries {
+            let (n_sums, n_counts) = shape(name, entry)?;
+            // Dimensions of 1 at the end are left out, but for the first.
+            let info = |suffix: &[u8], columns: u64| {
+                let shape = if n_counts == 1 { vec![columns] } else { vec![columns, n_counts] };
+                TensorInfo::new([name, suffix].concat(), shape, GgmlType::F32)
+            };
+            head.tensors.push(info(b".in_sum2", n_sums / n_counts));
+            head.tensors.push(info(b".counts", 1));
+            data.push(entry);
+        }
+        let mut writer = Writer::new(out, &head).map_err(write_error)?;
+        let mut buf = Vec::new();
+        for entry in data {
+            buf.clear();
+            buf.extend(entry.sums.iter().flat_map(|v| v.to_le_bytes()));
+            buf.extend(entry.counts.iter().flat_map(|&n| (n as f32).to_le_bytes()));
+            writer.append(&buf).map_err(write_error)?;
+        }
+        writer.finish(&head).map_err(write_error)
+    }
+
+    /// `IMatrixCollector::save_imatrix_legacy` in `tools/imatrix/imatrix.cpp`.
+    fn write_legacy<W: Write>(&self, mut out: W) -> Result<W, Error> {
+        let number = |out: &mut W, n: usize| -> Result<(), Error> {
+            let n = i32::try_from(n).map_err(|_| Problem::TooLarge)?;
+            Ok(out.write_all(&n.to_le_bytes())?)
+        };
+        number(&mut out, self.entries.len())?;
+        for (name, entry) in &self.entries {
+            let (_, n_counts) = shape(name, entry)?;
+            if n_counts != 1 {
+                return Err(Error::from(Problem::Sizes { sums: entry.sums.len() as u64, counts: n_counts }).of(name));
+            }
+            number(&mut out, name.len())?;
+            out.write_all(name)?;
+            let n_calls = i32::try_from(entry.counts.first().copied().unwrap_or(0)).map_err(|_| Problem::TooLarge)?;
+            out.write_all(&n_calls.to_le_bytes())?;
+            number(&mut out, entry.sums.len())?;
+            let values: Vec<u8> = entry.sums.iter().flat_map(|v| v.to_le_bytes()).collect();
+            out.write_all(&values)?;
+        }
+        number(&mut out, usize::try_from(self.chunk_count).unwrap_or(usize::MAX))?;
+        let text = self.datasets.last().map_or(&[][..], Vec::as_slice);
+        number(&mut out, text.len())?;
+        out.write_all(text)?;
+        out.flush()?;
+        Ok(out)
+    }
+}
+
+/// How many sums and counts an entry has, when they go together.
+fn shape(name: &[u8], entry: &Entry) -> Result<(u64, u64), Error> {
+    let (sums, counts) = (entry.sums.len() as u64, entry.counts.len() as u64);
+    match sums.checked_rem(counts) {
+        Some(0) if sums > 0 => Ok((sums, counts)),
+        _ => Err(Error::from(Problem::Sizes { sums, counts }).of(name)),
+    }
+}
+
+fn write_error(e: WriteError) -> Error {
+    match e {
+        WriteError::Io(e) => e.into(),
+        WriteError::Layout(e) => e.into(),
+        other => std::io::Error::other(other.to_string()).into(),
+    }
+}
