@@ -326,7 +326,8 @@ fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
         let iscale = lanes.splat(search.offset(step) + top) / (max - min);
         let (mut sum_l, mut sum_l2, mut sum_xl) = (zero, zero, zero);
         let lowest = iscale * (smallest - min);
-        valid = valid & (iscale * (max - min)).le(limit) & roundable(lanes, lowest, lowest);
+        // A minimum at or above the maximum, which weights of zero allow, turns the order of the products round.
+        valid = valid & max.gt(min) & (iscale * (max - min)).le(limit) & roundable(lanes, lowest, lowest);
         for i in 0..N {
             let mut l = iscale * (x[i] - min) + round;
             if HIGH {

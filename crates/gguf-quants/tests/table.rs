@@ -50,7 +50,7 @@ fn the_documented_table_is_true() {
             t => t.to_string().to_lowercase(),
         };
         let error = match error(ty) {
-            Some(e) if e == 0.0 => "0".to_owned(),
+            Some(0.0) => "0".to_owned(),
             Some(e) if e < 0.1 => format!("{e:.4} %"),
             Some(e) => format!("{e:.2} %"),
             None => "".to_owned(),

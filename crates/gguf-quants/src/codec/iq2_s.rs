@@ -81,7 +81,7 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             for i in 0..8 {
                 let magnitude = MAGNITUDES_2[usize::from(code >> (2 * i) & 3)];
                 let sign = block[34 + k] >> i & 1;
-                values[8 * k + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+                values[8 * k + i] = iq_grid::signed(scale, magnitude, sign == 1);
             }
         }
     }

@@ -77,7 +77,7 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             let signs = grids::signs((half >> 9) as u8);
             for i in 0..8 {
                 let magnitude = MAGNITUDES_2[usize::from(code >> (2 * i) & 3)];
-                values[8 * k + i] = scale * f32::from(magnitude) * if signs >> i & 1 == 1 { -1.0 } else { 1.0 };
+                values[8 * k + i] = iq_grid::signed(scale, magnitude, signs >> i & 1 == 1);
             }
         }
     }

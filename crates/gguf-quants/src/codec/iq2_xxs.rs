@@ -74,7 +74,7 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
                 let code = grids::codes::IQ2_XXS[usize::from(words[i / 8])];
                 let magnitude = MAGNITUDES_2[usize::from(code >> (2 * (i % 8)) & 3)];
                 let sign = grids::signs((word >> (7 * (i / 8))) as u8) >> (i % 8) & 1;
-                values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+                values[32 * s + i] = iq_grid::signed(scale, magnitude, sign == 1);
             }
         }
     }

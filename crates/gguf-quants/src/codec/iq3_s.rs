@@ -83,9 +83,9 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             for i in 0..32 {
                 let high = block[66 + s] >> (i / 4) & 1;
                 let index = usize::from(block[2 + 8 * s + i / 4]) | usize::from(high) << 8;
-                let magnitude = 2 * (grids::codes::IQ3_S[index] >> (3 * (i % 4)) & 7) + 1;
+                let magnitude = 2 * (grids::codes::IQ3_S[index] >> (3 * (i % 4)) & 7) as u8 + 1;
                 let sign = block[74 + 4 * s + i / 8] >> (i % 8) & 1;
-                values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+                values[32 * s + i] = iq_grid::signed(scale, magnitude, sign == 1);
             }
         }
     }

@@ -79,7 +79,7 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
                 let code = grids::codes::IQ3_XXS[usize::from(block[2 + 8 * s + i / 4])];
                 let magnitude = MAGNITUDES[usize::from(code >> (3 * (i % 4)) & 7)];
                 let sign = grids::signs((word >> (7 * (i / 8))) as u8) >> (i % 8) & 1;
-                values[32 * s + i] = scale * f32::from(magnitude) * if sign == 1 { -1.0 } else { 1.0 };
+                values[32 * s + i] = iq_grid::signed(scale, magnitude, sign == 1);
             }
         }
     }

@@ -105,21 +105,19 @@ pub(super) fn scales(found: &[Found]) -> Option<(f32, [u8; MAX_SUBS])> {
 /// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for.
 pub(super) const MAGNITUDES_2: [u8; 8] = [8, 25, 43, 0, 0, 0, 0, 0];
 
-/// For each byte of signs eight factors.
-pub(super) static SIGNS: [[f32; 8]; 256] = factors(false);
-/// For each seven bits of signs, whose number of minus signs is even, eight factors.
-pub(super) static EVEN_SIGNS: [[f32; 8]; 128] = factors(true);
+/// For each byte of signs eight sign bits.
+pub(super) static SIGNS: [[u32; 8]; 256] = sign_bits(false);
+/// For each seven bits of signs, whose number of minus signs is even, eight sign bits.
+pub(super) static EVEN_SIGNS: [[u32; 8]; 128] = sign_bits(true);
 
-const fn factors<const BYTES: usize>(even: bool) -> [[f32; 8]; BYTES] {
-    let mut all = [[1.0; 8]; BYTES];
+const fn sign_bits<const BYTES: usize>(even: bool) -> [[u32; 8]; BYTES] {
+    let mut all = [[0; 8]; BYTES];
     let mut byte = 0;
     while byte < BYTES {
         let signs = if even { grids::signs(byte as u8) } else { byte as u8 };
         let mut i = 0;
         while i < 8 {
-            if signs >> i & 1 == 1 {
-                all[byte][i] = -1.0;
-            }
+            all[byte][i] = (signs as u32 >> i & 1) << 31;
             i += 1;
         }
         byte += 1;
@@ -127,12 +125,18 @@ const fn factors<const BYTES: usize>(even: bool) -> [[f32; 8]; BYTES] {
     all
 }
 
-/// Decodes eight values.
+/// Decodes eight values. Signs are turned, not multiplied in: as compiled, ggml's factor of -1 turns those of NaNs too.
 #[inline(always)]
-pub(super) fn put_eight(values: &mut [f32; 8], scale: f32, magnitudes: [u8; 8], signs: &[f32; 8]) {
+pub(super) fn put_eight(values: &mut [f32; 8], scale: f32, magnitudes: [u8; 8], signs: &[u32; 8]) {
     for i in 0..8 {
-        values[i] = scale * f32::from(magnitudes[i]) * signs[i];
+        values[i] = f32::from_bits((scale * f32::from(magnitudes[i])).to_bits() ^ signs[i]);
     }
+}
+
+/// A value of that magnitude, in plain steps.
+pub(super) fn signed(scale: f32, magnitude: u8, minus: bool) -> f32 {
+    let value = scale * f32::from(magnitude);
+    if minus { -value } else { value }
 }
 
 /// Two points of four as one.
