@@ -378,7 +378,7 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Weighted<'
                 }
                 let valid = weighted_tile::<L, BITS, MIN, BYTES>(lanes, &tile, &lane_sigma2, out).to_bits();
                 for (i, out) in out.iter_mut().enumerate() {
-                    if valid >> i & 1 == 0 {
+                    if valid >> i & 1 == 0 || lane_sigma2[i].is_nan() {
                         *out = weighted::<BITS, MIN, BYTES>(&rows, first + i, lane_sigma2[i]);
                     }
                 }
@@ -404,6 +404,12 @@ fn mean_squares<L: Lanes>(lanes: L, rows: &Rows<'_>, first: usize, end: usize) -
     }
     let mut means = [0.0; MAX_LANES];
     (sum / lanes.splat(rows.row_len() as f32)).store(&mut means);
+    for (row, mean) in (first..end).zip(&mut means) {
+        if mean.is_nan() {
+            // Which of several NaNs a sum keeps is for the plain loop to say.
+            *mean = mean_square(&rows.values()[row * rows.row_len()..][..rows.row_len()]);
+        }
+    }
     means
 }
 
