@@ -11,6 +11,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-io", &["gguf-format"]),
     ("gguf-convert", &["gguf-format", "gguf-quants", "gguf-arch", "gguf-io"]),
     ("gguf-cli", &["gguf-format", "gguf-quants", "gguf-arch", "gguf-io", "gguf-convert"]),
+    ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-arch", "gguf-io"]),
 ];
 
 #[test]

@@ -287,6 +287,11 @@ impl<'a> Gguf<'a> {
         Gguf { head: HeadBytes::Owned(self.head.to_vec()), ..self }
     }
 
+    /// The key-value pair of that number, from 0; it takes no walk.
+    pub fn kv_by_index(&self, index: u64) -> Option<KvRef<'_>> {
+        self.kv_at(usize::try_from(index).ok()?)
+    }
+
     fn kv_at(&self, i: usize) -> Option<KvRef<'_>> {
         let (start, end) = (*self.kv_starts.get(i)?, *self.kv_starts.get(i + 1)?);
         let bytes = self.head.get(..usize::try_from(end).ok()?)?;
@@ -296,6 +301,11 @@ impl<'a> Gguf<'a> {
         let value_offset = c.pos() as u64;
         let value = read_value(&mut c, ty, left).ok()??;
         Some(KvRef { index: i as u64, key, value, offset: start, value_offset })
+    }
+
+    /// The tensor info of that number, from 0; it takes no walk.
+    pub fn tensor_by_index(&self, index: u64) -> Option<TensorInfoRef<'_>> {
+        self.tensor_at(usize::try_from(index).ok()?)
     }
 
     fn tensor_at(&self, i: usize) -> Option<TensorInfoRef<'_>> {

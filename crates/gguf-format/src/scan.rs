@@ -31,6 +31,7 @@ pub enum Progress {
 #[derive(Debug, Clone)]
 pub struct HeadScan {
     total: Option<u64>,
+    keep_nuls: bool,
     phase: Phase,
     pub(crate) dialect: Dialect,
     pub(crate) n_kv: u64,
@@ -116,6 +117,7 @@ impl HeadScan {
     pub fn new(total: Option<u64>) -> HeadScan {
         HeadScan {
             total,
+            keep_nuls: false,
             phase: Phase::Magic,
             dialect: Dialect::default(),
             n_kv: 0,
@@ -132,6 +134,13 @@ impl HeadScan {
             nest: Vec::new(),
             large: Vec::new(),
         }
+    }
+
+    /// The same scan, for which a trailing NUL is part of a string whatever the file, as for ggml's reader: no string is
+    /// taken for one of August 2023 that counts a terminator.
+    pub fn keep_nuls(mut self) -> HeadScan {
+        self.keep_nuls = true;
+        self
     }
 
     /// Goes on as far as `head` reaches. `head` is the file from its start: each call gives what the last one gave, and
@@ -364,7 +373,8 @@ impl HeadScan {
         let mut c = self.cursor(head);
         let key = c.string().at(Field::Key(i), self.item)?;
         if i == 0 {
-            self.dialect.nul_strings = self.dialect.version <= Version::V2 && key.last() == Some(&0);
+            let may_count = !self.keep_nuls && self.dialect.version <= Version::V2;
+            self.dialect.nul_strings = may_count && key.last() == Some(&0);
         }
         self.saw_string(key);
         let type_at = c.pos() as u64;

@@ -1,0 +1,350 @@
+//! `struct gguf_context`: key-values and tensors, and what setting and removing them means.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use gguf_format::{
+    ALIGNMENT_KEY, Array, ByteOrder, DEFAULT_ALIGNMENT, Dialect, Gguf, Str, Value, ValueRef, ValueType, Version,
+    align_up,
+};
+
+use crate::failure::Failure;
+use crate::ggml::{Tensor, c_prefix};
+
+/// The byte order of this machine, which is the one that gguf.h reads and writes.
+pub const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
+
+/// What a `gguf_context *` of gguf.h points to.
+#[derive(Debug)]
+pub struct Context {
+    pub(crate) version: Version,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) tensors: Vec<Info>,
+    pub(crate) alignment: u64,
+    /// Where the data section starts in the file that was read; 0 without a file.
+    pub(crate) data_offset: u64,
+    /// Why a change was refused, if one was: what would be written is not what the program meant.
+    pub(crate) refused: Option<String>,
+}
+
+/// A tensor, and where its data starts in the data section.
+#[derive(Debug, Clone, Copy)]
+pub struct Info {
+    pub tensor: Tensor,
+    pub offset: u64,
+}
+
+impl Info {
+    /// Where the tensor behind this one starts.
+    fn end(&self, alignment: u64) -> Option<u64> {
+        align_up(self.offset.checked_add(self.tensor.n_bytes()?)?, alignment)
+    }
+}
+
+/// A key-value pair.
+#[derive(Debug)]
+pub struct Entry {
+    /// The key and a NUL.
+    key: Box<[u8]>,
+    value: Stored,
+    view: OnceLock<View>,
+}
+
+/// Where a value is.
+#[derive(Debug, Clone)]
+pub enum Stored {
+    /// The pair of that number of a head that was read. Nothing of it is decoded before it is asked for.
+    Read(Arc<Gguf<'static>>, u64),
+    Owned(Value),
+}
+
+/// A key and its value, on the way from one context to another.
+pub type Pair = (Box<[u8]>, Stored);
+
+/// A value as C programs see it, made when it is first asked for.
+#[derive(Debug)]
+pub enum View {
+    /// Numbers in this machine's order, in words so that they are aligned for every type.
+    Numbers(Box<[u64]>),
+    /// Strings with a NUL each, and where they start.
+    Strings { text: Box<[u8]>, starts: Box<[usize]> },
+}
+
+impl View {
+    fn of(value: ValueRef<'_>) -> View {
+        let (elem, n) = shape(value);
+        let n = usize::try_from(n).unwrap_or(0);
+        if elem == ValueType::STRING {
+            let mut text = Vec::new();
+            let mut starts = Vec::with_capacity(n);
+            each_string(value, |s| {
+                starts.push(text.len());
+                text.extend_from_slice(s);
+                text.push(0);
+            });
+            return View::Strings { text: text.into(), starts: starts.into() };
+        }
+        let mut bytes = Vec::with_capacity(n * elem.fixed_bytes().unwrap_or(0) as usize);
+        match value {
+            ValueRef::Array(a) => a.iter().for_each(|v| push_number(&mut bytes, v)),
+            v => push_number(&mut bytes, v),
+        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let words = words.iter().chain((!rest.is_empty()).then_some(&last));
+        View::Numbers(words.map(|w| u64::from_ne_bytes(*w)).collect())
+    }
+
+    /// The numbers; null when there are none, as ggml gives for an empty array.
+    pub fn numbers(&self) -> *const u8 {
+        match self {
+            View::Numbers(words) if !words.is_empty() => words.as_ptr().cast(),
+            _ => std::ptr::null(),
+        }
+    }
+
+    /// The string at `i` and its NUL.
+    pub fn string(&self, i: usize) -> Option<&[u8]> {
+        match self {
+            View::Strings { text, starts } => {
+                let end = starts.get(i + 1).copied().unwrap_or(text.len());
+                text.get(*starts.get(i)?..end)
+            }
+            View::Numbers(_) => None,
+        }
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, v: ValueRef<'_>) {
+    match v {
+        ValueRef::U8(v) => out.push(v),
+        ValueRef::I8(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::U16(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::I16(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::U32(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::I32(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::U64(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::I64(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::F32(v) => out.extend(v.to_ne_bytes()),
+        ValueRef::F64(v) => out.extend(v.to_ne_bytes()),
+        // ggml takes every byte but 0 for true, and C allows only 0 and 1 in a bool.
+        ValueRef::Bool(v) => out.push((v != 0).into()),
+        ValueRef::String(_) | ValueRef::Array(_) => {}
+    }
+}
+
+/// Calls with each string of a string or an array of strings.
+fn each_string<'a>(value: ValueRef<'a>, mut call: impl FnMut(&'a [u8])) {
+    match value {
+        ValueRef::String(s) => call(s.as_bytes()),
+        ValueRef::Array(a) => a.strings().into_iter().flatten().for_each(|s| call(s.as_bytes())),
+        _ => {}
+    }
+}
+
+/// The type of a value or of an array's elements, and how many there are: gguf.h takes a single value for an array of one.
+pub fn shape(value: ValueRef<'_>) -> (ValueType, u64) {
+    match value {
+        ValueRef::Array(a) => (a.elem_type(), a.len()),
+        v => (v.value_type(), 1),
+    }
+}
+
+impl Entry {
+    pub fn new(key: &[u8], value: Stored) -> Entry {
+        Entry { key: [key, &[0]].concat().into(), value, view: OnceLock::new() }
+    }
+
+    /// The key with its NUL.
+    pub fn c_key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        self.key.get(..self.key.len() - 1).unwrap_or_default()
+    }
+
+    pub fn value(&self) -> ValueRef<'_> {
+        match &self.value {
+            // The pair was there when the entry was made.
+            Stored::Read(gguf, i) => gguf.kv_by_index(*i).map_or(ValueRef::U8(0), |kv| kv.value),
+            Stored::Owned(value) => value.as_ref(),
+        }
+    }
+
+    pub fn view(&self) -> &View {
+        self.view.get_or_init(|| View::of(self.value()))
+    }
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context {
+            version: Version::V3,
+            entries: Vec::new(),
+            tensors: Vec::new(),
+            alignment: DEFAULT_ALIGNMENT,
+            data_offset: 0,
+            refused: None,
+        }
+    }
+}
+
+impl Context {
+    /// How this context is written.
+    pub(crate) fn dialect(&self) -> Dialect {
+        Dialect::new(self.version).with_order(NATIVE)
+    }
+
+    pub(crate) fn find_key(&self, key: &[u8]) -> Option<usize> {
+        self.entries.iter().position(|e| c_prefix(e.c_key()) == key)
+    }
+
+    pub(crate) fn find_tensor(&self, name: &[u8]) -> Option<usize> {
+        self.tensors.iter().position(|t| t.tensor.name() == name)
+    }
+
+    /// Sets a key: the pair of that key goes, and the new one is the last.
+    pub(crate) fn set(&mut self, key: &[u8], value: Stored) -> Result<(), Failure> {
+        if key.is_empty() {
+            return Err(self.refuse("a key is empty".into()));
+        }
+        let entry = Entry::new(key, value);
+        let mut alignment = None;
+        if key == ALIGNMENT_KEY.as_bytes() {
+            match entry.value() {
+                ValueRef::U32(v) if v.is_power_of_two() => alignment = Some(v.into()),
+                v => return Err(self.refuse(format!("{ALIGNMENT_KEY} must be a power of two of type u32, not {v:?}"))),
+            }
+        }
+        if let Some(i) = self.find_key(key) {
+            self.entries.remove(i);
+        }
+        self.entries.push(entry);
+        alignment.map_or(Ok(()), |alignment| self.align(alignment))
+    }
+
+    /// Removes a key; gives the id it had.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<Option<usize>, Failure> {
+        let Some(i) = self.find_key(key) else { return Ok(None) };
+        self.entries.remove(i);
+        if key == ALIGNMENT_KEY.as_bytes() {
+            self.align(DEFAULT_ALIGNMENT)?;
+        }
+        Ok(Some(i))
+    }
+
+    /// The pairs of this context as another one takes them: keys and strings end at their first NUL.
+    pub(crate) fn pairs(&self) -> Result<Vec<Pair>, Failure> {
+        let pair = |e: &Entry| {
+            let mut has_nul = false;
+            each_string(e.value(), |s| has_nul |= s.contains(&0));
+            let value = if has_nul { Stored::Owned(cut_at_nul(e.value())?) } else { e.value.clone() };
+            Ok((c_prefix(e.c_key()).into(), value))
+        };
+        self.entries.iter().map(pair).collect()
+    }
+
+    /// Appends a tensor.
+    pub(crate) fn add_tensor(&mut self, tensor: &Tensor) -> Result<(), Failure> {
+        let name = Str(tensor.name());
+        if !tensor.name.contains(&0) {
+            return Err(self.refuse(format!("the tensor name {name}... has no NUL")));
+        }
+        if self.find_tensor(tensor.name()).is_some() {
+            return Err(self.refuse(format!("the tensor {name} is there already")));
+        }
+        if tensor.n_bytes().is_none() {
+            return Err(self.refuse(format!("the tensor {name} has no size: type {}, {:?}", tensor.ty, tensor.ne)));
+        }
+        let Some(offset) = self.tensors.last().map_or(Some(0), |last| last.end(self.alignment)) else {
+            return Err(self.refuse(format!("the tensor {name} starts beyond 64 bits")));
+        };
+        self.tensors.push(Info { tensor: *tensor, offset });
+        Ok(())
+    }
+
+    /// The tensor of that name, which a function is about to change.
+    pub(crate) fn tensor_mut(&mut self, name: &[u8]) -> Result<&mut Info, Failure> {
+        match self.find_tensor(name) {
+            Some(i) => Ok(&mut self.tensors[i]),
+            None => Err(self.refuse(format!("there is no tensor {}", Str(name)))),
+        }
+    }
+
+    /// Gives a tensor another type; those behind it move.
+    pub(crate) fn set_tensor_type(&mut self, name: &[u8], ty: u32) -> Result<(), Failure> {
+        let mut tensor = self.tensor_mut(name)?.tensor;
+        if tensor.set_type(ty).and_then(|()| tensor.n_bytes()).is_none() {
+            let ne = tensor.ne;
+            return Err(self.refuse(format!("the tensor {} of {ne:?} cannot be of type {ty}", Str(name))));
+        }
+        self.tensor_mut(name)?.tensor = tensor;
+        self.pack()
+    }
+
+    /// Makes the data section follow an alignment that the key-values set. ggml leaves the tensors where they are, and
+    /// writes a file that it does not read.
+    fn align(&mut self, alignment: u64) -> Result<(), Failure> {
+        if self.alignment == alignment {
+            return Ok(());
+        }
+        self.alignment = alignment;
+        self.pack()
+    }
+
+    /// Puts the tensors one behind the other.
+    fn pack(&mut self) -> Result<(), Failure> {
+        let mut next = Some(0);
+        for info in &mut self.tensors {
+            let Some(offset) = next else {
+                return Err(self.refuse("the tensors take more than 64 bits can say".into()));
+            };
+            info.offset = offset;
+            next = info.end(self.alignment);
+        }
+        Ok(())
+    }
+
+    /// A change that was not made: from now on nothing is written, as a file without it would be wrong.
+    pub(crate) fn refuse(&mut self, why: String) -> Failure {
+        self.refused.get_or_insert_with(|| why.clone());
+        Failure::new(why)
+    }
+
+    /// The entry of an id.
+    pub(crate) fn entry(&self, id: i64) -> Result<&Entry, Failure> {
+        at(&self.entries, id).ok_or_else(|| no_id("key", id, self.entries.len()))
+    }
+
+    /// The tensor of an id.
+    pub(crate) fn info(&self, id: i64) -> Result<&Info, Failure> {
+        at(&self.tensors, id).ok_or_else(|| no_id("tensor", id, self.tensors.len()))
+    }
+}
+
+fn at<T>(list: &[T], id: i64) -> Option<&T> {
+    list.get(usize::try_from(id).ok()?)
+}
+
+fn no_id(what: &str, id: i64, n: usize) -> Failure {
+    let valid: Range<usize> = 0..n;
+    Failure::new(format!("there is no {what} with id {id}; ids are {valid:?}"))
+}
+
+/// A value whose strings end at their first NUL.
+fn cut_at_nul(value: ValueRef<'_>) -> Result<Value, Failure> {
+    let ValueRef::Array(_) = value else {
+        return Ok(Value::String(value.as_str().map_or(Vec::new(), |s| c_prefix(s.as_bytes()).to_vec())));
+    };
+    let mut array = Array::new(ValueType::STRING);
+    let mut result = Ok(());
+    each_string(value, |s| {
+        if let Err(e) = array.push(ValueRef::String(Str(c_prefix(s)))) {
+            result = Err(Failure::new(e.to_string()));
+        }
+    });
+    result.map(|()| Value::Array(array))
+}

@@ -1,0 +1,264 @@
+//! From a head to a context: what gguf.h takes and what it refuses (`gguf_init_from_reader` of `gguf.cpp`).
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::sync::Arc;
+
+use gguf_format::{
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgmlType, Gguf, HeadScan, KvRef, Progress, ValueRef, ValueType, Version, align_up,
+};
+
+use crate::context::{Context, Entry, Info, NATIVE, Stored, shape};
+use crate::failure::Failure;
+use crate::ggml::{Ggml, GgmlContext, InitParams, MAX_DIMS, MAX_NAME, Tensor, type_info};
+
+/// The longest string and the longest array (`GGUF_MAX_STRING_LENGTH`, `GGUF_MAX_ARRAY_ELEMENTS`).
+const MAX_LEN: u64 = 1 << 30;
+
+/// What of a file is taken at once, where nobody knows whether there is so much.
+const PIECE: usize = 1 << 20;
+
+/// Reads a head from a stream that ends after `total` bytes.
+pub fn read_head(reader: &mut impl Read, total: u64) -> Result<Gguf<'static>, Failure> {
+    Ok(gguf_io::read_head(reader, Some(total))?.into_gguf()?)
+}
+
+/// ggml knows nothing of files that count the terminators of strings: the NULs of those are read as they stand.
+fn keeping_nuls(head: Gguf<'static>, total: u64) -> Result<Gguf<'static>, Failure> {
+    if !head.dialect().nul_strings {
+        return Ok(head);
+    }
+    let bytes = head.bytes().to_vec();
+    let mut scan = HeadScan::new(Some(total)).keep_nuls();
+    scan.advance(&bytes)?;
+    Ok(Gguf::from_scan(bytes, &scan)?)
+}
+
+/// Reads a head from a source that may not be asked for more than is needed. `read` fills the buffer from an offset on, or
+/// fails.
+pub fn read_head_exactly(
+    total: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Failure>,
+) -> Result<Gguf<'static>, Failure> {
+    let mut scan = HeadScan::new(Some(total)).keep_nuls();
+    let mut bytes = Vec::new();
+    while let Progress::Need(need) = scan.advance(&bytes)? {
+        let need = usize::try_from(need).map_err(|_| Failure::new("the head does not fit into memory"))?;
+        // In pieces, as what a length promises need not be there.
+        while bytes.len() < need {
+            let start = bytes.len();
+            bytes.resize(need.min(start + PIECE), 0);
+            read(start as u64, bytes.get_mut(start..).unwrap_or_default())?;
+        }
+    }
+    Ok(Gguf::from_scan(bytes, &scan)?)
+}
+
+/// The context of a head. The GGUF starts at byte `start` of its file and has `total` bytes.
+pub fn context(head: Gguf<'static>, start: u64, total: u64) -> Result<Context, Failure> {
+    let dialect = head.dialect();
+    if dialect.reversed_magic {
+        return Err(Failure::at(0, "the magic is FUGG, not GGUF"));
+    }
+    if dialect.order != NATIVE {
+        return Err(Failure::at(4, format_args!("the file is {}, this machine is not", dialect.order)));
+    }
+    if dialect.version < Version::V2 {
+        return Err(Failure::at(4, format_args!("version {} is no longer read by gguf.h", dialect.version)));
+    }
+    let mut context = Context { version: dialect.version, ..Context::default() };
+    let head = Arc::new(keeping_nuls(head, total)?);
+    key_values(&mut context, &head)?;
+    tensors(&mut context, &head)?;
+    let mut head_end = head.head_bytes();
+    if !context.tensors.is_empty() {
+        // The data section starts at a multiple of the alignment, which has to be in the file even if no data is.
+        head_end = align_up(head_end, context.alignment)
+            .filter(|&at| at <= total)
+            .ok_or_else(|| Failure::at(head_end, "the file ends before the data section starts"))?;
+    }
+    context.data_offset = start.checked_add(head_end).ok_or_else(|| Failure::new("the file is too long"))?;
+    Ok(context)
+}
+
+fn key_values(context: &mut Context, head: &Arc<Gguf<'static>>) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    context.alignment = DEFAULT_ALIGNMENT;
+    for kv in head.kvs() {
+        let key = kv.key.as_bytes();
+        let bad = |text: &str| Failure::at(kv.offset, format_args!("key {} ({}): {text}", kv.index, kv.key));
+        if key.is_empty() {
+            return Err(bad("it is empty"));
+        }
+        if key.len() as u64 > MAX_LEN {
+            return Err(bad("it is longer than 1 GiB"));
+        }
+        if !seen.insert(key) {
+            return Err(bad("it is there twice"));
+        }
+        value(&kv).map_err(bad)?;
+        context.entries.push(Entry::new(key, Stored::Read(head.clone(), kv.index)));
+    }
+    // Found as C programs find it: by the bytes before a NUL.
+    let Some(entry) = context.find_key(ALIGNMENT_KEY.as_bytes()).map(|i| &context.entries[i]) else { return Ok(()) };
+    match entry.value() {
+        ValueRef::U32(v) if v.is_power_of_two() => context.alignment = v.into(),
+        v => return Err(Failure::new(format!("{ALIGNMENT_KEY} must be a power of two of type u32, not {v:?}"))),
+    }
+    Ok(())
+}
+
+fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
+    let (elem, n) = shape(kv.value);
+    let is_array = matches!(kv.value, ValueRef::Array(_));
+    if is_array && elem == ValueType::ARRAY {
+        return Err("gguf.h has no arrays of arrays");
+    }
+    if is_array && n > MAX_LEN {
+        return Err("the array is longer than 2^30");
+    }
+    let is_long = |bytes: &[u8]| bytes.len() as u64 > MAX_LEN;
+    let is_too_long = match kv.value {
+        ValueRef::String(s) => is_long(s.as_bytes()),
+        // Only an array that is long itself is walked.
+        ValueRef::Array(a) => {
+            is_long(a.encoded_bytes()) && a.strings().into_iter().flatten().any(|s| is_long(s.as_bytes()))
+        }
+        _ => false,
+    };
+    if is_too_long { Err("a string is longer than 1 GiB") } else { Ok(()) }
+}
+
+fn tensors(context: &mut Context, head: &Gguf<'static>) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    let mut next = 0u64;
+    for info in head.tensors() {
+        let bad =
+            |text: String| Failure::at(info.info_offset, format_args!("tensor {} ({}): {text}", info.index, info.name));
+        let name = info.name.as_bytes();
+        if name.len() >= MAX_NAME {
+            return Err(bad(format!("its name has {} bytes, {} are allowed", name.len(), MAX_NAME - 1)));
+        }
+        if !seen.insert(name) {
+            return Err(bad("it is there twice".into()));
+        }
+        if info.dims.len() > MAX_DIMS {
+            return Err(bad(format!("it has {} dimensions, {MAX_DIMS} are allowed", info.dims.len())));
+        }
+        let mut ne = [1i64; MAX_DIMS];
+        for (n, dim) in ne.iter_mut().zip(info.dims) {
+            *n = i64::try_from(dim).map_err(|_| bad(format!("the dimension {dim} is negative as a signed number")))?;
+        }
+        // Without elements the shape does not matter.
+        let is_empty = ne.contains(&0);
+        let n_elements = if is_empty { Some(0) } else { ne.iter().try_fold(1i64, |n, &dim| n.checked_mul(dim)) };
+        let n_elements = n_elements.ok_or_else(|| bad(format!("{ne:?} elements are too many")))?;
+        let Some(ty) = type_info(info.ty.0) else { return Err(bad(format!("ggml has no tensor type {}", info.ty.0))) };
+        if !ne[0].unsigned_abs().is_multiple_of(ty.block_len.into()) {
+            return Err(bad(format!("rows of {} are no whole blocks of {}", ne[0], ty.name)));
+        }
+        let bytes = (n_elements.unsigned_abs() / u64::from(ty.block_len)).checked_mul(ty.block_bytes.into());
+        let bytes = bytes.filter(|&b| b <= u64::MAX - (context.alignment - 1));
+        let bytes = bytes.ok_or_else(|| bad(format!("its size of {ne:?} elements does not fit 64 bits")))?;
+        let tensor = Tensor::new(name, info.ty.0, ne).ok_or_else(|| bad("it has no layout".into()))?;
+        if info.offset != next {
+            return Err(bad(format!("its data is at {}, and {next} is expected", info.offset)));
+        }
+        context.tensors.push(Info { tensor, offset: next });
+        next = align_up(bytes, context.alignment)
+            .and_then(|padded| next.checked_add(padded))
+            .ok_or_else(|| bad("all data together does not fit 64 bits".into()))?;
+    }
+    Ok(())
+}
+
+/// Bytes of the data section, with the padding behind the last tensor.
+fn data_bytes(context: &Context) -> Option<u64> {
+    let Some(last) = context.tensors.last() else { return Some(0) };
+    last.offset.checked_add(align_up(last.tensor.n_bytes()?, context.alignment)?)
+}
+
+/// Fills memory with the data section from its start on.
+///
+/// # Safety
+/// So many bytes from the pointer on may be written, and need not be initialised.
+pub type ReadData<'a> = &'a mut dyn FnMut(*mut u8, usize) -> Result<(), Failure>;
+
+/// Makes a `ggml_context` with the tensors of a context; with their data, if `read` is given. `there` is how many bytes of
+/// data the file has.
+pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -> Result<*mut GgmlContext, Failure> {
+    let ggml = Ggml::find()?;
+    let too_large = || Failure::new("the tensors do not fit into memory");
+    let data_bytes = match read {
+        None => 0,
+        Some(_) => data_bytes(context).and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?,
+    };
+    if data_bytes as u64 > there {
+        return Err(Failure::new(format!("the tensor data takes {data_bytes} bytes, the file has {there} of them")));
+    }
+    // SAFETY: the signature is that of ggml.h.
+    let overhead = unsafe { (ggml.tensor_overhead)() };
+    let objects = context.tensors.len() + usize::from(read.is_some());
+    let mem_size = objects.checked_mul(overhead).and_then(|o| o.checked_add(data_bytes)).ok_or_else(too_large)?;
+    // ggml ends the process where memory is short, so whether it is, is tried before. The compiler may leave out memory that
+    // nobody looks at.
+    let mut tried = Vec::<u8>::new();
+    tried.try_reserve_exact(mem_size).map_err(|_| too_large())?;
+    drop(std::hint::black_box(tried));
+    let params = InitParams { mem_size, mem_buffer: std::ptr::null_mut(), no_alloc: read.is_none() };
+    // SAFETY: the signature is that of ggml.h, and the memory is ggml's own.
+    let made = unsafe { (ggml.init)(params) };
+    if made.is_null() {
+        return Err(Failure::new("ggml makes no context for the tensors"));
+    }
+    // SAFETY: the context was just made, with memory for the tensors and the data.
+    match unsafe { fill(&ggml, made, context, data_bytes, read) } {
+        Ok(()) => Ok(made),
+        Err(failure) => {
+            // SAFETY: it was made above, and nobody else has seen it.
+            unsafe { (ggml.free)(made) };
+            Err(failure)
+        }
+    }
+}
+
+/// Puts the tensors, and their data, into a new `ggml_context`.
+///
+/// # Safety
+/// `made` is a context of this ggml with memory for all tensors, and for `data_bytes` of data if `read` is given.
+unsafe fn fill(
+    ggml: &Ggml,
+    made: *mut GgmlContext,
+    context: &Context,
+    data_bytes: usize,
+    read: Option<ReadData<'_>>,
+) -> Result<(), Failure> {
+    let no_tensor = || Failure::new("ggml makes no tensor");
+    let no_alloc = read.is_none();
+    let mut data = std::ptr::null_mut::<u8>();
+    if let Some(read) = read {
+        // SAFETY: the context is valid and has memory for a tensor of that size; names are C strings.
+        unsafe {
+            let blob = (ggml.new_tensor_1d)(made, GgmlType::I8.0, data_bytes as i64);
+            data = blob.as_ref().ok_or_else(no_tensor)?.data.cast();
+            (ggml.set_name)(blob, c"GGUF tensor data binary blob".as_ptr());
+        }
+        // ggml allocated so much for the tensor, and nobody else has it.
+        read(data, data_bytes)?;
+    }
+    // SAFETY: the context is valid throughout; shapes have four dimensions, names a NUL.
+    unsafe {
+        (ggml.set_no_alloc)(made, true);
+        for info in &context.tensors {
+            let tensor = (ggml.new_tensor)(made, info.tensor.ty, MAX_DIMS as i32, info.tensor.ne.as_ptr());
+            let Some(tensor) = tensor.as_mut() else { return Err(no_tensor()) };
+            (ggml.set_name)(tensor, info.tensor.name.as_ptr().cast());
+            if !no_alloc {
+                // Inside the data, whose size was summed up from the offsets.
+                tensor.data = data.wrapping_add(info.offset as usize).cast();
+            }
+        }
+        (ggml.set_no_alloc)(made, no_alloc);
+    }
+    Ok(())
+}

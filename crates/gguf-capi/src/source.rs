@@ -1,0 +1,201 @@
+//! Where heads and data come from: C streams, memory, callbacks.
+
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libc::FILE;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::ggml::GgmlContext;
+use crate::read::{self, ReadData};
+
+/// `struct gguf_init_params` of `gguf.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct InitParams {
+    /// A C bool: 0 or 1.
+    pub no_alloc: u8,
+    /// Where a pointer to a new `ggml_context` goes; null when none is wanted.
+    pub ctx: *mut *mut GgmlContext,
+}
+
+/// `gguf_reader_callback_t` of `gguf.h`. It may be C++ and must not throw all the same.
+pub type Callback = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, u64, usize) -> usize;
+
+/// A stream of C.
+#[derive(Debug)]
+pub struct Stream(*mut FILE);
+
+impl Stream {
+    /// # Safety
+    /// The stream is open, and stays so as long as this value is used.
+    pub unsafe fn new(file: *mut FILE) -> Stream {
+        Stream(file)
+    }
+
+    /// Opens a file; [`close`](Stream::close) closes it.
+    pub fn open(path: &CStr, mode: &CStr) -> io::Result<Stream> {
+        // SAFETY: both are C strings.
+        let file = unsafe { libc::fopen(path.as_ptr(), mode.as_ptr()) };
+        if file.is_null() { Err(io::Error::last_os_error()) } else { Ok(Stream(file)) }
+    }
+
+    pub fn close(self) -> io::Result<()> {
+        // SAFETY: the stream is open, and is not used again.
+        if unsafe { libc::fclose(self.0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn position(&self) -> io::Result<u64> {
+        // SAFETY: the stream is open.
+        u64::try_from(unsafe { libc::ftello(self.0) }).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn seek(&self, pos: u64, from: c_int) -> io::Result<()> {
+        let pos = libc::off_t::try_from(pos).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: the stream is open.
+        if unsafe { libc::fseeko(self.0, pos, from) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Reads up to `len` bytes.
+    ///
+    /// # Safety
+    /// So many bytes from `to` on may be written.
+    unsafe fn read_raw(&self, to: *mut u8, len: usize) -> io::Result<usize> {
+        // SAFETY: the stream is open; the caller vouches for the memory.
+        let n = unsafe { libc::fread(to.cast(), 1, len, self.0) };
+        // SAFETY: the stream is open.
+        if n < len && unsafe { libc::ferror(self.0) } != 0 { Err(io::Error::last_os_error()) } else { Ok(n) }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the buffer is as long as it says.
+        unsafe { self.read_raw(buf.as_mut_ptr(), buf.len()) }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        // SAFETY: the stream is open, the buffer as long as it says.
+        let n = unsafe { libc::fwrite(buf.as_ptr().cast(), 1, buf.len(), self.0) };
+        if n < buf.len() { Err(io::Error::last_os_error()) } else { Ok(n) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // SAFETY: the stream is open.
+        if unsafe { libc::fflush(self.0) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Makes the `ggml_context` that the parameters ask for, and stores it where they say.
+///
+/// # Safety
+/// `params.ctx` is null or points to a pointer that may be written.
+unsafe fn with_tensors(
+    context: Context,
+    params: InitParams,
+    there: u64,
+    read: ReadData<'_>,
+) -> Result<Context, Failure> {
+    if !params.ctx.is_null() {
+        let read = if params.no_alloc == 0 { Some(read) } else { None };
+        let made = read::ggml_context(&context, read, there);
+        // Null when it fails, as in ggml.
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { params.ctx.write(*made.as_ref().unwrap_or(&std::ptr::null_mut())) };
+        made?;
+    }
+    Ok(context)
+}
+
+fn missing(len: usize) -> Failure {
+    Failure::new(format!("{len} bytes of tensor data are not all there"))
+}
+
+/// From a stream, where it stands. Afterwards it stands behind what was taken: the head, or the data.
+///
+/// # Safety
+/// `params.ctx` is null or points to a pointer that may be written.
+pub unsafe fn from_stream(stream: &mut Stream, params: InitParams) -> Result<Context, Failure> {
+    let start = stream.position()?;
+    stream.seek(0, libc::SEEK_END)?;
+    let total = stream.position()?.saturating_sub(start);
+    stream.seek(start, libc::SEEK_SET)?;
+    let head = read::read_head(stream, total)?;
+    let head_end = start.saturating_add(head.head_bytes());
+    let context = read::context(head, start, total)?;
+    stream.seek(head_end, libc::SEEK_SET)?;
+    let at = context.data_offset;
+    let there = total.saturating_sub(at - start);
+    let mut read = |to, len| {
+        stream.seek(at, libc::SEEK_SET)?;
+        // SAFETY: the memory is there, as who calls vouches.
+        if unsafe { stream.read_raw(to, len) }? < len { Err(missing(len)) } else { Ok(()) }
+    };
+    // SAFETY: the caller vouches for the parameters.
+    unsafe { with_tensors(context, params, there, &mut read) }
+}
+
+/// From memory, which is copied.
+///
+/// # Safety
+/// `params.ctx` is null or points to a pointer that may be written.
+pub unsafe fn from_bytes(mut bytes: &[u8], params: InitParams) -> Result<Context, Failure> {
+    let all = bytes;
+    let total = all.len() as u64;
+    let context = read::context(read::read_head(&mut bytes, total)?, 0, total)?;
+    let data = usize::try_from(context.data_offset).ok().and_then(|at| all.get(at..)).unwrap_or_default();
+    let mut read = |to: *mut u8, len| {
+        let data = data.get(..len).ok_or_else(|| missing(len))?;
+        // SAFETY: the memory is there, as who calls vouches, and it is not the caller's buffer.
+        unsafe { data.as_ptr().copy_to_nonoverlapping(to, len) };
+        Ok(())
+    };
+    // SAFETY: the caller vouches for the parameters.
+    unsafe { with_tensors(context, params, data.len() as u64, &mut read) }
+}
+
+/// From a callback, which is never asked for a byte that is not needed, nor for more than `max_chunk` bytes at once.
+///
+/// # Safety
+/// The callback writes at most as many bytes as it is asked for, and `params.ctx` is null or points to a pointer that may
+/// be written.
+pub unsafe fn from_callback(
+    callback: Callback,
+    userdata: *mut c_void,
+    max_chunk: usize,
+    total: u64,
+    params: InitParams,
+) -> Result<Context, Failure> {
+    let max_chunk = if max_chunk == 0 { usize::MAX } else { max_chunk };
+    let read_raw = |at: u64, to: *mut u8, len: usize| -> Result<(), Failure> {
+        let mut done = 0;
+        while done < len {
+            let n = max_chunk.min(len - done);
+            let pos = at.checked_add(done as u64).ok_or_else(|| Failure::new("the file is too long"))?;
+            // SAFETY: so much room is left behind `to`; the caller vouches for the callback.
+            let got = unsafe { callback(userdata, to.wrapping_add(done).cast(), pos, n) };
+            // One that says it read more than it was asked for is not to be believed in anything.
+            if got != n {
+                return Err(Failure::at(pos, format_args!("the callback read {got} bytes of {n}")));
+            }
+            done += n;
+        }
+        Ok(())
+    };
+    let head = read::read_head_exactly(total, |at, buf: &mut [u8]| read_raw(at, buf.as_mut_ptr(), buf.len()))?;
+    let context = read::context(head, 0, total)?;
+    let at = context.data_offset;
+    let mut read = |to, len| read_raw(at, to, len);
+    // SAFETY: the caller vouches for the parameters.
+    unsafe { with_tensors(context, params, total.saturating_sub(at), &mut read) }
+}
+
+/// A path of C.
+pub fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}

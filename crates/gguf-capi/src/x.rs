@@ -1,0 +1,425 @@
+//! What gguf.h does not have, under names that begin with `gguf_x_` (`include/gguf_x.h`): errors with an offset, tensors
+//! without ggml, everything that is wrong with a file, models in several files, mapped data, and data as `f32`.
+//!
+//! These functions print nothing. One that fails gives null, false or -1, and [`gguf_x_last_error`] says why.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::fs::File;
+use std::path::Path;
+use std::ptr::null;
+
+use gguf_format::check::{Finding, Report as Findings};
+use gguf_format::{ByteOrder, GgmlType, Gguf, Str};
+use gguf_io::{Model as Files, ModelFile};
+use gguf_quants::Isa;
+use gguf_quants::codec::codec;
+
+use crate::api::{c_bytes, context_and};
+use crate::context::Context;
+use crate::failure::{self, Failure, NO_OFFSET, kept};
+use crate::ggml::{MAX_DIMS, Tensor};
+use crate::read;
+use crate::source::path_of;
+
+/// Why the last function of this thread that failed did; an empty text if none did. It stays until the next failure of this
+/// thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn gguf_x_last_error() -> *const c_char {
+    failure::last().0
+}
+
+/// The byte of the file that the last error of this thread is about; `UINT64_MAX` when it is about none.
+#[unsafe(no_mangle)]
+pub extern "C" fn gguf_x_last_error_offset() -> u64 {
+    failure::last().1
+}
+
+/// Appends a tensor of `n_dims` dimensions, as `gguf_add_tensor` does with one of ggml's. `data` may be null as long as only
+/// the head is written.
+///
+/// # Safety
+/// The context is null or was not freed, and nobody else uses it meanwhile; `name` is null or a C string; `ne` is null or has
+/// `n_dims` numbers; `data` is null or has the bytes of the tensor and lives until the file is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_add_tensor(
+    ctx: *mut Context,
+    name: *const c_char,
+    ty: u32,
+    n_dims: u32,
+    ne: *const i64,
+    data: *const c_void,
+) -> bool {
+    kept("gguf_x_add_tensor", false, || {
+        // SAFETY: the caller vouches for both.
+        let (ctx, name) = unsafe { context_and(ctx, name, "the name") }?;
+        let n_dims = n_dims as usize;
+        let mut shape = [1; MAX_DIMS];
+        if ne.is_null() || !(1..=MAX_DIMS).contains(&n_dims) {
+            return Err(ctx.refuse(format!("a tensor has 1 to {MAX_DIMS} dimensions, not {n_dims}")));
+        }
+        // SAFETY: the caller vouches for so many numbers.
+        shape[..n_dims].copy_from_slice(unsafe { std::slice::from_raw_parts(ne, n_dims) });
+        let tensor = Tensor::new(&name, ty, shape).filter(|_| shape.iter().all(|&n| n >= 0));
+        let Some(mut tensor) = tensor else {
+            return Err(ctx.refuse(format!("no tensor can be called {}, be of type {ty} and {shape:?}", Str(&name))));
+        };
+        tensor.data = data.cast_mut();
+        ctx.add_tensor(&tensor).map(|()| true)
+    })
+}
+
+/// Everything that was found wrong with a file.
+#[derive(Debug)]
+pub struct Report {
+    findings: Vec<CFinding>,
+}
+
+#[derive(Debug)]
+struct CFinding {
+    severity: u32,
+    offset: u64,
+    /// Code, place, message, what is right, what to do.
+    texts: [CString; 5],
+}
+
+/// `struct gguf_x_finding` of `gguf_x.h`. The texts live as long as the report.
+#[repr(C)]
+#[derive(Debug)]
+pub struct XFinding {
+    severity: u32,
+    offset: u64,
+    code: *const c_char,
+    place: *const c_char,
+    message: *const c_char,
+    expected: *const c_char,
+    hint: *const c_char,
+}
+
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', "\\0")).unwrap_or_default()
+}
+
+impl Report {
+    /// The findings about a head, and about the model if the head can be read.
+    fn new(mut findings: Findings, gguf: Option<&Gguf<'_>>, file_name: Option<&str>) -> Box<Report> {
+        if let Some(gguf) = gguf {
+            findings.append(gguf_arch::check::model(&[gguf], file_name));
+        }
+        let one = |f: &Finding| CFinding {
+            severity: f.severity as u32,
+            offset: f.place.offset().unwrap_or(NO_OFFSET),
+            texts: [f.code, &f.place.to_string(), &f.message, &f.expected, &f.hint].map(c_text),
+        };
+        Box::new(Report { findings: findings.findings().map(|f| one(&f)).collect() })
+    }
+}
+
+/// Checks a file: its structure, what the specification asks for, and the model in it. Null when it cannot be opened.
+///
+/// # Safety
+/// `fname` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_check_file(fname: *const c_char) -> *mut Report {
+    kept("gguf_x_check_file", std::ptr::null_mut(), || {
+        // SAFETY: the caller vouches for it.
+        let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
+        let named = |e: std::io::Error| Failure::new(format!("{}: {e}", path.display()));
+        // Before opening: to open a pipe would wait for its other end.
+        if !path.metadata().map_err(named)?.is_file() {
+            return Err(Failure::new(format!("{} is not a regular file", path.display())));
+        }
+        let mut file = File::open(path).map_err(named)?;
+        let total = file.metadata().map_err(named)?.len();
+        let head = gguf_io::read_head(&mut file, Some(total)).map_err(named)?;
+        let findings = gguf_format::check::format(head.bytes(), total);
+        let file_name = path.file_name().and_then(|n| n.to_str());
+        Ok(Box::into_raw(Report::new(findings, head.into_gguf().ok().as_ref(), file_name)))
+    })
+}
+
+/// Checks a GGUF in memory.
+///
+/// # Safety
+/// `data` is null or has `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_check_buffer(data: *const c_void, size: usize) -> *mut Report {
+    kept("gguf_x_check_buffer", std::ptr::null_mut(), || {
+        if data.is_null() || isize::try_from(size).is_err() {
+            return Err(Failure::new("the buffer is NULL, or larger than memory can be"));
+        }
+        // SAFETY: the caller vouches for so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) };
+        let findings = gguf_format::check::format(bytes, size as u64);
+        Ok(Box::into_raw(Report::new(findings, Gguf::parse(bytes).ok().as_ref(), None)))
+    })
+}
+
+/// The number of findings; 0 for null.
+///
+/// # Safety
+/// The report is null or was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_report_n(report: *const Report) -> usize {
+    // SAFETY: the caller vouches for it.
+    unsafe { report.as_ref() }.map_or(0, |r| r.findings.len())
+}
+
+/// Stores a finding; false when there is none of that number.
+///
+/// # Safety
+/// The report is null or was not freed; `finding` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_report_get(report: *const Report, i: usize, finding: *mut XFinding) -> bool {
+    kept("gguf_x_report_get", false, || {
+        // SAFETY: the caller vouches for it.
+        let found = unsafe { report.as_ref() }.and_then(|r| r.findings.get(i));
+        let found =
+            found.filter(|_| !finding.is_null()).ok_or_else(|| Failure::new(format!("there is no finding {i}")))?;
+        let [code, place, message, expected, hint] = found.texts.each_ref().map(|t| t.as_ptr());
+        let (severity, offset) = (found.severity, found.offset);
+        // SAFETY: the caller vouches for the place.
+        unsafe { finding.write(XFinding { severity, offset, code, place, message, expected, hint }) };
+        Ok(true)
+    })
+}
+
+/// Frees a report; null is nothing to free.
+///
+/// # Safety
+/// The report is null or was not freed yet, and it and its texts are not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_report_free(report: *mut Report) {
+    if !report.is_null() {
+        // SAFETY: the caller vouches for it; reports are made in boxes.
+        drop(unsafe { Box::from_raw(report) });
+    }
+}
+
+/// All files of a model.
+#[derive(Debug)]
+pub struct Model {
+    files: Files,
+    paths: Vec<CString>,
+    contexts: Vec<Result<Context, Failure>>,
+    tensors: Vec<Place>,
+    by_name: HashMap<Box<[u8]>, usize>,
+}
+
+/// Where a tensor is.
+#[derive(Debug)]
+struct Place {
+    file: usize,
+    index: u64,
+    name: CString,
+}
+
+/// `struct gguf_x_tensor` of `gguf_x.h`. The name lives as long as the model.
+#[repr(C)]
+#[derive(Debug)]
+pub struct XTensor {
+    name: *const c_char,
+    ty: u32,
+    n_dims: u32,
+    ne: [i64; MAX_DIMS],
+    file: usize,
+    offset: u64,
+    size: u64,
+}
+
+impl Model {
+    fn open(path: &Path) -> Result<Model, Failure> {
+        let files = Files::open(path)?;
+        let (mut tensors, mut by_name) = (Vec::new(), HashMap::new());
+        for (file, model_file) in files.files().iter().enumerate() {
+            for info in model_file.gguf().tensors() {
+                let name = info.name.as_bytes();
+                by_name.entry(name.into()).or_insert(tensors.len());
+                let name = CString::new(crate::ggml::c_prefix(name)).unwrap_or_default();
+                tensors.push(Place { file, index: info.index, name });
+            }
+        }
+        let context = |f: &ModelFile| read::context(f.gguf().clone(), 0, f.file_bytes());
+        let contexts = files.files().iter().map(context).collect();
+        let path = |f: &ModelFile| CString::new(f.path().as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let paths = files.files().iter().map(path).collect();
+        Ok(Model { files, paths, contexts, tensors, by_name })
+    }
+
+    fn tensor(&self, i: i64) -> Result<(&ModelFile, &Place, gguf_format::TensorInfoRef<'_>), Failure> {
+        let place = usize::try_from(i).ok().and_then(|i| self.tensors.get(i));
+        let found = place.and_then(|place| {
+            let file = self.files.files().get(place.file)?;
+            Some((file, place, file.gguf().tensor_by_index(place.index)?))
+        });
+        found.ok_or_else(|| Failure::new(format!("there is no tensor {i}; there are {}", self.tensors.len())))
+    }
+}
+
+/// Opens a model from any of its files; null when one is missing or cannot be read.
+///
+/// # Safety
+/// `fname` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_model_open(fname: *const c_char) -> *mut Model {
+    kept("gguf_x_model_open", std::ptr::null_mut(), || {
+        // SAFETY: the caller vouches for it.
+        let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
+        Ok(Box::into_raw(Box::new(Model::open(path)?)))
+    })
+}
+
+/// Frees a model, with its contexts and all that was mapped; null is nothing to free.
+///
+/// # Safety
+/// The model is null or was not freed yet, and nothing of it is used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_model_free(model: *mut Model) {
+    if !model.is_null() {
+        // SAFETY: the caller vouches for it; models are made in boxes.
+        drop(unsafe { Box::from_raw(model) });
+    }
+}
+
+/// Functions that read a model; each keeps its failure and gives `$otherwise` then.
+macro_rules! readers {
+    ($($(#[$doc:meta])* fn $name:ident($model:ident $(, $arg:ident: $ty:ty)*) -> $ret:ty, or $otherwise:expr, $body:expr;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The model is null or was not freed. Other pointers are null or lead to what `gguf_x.h` asks for.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(model: *const Model $(, $arg: $ty)*) -> $ret {
+            kept(stringify!($name), $otherwise, || {
+                // SAFETY: the caller vouches for it.
+                let $model = unsafe { model.as_ref() }.ok_or_else(|| Failure::new("the model is NULL"))?;
+                $body
+            })
+        }
+    )* };
+}
+
+readers! {
+    /// The number of files; 0 for null.
+    fn gguf_x_model_n_files(model) -> usize, or 0, Ok(model.paths.len());
+    /// The path of a file; it lives as long as the model.
+    fn gguf_x_model_path(model, file: usize) -> *const c_char, or null(), {
+        let path = model.paths.get(file).ok_or_else(|| Failure::new(format!("there is no file {file}")))?;
+        Ok(path.as_ptr())
+    };
+    /// The context of a file, for the functions of gguf.h that read one; it lives as long as the model. Null when gguf.h
+    /// refuses the file.
+    fn gguf_x_model_context(model, file: usize) -> *const Context, or null(), match model.contexts.get(file) {
+        Some(Ok(context)) => Ok(std::ptr::from_ref(context)),
+        Some(Err(why)) => Err(Failure { text: why.text.clone(), offset: why.offset }),
+        None => Err(Failure::new(format!("there is no file {file}"))),
+    };
+    /// The number of tensors in all files; 0 for null.
+    fn gguf_x_model_n_tensors(model) -> i64, or 0, Ok(model.tensors.len() as i64);
+    /// The number of the tensor of that name; -1 when it is not there.
+    fn gguf_x_model_find_tensor(model, name: *const c_char) -> i64, or -1, {
+        // SAFETY: the caller vouches for it.
+        let name = unsafe { c_bytes(name, "the name") }?;
+        model.by_name.get(name).map(|&i| i as i64).ok_or_else(|| Failure::new(format!("there is no tensor {}", Str(name))))
+    };
+    /// Stores what a file says of a tensor, and where its data is in the file.
+    fn gguf_x_model_tensor(model, i: i64, tensor: *mut XTensor) -> bool, or false, {
+        let (file, place, info) = model.tensor(i)?;
+        let bad = |text: String| Failure::at(info.info_offset, format_args!("tensor {}: {text}", info.name));
+        let range = file.gguf().tensor_range(&info).map_err(|e| bad(e.to_string()))?;
+        let mut ne = [1; MAX_DIMS];
+        if info.dims.len() > MAX_DIMS {
+            return Err(bad(format!("it has {} dimensions", info.dims.len())));
+        }
+        for (n, dim) in ne.iter_mut().zip(info.dims) {
+            *n = i64::try_from(dim).map_err(|_| bad(format!("the dimension {dim} is too large")))?;
+        }
+        if tensor.is_null() {
+            return Err(Failure::new("the place for the tensor is NULL"));
+        }
+        let (n_dims, size) = (info.dims.len() as u32, range.end - range.start);
+        let found = XTensor { name: place.name.as_ptr(), ty: info.ty.0, n_dims, ne, file: place.file, offset: range.start, size };
+        // SAFETY: the caller vouches for the place.
+        unsafe { tensor.write(found) };
+        Ok(true)
+    };
+    /// The data of a tensor, mapped: null when the file does not hold it all. It lives as long as the model. The file is not
+    /// to be changed meanwhile.
+    fn gguf_x_model_tensor_data(model, i: i64) -> *const c_void, or null(), {
+        let (file, _, info) = model.tensor(i)?;
+        Ok(file.tensor_data(&info)?.as_ptr().cast())
+    };
+    /// Stores `n` elements of a tensor as floats, from element `first` on. Both are whole numbers of blocks.
+    fn gguf_x_model_tensor_f32(model, i: i64, first: u64, n: u64, out: *mut f32) -> bool, or false, {
+        let (file, _, info) = model.tensor(i)?;
+        if file.gguf().dialect().order != ByteOrder::Little {
+            return Err(Failure::new(format!("{} is big-endian, and only little-endian data is decoded", info.name)));
+        }
+        let data = file.tensor_data(&info)?;
+        let bytes_of = |n: u64| info.ty.tensor_bytes([n]).ok().and_then(|b| usize::try_from(b).ok());
+        let range = first.checked_add(n).and_then(|last| Some(bytes_of(first)?..bytes_of(last)?));
+        let packed = range.and_then(|r| data.get(r)).ok_or_else(|| {
+            Failure::new(format!("elements {first} to {first} + {n} of {} are no blocks of {}", info.name, info.ty))
+        })?;
+        // SAFETY: the caller vouches for the floats.
+        unsafe { decode(info.ty, packed, out, n as usize) }
+    };
+}
+
+/// Decodes blocks.
+///
+/// # Safety
+/// `out` is null or has room for `n` floats.
+unsafe fn decode(ty: GgmlType, packed: &[u8], out: *mut f32, n: usize) -> Result<bool, Failure> {
+    let codec = codec(ty).ok_or_else(|| Failure::new(format!("{ty} cannot be decoded")))?;
+    // Before the floats are touched, as the room was promised for this number of them.
+    if codec.packed_bytes(n) != Some(packed.len()) {
+        return Err(Failure::new(format!("{} bytes are not {n} elements of {ty}", packed.len())));
+    }
+    if n == 0 {
+        return Ok(true);
+    }
+    if out.is_null() || !out.is_aligned() {
+        return Err(Failure::new("the place for the floats is NULL or not aligned"));
+    }
+    // SAFETY: the caller vouches for so many floats, which are zeroed before they are looked at.
+    let values = unsafe {
+        out.write_bytes(0, n);
+        std::slice::from_raw_parts_mut(out, n)
+    };
+    codec.decode(Isa::best(), packed, values).map_err(|e| Failure::new(e.to_string()))?;
+    Ok(true)
+}
+
+/// Whether data of a tensor type can be had as floats.
+#[unsafe(no_mangle)]
+pub extern "C" fn gguf_x_can_decode(ty: u32) -> bool {
+    codec(GgmlType(ty)).is_some()
+}
+
+/// Stores the elements that `n_bytes` of packed data hold as `n` floats: the values of ggml's `to_float`.
+///
+/// # Safety
+/// `data` is null or has `n_bytes` bytes; `out` is null or has room for `n` floats, and is not in `data`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_x_decode(ty: u32, data: *const c_void, n_bytes: usize, out: *mut f32, n: usize) -> bool {
+    kept("gguf_x_decode", false, || {
+        if data.is_null() || isize::try_from(n_bytes).is_err() {
+            return Err(Failure::new("the data is NULL, or larger than memory can be"));
+        }
+        // SAFETY: the caller vouches for so many bytes.
+        let packed = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), n_bytes) };
+        // SAFETY: the caller vouches for so many floats.
+        unsafe { decode(GgmlType(ty), packed, out, n) }
+    })
+}
+
+/// The version of this library, such as `0.1.0`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gguf_x_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => c"",
+    };
+    VERSION.as_ptr()
+}
