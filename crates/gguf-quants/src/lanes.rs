@@ -9,6 +9,9 @@
 //!
 //! Kernels and what they call must be `#[inline(always)]`, and must not pass vectors through closures or through functions
 //! of the standard library (`map`, `from_fn`): only what is inlined into the entry of an instruction set is compiled for it.
+//!
+//! The plain code that a kernel leaves unusual blocks to is `#[inline(never)]`. So there is one compiled form of it, and even what it
+//! makes of several NaNs, which the order of operands decides, is the same from everywhere.
 
 use core::fmt::Debug;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};

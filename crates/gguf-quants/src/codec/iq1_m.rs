@@ -170,6 +170,7 @@ fn reference_block(rows: Rows<'_>, block: usize) -> Result<[u8; BYTES], Refused>
 }
 
 /// One super-block in plain steps.
+#[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
     let sigma2 = iq1::sigma2(x);
     let mut found = [Found::default(); GROUPS];
@@ -204,6 +205,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES],
     Ok(pack(&found, Some((&levels, d * SCALE_UP))))
 }
 
+#[inline(never)]
 fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lost> {
     let mut max = x[0].abs();
     for x in &x[1..] {

@@ -68,6 +68,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
 }
 
 /// One block in plain steps.
+#[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let scale = iq4::fit(x, &iq4::weights(x, matrix, iq4::sigma2(x)));
     let inverse = if scale != 0.0 { 1.0 / scale } else { 0.0 };

@@ -86,6 +86,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
 }
 
 /// One super-block in plain steps.
+#[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let sigma2 = iq4::sigma2(x);
     let groups = x.as_chunks::<GROUP>().0;

@@ -167,6 +167,7 @@ pub(super) fn encode<const SUB: usize, const E: usize, const BYTES: usize>(
 struct Lost;
 
 /// One super-block in plain steps.
+#[inline(never)]
 fn reference<const SUB: usize, const E: usize>(
     rule: &Rule,
     x: &[f32; LEN],
@@ -185,6 +186,7 @@ fn reference<const SUB: usize, const E: usize>(
     Ok(found)
 }
 
+#[inline(never)]
 fn reference_sub_block<const SUB: usize, const E: usize>(
     rule: &Rule,
     sigma2: f32,

@@ -103,6 +103,7 @@ pub(super) fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [
 }
 
 /// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and their like for Q5_K).
+#[inline(never)]
 pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
     let mut levels = [0; LEN];
     let mut fits = [Fit { scale: 0.0, min: 0.0 }; GROUPS];

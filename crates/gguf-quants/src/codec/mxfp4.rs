@@ -110,6 +110,7 @@ fn exponent(largest: f32) -> u8 {
     if largest > 0.0 && largest < f32::INFINITY { (log2_floor(largest) - 2 + 127) as u8 } else { 0 }
 }
 
+#[inline(never)]
 fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     let e = exponent(blocks::largest_number(x));
     let d = scale(e);

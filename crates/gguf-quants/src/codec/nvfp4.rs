@@ -118,6 +118,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
+#[inline(never)]
 fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     let mut out = [0; BYTES];
     for (group, x) in x.as_chunks::<GROUP>().0.iter().enumerate() {

@@ -68,6 +68,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
+#[inline(never)]
 fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     let mut sum = 0.0;
     for x in x {

@@ -76,6 +76,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
+#[inline(never)]
 fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     let (d, inverse) = blocks::scale(blocks::largest_number(x), TOP);
     let mut out = [0; BYTES];

@@ -106,6 +106,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
 }
 
 /// One block in plain steps.
+#[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let mut levels = [0; LEN];
     let mut fits = [Fit { scale: 0.0, min: 0.0 }; GROUPS];

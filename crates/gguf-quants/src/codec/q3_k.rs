@@ -125,6 +125,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
 }
 
 /// One block in plain steps.
+#[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let mut levels = [0; LEN];
     let mut fits = [0.0; GROUPS];

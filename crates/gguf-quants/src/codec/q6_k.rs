@@ -77,6 +77,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
 }
 
 /// One block in plain steps. Without a matrix a value weighs its square; with one, what the matrix says.
+#[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let mut levels = [0; LEN];
     let mut fits = [0.0; GROUPS];

@@ -65,6 +65,7 @@ pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), 
     Ok(())
 }
 
+#[inline(never)]
 fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     let (d, inverse) = blocks::scale(blocks::largest_or_last(x), TOP);
     let mut out = [0; BYTES];

@@ -149,6 +149,7 @@ pub(super) fn encode<const BITS: u32, const MIN: bool, const BYTES: usize>(
 }
 
 /// The mean of the squares of a row, in the order of the reference.
+#[inline(never)]
 fn mean_square(row: &[f32]) -> f32 {
     let mut sum = 0.0;
     for x in row {
@@ -158,6 +159,7 @@ fn mean_square(row: &[f32]) -> f32 {
 }
 
 /// One block with a matrix, in plain steps (`quantize_row_q4_0_impl` and its like).
+#[inline(never)]
 fn weighted<const BITS: u32, const MIN: bool, const BYTES: usize>(
     rows: &Rows<'_>,
     block: usize,
@@ -180,6 +182,7 @@ fn weighted<const BITS: u32, const MIN: bool, const BYTES: usize>(
 }
 
 /// One block without a matrix, in plain steps (`quantize_row_q4_0_ref` and its like).
+#[inline(never)]
 fn plain<const BITS: u32, const MIN: bool, const BYTES: usize>(x: &[f32; LEN]) -> [u8; BYTES] {
     let (mut min, mut max) = (f32::MAX, -f32::MAX);
     for &x in x {

@@ -81,6 +81,7 @@ pub(super) fn lround(x: f32) -> i32 {
     if (-9223372036854775808.0..9223372036854775808.0).contains(&x) { x as i64 as i32 } else { 0 }
 }
 
+#[inline(never)]
 fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     let (d, inverse) = blocks::scale(blocks::largest_or_last(x), TOP);
     let mut out = [0; BYTES];
