@@ -11,6 +11,7 @@ use gguf_format::{GgmlType, LayoutError};
 use gguf_quants::RowsError;
 use gguf_quants::codec::CodecError;
 
+use crate::imatrix;
 use crate::source::safetensors::HeaderError;
 use crate::tokenizer::ModelDirError;
 
@@ -148,15 +149,13 @@ pub enum Error {
         /// Whether there is a matrix, which has nothing for the tensor.
         given: bool,
     },
-    /// The matrix has another number of weights for a tensor than that has columns.
-    MatrixSize {
-        /// The tensor.
-        tensor: String,
-        /// Weights of the matrix.
-        found: usize,
-        /// Columns of the tensor, of all its matrices.
-        expected: u64,
+    /// The importance matrix is not sound or not that of the model.
+    MatrixAtFault {
+        /// What is wrong.
+        finding: String,
     },
+    /// The importance matrix cannot be read.
+    Matrix(Box<imatrix::Error>),
     /// Rows cannot be decoded or encoded.
     Codec {
         /// The output tensor.
@@ -288,11 +287,8 @@ impl fmt::Display for Error {
                 "the tensor {tensor} would be {ty}, which needs an importance matrix, and the one given has nothing for it; give \
                  the tensor another type with --tensor-type, or a matrix made with this model"
             ),
-            Error::MatrixSize { tensor, found, expected } => write!(
-                f,
-                "the importance matrix has {found} weights for the tensor {tensor}, which has {expected} columns; is it that of \
-                 this model?"
-            ),
+            Error::MatrixAtFault { finding } => write!(f, "the importance matrix: {finding}"),
+            Error::Matrix(e) => write!(f, "{e}"),
             Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
             Error::NotFinite { tensor, row, ty } => write!(
@@ -329,6 +325,7 @@ impl std::error::Error for Error {
             Error::Codec { source, .. } => Some(source),
             Error::Rows { source, .. } => Some(source),
             Error::Mix { source, .. } => Some(source),
+            Error::Matrix(e) => Some(e.as_ref()),
             _ => None,
         }
     }
@@ -340,6 +337,12 @@ impl From<ModelDirError> for Error {
             ModelDirError::Read { file, source } => Error::Io { action: "read", path: file, source },
             e => Error::ModelDir(e),
         }
+    }
+}
+
+impl From<imatrix::Error> for Error {
+    fn from(e: imatrix::Error) -> Error {
+        Error::Matrix(Box::new(e))
     }
 }
 

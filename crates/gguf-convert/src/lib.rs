@@ -36,7 +36,7 @@ pub use run::Overflow;
 pub use scan::{TensorScan, scan_tensors};
 
 use metadata::{MetadataOptions, ModelMetadata, ParameterCounts};
-use run::{Importance, Rules, Run};
+use run::{Rules, Run};
 use source::Checkpoint;
 use tokenizer::TokenizerOptions;
 
@@ -248,7 +248,7 @@ impl ConversionPlan {
             layout: &self.layout,
             source: &self.checkpoint,
             rules: Rules::Converter,
-            importance: &Importance::new(),
+            importance: None,
             order: self.options.order,
             threads: self.options.threads,
         };

@@ -5,15 +5,17 @@
 //! differs from llama.cpp's where that is at fault: data is aligned as `general.alignment` says, which llama.cpp keeps but does
 //! not follow.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_arch::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
 use gguf_arch::plan::{Input, Op, PlannedTensor, Reason};
+use gguf_format::check::Severity;
 use gguf_format::{Dialect, GgmlType, Head, Layout, Str, TensorInfo, Value, Version};
 
 use crate::error::Error;
+use crate::imatrix::{self, ImatrixFile, Use};
 use crate::progress::Progress;
 use crate::run::{Importance, Rules, Run};
 use crate::source::gguf::GgufSource;
@@ -30,42 +32,40 @@ pub struct QuantizeOptions {
     pub allow_requantize: bool,
     /// Key-values that are set at the end, in order.
     pub overrides: Vec<(String, Value)>,
-    /// The importance matrix.
-    pub matrix: Option<Matrix>,
+    /// What the output says about the importance matrix; see [`provenance`](crate::imatrix::provenance).
+    pub provenance: Vec<(&'static str, Value)>,
     /// Number of threads; `None` for as many as the machine has processors.
     pub threads: Option<NonZeroUsize>,
     /// Replaces the output if there is one.
     pub force: bool,
 }
 
-/// An importance matrix, as quantizing uses it.
-#[derive(Debug, Clone, Default)]
-pub struct Matrix {
-    /// By name of the tensor: one weight for each column, and for a stack of matrices those of each one after the other.
-    pub weights: HashMap<String, Vec<f32>>,
-    /// What the output says about it: `quantize.imatrix.*`.
-    pub provenance: Vec<(String, Value)>,
-}
-
 /// Everything about a quantization but the data.
 #[derive(Debug)]
-pub struct QuantizePlan {
+pub struct QuantizePlan<'m> {
     source: GgufSource,
     head: Head,
     layout: Layout,
     tensors: Vec<PlannedTensor>,
     decisions: Vec<Decision>,
-    importance: Importance,
+    matrix: Option<&'m ImatrixFile>,
+    /// Names of the matrix's entries, by the tensors' places in the output.
+    entries: BTreeMap<usize, Vec<u8>>,
     warnings: Vec<String>,
     threads: Option<NonZeroUsize>,
     force: bool,
 }
 
-/// Decides everything about quantizing the model that `input` belongs to, without reading its weights.
+/// Decides everything about quantizing the model that `input` belongs to, without reading its weights. All that is wrong with an
+/// importance matrix, and how it fits the model, is found here.
 ///
 /// # Errors
 /// [`Error`], which names the file or tensor.
-pub fn plan(input: &Path, options: &QuantizeOptions) -> Result<QuantizePlan, Error> {
+pub fn plan<'m>(
+    input: &Path,
+    matrix: Option<&'m ImatrixFile>,
+    options: &QuantizeOptions,
+) -> Result<QuantizePlan<'m>, Error> {
     let source = GgufSource::open(input)?;
     let mut head = Head::from_gguf(source.model().gguf());
     head.dialect = Dialect::new(Version::V3);
@@ -78,8 +78,8 @@ pub fn plan(input: &Path, options: &QuantizeOptions) -> Result<QuantizePlan, Err
     for key in ["split.no", "split.count", "split.tensors.count"] {
         head.remove(key);
     }
-    let provenance = options.matrix.iter().flat_map(|m| &m.provenance);
-    for (key, value) in options.overrides.iter().chain(provenance) {
+    let provenance = options.provenance.iter().map(|(key, value)| (*key, value));
+    for (key, value) in options.overrides.iter().map(|(key, value)| (key.as_str(), value)).chain(provenance) {
         head.remove(key);
         head.set(key, value.clone());
     }
@@ -88,32 +88,40 @@ pub fn plan(input: &Path, options: &QuantizeOptions) -> Result<QuantizePlan, Err
     order.sort_by(|(_, a), (_, b)| mix::processing_order(&a.name, &b.name));
     let facts: Vec<TensorFacts<'_>> =
         order.iter().map(|(_, t)| TensorFacts { name: Str(&t.name), shape: &t.shape, ty: t.ty }).collect();
-    let mix_options = MixOptions { has_imatrix: options.matrix.is_some(), ..options.mix.clone() };
+    let mix_options = MixOptions { has_imatrix: matrix.is_some(), ..options.mix.clone() };
     let model = ModelFacts::of(|key| head.get(key));
     let decisions = mix::decide(&model, &facts, options.target, &mix_options)
         .map_err(|source| Error::Mix { path: input.to_owned(), source })?;
 
-    let (mut tensors, mut importance, mut warnings) = (Vec::new(), Importance::new(), Vec::new());
+    let mut warnings = Vec::new();
+    if let Some(matrix) = matrix {
+        let uses: Vec<Use<'_>> = facts.iter().zip(&decisions).map(|(t, decision)| Use::of(t, decision)).collect();
+        for finding in imatrix::check(matrix, &uses).findings() {
+            let said =
+                format!("{}: {} ({}); expected {}", finding.place, finding.message, finding.code, finding.expected);
+            match finding.severity {
+                Severity::Error => return Err(Error::MatrixAtFault { finding: said }),
+                Severity::Warning => warnings.push(format!("importance matrix: {said}")),
+                _ => {}
+            }
+        }
+    }
+    let (mut tensors, mut entries) = (Vec::new(), BTreeMap::new());
     for (i, (&(index, from), decision)) in order.iter().zip(&decisions).enumerate() {
         let name = String::from_utf8_lossy(&from.name).into_owned();
         let changes = decision.ty != from.ty;
         if changes && from.ty.is_quantized() && !options.allow_requantize {
             return Err(Error::Requantize { tensor: name, from: from.ty, to: decision.ty });
         }
-        let weights = options.matrix.as_ref().and_then(|m| m.weights.get(&name)).filter(|_| changes);
-        match weights {
-            Some(weights) if weights.len() as u64 == columns(from) => {
-                importance.insert(i, weights.clone());
-            }
-            // Embeddings are looked up and not multiplied, so a matrix may have anything for them.
-            Some(_) if name == "token_embd.weight" || name == "per_layer_token_embd.weight" => {}
-            Some(weights) => {
-                return Err(Error::MatrixSize { tensor: name, found: weights.len(), expected: columns(from) });
+        let entry = matrix.and_then(|m| m.entry(&from.name)).filter(|entry| entry.n_values == columns(from));
+        match entry {
+            Some(_) if changes => {
+                entries.insert(i, from.name.clone());
             }
             None if changes && decision.needs_imatrix => {
-                return Err(Error::NeedsMatrix { tensor: name, ty: decision.ty, given: options.matrix.is_some() });
+                return Err(Error::NeedsMatrix { tensor: name, ty: decision.ty, given: matrix.is_some() });
             }
-            None => {}
+            _ => {}
         }
         if let Some(wanted) = decision.instead_of {
             let row = from.shape.first().copied().unwrap_or(1);
@@ -138,7 +146,7 @@ pub fn plan(input: &Path, options: &QuantizeOptions) -> Result<QuantizePlan, Err
         .collect();
     let layout = head.layout()?;
     let (threads, force) = (options.threads, options.force);
-    Ok(QuantizePlan { source, head, layout, tensors, decisions, importance, warnings, threads, force })
+    Ok(QuantizePlan { source, head, layout, tensors, decisions, matrix, entries, warnings, threads, force })
 }
 
 /// Weights that a matrix has for a tensor: one a column, for each matrix of a stack.
@@ -147,7 +155,7 @@ fn columns(tensor: &TensorInfo) -> u64 {
     dim(0).saturating_mul(dim(2))
 }
 
-impl QuantizePlan {
+impl QuantizePlan<'_> {
     /// The model that is read.
     pub fn source(&self) -> &GgufSource {
         &self.source
@@ -172,7 +180,7 @@ impl QuantizePlan {
     /// How many of the tensors that change their type have weights of importance, and how many there are.
     pub fn coverage(&self) -> (usize, usize) {
         let changing = self.tensors.iter().filter(|t| t.op.input().is_some_and(|input| input.ty != t.ty)).count();
-        (self.importance.len(), changing)
+        (self.entries.len(), changing)
     }
 
     /// What the user should know, a sentence each.
@@ -191,7 +199,7 @@ impl QuantizePlan {
             layout: &self.layout,
             source: &self.source,
             rules: Rules::Ggml,
-            importance: &self.importance,
+            importance: self.matrix.map(|matrix| Importance { matrix, entries: &self.entries }),
             order: self.head.dialect.order,
             threads: self.threads,
         };

@@ -17,6 +17,7 @@ use gguf_quants::codec::{Codec, codec};
 use gguf_quants::{Isa, Rows};
 
 use crate::error::Error;
+use crate::imatrix::ImatrixFile;
 use crate::ops::{Cast, interleave_halves};
 use crate::progress::{Event, Progress};
 use crate::source::Source;
@@ -39,9 +40,23 @@ pub enum Rules {
     Ggml,
 }
 
-/// The importance of the columns of some tensors, by the tensor's place in the plan: one weight for each column, and where a tensor
-/// is a stack of matrices, for each of them one after the other.
-pub type Importance = BTreeMap<usize, Vec<f32>>;
+/// The importance of the columns of some tensors. The weights stay in the file until a chunk needs them.
+#[derive(Debug, Clone, Copy)]
+pub struct Importance<'a> {
+    /// The matrix.
+    pub matrix: &'a ImatrixFile,
+    /// The names of its entries, by the tensors' places in the plan.
+    pub entries: &'a BTreeMap<usize, Vec<u8>>,
+}
+
+impl Importance<'_> {
+    /// The weights of the columns of one matrix of a tensor; `None` where there are none.
+    fn columns(&self, index: usize, matrix: u64, row_len: u64) -> Result<Option<Vec<f32>>, Error> {
+        let Some(entry) = self.entries.get(&index) else { return Ok(None) };
+        let first = matrix.saturating_mul(row_len);
+        Ok(self.matrix.weights_of(entry, first..first.saturating_add(row_len))?)
+    }
+}
 
 /// What is run: a plan, where its inputs come from and where its outputs go.
 #[derive(Clone, Copy)]
@@ -55,7 +70,7 @@ pub struct Run<'a> {
     /// How floats are rounded.
     pub rules: Rules,
     /// What encoders weigh errors by.
-    pub importance: &'a Importance,
+    pub importance: Option<Importance<'a>>,
     /// Byte order of the output.
     pub order: ByteOrder,
     /// Number of threads; `None` for as many as the machine has processors.
@@ -206,11 +221,11 @@ impl Run<'_> {
         let (from, to): (&Codec, &Codec) = (find(input.ty)?, find(tensor.ty)?);
         let isa = Isa::best();
         let row_len = usize::try_from(chunk.row_len).map_err(|_| no_codec(tensor))?;
-        let weights = self.importance.get(&index).map(|all| {
-            let matrix = chunk.matrix as usize;
-            if all.len() == row_len { all.as_slice() } else { all.get(matrix * row_len..).unwrap_or_default() }
-        });
-        let weights = weights.map(|w| w.get(..row_len).unwrap_or_default());
+        let weights = match self.importance {
+            Some(importance) => importance.columns(index, chunk.matrix, chunk.row_len)?,
+            None => None,
+        };
+        let weights = weights.as_deref();
         let span = (SPAN / row_len.max(1)).max(1);
         let (from_span, to_span) = (
             span * packed_bytes(input.ty, chunk.row_len, tensor)? as usize,
@@ -347,7 +362,7 @@ impl<'a> Iterator for Chunks<'a> {
                     // Each matrix of a stack has weights of its own.
                     let height =
                         if row_len == row_of_shape { tensor.shape.get(1).copied().unwrap_or(1).max(1) } else { n };
-                    if self.run.importance.contains_key(&index) {
+                    if self.run.importance.is_some_and(|importance| importance.entries.contains_key(&index)) {
                         n_rows = n_rows.min(height - self.row % height);
                     }
                     let matrix = self.row / height;

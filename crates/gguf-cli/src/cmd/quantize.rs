@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_arch::mix::{MixOptions, Target, TensorTypeRule, parse_tensor_type};
+use gguf_convert::imatrix::{self, ImatrixFile};
 use gguf_convert::quantize::{self, QuantizeOptions, QuantizePlan};
 use gguf_format::{GgmlType, Str, Value};
 use serde::Serialize;
@@ -26,6 +27,7 @@ Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
   gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
+  gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
   gguf quantize in.gguf out.gguf Q4_0 --pure")]
 pub struct Args {
     /// The model in GGUF; of a split one, any shard
@@ -58,6 +60,18 @@ pub struct Args {
     /// A file of such pairs, set apart by white space
     #[arg(long, value_name = "FILE")]
     tensor_type_file: Option<PathBuf>,
+
+    /// An importance matrix, in GGUF or .dat form: what the errors of each column count
+    #[arg(long, value_name = "FILE")]
+    imatrix: Option<PathBuf>,
+
+    /// Of the matrix, use only the entries whose names contain this
+    #[arg(long, value_name = "TEXT", requires = "imatrix")]
+    include_weights: Vec<String>,
+
+    /// Of the matrix, leave out the entries whose names contain this
+    #[arg(long, value_name = "TEXT", requires = "imatrix", conflicts_with = "include_weights")]
+    exclude_weights: Vec<String>,
 
     /// Take tensors that are quantized already
     #[arg(long)]
@@ -121,6 +135,11 @@ impl Args {
             let text = std::fs::read_to_string(path).map_err(|e| fail(format!("cannot read: {e}")))?;
             tensor_types.extend(TensorTypeRule::parse_list(&text).map_err(|e| fail(e.to_string()))?);
         }
+        let mut matrix = self.imatrix.as_ref().map(ImatrixFile::open).transpose().map_err(gguf_convert::Error::from)?;
+        if let Some(matrix) = &mut matrix {
+            matrix.select(&self.include_weights, &self.exclude_weights);
+        }
+        let noted = matrix.as_ref().zip(self.imatrix.as_ref());
         let options = QuantizeOptions {
             target,
             mix: MixOptions {
@@ -133,11 +152,11 @@ impl Args {
             },
             allow_requantize: self.allow_requantize,
             overrides: self.override_kv.clone(),
-            matrix: None,
+            provenance: noted.map_or(Vec::new(), |(matrix, path)| imatrix::provenance(&path.to_string_lossy(), matrix)),
             threads: self.threads,
             force: self.force,
         };
-        let plan = quantize::plan(&self.input, &options)?;
+        let plan = quantize::plan(&self.input, matrix.as_ref(), &options)?;
         for warning in plan.warnings() {
             ui.warning(warning);
         }
@@ -148,7 +167,7 @@ impl Args {
         }
     }
 
-    fn write(&self, ui: &mut Ui, plan: &QuantizePlan, target: Target, out: &Path) -> Outcome {
+    fn write(&self, ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path) -> Outcome {
         let watch = Watch::new(self.quiet);
         let result = plan.run(out, &watch);
         watch.clear();
@@ -183,7 +202,7 @@ impl Sizes {
         self.to as f64 * 8.0 / self.weights.max(1) as f64
     }
 
-    fn of(plan: &QuantizePlan) -> Sizes {
+    fn of(plan: &QuantizePlan<'_>) -> Sizes {
         let mut sizes = Sizes { from: 0, to: 0, weights: 0 };
         for (tensor, from, _) in plan.tensors() {
             sizes.from += from.tensor_bytes(tensor.shape.iter().copied()).unwrap_or(0);
@@ -195,7 +214,7 @@ impl Sizes {
 }
 
 /// Prints what would be written.
-fn print_plan(ui: &mut Ui, plan: &QuantizePlan, target: Target) -> Outcome {
+fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
@@ -248,7 +267,7 @@ struct JsonTensor {
     needs_imatrix: bool,
 }
 
-fn print_json(ui: &mut Ui, plan: &QuantizePlan, target: Target) -> Outcome {
+fn print_json(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
     let sizes = Sizes::of(plan);
     let tensors = plan.tensors().map(|(tensor, from, decision)| JsonTensor {
         name: String::from_utf8_lossy(&tensor.name).into_owned(),
