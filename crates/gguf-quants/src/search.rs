@@ -830,10 +830,14 @@ pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
         right[g] = sum_lx[g].equal(sum_lx[g]) & roundable(lanes, product, product);
     }
     // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+    let mut going = [true; GROUPS];
     for _ in 0..5 {
-        let mut changed = lanes.mask(0);
+        let mut changed = [lanes.mask(0); GROUPS];
         for i in 0..N {
             for g in 0..GROUPS {
+                if !going[g] {
+                    continue;
+                }
                 let (l, w, wx) = (levels[g][i], weights[g][i], wx[g][i]);
                 let without_lx = sum_lx[g] - wx * l;
                 let without_l2 = sum_l2[g] - w * l * l;
@@ -852,10 +856,13 @@ pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
                 levels[g][i] = take.select(new, l);
                 sum_lx[g] = take.select(with_lx, sum_lx[g]);
                 sum_l2[g] = take.select(with_l2, sum_l2[g]);
-                changed = changed | take;
+                changed[g] = changed[g] | take;
             }
         }
-        if !changed.any() {
+        for g in 0..GROUPS {
+            going[g] = changed[g].any();
+        }
+        if !going.contains(&true) {
             break;
         }
     }
