@@ -129,7 +129,7 @@ pub enum Kind {
     Large,
     /// Up to the largest number. What the encoders make of it may be NaN, whose sign differs between machines.
     Huge,
-    /// Made to meet ties, limits and special cases; see [`adversarial`].
+    /// Made to meet ties, limits and special cases of the encoders.
     Adversarial,
 }
 
