@@ -9,7 +9,7 @@
 //!
 //! The search is the same for all (`quantize_row_iq2_xxs_impl`, `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`,
 //! `quantize_row_iq3_xxs_impl` and `quantize_row_iq3_s_impl` in `ggml-quants.c`): a number of scales is tried; for each, every group is
-//! rounded and, where the codebook lacks the point, replaced by the best of its neighbours; the scale that fits best stays. [`Rule`] says
+//! rounded and, where the codebook lacks the point, replaced by the best of its neighbours; the scale that fits best stays. `Rule` says
 //! where the types differ.
 //!
 //! Nearly all time goes into the neighbours. What a group becomes under one scale does not depend on the other scales, so the
