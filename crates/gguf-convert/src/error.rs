@@ -178,7 +178,7 @@ pub enum Error {
         tensor: String,
         /// The row from which on it was found.
         row: u64,
-        /// Its type.
+        /// Its type before or after, whichever holds them.
         ty: GgmlType,
     },
     /// A chunk of the tensor does not fit into memory.
@@ -212,17 +212,19 @@ impl Error {
         Error::Input(Box::new(source))
     }
 
-    /// Whether the checkpoint is at fault, as opposed to the machine, the output or the way of asking.
+    /// Whether the checkpoint, the model or the matrix is at fault, as opposed to the machine, the output or the way of asking.
     pub fn is_bad_input(&self) -> bool {
-        !matches!(
-            self,
+        match self {
+            Error::Input(e) => e.is_bad_file(),
+            Error::Matrix(e) => !matches!(e.problem, imatrix::Problem::Io(_)),
             Error::Io { .. }
-                | Error::OutOfMemory { .. }
-                | Error::OverwritesInput { .. }
-                | Error::Output(_)
-                | Error::NoCodec { .. }
-                | Error::Cancelled
-        )
+            | Error::OutOfMemory { .. }
+            | Error::OverwritesInput { .. }
+            | Error::Output(_)
+            | Error::NoCodec { .. }
+            | Error::Cancelled => false,
+            _ => true,
+        }
     }
 }
 
@@ -293,15 +295,15 @@ impl fmt::Display for Error {
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
             Error::NotFinite { tensor, row, ty } => write!(
                 f,
-                "the tensor {tensor}: among the rows from {row} on there is NaN or infinity, or a number too large for {ty}; \
-                 `gguf check --data` of the input finds the first"
+                "the tensor {tensor}: as {ty} there is NaN or infinity among the rows from {row} on; `gguf check --data` says \
+                 whether it is in the input, or else numbers are too large for the new type"
             ),
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
             }
             Error::OverwritesInput { path } => write!(
                 f,
-                "{}: a file of the checkpoint that is converted, which would be lost; choose another name for the output",
+                "{}: the output would replace a file that it is made of; choose another name for the output",
                 path.display()
             ),
             Error::Cancelled => f.write_str("interrupted; no output was written"),

@@ -233,6 +233,12 @@ impl Run<'_> {
         );
         for (n, (packed, out)) in source.chunks(from_span).zip(out.chunks_mut(to_span)).enumerate() {
             let first_row = chunk.first_row + (n * span) as u64;
+            // llama.cpp looks at what it reads and at what it has made in the same way (`ggml_validate_row_data`).
+            let check = |ty, bytes: &[u8]| match scan_data(ty, ByteOrder::Little, bytes, 0) {
+                Ok(scan) if scan.is_clean() => Ok(()),
+                _ => Err(Error::NotFinite { tensor: tensor.name.clone(), row: first_row, ty }),
+            };
+            check(from.ty, packed)?;
             let n_values = packed.len() * span * row_len / from_span;
             values.resize(n_values, 0.0);
             let wrong = |source| Error::Codec { tensor: tensor.name.clone(), row: first_row, source };
@@ -240,11 +246,7 @@ impl Run<'_> {
             let rows = Rows::new(values, row_len, weights)
                 .map_err(|source| Error::Rows { tensor: tensor.name.clone(), source })?;
             to.encode(isa, rows, out).map_err(wrong)?;
-            // ggml's quantizer looks at its own result in the same way (`ggml_validate_row_data`).
-            match scan_data(tensor.ty, ByteOrder::Little, out, 0) {
-                Ok(scan) if scan.is_clean() => {}
-                _ => return Err(Error::NotFinite { tensor: tensor.name.clone(), row: first_row, ty: tensor.ty }),
-            }
+            check(to.ty, out)?;
         }
         Ok(())
     }

@@ -1,0 +1,133 @@
+//! `gguf quantize`: what it writes, what it says and what it refuses. That the bytes are llama.cpp's, the interop tests show.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{folder, gguf};
+use gguf_format::{GgmlType, Gguf, ValueRef};
+
+/// The example model, converted.
+fn model(dir: &Path) -> PathBuf {
+    let out = dir.join("model.gguf");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary");
+    gguf([Path::new("convert"), &example, Path::new("-o"), &out, Path::new("-q")]).exits(0);
+    out
+}
+
+fn quantize(args: &[&str]) -> common::Run {
+    gguf([&["quantize"], args].concat())
+}
+
+#[test]
+fn the_bytes_do_not_depend_on_the_number_of_threads() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = model.to_str().unwrap();
+    let mut files = Vec::new();
+    for threads in ["1", "2", "7"] {
+        let out = dir.path().join(threads);
+        let out = out.to_str().unwrap();
+        let run = quantize(&[model, out, "q4_k_m", "-j", threads, "-f"]).exits(0);
+        assert_eq!(run.out.trim(), out);
+        assert!(run.err.contains("Q4_K_M: 29 tensors") && run.err.contains("5.06 bits per weight"), "{}", run.err);
+        files.push(fs::read(out).unwrap());
+    }
+    assert!(files[0] == files[1] && files[1] == files[2]);
+
+    let gguf = Gguf::parse(files[0].as_slice()).unwrap();
+    assert_eq!(gguf.get("general.file_type"), Some(ValueRef::U32(15)));
+    assert_eq!(gguf.tensor("token_embd.weight").unwrap().ty, GgmlType::Q6_K);
+    assert_eq!(gguf.tensor("blk.0.attn_q.weight").unwrap().ty, GgmlType::Q4_K);
+    assert_eq!(gguf.tensor("blk.0.attn_norm.weight").unwrap().ty, GgmlType::F32);
+    common::gguf(["check", dir.path().join("1").to_str().unwrap(), "--data"]).exits(0);
+}
+
+#[test]
+fn options_about_types_are_followed_and_their_reasons_said() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = model.to_str().unwrap();
+    let plan = quantize(&[
+        model,
+        "Q5_K_M",
+        "--dry-run",
+        "--json",
+        "--tensor-type",
+        "ffn_down=q8_0",
+        "--token-embedding-type",
+        "q4_0",
+    ]);
+    let plan = plan.exits(0).json();
+    assert_eq!(plan["file_type"], "Q5_K_M");
+    let tensors = plan["tensors"].as_array().unwrap();
+    let of = |name: &str| tensors.iter().find(|t| t["name"] == name).unwrap();
+    assert_eq!(of("blk.1.ffn_down.weight")["to"], "q8_0");
+    assert_eq!(of("blk.1.ffn_down.weight")["reason"], "--tensor-type, number 1");
+    assert_eq!(of("token_embd.weight")["to"], "q4_0");
+    assert_eq!(of("blk.1.ffn_up.weight")["to"], "q5_K");
+    assert_eq!(of("output_norm.weight")["to"], "f32");
+    assert!(!dir.path().join("Q5_K_M").exists());
+
+    quantize(&[model, "Q4_0", "--dry-run", "--pure"]).exits(0).prints(&["--pure", "4.52 bits per weight"]);
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    quantize(&[model, out, "Q8_0", "-q", "--override-kv", "general.name=str:Another"]).exits(0).silently();
+    common::gguf(["get", out, "general.name"]).exits(0).prints(&["Another"]);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_before_anything_is_written() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = model.to_str().unwrap();
+    let out = dir.path().join("out.gguf");
+    let q8 = dir.path().join("q8.gguf");
+    let (out_name, q8_name) = (out.to_str().unwrap(), q8.to_str().unwrap());
+    quantize(&[model, q8_name, "Q8_0", "-q"]).exits(0);
+    let whole = fs::read(model).unwrap();
+    let cut = dir.path().join("cut.gguf");
+    fs::write(&cut, &whole[..whole.len() - 1000]).unwrap();
+    let text = dir.path().join("text");
+    fs::write(&text, "not a matrix at all, and long enough to be read as one").unwrap();
+    let text = text.to_str().unwrap();
+
+    let cases: &[(&[&str], i32, &[&str])] = &[
+        (&[model, out_name, "Q4_KM"], 2, &["unknown file type", "did you mean Q4_K_M"]),
+        (&[model, out_name], 2, &["the file to write and then the file type"]),
+        (&[model, out_name, "IQ2_XXS"], 1, &["needs an importance matrix", "--imatrix"]),
+        (&[q8_name, out_name, "Q4_0"], 1, &["is q8_0 already", "--allow-requantize"]),
+        (&[cut.to_str().unwrap(), out_name, "Q4_0"], 1, &["its data ends at byte", "missing"]),
+        (&[model, out_name, "Q4_0", "--imatrix", text], 1, &["text"]),
+        (&[model, out_name, "Q4_0", "--imatrix", "no-such-file"], 2, &["no-such-file"]),
+        (&[model, out_name, "Q4_0", "--tensor-type", "ffn_down=q9"], 2, &["unknown tensor type"]),
+        (&[model, out_name, "Q4_0", "--override-kv", "a=int:x"], 2, &["is no whole number"]),
+        (&["no-such-model", out_name, "Q4_0"], 2, &["no-such-model"]),
+        (&[model, model, "Q4_0", "-f"], 2, &["choose another name for the output"]),
+        (&[model, q8_name, "Q4_0"], 2, &["exists already", "--force"]),
+    ];
+    for (args, code, texts) in cases {
+        quantize(args).exits(*code).says(texts);
+        assert!(!out.exists(), "{args:?}");
+    }
+    assert!(fs::read(model).unwrap() == whole);
+    quantize(&[q8_name, out_name, "Q4_0", "--allow-requantize", "-q"]).exits(0);
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    let dir = folder();
+    let model = model(dir.path());
+    let mut bytes = fs::read(&model).unwrap();
+    let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+    let range = gguf.tensor_range(&gguf.tensor("blk.1.ffn_up.weight").unwrap()).unwrap();
+    // A NaN in bfloat16.
+    bytes[range.start as usize + 1000..][..2].copy_from_slice(&[0xc0, 0x7f]);
+    let bad = dir.path().join("bad.gguf");
+    fs::write(&bad, &bytes).unwrap();
+    let out = dir.path().join("out.gguf");
+    let run = quantize(&[bad.to_str().unwrap(), out.to_str().unwrap(), "Q8_0"]);
+    run.exits(1).says(&["blk.1.ffn_up.weight", "NaN or infinity"]);
+    assert!(!out.exists());
+}
