@@ -346,7 +346,12 @@ fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN], limit: f32) -> (L::F, L::F) {
 fn first_largest_by_extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> L::F {
     let (min, max) = extremes(lanes, x, 0.0);
     let tie = max.equal(-min) & max.gt(lanes.splat(0.0));
-    if tie.any() { first_largest_lanes(lanes, x) } else { max.gt(-min).select(max, min) }
+    if tie.any() {
+        return first_largest_lanes(lanes, x);
+    }
+    let largest = max.gt(-min).select(max, min);
+    // Zeros of either sign count as the zero that the plain search starts with.
+    largest.equal(lanes.splat(0.0)).select(lanes.splat(0.0), largest)
 }
 
 struct Weighted<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {
