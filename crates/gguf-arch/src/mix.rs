@@ -126,7 +126,7 @@ impl TensorFacts<'_> {
 }
 
 /// The type of the tensors whose name a pattern finds (`--tensor-type`).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorTypeRule {
     /// The pattern; found anywhere in the name.
     pub pattern: Pattern,

@@ -103,6 +103,9 @@ pub enum OutType {
     F16,
     /// bfloat16.
     BF16,
+    /// The 16-bit type that all matrices of the checkpoint have, single precision if they have no such type in common: nothing is
+    /// rounded, but for double precision.
+    Lossless,
 }
 
 impl OutType {
@@ -128,6 +131,12 @@ impl OutType {
                 let matrices = sources.iter().filter(|s| s.shape.len() >= 2);
                 let mut dtypes = matrices.map(|s| s.dtype).filter(|d| *d == Dtype::BF16 || *d == Dtype::F16);
                 if dtypes.next() == Some(Dtype::BF16) { GgmlType::BF16 } else { GgmlType::F16 }
+            }
+            OutType::Lossless => {
+                let mut dtypes = sources.iter().filter(|s| s.shape.len() >= 2).map(|s| s.dtype);
+                let first = dtypes.next().filter(|d| *d == Dtype::BF16 || *d == Dtype::F16);
+                let common = first.filter(|first| dtypes.all(|d| d == *first));
+                common.and_then(|d| d.ggml).unwrap_or(GgmlType::F32)
             }
         }
     }

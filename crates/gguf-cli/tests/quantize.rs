@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{folder, gguf};
-use gguf_format::{GgmlType, Gguf, ValueRef};
+use gguf_convert::imatrix::{Entry, Format, Imatrix};
+use gguf_format::{GgmlType, Gguf, TensorInfo, ValueRef};
 
 /// The example model, converted.
 fn model(dir: &Path) -> PathBuf {
@@ -130,4 +131,87 @@ fn numbers_that_are_none_are_refused() {
     let run = quantize(&[bad.to_str().unwrap(), out.to_str().unwrap(), "Q8_0"]);
     run.exits(1).says(&["blk.1.ffn_up.weight", "NaN or infinity"]);
     assert!(!out.exists());
+}
+
+/// One pass gives what two give, whether the type is a mixture, floats, or has weights of importance.
+#[test]
+fn a_checkpoint_is_quantized_on_the_way() {
+    let dir = folder();
+    let model = model(dir.path());
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary");
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let matrix = path("imatrix.gguf");
+    fs::write(&matrix, matrix_of(&model)).unwrap();
+    for options in [
+        &["Q4_K_M"] as &[&str],
+        &["q8_0", "--leave-output-tensor", "--prune-layers", "1"],
+        &["Q4_0", "--pure", "--tensor-type", "ffn_up=f16", "--tensor-type", "attn_q=bf16"],
+        &["Q2_K", "--imatrix", &matrix, "-j", "3"],
+    ] {
+        let (ty, options) = options.split_first().unwrap();
+        let (one, two) = (path("one-{FTYPE}.gguf"), path("two.gguf"));
+        let run = gguf([&["convert", example.to_str().unwrap(), "-o", &one, "--type", ty, "-q"], options].concat());
+        let run = run.exits(0);
+        let one = path(&format!("one-{}.gguf", ty.to_uppercase()));
+        assert_eq!(run.out.trim(), one);
+        quantize(&[&[model.to_str().unwrap(), &two, ty, "-f", "-q"], options].concat()).exits(0);
+        assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap(), "{ty} {options:?}");
+    }
+
+    let convert = |options: &[&str]| gguf([&["convert", example.to_str().unwrap(), "-o", &matrix], options].concat());
+    for (options, code, said) in [
+        (&["--type", "Q4_KM"] as &[&str], 2, "unknown file type `Q4_KM`; did you mean Q4_K_M?"),
+        (&["--type", "bf16", "--pure"], 2, "options of quantization need a file type to quantize to"),
+        (&["--type", "Q4_K_M", "--vocab-only"], 2, "--vocab-only writes no tensors"),
+        (&["--type", "IQ2_XS", "-f"], 1, "needs an importance matrix; give one with --imatrix"),
+        (&["--type", "Q4_K_M", "--imatrix", &matrix], 2, "exists already"),
+    ] {
+        convert(options).exits(code).says(&[said]);
+    }
+    let plan = convert(&["--type", "Q4_K_M", "--dry-run"]).exits(0).out;
+    assert!(plan.contains("token_embd.weight") && plan.contains("5.06 bits per weight"), "{plan}");
+}
+
+/// An importance matrix for a model: other weights for the columns of every matrix of a block.
+fn matrix_of(model: &Path) -> Vec<u8> {
+    let bytes = fs::read(model).unwrap();
+    let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+    let tensors: Vec<TensorInfo> = gguf.tensors().map(|t| t.to_owned()).collect();
+    let matrices = tensors.iter().filter(|t| t.shape.len() == 2 && t.name.starts_with(b"blk."));
+    let entry = |t: &TensorInfo| {
+        let sums = (0..t.shape[0]).map(|i| ((i * 37 + 11) % 101) as f32 + 0.5).collect();
+        (t.name.clone(), Entry { sums, counts: vec![64] })
+    };
+    let matrix = Imatrix {
+        format: Format::Gguf,
+        entries: matrices.map(entry).collect(),
+        datasets: vec![b"text".to_vec()],
+        chunk_count: 1,
+        chunk_size: 512,
+    };
+    matrix.write(Vec::new()).unwrap()
+}
+
+#[test]
+fn blocks_are_left_out() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = model.to_str().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (out, matrix) = (path("out.gguf"), path("imatrix.gguf"));
+    fs::write(&matrix, matrix_of(Path::new(model))).unwrap();
+    let run = quantize(&[model, &out, "Q8_0", "--prune-layers", "2,0", "--imatrix", &matrix, "-q"]).exits(0);
+    assert_eq!(run.err, "");
+    let bytes = fs::read(&out).unwrap();
+    let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+    assert_eq!(gguf.get("llama.block_count"), Some(ValueRef::U32(1)));
+    assert_eq!(gguf.tensors().filter(|t| t.name.as_bytes().starts_with(b"blk.0.")).count(), 9);
+    assert_eq!(gguf.tensors().count(), 11);
+    common::gguf(["check", &out, "--data"]).exits(0);
+
+    for (blocks, code, said) in
+        [("3", 1, "there is no block 3"), ("0,1,2", 1, "at least one must stay"), ("x", 2, "invalid digit")]
+    {
+        quantize(&[model, &path("none"), "Q8_0", "--prune-layers", blocks]).exits(code).says(&[said]);
+    }
 }

@@ -12,6 +12,7 @@ use gguf_quants::RowsError;
 use gguf_quants::codec::CodecError;
 
 use crate::imatrix;
+use crate::quantize::PruneError;
 use crate::source::safetensors::HeaderError;
 use crate::tokenizer::ModelDirError;
 
@@ -130,6 +131,13 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: MixError,
+    },
+    /// Blocks cannot be left out.
+    Prune {
+        /// The model.
+        path: PathBuf,
+        /// Why.
+        problem: PruneError,
     },
     /// A tensor is quantized already.
     Requantize {
@@ -273,6 +281,7 @@ impl fmt::Display for Error {
             Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
             Error::Input(e) => write!(f, "{e}"),
             Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Prune { path, problem } => write!(f, "{}: {problem}", path.display()),
             Error::Requantize { tensor, from, to } => write!(
                 f,
                 "the tensor {tensor} is {from} already, and making it {to} loses more than quantizing the original once; take the \

@@ -70,6 +70,7 @@ pub struct Options {
 /// Everything about a conversion but the data: what [`plan`] decides.
 #[derive(Debug)]
 pub struct ConversionPlan {
+    dir: PathBuf,
     arch: Plan,
     head: Head,
     layout: Layout,
@@ -156,7 +157,8 @@ pub fn plan(dir: &Path, options: &Options) -> Result<ConversionPlan, Error> {
     let mut inputs = files::small_files(dir);
     inputs.extend(checkpoint.paths().map(Path::to_owned));
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
-    Ok(ConversionPlan { arch, head, layout, warnings, metadata, checkpoint, options: options.clone(), inputs })
+    let (dir, options) = (dir.to_owned(), options.clone());
+    Ok(ConversionPlan { dir, arch, head, layout, warnings, metadata, checkpoint, options, inputs })
 }
 
 /// What the check of models says against the planned head: a sentence for each error, and for each warning about keys,
@@ -214,18 +216,24 @@ impl ConversionPlan {
         &self.warnings
     }
 
-    /// The file that [`run`](ConversionPlan::run) writes when it is given `out`: in a folder, the file's default name,
-    /// made of the model's name, size, version and type; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last
-    /// part replaced by the type.
+    /// The file that [`run`](ConversionPlan::run) writes when it is given `out`: [`output_path_as`](Self::output_path_as) with the
+    /// type of the matrices.
     pub fn output_path(&self, out: &Path) -> PathBuf {
-        let ty = self.arch.ty.to_string();
+        self.output_path_as(out, &self.arch.ty.to_string())
+    }
+
+    /// The file to write when `out` is asked for and the type is called `ty`: in a folder, the file's default name, made of the
+    /// model's name, size, version and type; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
+    /// type.
+    pub fn output_path_as(&self, out: &Path, ty: &str) -> PathBuf {
         if out.is_dir() {
-            return out.join(metadata::default_file_name(&self.metadata, (!self.options.vocab_only).then_some(&*ty)));
+            return out.join(metadata::default_file_name(&self.metadata, (!self.options.vocab_only).then_some(ty)));
         }
         match out.file_name().and_then(|name| name.to_str()) {
             Some(name) if name.contains('{') => {
                 let upper = ty.to_uppercase();
-                let name = name.replace("{ftype}", &ty).replace("{outtype}", &ty);
+                let lower = ty.to_lowercase();
+                let name = name.replace("{ftype}", &lower).replace("{outtype}", &lower);
                 out.with_file_name(name.replace("{FTYPE}", &upper).replace("{OUTTYPE}", &upper))
             }
             _ => out.to_owned(),

@@ -1,9 +1,9 @@
-//! Quantizing: a model in GGUF becomes one of another file type.
+//! Quantizing: a model, in GGUF or on its way there, becomes one of another file type.
 //!
 //! As in a conversion, [`plan`] decides everything from the heads, and [`QuantizePlan::run`] streams the tensors. The tensor data
 //! and their types are what `llama_model_quantize` of llama.cpp gives, to the byte, whatever the number of threads. The head
 //! differs from llama.cpp's where that is at fault: data is aligned as `general.alignment` says, which llama.cpp keeps but does
-//! not follow.
+//! not follow; and what is said of each block goes with the blocks that are left out.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -18,8 +18,14 @@ use crate::error::Error;
 use crate::imatrix::{self, ImatrixFile, Use};
 use crate::progress::Progress;
 use crate::run::{Importance, Rules, Run};
+use crate::source::Source;
 use crate::source::gguf::GgufSource;
-use crate::{QUANTIZATION_VERSION, write_file};
+use crate::{ConversionPlan, QUANTIZATION_VERSION, write_file};
+
+mod prune;
+
+pub use prune::PruneError;
+use prune::prune;
 
 /// What can be chosen about quantizing.
 #[derive(Debug, Clone)]
@@ -30,6 +36,8 @@ pub struct QuantizeOptions {
     pub mix: MixOptions,
     /// Takes tensors that are quantized already, which loses more than quantizing once.
     pub allow_requantize: bool,
+    /// Numbers of blocks that are left out, as the original counts them.
+    pub prune_layers: Vec<u64>,
     /// Key-values that are set at the end, in order.
     pub overrides: Vec<(String, Value)>,
     /// What the output says about the importance matrix; see [`provenance`](crate::imatrix::provenance).
@@ -40,13 +48,76 @@ pub struct QuantizeOptions {
     pub force: bool,
 }
 
+/// What is quantized: a head as it stands, and where the data of its tensors comes from.
+///
+/// The head of a [`conversion`](Original::conversion) stands nowhere but in memory, so a checkpoint becomes a quantized file in
+/// one pass.
+#[derive(Debug)]
+pub struct Original {
+    /// The file or folder, for messages.
+    path: PathBuf,
+    head: Head,
+    /// How the data of each tensor of the head comes about.
+    ops: Vec<Op>,
+    source: Box<dyn Source>,
+    rules: Rules,
+    /// The real paths of the files that are read, which no output may replace.
+    inputs: Vec<PathBuf>,
+    warnings: Vec<String>,
+}
+
+impl Original {
+    /// The model in GGUF that `path` belongs to, with all its shards.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is no sound GGUF, when a shard is missing, and when the data of a tensor is not whole.
+    pub fn open(path: &Path) -> Result<Original, Error> {
+        let source = GgufSource::open(path)?;
+        let mut head = Head::from_gguf(source.model().gguf());
+        head.dialect = Dialect::new(Version::V3);
+        head.tensors = source.tensors().to_vec();
+        let input = |(index, t): (usize, &TensorInfo)| Input { index, name: shown(&t.name), ty: t.ty };
+        Ok(Original {
+            path: path.to_owned(),
+            head,
+            ops: source.tensors().iter().enumerate().map(|t| Op::Copy(input(t))).collect(),
+            inputs: source.paths().collect(),
+            source: Box::new(source),
+            rules: Rules::Ggml,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// What a conversion would write. Its type is best [`OutType::Lossless`](crate::OutType::Lossless), so that nothing is rounded
+    /// on the way.
+    ///
+    /// The result is what quantizing the converted file gives, to the byte.
+    pub fn conversion(plan: ConversionPlan) -> Original {
+        Original {
+            path: plan.dir,
+            head: plan.head,
+            ops: plan.arch.tensors.into_iter().map(|t| t.op).collect(),
+            source: Box::new(plan.checkpoint),
+            rules: Rules::Converter,
+            inputs: plan.inputs,
+            warnings: plan.warnings,
+        }
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
 /// Everything about a quantization but the data.
 #[derive(Debug)]
 pub struct QuantizePlan<'m> {
-    source: GgufSource,
+    original: Original,
     head: Head,
     layout: Layout,
     tensors: Vec<PlannedTensor>,
+    /// The types that the tensors have now.
+    from: Vec<GgmlType>,
     decisions: Vec<Decision>,
     matrix: Option<&'m ImatrixFile>,
     /// Names of the matrix's entries, by the tensors' places in the output.
@@ -56,19 +127,17 @@ pub struct QuantizePlan<'m> {
     force: bool,
 }
 
-/// Decides everything about quantizing the model that `input` belongs to, without reading its weights. All that is wrong with an
-/// importance matrix, and how it fits the model, is found here.
+/// Decides everything about quantizing a model, without reading its weights. All that is wrong with an importance matrix, and how
+/// it fits the model, is found here.
 ///
 /// # Errors
 /// [`Error`], which names the file or tensor.
 pub fn plan<'m>(
-    input: &Path,
+    original: Original,
     matrix: Option<&'m ImatrixFile>,
     options: &QuantizeOptions,
 ) -> Result<QuantizePlan<'m>, Error> {
-    let source = GgufSource::open(input)?;
-    let mut head = Head::from_gguf(source.model().gguf());
-    head.dialect = Dialect::new(Version::V3);
+    let mut head = original.head.clone();
     if let Target::FileType(ty) = options.target {
         for (key, value) in [("general.quantization_version", QUANTIZATION_VERSION), ("general.file_type", ty.0)] {
             head.remove(key);
@@ -83,35 +152,38 @@ pub fn plan<'m>(
         head.remove(key);
         head.set(key, value.clone());
     }
-
-    let mut order: Vec<(usize, &TensorInfo)> = source.tensors().iter().enumerate().collect();
-    order.sort_by(|(_, a), (_, b)| mix::processing_order(&a.name, &b.name));
-    let facts: Vec<TensorFacts<'_>> =
-        order.iter().map(|(_, t)| TensorFacts { name: Str(&t.name), shape: &t.shape, ty: t.ty }).collect();
-    let mix_options = MixOptions { has_imatrix: matrix.is_some(), ..options.mix.clone() };
+    // llama.cpp decides by the number of blocks before some are left out.
     let model = ModelFacts::of(|key| head.get(key));
-    let decisions = mix::decide(&model, &facts, options.target, &mix_options)
-        .map_err(|source| Error::Mix { path: input.to_owned(), source })?;
+    let names = prune(&mut head, &options.prune_layers)
+        .map_err(|problem| Error::Prune { path: original.path.clone(), problem })?;
 
-    let mut warnings = Vec::new();
-    if let Some(matrix) = matrix {
-        let uses: Vec<Use<'_>> = facts.iter().zip(&decisions).map(|(t, decision)| Use::of(t, decision)).collect();
-        for finding in imatrix::check(matrix, &uses).findings() {
-            let said =
-                format!("{}: {} ({}); expected {}", finding.place, finding.message, finding.code, finding.expected);
-            match finding.severity {
-                Severity::Error => return Err(Error::MatrixAtFault { finding: said }),
-                Severity::Warning => warnings.push(format!("importance matrix: {said}")),
-                _ => {}
-            }
+    let (mut kept, mut pruned) = (Vec::<(TensorInfo, Vec<u8>, &Op)>::new(), Vec::new());
+    for ((from, name), op) in std::mem::take(&mut head.tensors).into_iter().zip(names).zip(&original.ops) {
+        match name {
+            Some(name) => kept.push((from, name, op)),
+            None => pruned.push(from),
         }
     }
+    kept.sort_by(|(a, ..), (b, ..)| mix::processing_order(&a.name, &b.name));
+    let facts: Vec<TensorFacts<'_>> =
+        kept.iter().map(|(from, name, _)| TensorFacts { name: Str(name), shape: &from.shape, ty: from.ty }).collect();
+    let mix_options = MixOptions { has_imatrix: matrix.is_some(), ..options.mix.clone() };
+    let decisions = mix::decide(&model, &facts, options.target, &mix_options)
+        .map_err(|source| Error::Mix { path: original.path.clone(), source })?;
+
+    let mut warnings = original.warnings.clone();
+    if let Some(matrix) = matrix {
+        // The matrix was measured on the model before blocks were left out.
+        let uses = facts.iter().zip(&decisions).map(|(t, decision)| Use::of(t, decision));
+        let uses = uses.zip(&kept).map(|(used, (from, ..))| Use { name: Str(&from.name), ..used });
+        let pruned = pruned.iter().map(|t| Use { name: Str(&t.name), shape: &t.shape, ty: None, needs_imatrix: false });
+        warnings.extend(doubts(matrix, &uses.chain(pruned).collect::<Vec<_>>())?);
+    }
     let (mut tensors, mut entries) = (Vec::new(), BTreeMap::new());
-    for (i, (&(index, from), decision)) in order.iter().zip(&decisions).enumerate() {
-        let name = String::from_utf8_lossy(&from.name).into_owned();
+    for (i, ((from, name, op), decision)) in kept.iter().zip(&decisions).enumerate() {
         let changes = decision.ty != from.ty;
         if changes && from.ty.is_quantized() && !options.allow_requantize {
-            return Err(Error::Requantize { tensor: name, from: from.ty, to: decision.ty });
+            return Err(Error::Requantize { tensor: shown(name), from: from.ty, to: decision.ty });
         }
         let entry = matrix.and_then(|m| m.entry(&from.name)).filter(|entry| entry.n_values == columns(from));
         match entry {
@@ -119,7 +191,7 @@ pub fn plan<'m>(
                 entries.insert(i, from.name.clone());
             }
             None if changes && decision.needs_imatrix => {
-                return Err(Error::NeedsMatrix { tensor: name, ty: decision.ty, given: matrix.is_some() });
+                return Err(Error::NeedsMatrix { tensor: shown(name), ty: decision.ty, given: matrix.is_some() });
             }
             _ => {}
         }
@@ -127,26 +199,41 @@ pub fn plan<'m>(
             let row = from.shape.first().copied().unwrap_or(1);
             warnings.push(format!(
                 "{}: {} in place of {wanted}, whose blocks do not fit rows of {row}",
-                Str(&from.name),
+                Str(name),
                 decision.ty
             ));
         }
-        tensors.push(PlannedTensor {
-            op: Op::Copy(Input { index, name: name.clone(), ty: from.ty }),
-            name,
-            shape: from.shape.clone(),
-            ty: decision.ty,
-            reason: Reason::Asked,
-        });
+        let (op, shape) = ((*op).clone(), from.shape.clone());
+        tensors.push(PlannedTensor { name: shown(name), shape, ty: decision.ty, reason: Reason::Asked, op });
     }
-    head.tensors = order
-        .iter()
-        .zip(&decisions)
-        .map(|((_, from), decision)| TensorInfo { ty: decision.ty, offset: 0, ..(*from).clone() })
-        .collect();
+    let from = kept.iter().map(|(from, ..)| from.ty).collect();
+    let info = |((from, name, _), decision): ((TensorInfo, Vec<u8>, &Op), &Decision)| TensorInfo {
+        name,
+        ty: decision.ty,
+        offset: 0,
+        ..from
+    };
+    head.tensors = kept.into_iter().zip(&decisions).map(info).collect();
     let layout = head.layout()?;
     let (threads, force) = (options.threads, options.force);
-    Ok(QuantizePlan { source, head, layout, tensors, decisions, matrix, entries, warnings, threads, force })
+    Ok(QuantizePlan { original, head, layout, tensors, from, decisions, matrix, entries, warnings, threads, force })
+}
+
+/// What the user should know about a matrix, a sentence each.
+///
+/// # Errors
+/// When it cannot be used.
+fn doubts(matrix: &ImatrixFile, uses: &[Use<'_>]) -> Result<Vec<String>, Error> {
+    let mut doubts = Vec::new();
+    for finding in imatrix::check(matrix, uses).findings() {
+        let said = format!("{}: {} ({}); expected {}", finding.place, finding.message, finding.code, finding.expected);
+        match finding.severity {
+            Severity::Error => return Err(Error::MatrixAtFault { finding: said }),
+            Severity::Warning => doubts.push(format!("importance matrix: {said}")),
+            _ => {}
+        }
+    }
+    Ok(doubts)
 }
 
 /// Weights that a matrix has for a tensor: one a column, for each matrix of a stack.
@@ -156,11 +243,6 @@ fn columns(tensor: &TensorInfo) -> u64 {
 }
 
 impl QuantizePlan<'_> {
-    /// The model that is read.
-    pub fn source(&self) -> &GgufSource {
-        &self.source
-    }
-
     /// The head of the output.
     pub fn head(&self) -> &Head {
         &self.head
@@ -173,13 +255,13 @@ impl QuantizePlan<'_> {
 
     /// The output's tensors in order, each with the type it has now and the decision about it.
     pub fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, GgmlType, &Decision)> {
-        let from = self.tensors.iter().map(|t| t.op.input().map_or(t.ty, |input| input.ty));
-        self.head.tensors.iter().zip(from).zip(&self.decisions).map(|((to, from), decision)| (to, from, decision))
+        let both = self.head.tensors.iter().zip(&self.from);
+        both.zip(&self.decisions).map(|((to, &from), decision)| (to, from, decision))
     }
 
     /// How many of the tensors that change their type have weights of importance, and how many there are.
     pub fn coverage(&self) -> (usize, usize) {
-        let changing = self.tensors.iter().filter(|t| t.op.input().is_some_and(|input| input.ty != t.ty)).count();
+        let changing = self.tensors().filter(|(to, from, _)| to.ty != *from).count();
         (self.entries.len(), changing)
     }
 
@@ -193,16 +275,16 @@ impl QuantizePlan<'_> {
     /// # Errors
     /// [`Error`]. No output is left then, and a file that had the name before is untouched.
     pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<(), Error> {
-        let inputs: Vec<PathBuf> = self.source.paths().collect();
         let run = Run {
             tensors: &self.tensors,
             layout: &self.layout,
-            source: &self.source,
-            rules: Rules::Ggml,
+            source: &*self.original.source,
+            rules: self.original.rules,
             importance: self.matrix.map(|matrix| Importance { matrix, entries: &self.entries }),
             order: self.head.dialect.order,
             threads: self.threads,
         };
-        write_file(out, &inputs, self.force, &self.head, self.layout.file_bytes, &run, progress).map(|_| ())
+        write_file(out, &self.original.inputs, self.force, &self.head, self.layout.file_bytes, &run, progress)
+            .map(|_| ())
     }
 }

@@ -5,6 +5,7 @@
 //! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
@@ -20,7 +21,7 @@ pub mod gguf;
 pub mod safetensors;
 
 /// Tensors that can be read by position, from many threads at once.
-pub trait Source: Sync {
+pub trait Source: Sync + fmt::Debug {
     /// Fills `buffer` with the little-endian bytes of tensor `index` from `offset` on, which is the start of a block.
     ///
     /// # Errors

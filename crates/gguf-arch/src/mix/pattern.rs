@@ -12,14 +12,14 @@ const MAX_DEPTH: usize = 64;
 const MAX_STEPS: usize = 4096;
 
 /// A regular expression, in small letters.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     steps: Vec<Step>,
 }
 
 /// One step of the search.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     /// One byte of this set.
     Byte(Box<Set>),

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gguf_arch::mix::{Target, UnknownName};
+use gguf_convert::quantize::{Original, QuantizeOptions};
 use gguf_convert::{ConversionPlan, Options, OutType, Summary};
 use gguf_format::{ByteOrder, Str};
 
+use super::quantize;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, rate, size, wrap};
@@ -24,6 +26,7 @@ Examples:
   gguf convert my-model/ -o my-model.gguf
   gguf convert my-model/ -o . --type f16        into this folder, under the standard name
   gguf convert my-model/ -o my-model-{ftype}.gguf
+  gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
   gguf convert my-model/ --dry-run              what would be written, tensor by tensor")]
 pub struct Args {
     /// The folder of the checkpoint
@@ -33,9 +36,9 @@ pub struct Args {
     #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
     output: Option<PathBuf>,
 
-    /// Type of the matrices; auto is the 16-bit type of the checkpoint, or f16
-    #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = out_type())]
-    ty: OutType,
+    /// Type of the matrices: f32, f16, bf16, or auto, the 16-bit type of the checkpoint or f16; or a file type such as Q4_K_M
+    #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = FileType::parse)]
+    ty: FileType,
 
     /// The model's name, in place of the one that the folder gives
     #[arg(long)]
@@ -57,6 +60,9 @@ pub struct Args {
     #[arg(long)]
     big_endian: bool,
 
+    #[command(flatten)]
+    quantization: quantize::Options,
+
     /// Threads to work with; as many as there are processors if not given
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -74,8 +80,22 @@ pub struct Args {
     quiet: bool,
 }
 
-fn out_type() -> impl TypedValueParser<Value = OutType> {
-    PossibleValuesParser::new(["auto", "f32", "f16", "bf16"]).map(|name| OutType::from_name(&name).unwrap_or_default())
+/// What `--type` can be.
+#[derive(Debug, Clone, Copy)]
+enum FileType {
+    /// Floats: the file that the reference writes.
+    Floats(OutType),
+    /// What such a file is quantized to.
+    Quantized(Target),
+}
+
+impl FileType {
+    fn parse(text: &str) -> Result<FileType, UnknownName> {
+        match OutType::from_name(&text.to_ascii_lowercase()) {
+            Some(ty) => Ok(FileType::Floats(ty)),
+            None => Target::parse(text).map(FileType::Quantized),
+        }
+    }
 }
 
 impl Args {
@@ -89,8 +109,20 @@ impl Args {
                 give the path of a file, or ./- for one of that name";
             return Err(Failure::CouldNotRun(format!("--output -: {problem}")));
         }
+        let ty = match self.ty {
+            FileType::Floats(_) if self.quantization.are_given() => {
+                let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
+                return Err(Failure::CouldNotRun(problem.to_owned()));
+            }
+            FileType::Quantized(_) if self.vocab_only => {
+                let problem = "--vocab-only writes no tensors, so there is nothing to quantize; leave --type out";
+                return Err(Failure::CouldNotRun(problem.to_owned()));
+            }
+            FileType::Floats(ty) => ty,
+            FileType::Quantized(_) => OutType::Lossless,
+        };
         let options = Options {
-            ty: self.ty,
+            ty,
             name: self.name.clone(),
             metadata: self.metadata.clone(),
             pre: self.pre.clone(),
@@ -100,12 +132,38 @@ impl Args {
             force: self.force,
         };
         let plan = gguf_convert::plan(&self.dir, &options)?;
+        if let FileType::Quantized(target) = self.ty {
+            return self.quantize(ui, plan, target);
+        }
         for warning in plan.warnings() {
             ui.warning(warning);
         }
         match &self.output {
             Some(out) if !self.dry_run => self.write(ui, &plan, out),
             out => dry_run(ui, &plan, out.as_deref()),
+        }
+    }
+
+    /// Quantizes what the conversion would write, without writing it.
+    fn quantize(&self, ui: &mut Ui, plan: ConversionPlan, target: Target) -> Outcome {
+        let out = self.output.as_ref().map(|out| plan.output_path_as(out, &target.to_string()));
+        let matrix = self.quantization.matrix()?;
+        let options = QuantizeOptions {
+            threads: self.threads,
+            force: self.force,
+            ..self.quantization.with(target, matrix.as_ref())?
+        };
+        let plan = gguf_convert::quantize::plan(Original::conversion(plan), matrix.as_ref(), &options)?;
+        for warning in plan.warnings() {
+            ui.warning(warning);
+        }
+        match out {
+            Some(out) if !self.dry_run => quantize::write(ui, &plan, target, &out, self.quiet),
+            out => {
+                quantize::print_plan(ui, &plan, target)?;
+                out.map_or(Ok(()), |out| ui.print_path(&out))?;
+                Ok(Verdict::Good)
+            }
         }
     }
 

@@ -4,10 +4,9 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::{MixOptions, Target, TensorTypeRule, parse_tensor_type};
-use gguf_convert::imatrix::{self, ImatrixFile};
-use gguf_convert::quantize::{self, QuantizeOptions, QuantizePlan};
-use gguf_format::{GgmlType, Str, Value};
+use gguf_arch::mix::Target;
+use gguf_convert::quantize::{self, Original, QuantizeOptions, QuantizePlan};
+use gguf_format::Str;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -15,6 +14,10 @@ use crate::json;
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, rate, size, wrap};
 use crate::watch::Watch;
+
+mod options;
+
+pub use options::Options;
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///
@@ -37,49 +40,12 @@ pub struct Args {
     #[arg(required = true, num_args = 1..=2, value_names = ["OUT", "TYPE"])]
     rest: Vec<String>,
 
-    /// Give every tensor the file type's own type, without the mixture
-    #[arg(long)]
-    pure: bool,
-
-    /// Leave output.weight as it is
-    #[arg(long)]
-    leave_output_tensor: bool,
-
-    /// Type of output.weight
-    #[arg(long, value_name = "TYPE", value_parser = parse_tensor_type)]
-    output_tensor_type: Option<GgmlType>,
-
-    /// Type of the token embeddings
-    #[arg(long, value_name = "TYPE", value_parser = parse_tensor_type)]
-    token_embedding_type: Option<GgmlType>,
-
-    /// Type of the tensors whose names the regular expression is found in; the first that fits is taken
-    #[arg(long, value_name = "REGEX=TYPE", value_parser = TensorTypeRule::parse)]
-    tensor_type: Vec<TensorTypeRule>,
-
-    /// A file of such pairs, set apart by white space
-    #[arg(long, value_name = "FILE")]
-    tensor_type_file: Option<PathBuf>,
-
-    /// An importance matrix, in GGUF or .dat form: what the errors of each column count
-    #[arg(long, value_name = "FILE")]
-    imatrix: Option<PathBuf>,
-
-    /// Of the matrix, use only the entries whose names contain this
-    #[arg(long, value_name = "TEXT", requires = "imatrix")]
-    include_weights: Vec<String>,
-
-    /// Of the matrix, leave out the entries whose names contain this
-    #[arg(long, value_name = "TEXT", requires = "imatrix", conflicts_with = "include_weights")]
-    exclude_weights: Vec<String>,
+    #[command(flatten)]
+    options: Options,
 
     /// Take tensors that are quantized already
     #[arg(long)]
     allow_requantize: bool,
-
-    /// Set a key of the output: KEY=int:N, KEY=float:X, KEY=bool:true or KEY=str:TEXT
-    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = override_kv)]
-    override_kv: Vec<(String, Value)>,
 
     /// Threads to work with; as many as there are processors if not given
     #[arg(short = 'j', long, value_name = "N")]
@@ -102,21 +68,6 @@ pub struct Args {
     quiet: bool,
 }
 
-/// Reads `KEY=TYPE:VALUE`; integers become u32, as in llama.cpp.
-fn override_kv(text: &str) -> Result<(String, Value), String> {
-    let (key, rest) = text.split_once('=').ok_or("expected KEY=TYPE:VALUE")?;
-    let (ty, value) = rest.split_once(':').ok_or("expected KEY=TYPE:VALUE")?;
-    let wrong = |what: &str| format!("{value:?} is no {what}");
-    let value: Value = match ty {
-        "int" => value.parse::<u32>().map_err(|_| wrong("whole number of 32 bits"))?.into(),
-        "float" => value.parse::<f32>().map_err(|_| wrong("number"))?.into(),
-        "bool" => value.parse::<bool>().map_err(|_| wrong("`true` or `false`"))?.into(),
-        "str" => value.into(),
-        _ => return Err(format!("{ty:?} is no type here; there are int, float, bool and str")),
-    };
-    Ok((key.to_owned(), value))
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let (out, ty) = match self.rest.as_slice() {
@@ -129,65 +80,46 @@ impl Args {
             }
         };
         let target = Target::parse(ty).map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-        let mut tensor_types = self.tensor_type.clone();
-        if let Some(path) = &self.tensor_type_file {
-            let fail = |e: String| Failure::CouldNotRun(format!("{}: {e}", path.display()));
-            let text = std::fs::read_to_string(path).map_err(|e| fail(format!("cannot read: {e}")))?;
-            tensor_types.extend(TensorTypeRule::parse_list(&text).map_err(|e| fail(e.to_string()))?);
-        }
-        let mut matrix = self.imatrix.as_ref().map(ImatrixFile::open).transpose().map_err(gguf_convert::Error::from)?;
-        if let Some(matrix) = &mut matrix {
-            matrix.select(&self.include_weights, &self.exclude_weights);
-        }
-        let noted = matrix.as_ref().zip(self.imatrix.as_ref());
+        let matrix = self.options.matrix()?;
         let options = QuantizeOptions {
-            target,
-            mix: MixOptions {
-                pure: self.pure,
-                leave_output_tensor: self.leave_output_tensor,
-                output_tensor_type: self.output_tensor_type,
-                token_embedding_type: self.token_embedding_type,
-                tensor_types,
-                ..MixOptions::default()
-            },
             allow_requantize: self.allow_requantize,
-            overrides: self.override_kv.clone(),
-            provenance: noted.map_or(Vec::new(), |(matrix, path)| imatrix::provenance(&path.to_string_lossy(), matrix)),
             threads: self.threads,
             force: self.force,
+            ..self.options.with(target, matrix.as_ref())?
         };
-        let plan = quantize::plan(&self.input, matrix.as_ref(), &options)?;
+        let plan = quantize::plan(Original::open(&self.input)?, matrix.as_ref(), &options)?;
         for warning in plan.warnings() {
             ui.warning(warning);
         }
         match out {
-            Some(out) if !self.dry_run => self.write(ui, &plan, target, out),
+            Some(out) if !self.dry_run => write(ui, &plan, target, out, self.quiet),
             _ if self.json => print_json(ui, &plan, target),
             _ => print_plan(ui, &plan, target),
         }
     }
+}
 
-    fn write(&self, ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path) -> Outcome {
-        let watch = Watch::new(self.quiet);
-        let result = plan.run(out, &watch);
-        watch.clear();
-        result?;
-        if !self.quiet {
-            let (time, bytes) = (watch.elapsed(), plan.layout().file_bytes);
-            let sizes = Sizes::of(plan);
-            ui.note(&format!(
-                "{target}: {} tensors, {} to {} ({} bits per weight) in {} ({})",
-                grouped(plan.head().tensors.len() as u64),
-                size(sizes.from),
-                size(bytes),
-                bits_per_weight(sizes.bits_per_weight()),
-                duration(time),
-                rate(sizes.from, time),
-            ));
-        }
-        ui.print_path(out)?;
-        Ok(Verdict::Good)
+/// Quantizes, and says what came of it.
+pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, quiet: bool) -> Outcome {
+    let watch = Watch::new(quiet);
+    let result = plan.run(out, &watch);
+    watch.clear();
+    result?;
+    if !quiet {
+        let (time, bytes) = (watch.elapsed(), plan.layout().file_bytes);
+        let sizes = Sizes::of(plan);
+        ui.note(&format!(
+            "{target}: {} tensors, {} to {} ({} bits per weight) in {} ({})",
+            grouped(plan.head().tensors.len() as u64),
+            size(sizes.from),
+            size(bytes),
+            bits_per_weight(sizes.bits_per_weight()),
+            duration(time),
+            rate(sizes.from, time),
+        ));
     }
+    ui.print_path(out)?;
+    Ok(Verdict::Good)
 }
 
 /// Sums over all tensors.
@@ -214,7 +146,7 @@ impl Sizes {
 }
 
 /// Prints what would be written.
-fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
+pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
