@@ -40,7 +40,8 @@ pub struct QuantizeOptions {
     pub prune_layers: Vec<u64>,
     /// Key-values that are set at the end, in order.
     pub overrides: Vec<(String, Value)>,
-    /// What the output says about the importance matrix; see [`provenance`](crate::imatrix::provenance).
+    /// What the output says about its making, above all about the importance matrix; see
+    /// [`provenance`](crate::imatrix::provenance).
     pub provenance: Vec<(&'static str, Value)>,
     /// Number of threads; `None` for as many as the machine has processors.
     pub threads: Option<NonZeroUsize>,

@@ -52,12 +52,14 @@ impl Output {
         self.temp.as_file()
     }
 
-    /// Gives the file its length, before or after it is filled. The bytes not written yet read as zero.
+    /// Gives the file its length, before or after it is filled, and takes the space on the disk for it, so far as the file system
+    /// can do that. The bytes not written yet read as zero.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]; among others when the disk has no room for so much.
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
-        self.file().set_len(bytes).map_err(Error::io(&self.path, "resize"))
+        let sized = self.file().set_len(bytes).and_then(|()| reserve(self.file(), bytes));
+        sized.map_err(Error::io(&self.path, "make room for the whole file"))
     }
 
     /// Writes all of `buf` at `offset`. May be called from several threads at once.
@@ -89,6 +91,22 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Takes the space that a file's length needs, where the file system knows how; elsewhere a full disk is met when it is full.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 /// What the operating system said, without the temporary name that is wrapped around it.

@@ -151,7 +151,7 @@ impl Args {
         let options = QuantizeOptions {
             threads: self.threads,
             force: self.force,
-            ..self.quantization.with(target, matrix.as_ref())?
+            ..self.quantization.with(&self.dir, target, matrix.as_ref())?
         };
         let plan = gguf_convert::quantize::plan(Original::conversion(plan), matrix.as_ref(), &options)?;
         for warning in plan.warnings() {

@@ -85,7 +85,7 @@ impl Args {
             allow_requantize: self.allow_requantize,
             threads: self.threads,
             force: self.force,
-            ..self.options.with(target, matrix.as_ref())?
+            ..self.options.with(&self.input, target, matrix.as_ref())?
         };
         let plan = quantize::plan(Original::open(&self.input)?, matrix.as_ref(), &options)?;
         for warning in plan.warnings() {

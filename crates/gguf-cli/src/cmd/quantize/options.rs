@@ -1,6 +1,6 @@
 //! The options about how tensors are quantized.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gguf_arch::mix::{MixOptions, Target, TensorTypeRule, parse_tensor_type};
 use gguf_convert::imatrix::{self, ImatrixFile};
@@ -56,6 +56,10 @@ pub struct Options {
     /// Leave out the blocks of these numbers; those that stay are counted anew
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     prune_layers: Vec<u64>,
+
+    /// Note in the file what it was made from: ggufkit.version, ggufkit.quantize.source and ggufkit.quantize.target
+    #[arg(long)]
+    provenance: bool,
 }
 
 impl Options {
@@ -80,7 +84,12 @@ impl Options {
     ///
     /// # Errors
     /// When the file of tensor types cannot be read.
-    pub fn with(&self, target: Target, matrix: Option<&ImatrixFile>) -> Result<QuantizeOptions, Failure> {
+    pub fn with(
+        &self,
+        source: &Path,
+        target: Target,
+        matrix: Option<&ImatrixFile>,
+    ) -> Result<QuantizeOptions, Failure> {
         let mut tensor_types = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {
             let fail = |e: String| Failure::CouldNotRun(format!("{}: {e}", path.display()));
@@ -88,6 +97,16 @@ impl Options {
             tensor_types.extend(TensorTypeRule::parse_list(&text).map_err(|e| fail(e.to_string()))?);
         }
         let noted = matrix.zip(self.imatrix.as_ref());
+        let mut provenance =
+            noted.map_or(Vec::new(), |(matrix, path)| imatrix::provenance(&path.to_string_lossy(), matrix));
+        if self.provenance {
+            // Not the whole path: it says more of the machine than of the model.
+            let name =
+                source.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+            provenance.push(("ggufkit.version", env!("CARGO_PKG_VERSION").into()));
+            provenance.push(("ggufkit.quantize.source", name.unwrap_or_default().as_str().into()));
+            provenance.push(("ggufkit.quantize.target", target.to_string().as_str().into()));
+        }
         Ok(QuantizeOptions {
             target,
             mix: MixOptions {
@@ -101,7 +120,7 @@ impl Options {
             allow_requantize: false,
             prune_layers: self.prune_layers.clone(),
             overrides: self.override_kv.clone(),
-            provenance: noted.map_or(Vec::new(), |(matrix, path)| imatrix::provenance(&path.to_string_lossy(), matrix)),
+            provenance,
             threads: None,
             force: false,
         })
