@@ -59,7 +59,8 @@ impl Output {
     /// [`Error::Io`]; among others when the disk has no room for so much.
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
         let sized = self.file().set_len(bytes).and_then(|()| reserve(self.file(), bytes));
-        sized.map_err(Error::io(&self.path, "make room for the whole file"))
+        let said = |e: io::Error| io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
+        sized.map_err(said).map_err(Error::io(&self.path, "make room for the whole file"))
     }
 
     /// Writes all of `buf` at `offset`. May be called from several threads at once.
