@@ -7,7 +7,7 @@ use std::time::Duration;
 use gguf_convert::{Event, Progress};
 use signal_hook::{consts, flag};
 
-use crate::ui::ProgressLine;
+use crate::ui::{ProgressLine, size};
 
 /// Draws the progress of a run, and ends it when a signal asks for that.
 pub struct Watch {
@@ -30,6 +30,12 @@ impl Watch {
     /// Takes the line off the terminal.
     pub fn clear(&self) {
         self.line.clear();
+    }
+
+    /// Says what was not done anew, if there is any.
+    pub fn said_of_kept(&self) -> Option<String> {
+        let kept = self.line.kept();
+        (kept > 0).then(|| format!("resumed: {} of the tensor data were there and are right", size(kept)))
     }
 
     /// Time since the start.

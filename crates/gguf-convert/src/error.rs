@@ -203,6 +203,31 @@ pub enum Error {
     },
     /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
     Cancelled,
+    /// The work ended early, and what is done of it is kept to be resumed.
+    Kept {
+        /// Why it ended.
+        why: Box<Error>,
+        /// The data so far; of several files, those of the first.
+        partial: PathBuf,
+        /// The journal beside it.
+        journal: PathBuf,
+        /// How many more such pairs there are.
+        n_others: usize,
+    },
+    /// What is kept of interrupted work belongs to another plan.
+    OtherPlan {
+        /// The data so far.
+        partial: PathBuf,
+        /// The journal beside it.
+        journal: PathBuf,
+        /// How the plans differ, a few words each.
+        differences: Vec<String>,
+    },
+    /// A file has the name of one that is kept of interrupted work, and is none.
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     ModelDir(ModelDirError),
     /// The result cannot be written as a GGUF file.
@@ -225,7 +250,10 @@ impl Error {
         match self {
             Error::Input(e) => e.is_bad_file(),
             Error::Matrix(e) => !matches!(e.problem, imatrix::Problem::Io(_)),
+            Error::Kept { why, .. } => why.is_bad_input(),
             Error::Io { .. }
+            | Error::OtherPlan { .. }
+            | Error::NotOurs { .. }
             | Error::OutOfMemory { .. }
             | Error::OverwritesInput { .. }
             | Error::Output(_)
@@ -316,6 +344,31 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::Cancelled => f.write_str("interrupted; no output was written"),
+            Error::Kept { why, partial, journal, n_others } => {
+                match why.as_ref() {
+                    Error::Cancelled => f.write_str("interrupted")?,
+                    why => write!(f, "{why}")?,
+                }
+                write!(f, "; what is done is kept in {} and {}", partial.display(), journal.display())?;
+                if *n_others > 0 {
+                    f.write_str(", and beside the other shards")?;
+                }
+                f.write_str("; the same command goes on from there")
+            }
+            Error::OtherPlan { partial, journal, differences } => write!(
+                f,
+                "{} was begun with something else and cannot be gone on with: {}; give the command that it was begun with, or \
+                 delete it and {}, or start anew with --force",
+                partial.display(),
+                differences.join("; "),
+                journal.display()
+            ),
+            Error::NotOurs { path } => write!(
+                f,
+                "{}: work that can be resumed needs a file of that name, and the one there is not from such work; delete it, or \
+                 replace it with --force",
+                path.display()
+            ),
             Error::ModelDir(e) => write!(f, "{e}"),
             Error::Layout(e) => write!(f, "{e}"),
             Error::Output(e) => write!(f, "{e}"),
@@ -337,6 +390,7 @@ impl std::error::Error for Error {
             Error::Rows { source, .. } => Some(source),
             Error::Mix { source, .. } => Some(source),
             Error::Matrix(e) => Some(e.as_ref()),
+            Error::Kept { why, .. } => Some(why.as_ref()),
             _ => None,
         }
     }

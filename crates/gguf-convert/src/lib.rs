@@ -15,11 +15,11 @@ use gguf_arch::config::{self, Config};
 use gguf_arch::plan::Plan;
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Layout, TensorInfo, Version};
-use gguf_io::Output;
 
 mod error;
 mod files;
 pub mod imatrix;
+mod journal;
 pub mod metadata;
 pub mod ops;
 mod progress;
@@ -28,6 +28,7 @@ mod run;
 mod scan;
 pub mod source;
 pub mod tokenizer;
+mod write;
 
 pub use error::{Error, Names};
 pub use gguf_arch::plan::{Op, OutType, PlannedTensor, Reason, Skipped};
@@ -39,6 +40,7 @@ use metadata::{MetadataOptions, ModelMetadata, ParameterCounts};
 use run::{Rules, Run};
 use source::Checkpoint;
 use tokenizer::TokenizerOptions;
+use write::{NewFile, Writing, write_files};
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANTIZATION_VERSION: u32 = 2;
@@ -65,6 +67,8 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     /// Replaces the output if there is one.
     pub force: bool,
+    /// Keeps what is done when the run ends early, in `OUT.partial` and `OUT.journal`, and goes on with what an earlier one kept.
+    pub resume: bool,
 }
 
 /// Everything about a conversion but the data: what [`plan`] decides.
@@ -248,7 +252,8 @@ impl ConversionPlan {
     /// Reads, converts and writes everything.
     ///
     /// # Errors
-    /// [`Error`]. No output is left then, and a file that had the name before is untouched.
+    /// [`Error`]. No output is left then, and a file that had the name before is untouched. What is kept to be resumed, if that
+    /// was asked for, [`Error::Kept`] names.
     pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<Summary, Error> {
         let path = self.output_path(out);
         let run = Run {
@@ -260,8 +265,9 @@ impl ConversionPlan {
             order: self.options.order,
             threads: self.options.threads,
         };
-        let file_bytes = self.file_bytes();
-        let overflows = write_file(&path, &self.inputs, self.options.force, &self.head, file_bytes, &run, progress)?;
+        let how = Writing { inputs: &self.inputs, force: self.options.force, resume: self.options.resume };
+        let file = NewFile { path: path.clone(), head: &self.head, file_bytes: self.file_bytes(), run };
+        let overflows = write_files(&[file], how, progress)?;
         Ok(Summary {
             path,
             file_bytes: self.file_bytes(),
@@ -273,34 +279,6 @@ impl ConversionPlan {
             warnings: self.warnings.clone(),
         })
     }
-}
-
-/// Writes a file: the head, cut to the file's length, and what a run gives. `inputs` are the real paths of files that must not be
-/// replaced.
-fn write_file(
-    path: &Path,
-    inputs: &[PathBuf],
-    force: bool,
-    head: &Head,
-    file_bytes: u64,
-    run: &Run<'_>,
-    progress: &dyn Progress,
-) -> Result<Vec<Overflow>, Error> {
-    if path.canonicalize().is_ok_and(|real| inputs.contains(&real)) {
-        return Err(Error::OverwritesInput { path: path.to_owned() });
-    }
-    let output = Output::create(path, force)?;
-    output.set_len(file_bytes)?;
-    let mut bytes = head.encode(run.layout)?;
-    bytes.truncate(usize::try_from(file_bytes).unwrap_or(usize::MAX));
-    output.write_at(0, &bytes)?;
-
-    let bytes = head.tensors.iter().filter_map(|t| t.n_bytes().ok()).sum();
-    progress.event(Event::Started { n_tensors: run.tensors.len(), bytes });
-    let overflows = run.execute(&output, progress)?;
-    output.commit()?;
-    progress.event(Event::Finished);
-    Ok(overflows)
 }
 
 /// The examples of the README, compiled as tests.

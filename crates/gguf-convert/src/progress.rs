@@ -11,7 +11,7 @@ pub enum Event<'a> {
         /// Bytes of tensor data that will be written.
         bytes: u64,
     },
-    /// Work on a tensor begins. With several threads, the one before may not be finished yet.
+    /// Work on a tensor begins, or goes on where an earlier run was interrupted. With several threads, the one before may not be finished yet.
     Tensor {
         /// Its number, from 0.
         index: usize,
@@ -20,6 +20,11 @@ pub enum Event<'a> {
     },
     /// More of the tensor data was written.
     Advanced {
+        /// How much more.
+        bytes: u64,
+    },
+    /// More of the tensor data was found as an interrupted run has left it, and is right.
+    Kept {
         /// How much more.
         bytes: u64,
     },
@@ -35,7 +40,7 @@ pub trait Progress: Sync {
     fn event(&self, event: Event<'_>);
 
     /// Whether the run is to end before its time; asked between chunks. It then fails with
-    /// [`Error::Cancelled`](crate::Error::Cancelled) and leaves no output.
+    /// [`Error::Cancelled`](crate::Error::Cancelled) and leaves no output, or with [`Error::Kept`](crate::Error::Kept).
     fn is_cancelled(&self) -> bool {
         false
     }

@@ -20,7 +20,8 @@ use crate::progress::Progress;
 use crate::run::{Importance, Rules, Run};
 use crate::source::Source;
 use crate::source::gguf::GgufSource;
-use crate::{ConversionPlan, QUANTIZATION_VERSION, write_file};
+use crate::write::{NewFile, Writing, write_files};
+use crate::{ConversionPlan, QUANTIZATION_VERSION};
 
 mod prune;
 
@@ -47,6 +48,8 @@ pub struct QuantizeOptions {
     pub threads: Option<NonZeroUsize>,
     /// Replaces the output if there is one.
     pub force: bool,
+    /// Keeps what is done when the run ends early, in `OUT.partial` and `OUT.journal`, and goes on with what an earlier one kept.
+    pub resume: bool,
 }
 
 /// What is quantized: a head as it stands, and where the data of its tensors comes from.
@@ -126,6 +129,7 @@ pub struct QuantizePlan<'m> {
     warnings: Vec<String>,
     threads: Option<NonZeroUsize>,
     force: bool,
+    resume: bool,
 }
 
 /// Decides everything about quantizing a model, without reading its weights. All that is wrong with an importance matrix, and how
@@ -216,8 +220,8 @@ pub fn plan<'m>(
     };
     head.tensors = kept.into_iter().zip(&decisions).map(info).collect();
     let layout = head.layout()?;
-    let (threads, force) = (options.threads, options.force);
-    Ok(QuantizePlan { original, head, layout, tensors, from, decisions, matrix, entries, warnings, threads, force })
+    let (threads, force, resume) = (options.threads, options.force, options.resume);
+    Ok(QuantizePlan { original, head, layout, tensors, from, decisions, matrix, entries, warnings, threads, force, resume })
 }
 
 /// What the user should know about a matrix, a sentence each.
@@ -274,8 +278,11 @@ impl QuantizePlan<'_> {
     /// Reads, quantizes and writes everything.
     ///
     /// # Errors
-    /// [`Error`]. No output is left then, and a file that had the name before is untouched.
+    /// [`Error`]. No output is left then, and a file that had the name before is untouched. What is kept to be resumed, if that
+    /// was asked for, [`Error::Kept`] names.
     pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<(), Error> {
+        let matrix = self.matrix.and_then(|matrix| matrix.path()?.canonicalize().ok());
+        let inputs: Vec<PathBuf> = self.original.inputs.iter().cloned().chain(matrix).collect();
         let run = Run {
             tensors: &self.tensors,
             layout: &self.layout,
@@ -285,7 +292,8 @@ impl QuantizePlan<'_> {
             order: self.head.dialect.order,
             threads: self.threads,
         };
-        write_file(out, &self.original.inputs, self.force, &self.head, self.layout.file_bytes, &run, progress)
-            .map(|_| ())
+        let how = Writing { inputs: &inputs, force: self.force, resume: self.resume };
+        let file = NewFile { path: out.to_owned(), head: &self.head, file_bytes: self.layout.file_bytes, run };
+        write_files(&[file], how, progress).map(|_| ())
     }
 }

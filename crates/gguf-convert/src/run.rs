@@ -18,6 +18,7 @@ use gguf_quants::{Isa, Rows};
 
 use crate::error::Error;
 use crate::imatrix::ImatrixFile;
+use crate::journal::{Finished, Journal};
 use crate::ops::{Cast, interleave_halves};
 use crate::progress::{Event, Progress};
 use crate::source::Source;
@@ -87,13 +88,20 @@ pub struct Overflow {
 }
 
 impl Run<'_> {
-    /// Writes all tensor data into `output`; says where values became infinite, in the order of the tensors.
+    /// Writes all tensor data into `output`; says where values became infinite, in the order of the tensors. With a journal,
+    /// chunks that it has are only read back, and done again if they are not what they were; the others are noted in it.
     ///
     /// # Errors
     /// The first error that any thread meets; the others stop soon after.
-    pub fn execute(&self, output: &Output, progress: &dyn Progress) -> Result<Vec<Overflow>, Error> {
+    pub(crate) fn execute(
+        &self,
+        output: &Output,
+        journal: Option<&Journal>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Overflow>, Error> {
         let shared = Shared {
             chunks: Mutex::new(self.chunks()),
+            journal,
             stop: AtomicBool::new(false),
             overflows: Mutex::new(BTreeMap::new()),
         };
@@ -116,14 +124,11 @@ impl Run<'_> {
         while !shared.stop.load(Ordering::Relaxed) {
             let next = shared.chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((index, tensor, chunk)) = next else { break };
-            if chunk.first_row == 0 {
-                progress.event(Event::Tensor { index, name: &tensor.name });
-            }
-            let converted = match progress.is_cancelled() {
+            let done = match progress.is_cancelled() {
                 true => Err(Error::Cancelled),
-                false => self.convert(index, tensor, &chunk, &mut buffers, output),
+                false => self.finish(index, tensor, &chunk, shared.journal, &mut buffers, output, progress),
             };
-            match converted {
+            match done {
                 Ok(0) => {}
                 Ok(values) => {
                     *shared.overflows.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_insert(0) +=
@@ -134,9 +139,65 @@ impl Run<'_> {
                     return Err(e);
                 }
             }
-            progress.event(Event::Advanced { bytes: buffers.out.len() as u64 });
         }
         Ok(())
+    }
+
+    /// Sees to it that a chunk is in the output; says how many values became infinite in it.
+    #[allow(clippy::too_many_arguments, reason = "what one chunk is made of")]
+    fn finish(
+        &self,
+        index: usize,
+        tensor: &PlannedTensor,
+        chunk: &Chunk,
+        journal: Option<&Journal>,
+        buffers: &mut Buffers,
+        output: &Output,
+        progress: &dyn Progress,
+    ) -> Result<u64, Error> {
+        if let Some(journal) = journal
+            && let Some(overflows) = self.kept(index, tensor, chunk, journal, buffers, output)?
+        {
+            progress.event(Event::Kept { bytes: buffers.out.len() as u64 });
+            return Ok(overflows);
+        }
+        // When work is resumed, it may go on in the middle of a tensor.
+        if chunk.first_row == 0 || journal.is_some_and(Journal::is_resumed) {
+            progress.event(Event::Tensor { index, name: &tensor.name });
+        }
+        let overflows = self.convert(index, tensor, chunk, buffers, output)?;
+        if let Some(journal) = journal {
+            let Chunk { first_row, n_rows, .. } = *chunk;
+            journal.add(Finished { tensor: index, first_row, n_rows, overflows }, &buffers.out)?;
+        }
+        progress.event(Event::Advanced { bytes: buffers.out.len() as u64 });
+        Ok(overflows)
+    }
+
+    /// How many values became infinite in a chunk that an earlier run has finished; `None` when it has to be done.
+    fn kept(
+        &self,
+        index: usize,
+        tensor: &PlannedTensor,
+        chunk: &Chunk,
+        journal: &Journal,
+        buffers: &mut Buffers,
+        output: &Output,
+    ) -> Result<Option<u64>, Error> {
+        let Some(record) = journal.finished(index, chunk.first_row, chunk.n_rows) else { return Ok(None) };
+        let (start, bytes) = self.place(index, tensor, chunk)?;
+        resize(&mut buffers.out, bytes, tensor)?;
+        // What cannot be read is written again.
+        let is_right = output.read_at(start, &mut buffers.out).is_ok() && Journal::verify(record, &buffers.out);
+        Ok(is_right.then_some(record.0.overflows))
+    }
+
+    /// Where the rows of a chunk land in the file, and their bytes.
+    fn place(&self, index: usize, tensor: &PlannedTensor, chunk: &Chunk) -> Result<(u64, u64), Error> {
+        let row_bytes = packed_bytes(tensor.ty, chunk.row_len, tensor)?;
+        // The layout has an offset for each of its tensors.
+        let start = self.layout.file_offset(index).ok_or_else(|| no_codec(tensor))?;
+        Ok((start + chunk.first_row * row_bytes, chunk.n_rows * row_bytes))
     }
 
     /// Reads, converts and writes one chunk; says how many values became infinite.
@@ -148,9 +209,9 @@ impl Run<'_> {
         buffers: &mut Buffers,
         output: &Output,
     ) -> Result<u64, Error> {
-        let row_bytes = packed_bytes(tensor.ty, chunk.row_len, tensor)?;
+        let (start, bytes) = self.place(index, tensor, chunk)?;
         let Buffers { raw, moved, values, out } = buffers;
-        resize(out, chunk.n_rows * row_bytes, tensor)?;
+        resize(out, bytes, tensor)?;
         let mut overflows = 0;
         match &tensor.op {
             Op::Computed(computed) => {
@@ -186,9 +247,7 @@ impl Run<'_> {
         if self.order == ByteOrder::Big {
             swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
         }
-        // The layout has an offset for each of its tensors.
-        let start = self.layout.file_offset(index).ok_or_else(|| no_codec(tensor))?;
-        output.write_at(start + chunk.first_row * row_bytes, out)?;
+        output.write_at(start, out)?;
         Ok(overflows)
     }
 
@@ -306,6 +365,7 @@ struct Buffers {
 
 struct Shared<'a> {
     chunks: Mutex<Chunks<'a>>,
+    journal: Option<&'a Journal>,
     stop: AtomicBool,
     overflows: Mutex<BTreeMap<usize, u64>>,
 }

@@ -25,6 +25,8 @@ pub enum Error {
     },
     /// The output exists already and may not be replaced.
     Exists(PathBuf),
+    /// Another process works on the file.
+    Busy(PathBuf),
     /// The file or folder is not of the kind that is needed.
     NotAFile(PathBuf),
     /// A tensor's data is not in the file, or its size is not known.
@@ -57,6 +59,7 @@ impl Error {
             Error::Io { path, .. }
             | Error::Head { path, .. }
             | Error::Exists(path)
+            | Error::Busy(path)
             | Error::NotAFile(path)
             | Error::Tensor { path, .. }
             | Error::Shards { path, .. } => path,
@@ -82,6 +85,7 @@ impl fmt::Display for Error {
                 Ok(())
             }
             Error::Exists(_) => f.write_str("exists already; allow replacing it, or choose another name"),
+            Error::Busy(_) => f.write_str("another process is at work on it; wait until it is done"),
             Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder, a file is needed"),
             Error::NotAFile(_) => f.write_str("is not a regular file"),
             Error::Tensor { name, problem, .. } => write!(f, "tensor {name}: {problem}"),

@@ -3,12 +3,13 @@
 //!
 //! * [`ModelFile`] is one file: its head on the heap, its payload read in pieces or mapped.
 //! * [`Model`] is all shards of a model, opened from any of them.
-//! * [`Output`] is a file in the making: temporary, positioned writes, synced, then renamed.
+//! * [`Output`] is a file in the making: temporary, positioned writes, synced, then renamed; [`open_locked`] keeps others away.
 //! * [`Writer`] puts a head and its tensors onto any [`std::io::Write`], in either order.
 #![deny(unsafe_code)]
 
 mod buffer;
 mod error;
+mod lock;
 mod map;
 mod model;
 
@@ -17,6 +18,7 @@ mod output;
 mod writer;
 
 pub use error::Error;
+pub use lock::open_locked;
 pub use map::Map;
 pub use model::{Model, ModelTensor};
 

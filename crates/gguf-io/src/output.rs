@@ -4,33 +4,74 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile};
+use tempfile::{Builder, NamedTempFile, TempPath};
 
-use crate::Error;
+use crate::lock::open_or_create;
+use crate::{Error, read_exact_at};
 
 /// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
-/// syncs it and renames it. Dropped before that, it is removed. Whatever happens at whatever instant, the final name
-/// shows the old file, the new one, or nothing, as it was before.
+/// syncs it and renames it. Whatever happens at whatever instant, the final name shows the old file, the new one, or
+/// nothing, as it was before.
+///
+/// Dropped before that, the file of [`create`](Output::create) is removed; that of [`reopen`](Output::reopen) stays, under a
+/// name that is always the same, for a later attempt.
 #[derive(Debug)]
 pub struct Output {
-    temp: NamedTempFile,
+    temp: Temp,
     path: PathBuf,
     replace: bool,
 }
 
+#[derive(Debug)]
+enum Temp {
+    /// Under a name of its own; removed when it is dropped.
+    Passing(NamedTempFile),
+    /// Under the name that [`Output::partial_path`] gives.
+    Kept(File, PathBuf),
+}
+
 impl Output {
+    /// Whether a file may come to be called `path`: asked before work begins, as the answer may change until it is done.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when there is one and `replace` is false; [`Error::NotAFile`] when something is there that is none.
+    pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
+        match fs::symlink_metadata(path) {
+            Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
+            // Folders, devices and pipes are not replaced, whatever is allowed; a link is, but not what it leads to.
+            Ok(there) if !there.is_file() && !there.is_symlink() => Err(Error::NotAFile(path.to_owned())),
+            _ if path.file_name().is_none() => Err(Error::NotAFile(path.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of a file in the making that is kept when the work is interrupted: `out.gguf.partial` for `out.gguf`.
+    pub fn partial_path(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        name.into()
+    }
+
+    /// Goes on with the file that is to be called `path` and has its [partial name](Output::partial_path) so far, with what is in
+    /// it; starts it when there is none. Nothing keeps two processes from doing so at once but the caller.
+    ///
+    /// # Errors
+    /// As [`create`](Output::create), and [`Error::NotAFile`] when the partial name is that of something else.
+    pub fn reopen(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
+        let path = path.as_ref();
+        Output::may_write(path, replace)?;
+        let partial = Output::partial_path(path);
+        let file = open_or_create(&partial)?;
+        Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
+    }
+
     /// Starts a file that is to be called `path`.
     ///
     /// # Errors
     /// [`Error::Exists`] when there is one and `replace` is false; [`Error::Io`] when the folder cannot be written.
     pub fn create(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
-        match fs::symlink_metadata(path) {
-            Ok(_) if !replace => return Err(Error::Exists(path.to_owned())),
-            // Folders, devices and pipes are not replaced, whatever is allowed; a link is, but not what it leads to.
-            Ok(there) if !there.is_file() && !there.is_symlink() => return Err(Error::NotAFile(path.to_owned())),
-            _ => {}
-        }
+        Output::may_write(path, replace)?;
         let name = path.file_name().ok_or_else(|| Error::NotAFile(path.to_owned()))?;
         // So much of the name that it can be told, and stays short of what file systems allow.
         let prefix = format!(".{}.", name.to_string_lossy().chars().take(48).collect::<String>());
@@ -39,7 +80,7 @@ impl Output {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let temp = builder.tempfile_in(folder(path)).map_err(|e| Error::io(path, "create a file there")(plain(e)))?;
-        Ok(Output { temp, path: path.to_owned(), replace })
+        Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
 
     /// The final name.
@@ -49,7 +90,10 @@ impl Output {
 
     /// The file, for positioned or sequential writes.
     pub fn file(&self) -> &File {
-        self.temp.as_file()
+        match &self.temp {
+            Temp::Passing(temp) => temp.as_file(),
+            Temp::Kept(file, _) => file,
+        }
     }
 
     /// Gives the file its length, before or after it is filled, and takes the space on the disk for it, so far as the file system
@@ -71,16 +115,51 @@ impl Output {
         write_all_at(self.file(), buf, offset).map_err(Error::io(&self.path, "write"))
     }
 
+    /// Fills `buf` with what was written at `offset` and after.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also when the file ends before `buf` is full.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        read_exact_at(self.file(), buf, offset).map_err(Error::io(&self.path, "read back"))
+    }
+
+    /// Makes what was written durable. [`commit`](Output::commit) does so as well.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<(), Error> {
+        self.file().sync_all().map_err(Error::io(&self.path, "sync"))
+    }
+
+    /// Gives the file up, and removes it even if it is one that is kept.
+    pub fn discard(self) {
+        if let Temp::Kept(file, partial) = self.temp {
+            drop(file);
+            let _ = fs::remove_file(partial);
+        }
+    }
+
     /// Makes the file durable and gives it its final name.
     ///
     /// # Errors
-    /// [`Error::Exists`] when a file of that name has appeared meanwhile and may not be replaced; [`Error::Io`]. The
-    /// temporary file is gone then, and what stood under the final name still stands there.
+    /// [`Error::Exists`] when a file of that name has appeared meanwhile and may not be replaced; [`Error::Io`]. What stood
+    /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept.
     pub fn commit(self) -> Result<(), Error> {
+        self.sync()?;
         let Output { temp, path, replace } = self;
-        temp.as_file().sync_all().map_err(Error::io(&path, "sync"))?;
+        let (temp, is_kept) = match temp {
+            Temp::Passing(temp) => (temp.into_temp_path(), false),
+            Temp::Kept(file, partial) => {
+                drop(file);
+                let temp = TempPath::try_from_path(partial).map_err(Error::io(&path, "rename"))?;
+                (temp, true)
+            }
+        };
         let renamed = if replace { temp.persist(&path) } else { temp.persist_noclobber(&path) };
         if let Err(e) = renamed {
+            if is_kept {
+                let _ = e.path.keep();
+            }
             if !replace && e.error.kind() == io::ErrorKind::AlreadyExists {
                 return Err(Error::Exists(path));
             }

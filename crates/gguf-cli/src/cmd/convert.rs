@@ -71,7 +71,11 @@ pub struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Replace the output if it is there already
+    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
+
+    /// Replace the output if it is there already; with --resume, also what was kept of other work
     #[arg(short, long)]
     force: bool,
 
@@ -130,6 +134,7 @@ impl Args {
             vocab_only: self.vocab_only,
             threads: self.threads,
             force: self.force,
+            resume: self.resume,
         };
         let plan = gguf_convert::plan(&self.dir, &options)?;
         if let FileType::Quantized(target) = self.ty {
@@ -151,6 +156,7 @@ impl Args {
         let options = QuantizeOptions {
             threads: self.threads,
             force: self.force,
+            resume: self.resume,
             ..self.quantization.with(&self.dir, target, matrix.as_ref())?
         };
         let plan = gguf_convert::quantize::plan(Original::conversion(plan), matrix.as_ref(), &options)?;
@@ -181,6 +187,9 @@ impl Args {
             ));
         }
         if !self.quiet {
+            if let Some(kept) = watch.said_of_kept() {
+                ui.note(&kept);
+            }
             ui.note(&said(&summary, watch.elapsed()));
         }
         ui.print_path(&summary.path)?;

@@ -24,6 +24,10 @@ pub use options::Options;
 /// Tensors get the types that llama.cpp's quantizer gives them, and the same bytes. Nothing stands under the output's name
 /// until the file is whole and on the disk. The path of the output goes to standard output, everything else to standard
 /// error.
+///
+/// With --resume, work that is interrupted by anything, be it a signal, a full disk or a loss of power, leaves what is done in
+/// OUT.partial and a journal in OUT.journal. The same command goes on from there, with any number of threads, after it has read
+/// back what the journal says is finished; what is not as it was is done again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +35,8 @@ Examples:
   gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
   gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf Q4_0 --pure")]
+  gguf quantize in.gguf out.gguf Q4_0 --pure
+  gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
 pub struct Args {
     /// The model in GGUF; of a split one, any shard
     input: PathBuf,
@@ -59,7 +64,11 @@ pub struct Args {
     #[arg(long, requires = "dry_run")]
     json: bool,
 
-    /// Replace the output if it is there already
+    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
+
+    /// Replace the output if it is there already; with --resume, also what was kept of other work
     #[arg(short, long)]
     force: bool,
 
@@ -85,6 +94,7 @@ impl Args {
             allow_requantize: self.allow_requantize,
             threads: self.threads,
             force: self.force,
+            resume: self.resume,
             ..self.options.with(&self.input, target, matrix.as_ref())?
         };
         let plan = quantize::plan(Original::open(&self.input)?, matrix.as_ref(), &options)?;
@@ -106,6 +116,9 @@ pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, q
     watch.clear();
     result?;
     if !quiet {
+        if let Some(kept) = watch.said_of_kept() {
+            ui.note(&kept);
+        }
         let (time, bytes) = (watch.elapsed(), plan.layout().file_bytes);
         let sizes = Sizes::of(plan);
         ui.note(&format!(

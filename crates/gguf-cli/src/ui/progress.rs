@@ -28,8 +28,12 @@ pub struct ProgressLine {
 #[derive(Debug)]
 struct State {
     start: Instant,
+    /// When the work began whose rate is shown.
+    clock: Instant,
     last: Instant,
     done: u64,
+    /// So much of it was done before.
+    kept: u64,
     total: u64,
     what: String,
     is_drawn: bool,
@@ -40,7 +44,16 @@ impl ProgressLine {
     pub fn new(quiet: bool) -> ProgressLine {
         let redraws = io::stderr().is_terminal() && !is_dumb();
         let now = Instant::now();
-        let state = State { start: now, last: now, done: 0, total: 0, what: String::new(), is_drawn: false };
+        let state = State {
+            start: now,
+            clock: now,
+            last: now,
+            done: 0,
+            kept: 0,
+            total: 0,
+            what: String::new(),
+            is_drawn: false,
+        };
         let every = if redraws { REDRAW } else { LOG };
         ProgressLine { state: Mutex::new(state), every: (!quiet).then_some(every), redraws }
     }
@@ -48,7 +61,7 @@ impl ProgressLine {
     /// The work begins.
     fn start(&self, total: u64) {
         let now = Instant::now();
-        self.change(|s| (s.start, s.last, s.total) = (now, now, total));
+        self.change(|s| (s.start, s.clock, s.last, s.total) = (now, now, now, total));
     }
 
     /// What is being worked on; the text must be safe to print.
@@ -59,6 +72,21 @@ impl ProgressLine {
     /// So many more bytes are done.
     fn advance(&self, bytes: u64) {
         self.change(|s| s.done = s.done.saturating_add(bytes));
+    }
+
+    /// So many more bytes were done before; looking after that is no work to judge the rate by.
+    fn keep(&self, bytes: u64) {
+        self.change(|s| {
+            s.done = s.done.saturating_add(bytes);
+            s.kept = s.kept.saturating_add(bytes);
+            s.clock = Instant::now();
+            "verifying what is there".clone_into(&mut s.what);
+        });
+    }
+
+    /// Bytes that were done before.
+    pub fn kept(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).kept
     }
 
     /// Time since the start.
@@ -81,7 +109,7 @@ impl ProgressLine {
             return;
         }
         state.last = Instant::now();
-        let line = text(&state, state.start.elapsed());
+        let line = text(&state, state.clock.elapsed());
         if self.redraws {
             let width = width_of(terminal_size::terminal_size_of(io::stderr()));
             let _ = write!(io::stderr(), "\r\x1b[K{}", cut_end(&line, width.saturating_sub(1)));
@@ -98,6 +126,7 @@ impl Progress for ProgressLine {
             Event::Started { bytes, .. } => self.start(bytes),
             Event::Tensor { name, .. } => self.set_item(&Str(name.as_bytes()).to_string()),
             Event::Advanced { bytes } => self.advance(bytes),
+            Event::Kept { bytes } => self.keep(bytes),
             _ => {}
         }
     }
@@ -107,16 +136,17 @@ impl Progress for ProgressLine {
 fn text(state: &State, elapsed: Duration) -> String {
     let percent = state.done.saturating_mul(100).checked_div(state.total).unwrap_or(100).min(100);
     let mut line = format!("{percent:3} %  {} of {}", size(state.done), size(state.total));
+    let new = state.done.saturating_sub(state.kept);
     if state.done >= state.total {
-        return format!("{line}  {}  finishing", rate(state.done, elapsed));
+        return format!("{line}  {}  finishing", rate(new, elapsed));
     }
-    if state.done > 0 {
-        let left = elapsed.as_secs_f64() * state.total.saturating_sub(state.done) as f64 / state.done as f64;
+    if new > 0 {
+        let left = elapsed.as_secs_f64() * state.total.saturating_sub(state.done) as f64 / new as f64;
         let left = match left.round() {
             seconds @ ..10.0 => format!("{seconds} s"),
             seconds => duration(Duration::try_from_secs_f64(seconds).unwrap_or_default()),
         };
-        line += &format!("  {}  {left} left", rate(state.done, elapsed));
+        line += &format!("  {}  {left} left", rate(new, elapsed));
     }
     if !state.what.is_empty() {
         line += "  ";
@@ -132,10 +162,14 @@ mod tests {
     #[test]
     fn the_line_tells_rate_and_time_left() {
         let now = Instant::now();
-        let mut state = State { start: now, last: now, done: 0, total: 400, what: "x".into(), is_drawn: false };
+        let (what, is_drawn) = ("x".into(), false);
+        let mut state = State { start: now, clock: now, last: now, done: 0, kept: 0, total: 400, what, is_drawn };
         assert_eq!(text(&state, Duration::from_secs(1)), "  0 %  0 B of 400 B  x");
         state.done = 100;
         assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  10 B/s  30 s left  x");
+        state.kept = 80;
+        assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  2 B/s  2.5 min left  x");
+        state.kept = 0;
         state.done = 400;
         assert_eq!(text(&state, Duration::from_secs(40)), "100 %  400 B of 400 B  10 B/s  finishing");
     }

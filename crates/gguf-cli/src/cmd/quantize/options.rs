@@ -123,6 +123,7 @@ impl Options {
             provenance,
             threads: None,
             force: false,
+            resume: false,
         })
     }
 }

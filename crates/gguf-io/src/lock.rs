@@ -1,0 +1,94 @@
+//! Files that one process at a time works on.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::Path;
+
+use crate::Error;
+
+/// Opens a file for reading and writing, as it is, and locks it; creates it when there is none. The lock ends with the file.
+///
+/// # Errors
+/// [`Error::Busy`] when another process has it locked; [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+pub fn open_locked(path: &Path) -> Result<File, Error> {
+    loop {
+        let file = open_or_create(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Busy(path.to_owned())),
+            Err(TryLockError::Error(e)) => return Err(Error::io(path, "lock")(e)),
+        }
+        // Between opening and locking, whoever had the lock may have removed the file. The lock of a file without a name
+        // protects from nobody.
+        if is_still(&file, path) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Opens a file for reading and writing, as it is, and creates it when there is none; never what a link leads to.
+///
+/// # Errors
+/// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
+    loop {
+        let there = fs::symlink_metadata(path);
+        if there.as_ref().is_ok_and(|there| !there.is_file()) {
+            return Err(Error::NotAFile(path.to_owned()));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(there.is_err());
+        // Nobody removes or renames the file meanwhile; this is for readers and writers.
+        #[cfg(windows)]
+        std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
+        match options.open(path) {
+            // Another process was quicker.
+            Err(e) if there.is_err() && e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            opened => return opened.map_err(Error::io(path, "open for writing")),
+        }
+    }
+}
+
+/// Whether the file has the name.
+#[cfg(unix)]
+fn is_still(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |m: &fs::Metadata| (m.dev(), m.ino());
+    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
+}
+
+/// Whether the file has the name: it is opened so that nobody can take it away.
+#[cfg(not(unix))]
+fn is_still(_: &File, _: &Path) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let first = open_locked(&path).unwrap();
+        assert!(matches!(open_locked(&path), Err(Error::Busy(busy)) if busy == path));
+        drop(first);
+        drop(open_locked(&path).unwrap());
+        assert!(matches!(open_locked(dir.path()), Err(Error::NotAFile(_))));
+    }
+
+    /// As when the one before removes the file when it is done.
+    #[test]
+    fn a_file_that_lost_its_name_is_not_the_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = open_locked(&path).unwrap();
+        assert!(is_still(&file, &path));
+        if cfg!(unix) {
+            fs::remove_file(&path).unwrap();
+            assert!(!is_still(&file, &path));
+            fs::write(&path, "another").unwrap();
+            assert!(!is_still(&file, &path));
+        }
+    }
+}
