@@ -353,11 +353,11 @@ impl fmt::Display for Error {
                 if *n_others > 0 {
                     f.write_str(", and beside the other shards")?;
                 }
-                f.write_str("; the same command goes on from there")
+                f.write_str("; the same command continues from there")
             }
             Error::OtherPlan { partial, journal, differences } => write!(
                 f,
-                "{} was begun with something else and cannot be gone on with: {}; give the command that it was begun with, or \
+                "{} was begun with something else and cannot be continued: {}; give the command that it was begun with, or \
                  delete it and {}, or start anew with --force",
                 partial.display(),
                 differences.join("; "),
