@@ -221,7 +221,20 @@ pub fn plan<'m>(
     head.tensors = kept.into_iter().zip(&decisions).map(info).collect();
     let layout = head.layout()?;
     let (threads, force, resume) = (options.threads, options.force, options.resume);
-    Ok(QuantizePlan { original, head, layout, tensors, from, decisions, matrix, entries, warnings, threads, force, resume })
+    Ok(QuantizePlan {
+        original,
+        head,
+        layout,
+        tensors,
+        from,
+        decisions,
+        matrix,
+        entries,
+        warnings,
+        threads,
+        force,
+        resume,
+    })
 }
 
 /// What the user should know about a matrix, a sentence each.

@@ -1,0 +1,350 @@
+//! Interrupted work that is resumed: whatever happens to it in between, the bytes are those of work that was not interrupted.
+
+mod common;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::*;
+use gguf_arch::mix::{MixOptions, Target};
+use gguf_convert::quantize::{self, Original, QuantizeOptions};
+use gguf_convert::{Error, Event, Options, OutType, Progress};
+use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
+use gguf_io::Writer;
+use gguf_quants::float::f32_to_f16;
+
+/// Interrupts after a number of chunks, and counts what is done and what is found done.
+#[derive(Default)]
+struct Watch {
+    until: Option<u64>,
+    done: AtomicU64,
+    kept_bytes: AtomicU64,
+}
+
+impl Progress for Watch {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Advanced { .. } => _ = self.done.fetch_add(1, Ordering::Relaxed),
+            Event::Kept { bytes } => _ = self.kept_bytes.fetch_add(bytes, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.until.is_some_and(|until| self.done.load(Ordering::Relaxed) >= until)
+    }
+}
+
+fn after(chunks: u64) -> Watch {
+    Watch { until: Some(chunks), ..Watch::default() }
+}
+
+/// The chunks of [`model`]: the first tensor is two.
+const CHUNKS: u64 = 6;
+
+/// A model with a tensor of more than one chunk, and tensors whose data are no multiple of the alignment.
+fn model(dir: &Path) -> PathBuf {
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.set("llama.block_count", 1u32);
+    let shapes: [(&str, &[u64]); 5] = [
+        ("output_norm.weight", &[1_100_000]),
+        ("token_embd.weight", &[32, 70]),
+        ("blk.0.attn_q.weight", &[32, 3]),
+        ("blk.0.ffn_down.weight", &[64, 5]),
+        ("blk.0.ffn_up.weight", &[32, 7]),
+    ];
+    let ty = |shape: &[u64]| if shape.len() == 1 { GgmlType::F32 } else { GgmlType::F16 };
+    head.tensors = shapes.iter().map(|(name, shape)| TensorInfo::new(*name, *shape, ty(shape))).collect();
+    let data = shapes.iter().enumerate().map(|(i, (_, shape))| {
+        let values = f32_data(i as u32, shape.iter().product());
+        match ty(shape) {
+            GgmlType::F32 => values,
+            _ => {
+                let half = |v: &[u8; 4]| f32_to_f16(f32::from_le_bytes(*v)).to_le_bytes();
+                values.as_chunks::<4>().0.iter().flat_map(half).collect()
+            }
+        }
+    });
+    let path = dir.join("in.gguf");
+    fs::write(&path, Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    path
+}
+
+fn options(ty: &str, threads: usize) -> QuantizeOptions {
+    QuantizeOptions {
+        target: Target::parse(ty).unwrap(),
+        mix: MixOptions::default(),
+        allow_requantize: false,
+        prune_layers: Vec::new(),
+        overrides: Vec::new(),
+        provenance: Vec::new(),
+        threads: NonZeroUsize::new(threads),
+        force: false,
+        resume: true,
+    }
+}
+
+fn quantize(input: &Path, out: &Path, options: &QuantizeOptions, progress: &dyn Progress) -> Result<(), Error> {
+    quantize::plan(Original::open(input).unwrap(), None, options).unwrap().run(out, progress)
+}
+
+/// The model, where it goes, and the bytes it becomes.
+struct Case {
+    dir: tempfile::TempDir,
+    input: PathBuf,
+    out: PathBuf,
+    expected: Vec<u8>,
+}
+
+impl Case {
+    fn new() -> Case {
+        let dir = tempfile::tempdir().unwrap();
+        let input = model(dir.path());
+        let out = dir.path().join("out.gguf");
+        quantize(&input, &out, &QuantizeOptions { resume: false, ..options("Q8_0", 2) }, &()).unwrap();
+        let expected = fs::read(&out).unwrap();
+        fs::remove_file(&out).unwrap();
+        Case { dir, input, out, expected }
+    }
+
+    fn partial(&self) -> PathBuf {
+        self.dir.path().join("out.gguf.partial")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.dir.path().join("out.gguf.journal")
+    }
+
+    /// Runs with one thread until so many chunks are done.
+    #[track_caller]
+    fn interrupt(&self, chunks: u64) -> Watch {
+        let watch = after(chunks);
+        let result = quantize(&self.input, &self.out, &options("Q8_0", 1), &watch);
+        let Err(Error::Kept { why, partial, journal, n_others: 0 }) = result else { panic!("{result:?}") };
+        assert!(matches!(*why, Error::Cancelled));
+        assert_eq!((partial, journal), (self.partial(), self.journal()));
+        assert!(self.partial().exists() && self.journal().exists() && !self.out.exists());
+        watch
+    }
+
+    /// Goes on to the end; gives the bytes that were found done.
+    #[track_caller]
+    fn resume(&self, threads: usize) -> u64 {
+        let watch = Watch::default();
+        quantize(&self.input, &self.out, &options("Q8_0", threads), &watch).unwrap();
+        self.is_whole();
+        watch.kept_bytes.into_inner()
+    }
+
+    #[track_caller]
+    fn is_whole(&self) {
+        assert!(fs::read(&self.out).unwrap() == self.expected);
+        fs::remove_file(&self.out).unwrap();
+        assert_eq!(fs::read_dir(self.dir.path()).unwrap().count(), 1, "something is left");
+    }
+}
+
+#[test]
+fn interrupted_anywhere_and_resumed_the_bytes_are_the_same() {
+    let case = Case::new();
+    for chunks in 0..CHUNKS {
+        case.interrupt(chunks);
+        let kept = case.resume(1 + chunks as usize % 3);
+        assert_eq!(kept > 0, chunks > 0, "after {chunks}");
+    }
+    // Again and again, one chunk at a time; what was done before is not done again.
+    for _ in 1..CHUNKS {
+        assert_eq!(case.interrupt(1).done.into_inner(), 1);
+    }
+    let watch = Watch::default();
+    quantize(&case.input, &case.out, &options("Q8_0", 2), &watch).unwrap();
+    assert_eq!(watch.done.into_inner(), 1);
+    case.is_whole();
+}
+
+#[test]
+fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
+    let case = Case::new();
+    case.interrupt(CHUNKS - 1);
+    let (partial, journal) = (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap());
+    let resumed = |partial: Option<&[u8]>, journal: &[u8]| {
+        let _ = fs::remove_file(case.partial());
+        if let Some(partial) = partial {
+            fs::write(case.partial(), partial).unwrap();
+        }
+        fs::write(case.journal(), journal).unwrap();
+        case.resume(2)
+    };
+    let all = resumed(Some(&partial), &journal);
+    let with_first_line =
+        |rest: &str| [&journal[..=journal.iter().position(|&b| b == b'\n').unwrap()], rest.as_bytes()].concat();
+
+    // The journal lost its end, down to nothing after the start of its first line.
+    let mut kept = all;
+    for len in (20..journal.len()).rev().step_by(61) {
+        let now = resumed(Some(&partial), &journal[..len]);
+        assert!(now <= kept, "{len}");
+        kept = now;
+    }
+    assert_eq!(kept, 0);
+    // A line is torn in the middle of the journal, and another one follows.
+    assert!(resumed(Some(&partial), &with_first_line("1 0 3\n\0\0\0\n")) == 0);
+    // A byte of the journal is another one. The names of files and the hashes of the plan are not for guessing.
+    let records = with_first_line("").len();
+    for at in (records..journal.len()).step_by(23) {
+        let mut damaged = journal.clone();
+        damaged[at] ^= 1;
+        assert!(resumed(Some(&partial), &damaged) < all, "{at}");
+    }
+    // A byte of the data is another one: of every tensor, of the head, between tensors.
+    let gguf = Gguf::parse(case.expected.as_slice()).unwrap();
+    let ranges: Vec<_> = gguf.tensors().map(|t| gguf.tensor_range(&t).unwrap()).collect();
+    let starts = ranges.iter().map(|range| range.start);
+    let padding = ranges.iter().map(|range| range.end).filter(|&end| ranges.iter().all(|range| range.start != end));
+    assert!(padding.clone().count() >= 3);
+    let mut n_done_again = 0;
+    for at in
+        starts.chain(padding).map(|at| at as usize).chain([0, 30, gguf.data_offset() as usize - 1, partial.len() - 1])
+    {
+        let mut damaged = partial.clone();
+        if let Some(byte) = damaged.get_mut(at) {
+            *byte ^= 0x10;
+        }
+        n_done_again += u32::from(resumed(Some(&damaged), &journal) < all);
+    }
+    assert_eq!(n_done_again, 4, "a byte of a finished tensor was not noticed");
+    // The data are too short, too long, or gone.
+    assert!(resumed(Some(&partial[..partial.len() / 2]), &journal) < all);
+    assert_eq!(resumed(Some(&[&partial[..], &[7; 1000]].concat()), &journal), all);
+    assert_eq!(resumed(None, &journal), 0);
+    // What the journal makes of a count of infinities is covered by its hash.
+    let text = String::from_utf8(journal.clone()).unwrap();
+    assert!(resumed(Some(&partial), text.replace(" 0 ", " 1 ").as_bytes()) < all);
+}
+
+#[test]
+fn what_was_kept_of_other_work_is_not_gone_on_with() {
+    let case = Case::new();
+    let refused = |input: &Path, options: &QuantizeOptions, texts: &[&str]| {
+        let before = (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap());
+        let error = quantize(input, &case.out, options, &()).unwrap_err();
+        assert!(!error.is_bad_input());
+        for text in texts.iter().chain(&["out.gguf.partial", "out.gguf.journal", "--force"]) {
+            assert!(error.to_string().contains(text), "no {text:?} in {error}");
+        }
+        assert!(before == (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap()));
+        assert!(!case.out.exists());
+    };
+    case.interrupt(2);
+    refused(&case.input, &options("Q5_1", 1), &["tensors become something else"]);
+    let named =
+        |name: &str| QuantizeOptions { overrides: vec![("general.name".into(), name.into())], ..options("Q8_0", 1) };
+    refused(&case.input, &named("x"), &["metadata are others"]);
+    let copy = case.dir.path().join("copy.gguf");
+    fs::copy(&case.input, &copy).unwrap();
+    refused(&copy, &options("Q8_0", 1), &["in.gguf, which is not read now", "copy.gguf was not read before"]);
+    fs::remove_file(&copy).unwrap();
+    let input = fs::File::options().append(true).open(&case.input).unwrap();
+    let was = input.metadata().unwrap().modified().unwrap();
+    input.set_modified(was + std::time::Duration::from_secs(1)).unwrap();
+    refused(&case.input, &options("Q8_0", 1), &["in.gguf has changed since"]);
+    input.set_modified(was).unwrap();
+    // Asked to replace what is there, it does, and nothing of the other work is left.
+    let mut garbage = fs::read(case.partial()).unwrap();
+    garbage.fill(0xaa);
+    fs::write(case.partial(), &garbage).unwrap();
+    quantize(&case.input, &case.out, &QuantizeOptions { force: true, ..options("Q5_1", 2) }, &()).unwrap();
+    fs::remove_file(&case.out).unwrap();
+    case.interrupt(2);
+    fs::write(case.partial(), &garbage).unwrap();
+    let again = QuantizeOptions { force: true, ..named("x") };
+    assert!(quantize(&case.input, &case.out, &again, &after(1)).is_err());
+    fs::remove_file(case.partial()).unwrap();
+    fs::remove_file(case.journal()).unwrap();
+
+    // Files of the same names that are something else.
+    for name in ["out.gguf.partial", "out.gguf.journal"] {
+        let path = case.dir.path().join(name);
+        fs::write(&path, "a letter").unwrap();
+        let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+        assert!(matches!(&error, Error::NotOurs { path: named } if *named == path), "{error:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"a letter");
+        assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 2);
+        quantize(&case.input, &case.out, &QuantizeOptions { force: true, ..options("Q8_0", 1) }, &()).unwrap();
+        case.is_whole();
+    }
+}
+
+#[test]
+fn one_process_at_a_time_resumes() {
+    let case = Case::new();
+    case.interrupt(3);
+    let journal = fs::File::open(case.journal()).unwrap();
+    journal.try_lock().unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Busy(_))), "{error:?}");
+    drop(journal);
+    assert!(case.resume(1) > 0);
+}
+
+#[test]
+fn an_output_that_is_there_is_replaced_only_when_asked() {
+    let case = Case::new();
+    case.interrupt(3);
+    fs::write(&case.out, "old").unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert_eq!(fs::read(&case.out).unwrap(), b"old");
+    let watch = Watch::default();
+    quantize(&case.input, &case.out, &QuantizeOptions { force: true, ..options("Q8_0", 1) }, &watch).unwrap();
+    assert!(watch.kept_bytes.into_inner() > 0);
+    case.is_whole();
+}
+
+/// The same input would end in the same way, so there is nothing to keep.
+#[test]
+fn nothing_is_kept_for_an_input_at_fault() {
+    let case = Case::new();
+    let mut bytes = fs::read(&case.input).unwrap();
+    let end = bytes.len();
+    // Infinity in the last tensor.
+    bytes[end - 34..end - 32].copy_from_slice(&0x7c00u16.to_le_bytes());
+    fs::write(&case.input, &bytes).unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error:?}");
+    assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_conversion_is_resumed_with_its_counts_of_infinities() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("model");
+    fs::create_dir(&from).unwrap();
+    write_small_files(&from);
+    let list = llama_tensors();
+    let mut tensors: Vec<Tensor<'_>> =
+        list.iter().enumerate().map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s))).collect();
+    for tensor in [0, 5] {
+        tensors[tensor].3[4..8].copy_from_slice(&1e6f32.to_le_bytes());
+    }
+    fs::write(from.join("model.safetensors"), safetensors(&tensors)).unwrap();
+    let options = |resume| Options { ty: OutType::F16, threads: NonZeroUsize::new(1), resume, ..Options::default() };
+    let out = dir.path().join("out.gguf");
+    let whole = gguf_convert::convert(&from, &out, &options(false), &()).unwrap();
+    let expected = fs::read(&out).unwrap();
+    fs::remove_file(&out).unwrap();
+    assert!(!whole.overflows.is_empty());
+    for chunks in 0..list.len() as u64 {
+        let interrupted = gguf_convert::convert(&from, &out, &options(true), &after(chunks));
+        assert!(matches!(interrupted, Err(Error::Kept { .. })), "{interrupted:?}");
+        let watch = Watch::default();
+        assert_eq!(gguf_convert::convert(&from, &out, &options(true), &watch).unwrap(), whole);
+        assert_eq!(watch.done.into_inner(), list.len() as u64 - chunks);
+        assert!(fs::read(&out).unwrap() == expected);
+        fs::remove_file(&out).unwrap();
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
