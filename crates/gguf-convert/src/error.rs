@@ -228,6 +228,11 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// There cannot be that many shards.
+    TooManyShards {
+        /// How many there would be.
+        n_shards: usize,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     ModelDir(ModelDirError),
     /// The result cannot be written as a GGUF file.
@@ -369,6 +374,9 @@ impl fmt::Display for Error {
                  replace it with --force",
                 path.display()
             ),
+            Error::TooManyShards { n_shards } => {
+                write!(f, "the model has {n_shards} shards; a key of 16 bits has to hold that number")
+            }
             Error::ModelDir(e) => write!(f, "{e}"),
             Error::Layout(e) => write!(f, "{e}"),
             Error::Output(e) => write!(f, "{e}"),

@@ -258,7 +258,6 @@ impl ConversionPlan {
         let path = self.output_path(out);
         let run = Run {
             tensors: &self.arch.tensors,
-            layout: &self.layout,
             source: &self.checkpoint,
             rules: Rules::Converter,
             importance: None,
@@ -266,8 +265,9 @@ impl ConversionPlan {
             threads: self.options.threads,
         };
         let how = Writing { inputs: &self.inputs, force: self.options.force, resume: self.options.resume };
-        let file = NewFile { path: path.clone(), head: &self.head, file_bytes: self.file_bytes(), run };
-        let overflows = write_files(&[file], how, progress)?;
+        let file_bytes = self.file_bytes();
+        let file = NewFile { path: path.clone(), head: &self.head, layout: &self.layout, file_bytes };
+        let overflows = write_files(&[file], &run, how, progress)?;
         Ok(Summary {
             path,
             file_bytes: self.file_bytes(),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use gguf_arch::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
 use gguf_arch::plan::{Input, Op, PlannedTensor, Reason};
 use gguf_format::check::Severity;
+use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
 use gguf_format::{Dialect, GgmlType, Head, Layout, Str, TensorInfo, Value, Version};
 
 use crate::error::Error;
@@ -39,6 +40,8 @@ pub struct QuantizeOptions {
     pub allow_requantize: bool,
     /// Numbers of blocks that are left out, as the original counts them.
     pub prune_layers: Vec<u64>,
+    /// Writes as many shards as the model has, each with the tensors that it has.
+    pub keep_split: bool,
     /// Key-values that are set at the end, in order.
     pub overrides: Vec<(String, Value)>,
     /// What the output says about its making, above all about the importance matrix; see
@@ -63,6 +66,8 @@ pub struct Original {
     head: Head,
     /// How the data of each tensor of the head comes about.
     ops: Vec<Op>,
+    /// The shard that each tensor is in, from 0, and something that orders it there.
+    places: Vec<(usize, u64)>,
     source: Box<dyn Source>,
     rules: Rules,
     /// The real paths of the files that are read, which no output may replace.
@@ -86,6 +91,7 @@ impl Original {
             head,
             ops: source.tensors().iter().enumerate().map(|t| Op::Copy(input(t))).collect(),
             inputs: source.paths().collect(),
+            places: source.places().collect(),
             source: Box::new(source),
             rules: Rules::Ggml,
             warnings: Vec::new(),
@@ -99,6 +105,7 @@ impl Original {
     pub fn conversion(plan: ConversionPlan) -> Original {
         Original {
             path: plan.dir,
+            places: (0..).map(|i| (0, i)).take(plan.head.tensors.len()).collect(),
             head: plan.head,
             ops: plan.arch.tensors.into_iter().map(|t| t.op).collect(),
             source: Box::new(plan.checkpoint),
@@ -119,6 +126,8 @@ pub struct QuantizePlan<'m> {
     original: Original,
     head: Head,
     layout: Layout,
+    /// What is written in place of one file; none if it is one.
+    shards: Vec<Shard>,
     tensors: Vec<PlannedTensor>,
     /// The types that the tensors have now.
     from: Vec<GgmlType>,
@@ -130,6 +139,16 @@ pub struct QuantizePlan<'m> {
     threads: Option<NonZeroUsize>,
     force: bool,
     resume: bool,
+}
+
+/// How the data of a tensor comes about, and its place in the shards of the original.
+type Origin<'a> = (&'a Op, (usize, u64));
+
+/// One of several files.
+#[derive(Debug)]
+struct Shard {
+    head: Head,
+    layout: Layout,
 }
 
 /// Decides everything about quantizing a model, without reading its weights. All that is wrong with an importance matrix, and how
@@ -149,7 +168,7 @@ pub fn plan<'m>(
             head.set(key, value);
         }
     }
-    for key in ["split.no", "split.count", "split.tensors.count"] {
+    for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT] {
         head.remove(key);
     }
     let provenance = options.provenance.iter().map(|(key, value)| (*key, value));
@@ -162,14 +181,18 @@ pub fn plan<'m>(
     let names = prune(&mut head, &options.prune_layers)
         .map_err(|problem| Error::Prune { path: original.path.clone(), problem })?;
 
-    let (mut kept, mut pruned) = (Vec::<(TensorInfo, Vec<u8>, &Op)>::new(), Vec::new());
-    for ((from, name), op) in std::mem::take(&mut head.tensors).into_iter().zip(names).zip(&original.ops) {
+    let (mut kept, mut pruned) = (Vec::<(TensorInfo, Vec<u8>, Origin<'_>)>::new(), Vec::new());
+    let origins = original.ops.iter().zip(original.places.iter().copied());
+    for ((from, name), origin) in std::mem::take(&mut head.tensors).into_iter().zip(names).zip(origins) {
         match name {
-            Some(name) => kept.push((from, name, op)),
+            Some(name) => kept.push((from, name, origin)),
             None => pruned.push(from),
         }
     }
-    kept.sort_by(|(a, ..), (b, ..)| mix::processing_order(&a.name, &b.name));
+    match options.keep_split {
+        true => kept.sort_by_key(|(.., (_, place))| *place),
+        false => kept.sort_by(|(a, ..), (b, ..)| mix::processing_order(&a.name, &b.name)),
+    }
     let facts: Vec<TensorFacts<'_>> =
         kept.iter().map(|(from, name, _)| TensorFacts { name: Str(name), shape: &from.shape, ty: from.ty }).collect();
     let mix_options = MixOptions { has_imatrix: matrix.is_some(), ..options.mix.clone() };
@@ -185,7 +208,7 @@ pub fn plan<'m>(
         warnings.extend(doubts(matrix, &uses.chain(pruned).collect::<Vec<_>>())?);
     }
     let (mut tensors, mut entries) = (Vec::new(), BTreeMap::new());
-    for (i, ((from, name, op), decision)) in kept.iter().zip(&decisions).enumerate() {
+    for (i, ((from, name, (op, _)), decision)) in kept.iter().zip(&decisions).enumerate() {
         let changes = decision.ty != from.ty;
         if changes && from.ty.is_quantized() && !options.allow_requantize {
             return Err(Error::Requantize { tensor: shown(name), from: from.ty, to: decision.ty });
@@ -212,7 +235,8 @@ pub fn plan<'m>(
         tensors.push(PlannedTensor { name: shown(name), shape, ty: decision.ty, reason: Reason::Asked, op });
     }
     let from = kept.iter().map(|(from, ..)| from.ty).collect();
-    let info = |((from, name, _), decision): ((TensorInfo, Vec<u8>, &Op), &Decision)| TensorInfo {
+    let shard_numbers: Vec<usize> = kept.iter().map(|(.., (_, (shard, _)))| *shard).collect();
+    let info = |((from, name, _), decision): ((TensorInfo, Vec<u8>, Origin<'_>), &Decision)| TensorInfo {
         name,
         ty: decision.ty,
         offset: 0,
@@ -220,11 +244,13 @@ pub fn plan<'m>(
     };
     head.tensors = kept.into_iter().zip(&decisions).map(info).collect();
     let layout = head.layout()?;
+    let shards = if options.keep_split { split(&head, &shard_numbers)? } else { Vec::new() };
     let (threads, force, resume) = (options.threads, options.force, options.resume);
     Ok(QuantizePlan {
         original,
         head,
         layout,
+        shards,
         tensors,
         from,
         decisions,
@@ -254,6 +280,32 @@ fn doubts(matrix: &ImatrixFile, uses: &[Use<'_>]) -> Result<Vec<String>, Error> 
     Ok(doubts)
 }
 
+/// Splits a head whose tensors are in the shards of these numbers, which rise from 0. As in `llama_model_quantize_impl` of
+/// llama.cpp, all keys are in the first, and the keys of the split, with the types that they have there, come last; a single
+/// shard has none.
+fn split(head: &Head, shard_numbers: &[usize]) -> Result<Vec<Shard>, Error> {
+    let n_shards = shard_numbers.last().map_or(1, |last| last.saturating_add(1));
+    let too_many = |_| Error::TooManyShards { n_shards };
+    let count = u16::try_from(n_shards).map_err(too_many)?;
+    let n_tensors = i32::try_from(head.tensors.len()).unwrap_or(i32::MAX);
+    let mut tensors = head.tensors.iter().zip(shard_numbers).peekable();
+    let shard = |no: u16| {
+        let kvs = if no == 0 { head.kvs.clone() } else { Vec::new() };
+        let mut head = Head { dialect: head.dialect, kvs, tensors: Vec::new() };
+        while let Some((tensor, _)) = tensors.next_if(|(_, shard)| **shard <= usize::from(no)) {
+            head.tensors.push(tensor.clone());
+        }
+        if count > 1 {
+            head.set(SPLIT_NO, no);
+            head.set(SPLIT_COUNT, count);
+            head.set(SPLIT_TENSORS_COUNT, n_tensors);
+        }
+        let layout = head.layout()?;
+        Ok(Shard { head, layout })
+    };
+    (0..count).map(shard).collect()
+}
+
 /// Weights that a matrix has for a tensor: one a column, for each matrix of a stack.
 fn columns(tensor: &TensorInfo) -> u64 {
     let dim = |i: usize| tensor.shape.get(i).copied().unwrap_or(1);
@@ -261,14 +313,37 @@ fn columns(tensor: &TensorInfo) -> u64 {
 }
 
 impl QuantizePlan<'_> {
-    /// The head of the output.
+    /// The head of the output, as if it were one file.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Where everything lands.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// Bytes of all files that are written.
+    pub fn file_bytes(&self) -> u64 {
+        match self.shards.as_slice() {
+            [] => self.layout.file_bytes,
+            shards => shards.iter().map(|shard| shard.layout.file_bytes).sum(),
+        }
+    }
+
+    /// The files that [`run`](QuantizePlan::run) writes when it is given `out`: itself, or when the shards are kept, those of which
+    /// it is the prefix. `.gguf` at its end does not count then, nor does the number of a shard.
+    pub fn output_paths(&self, out: &Path) -> Vec<PathBuf> {
+        if self.shards.is_empty() {
+            return vec![out.to_owned()];
+        }
+        let prefix = match out.to_str().and_then(ShardName::parse) {
+            Some(name) => PathBuf::from(name.prefix),
+            None if out.extension().is_some_and(|extension| extension == "gguf") => out.with_extension(""),
+            None => out.to_owned(),
+        };
+        let count = u32::try_from(self.shards.len()).unwrap_or(u32::MAX);
+        let path = |number: ShardNumber| {
+            let mut path = prefix.clone().into_os_string();
+            path.push(format!("-{number}.gguf"));
+            PathBuf::from(path)
+        };
+        (1..=count).filter_map(|no| ShardNumber::new(no, count)).map(path).collect()
     }
 
     /// The output's tensors in order, each with the type it has now and the decision about it.
@@ -298,7 +373,6 @@ impl QuantizePlan<'_> {
         let inputs: Vec<PathBuf> = self.original.inputs.iter().cloned().chain(matrix).collect();
         let run = Run {
             tensors: &self.tensors,
-            layout: &self.layout,
             source: &*self.original.source,
             rules: self.original.rules,
             importance: self.matrix.map(|matrix| Importance { matrix, entries: &self.entries }),
@@ -306,7 +380,15 @@ impl QuantizePlan<'_> {
             threads: self.threads,
         };
         let how = Writing { inputs: &inputs, force: self.force, resume: self.resume };
-        let file = NewFile { path: out.to_owned(), head: &self.head, file_bytes: self.layout.file_bytes, run };
-        write_files(&[file], how, progress).map(|_| ())
+        let one = [(&self.head, &self.layout)];
+        let heads = match self.shards.as_slice() {
+            [] => one.to_vec(),
+            shards => shards.iter().map(|shard| (&shard.head, &shard.layout)).collect(),
+        };
+        let mut files = Vec::new();
+        for (path, (head, layout)) in self.output_paths(out).into_iter().zip(heads) {
+            files.push(NewFile { path, head, layout, file_bytes: layout.file_bytes });
+        }
+        write_files(&files, &run, how, progress).map(|_| ())
     }
 }

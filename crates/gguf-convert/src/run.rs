@@ -64,8 +64,6 @@ impl Importance<'_> {
 pub struct Run<'a> {
     /// The tensors to write.
     pub tensors: &'a [PlannedTensor],
-    /// Where they land, in the same order.
-    pub layout: &'a Layout,
     /// Where their data comes from.
     pub source: &'a dyn Source,
     /// How floats are rounded.
@@ -78,6 +76,19 @@ pub struct Run<'a> {
     pub threads: Option<NonZeroUsize>,
 }
 
+/// One of the files that a run writes, each with the tensors that follow those of the one before.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// The number of its first tensor.
+    pub(crate) first: usize,
+    /// Where its tensors land.
+    pub(crate) layout: &'a Layout,
+    /// The file.
+    pub(crate) output: &'a Output,
+    /// What is known of its chunks, if it can be resumed.
+    pub(crate) journal: Option<&'a Journal>,
+}
+
 /// A tensor in which finite values became infinite, because its type has a smaller range than its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overflow {
@@ -88,25 +99,20 @@ pub struct Overflow {
 }
 
 impl Run<'_> {
-    /// Writes all tensor data into `output`; says where values became infinite, in the order of the tensors. With a journal,
+    /// Writes all tensor data into the files; says where values became infinite, in the order of the tensors. With a journal,
     /// chunks that it has are only read back, and done again if they are not what they were; the others are noted in it.
     ///
     /// # Errors
     /// The first error that any thread meets; the others stop soon after.
-    pub(crate) fn execute(
-        &self,
-        output: &Output,
-        journal: Option<&Journal>,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Overflow>, Error> {
+    pub(crate) fn execute(&self, parts: &[Part<'_>], progress: &dyn Progress) -> Result<Vec<Overflow>, Error> {
         let shared = Shared {
             chunks: Mutex::new(self.chunks()),
-            journal,
+            parts,
             stop: AtomicBool::new(false),
             overflows: Mutex::new(BTreeMap::new()),
         };
         let pieces = self.chunks().take(MAX_THREADS).count();
-        on_threads(self.threads, pieces, || self.work(&shared, output, progress))?;
+        on_threads(self.threads, pieces, || self.work(&shared, progress))?;
         let overflows = shared.overflows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let named = overflows
             .into_iter()
@@ -119,14 +125,14 @@ impl Run<'_> {
     }
 
     /// Works on chunks until there are no more or a thread has failed.
-    fn work(&self, shared: &Shared<'_>, output: &Output, progress: &dyn Progress) -> Result<(), Error> {
+    fn work(&self, shared: &Shared<'_>, progress: &dyn Progress) -> Result<(), Error> {
         let mut buffers = Buffers::default();
         while !shared.stop.load(Ordering::Relaxed) {
             let next = shared.chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((index, tensor, chunk)) = next else { break };
             let done = match progress.is_cancelled() {
                 true => Err(Error::Cancelled),
-                false => self.finish(index, tensor, &chunk, shared.journal, &mut buffers, output, progress),
+                false => self.finish(index, tensor, &chunk, shared.parts, &mut buffers, progress),
             };
             match done {
                 Ok(0) => {}
@@ -143,61 +149,39 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sees to it that a chunk is in the output; says how many values became infinite in it.
-    #[allow(clippy::too_many_arguments, reason = "what one chunk is made of")]
+    /// Sees to it that a chunk is in its file; says how many values became infinite in it.
     fn finish(
         &self,
         index: usize,
         tensor: &PlannedTensor,
         chunk: &Chunk,
-        journal: Option<&Journal>,
+        parts: &[Part<'_>],
         buffers: &mut Buffers,
-        output: &Output,
         progress: &dyn Progress,
     ) -> Result<u64, Error> {
-        if let Some(journal) = journal
-            && let Some(overflows) = self.kept(index, tensor, chunk, journal, buffers, output)?
-        {
-            progress.event(Event::Kept { bytes: buffers.out.len() as u64 });
-            return Ok(overflows);
+        let place = Place::of(index, tensor, chunk, parts)?;
+        let journal = place.part.journal;
+        let of_part = index - place.part.first;
+        if let Some(record) = journal.and_then(|j| j.finished(of_part, chunk.first_row, chunk.n_rows)) {
+            resize(&mut buffers.out, place.bytes, tensor)?;
+            // What cannot be read is written again.
+            let is_read = place.part.output.read_at(place.start, &mut buffers.out).is_ok();
+            if is_read && Journal::verify(record, &buffers.out) {
+                progress.event(Event::Kept { bytes: place.bytes });
+                return Ok(record.0.overflows);
+            }
         }
         // When work is resumed, it may go on in the middle of a tensor.
         if chunk.first_row == 0 || journal.is_some_and(Journal::is_resumed) {
             progress.event(Event::Tensor { index, name: &tensor.name });
         }
-        let overflows = self.convert(index, tensor, chunk, buffers, output)?;
+        let overflows = self.convert(index, tensor, chunk, place, buffers)?;
         if let Some(journal) = journal {
             let Chunk { first_row, n_rows, .. } = *chunk;
-            journal.add(Finished { tensor: index, first_row, n_rows, overflows }, &buffers.out)?;
+            journal.add(Finished { tensor: of_part, first_row, n_rows, overflows }, &buffers.out)?;
         }
-        progress.event(Event::Advanced { bytes: buffers.out.len() as u64 });
+        progress.event(Event::Advanced { bytes: place.bytes });
         Ok(overflows)
-    }
-
-    /// How many values became infinite in a chunk that an earlier run has finished; `None` when it has to be done.
-    fn kept(
-        &self,
-        index: usize,
-        tensor: &PlannedTensor,
-        chunk: &Chunk,
-        journal: &Journal,
-        buffers: &mut Buffers,
-        output: &Output,
-    ) -> Result<Option<u64>, Error> {
-        let Some(record) = journal.finished(index, chunk.first_row, chunk.n_rows) else { return Ok(None) };
-        let (start, bytes) = self.place(index, tensor, chunk)?;
-        resize(&mut buffers.out, bytes, tensor)?;
-        // What cannot be read is written again.
-        let is_right = output.read_at(start, &mut buffers.out).is_ok() && Journal::verify(record, &buffers.out);
-        Ok(is_right.then_some(record.0.overflows))
-    }
-
-    /// Where the rows of a chunk land in the file, and their bytes.
-    fn place(&self, index: usize, tensor: &PlannedTensor, chunk: &Chunk) -> Result<(u64, u64), Error> {
-        let row_bytes = packed_bytes(tensor.ty, chunk.row_len, tensor)?;
-        // The layout has an offset for each of its tensors.
-        let start = self.layout.file_offset(index).ok_or_else(|| no_codec(tensor))?;
-        Ok((start + chunk.first_row * row_bytes, chunk.n_rows * row_bytes))
     }
 
     /// Reads, converts and writes one chunk; says how many values became infinite.
@@ -206,12 +190,11 @@ impl Run<'_> {
         index: usize,
         tensor: &PlannedTensor,
         chunk: &Chunk,
+        place: Place<'_>,
         buffers: &mut Buffers,
-        output: &Output,
     ) -> Result<u64, Error> {
-        let (start, bytes) = self.place(index, tensor, chunk)?;
         let Buffers { raw, moved, values, out } = buffers;
-        resize(out, bytes, tensor)?;
+        resize(out, place.bytes, tensor)?;
         let mut overflows = 0;
         match &tensor.op {
             Op::Computed(computed) => {
@@ -247,7 +230,7 @@ impl Run<'_> {
         if self.order == ByteOrder::Big {
             swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
         }
-        output.write_at(start, out)?;
+        place.part.output.write_at(place.start, out)?;
         Ok(overflows)
     }
 
@@ -365,7 +348,7 @@ struct Buffers {
 
 struct Shared<'a> {
     chunks: Mutex<Chunks<'a>>,
-    journal: Option<&'a Journal>,
+    parts: &'a [Part<'a>],
     stop: AtomicBool,
     overflows: Mutex<BTreeMap<usize, u64>>,
 }
@@ -385,6 +368,26 @@ struct Chunk {
     group_rows: u64,
     /// The number of the matrix that the rows belong to, in a tensor that is a stack of them.
     matrix: u64,
+}
+
+/// Where a chunk goes.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    part: &'a Part<'a>,
+    /// From the start of the file.
+    start: u64,
+    bytes: u64,
+}
+
+impl<'a> Place<'a> {
+    fn of(index: usize, tensor: &PlannedTensor, chunk: &Chunk, parts: &'a [Part<'a>]) -> Result<Place<'a>, Error> {
+        let row_bytes = packed_bytes(tensor.ty, chunk.row_len, tensor)?;
+        let part = parts.iter().rfind(|part| part.first <= index);
+        // Every tensor is in a part, whose layout has an offset for it.
+        let start = part.and_then(|part| Some((part, part.layout.file_offset(index.checked_sub(part.first)?)?)));
+        let (part, start) = start.ok_or_else(|| no_codec(tensor))?;
+        Ok(Place { part, start: start + chunk.first_row * row_bytes, bytes: chunk.n_rows * row_bytes })
+    }
 }
 
 /// Cuts the tensors into chunks, in order.

@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 
-use gguf_format::Head;
+use gguf_format::{Head, Layout};
 use gguf_io::Output;
 
 use crate::error::Error;
 use crate::journal::{Identity, Journal};
 use crate::progress::{Event, Progress};
-use crate::run::{Overflow, Run};
+use crate::run::{Overflow, Part, Run};
 
 /// A file to write: the head, cut to the file's length, and what a run gives.
 pub(crate) struct NewFile<'a> {
     /// Its name.
     pub(crate) path: PathBuf,
-    /// Its head, laid out as the run has it.
+    /// Its head.
     pub(crate) head: &'a Head,
+    /// Where everything lands.
+    pub(crate) layout: &'a Layout,
     /// Its length.
     pub(crate) file_bytes: u64,
-    /// What gives its tensors.
-    pub(crate) run: Run<'a>,
 }
 
 /// How files are written.
@@ -33,9 +33,11 @@ pub(crate) struct Writing<'a> {
     pub(crate) resume: bool,
 }
 
-/// Writes files. None of them has its name before the data of all is on the disk.
+/// Writes files, each with the tensors of the run that follow those of the one before. None of them has its name before the data
+/// of all is on the disk.
 pub(crate) fn write_files(
     files: &[NewFile<'_>],
+    run: &Run<'_>,
     how: Writing<'_>,
     progress: &dyn Progress,
 ) -> Result<Vec<Overflow>, Error> {
@@ -47,14 +49,14 @@ pub(crate) fn write_files(
     }
     let mut begun = Vec::new();
     for file in files {
-        begun.push(begin(file, how)?);
+        begun.push(begin(file, run, how)?);
     }
     let tensors = files.iter().flat_map(|file| &file.head.tensors);
     let bytes = tensors.filter_map(|t| t.n_bytes().ok()).sum();
-    progress.event(Event::Started { n_tensors: files.iter().map(|file| file.run.tensors.len()).sum(), bytes });
+    progress.event(Event::Started { n_tensors: run.tensors.len(), bytes });
 
     let kept = begun.first().and_then(|(_, journal)| Some(journal.as_ref()?.path().to_owned()));
-    match fill(files, &begun, progress) {
+    match fill(files, run, &begun, progress) {
         Ok(overflows) => {
             for (output, journal) in begun {
                 output.commit().map_err(|e| keep(e.into(), files, kept.clone()))?;
@@ -67,12 +69,7 @@ pub(crate) fn write_files(
         }
         // It would end in the same way the next time.
         Err(e) if e.is_bad_input() => {
-            for (output, journal) in begun {
-                output.discard();
-                if let Some(journal) = journal {
-                    journal.remove();
-                }
-            }
+            discard(begun);
             Err(e)
         }
         Err(e) => Err(keep(e, files, kept)),
@@ -80,12 +77,12 @@ pub(crate) fn write_files(
 }
 
 /// Opens an output, gives it its length and writes its head.
-fn begin(file: &NewFile<'_>, how: Writing<'_>) -> Result<(Output, Option<Journal>), Error> {
-    let mut head = file.head.encode(file.run.layout)?;
+fn begin(file: &NewFile<'_>, run: &Run<'_>, how: Writing<'_>) -> Result<(Output, Option<Journal>), Error> {
+    let mut head = file.head.encode(file.layout)?;
     head.truncate(usize::try_from(file.file_bytes).unwrap_or(usize::MAX));
     let (output, journal) = match how.resume {
         true => {
-            let identity = Identity::of(&head, file.file_bytes, &file.run, how.inputs)?;
+            let identity = Identity::of(&head, file.file_bytes, run, how.inputs)?;
             let (journal, output) = Journal::open(&file.path, how.force, &identity)?;
             (output, Some(journal))
         }
@@ -98,18 +95,34 @@ fn begin(file: &NewFile<'_>, how: Writing<'_>) -> Result<(Output, Option<Journal
             _ => Ok(()),
         }
     });
-    match (filled, &journal) {
-        (Ok(()), _) => Ok((output, journal)),
-        (Err(e), Some(journal)) => Err(keep(e.into(), std::slice::from_ref(file), Some(journal.path().to_owned()))),
-        (Err(e), None) => Err(e.into()),
+    match (filled, journal) {
+        (Ok(()), journal) => Ok((output, journal)),
+        (Err(e), Some(journal)) if journal.is_resumed() => {
+            Err(keep(e.into(), std::slice::from_ref(file), Some(journal.path().to_owned())))
+        }
+        // Nothing is done yet.
+        (Err(e), journal) => {
+            discard([(output, journal)]);
+            Err(e.into())
+        }
+    }
+}
+
+/// Removes what was begun.
+fn discard(begun: impl IntoIterator<Item = (Output, Option<Journal>)>) {
+    for (output, journal) in begun {
+        output.discard();
+        if let Some(journal) = journal {
+            journal.remove();
+        }
     }
 }
 
 /// Makes what lies between tensors zero, as it is in a new file: chunks do not cover it, so nothing else would notice.
 fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Error> {
-    let starts = (1..).map_while(|i| file.run.layout.file_offset(i)).chain([file.file_bytes]);
+    let starts = (1..).map_while(|i| file.layout.file_offset(i)).chain([file.file_bytes]);
     for (i, (tensor, next)) in file.head.tensors.iter().zip(starts).enumerate() {
-        let end = file.run.layout.file_offset(i).zip(tensor.n_bytes().ok()).map(|(start, bytes)| start + bytes);
+        let end = file.layout.file_offset(i).zip(tensor.n_bytes().ok()).map(|(start, bytes)| start + bytes);
         let padding = end.and_then(|end| Some((end, usize::try_from(next.checked_sub(end)?).ok()?)));
         if let Some((end, len @ 1..)) = padding {
             output.write_at(end, &vec![0; len])?;
@@ -118,16 +131,19 @@ fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Err
     Ok(())
 }
 
-/// Does the runs, and makes all data durable.
+/// Does the run, and makes all data durable.
 fn fill(
     files: &[NewFile<'_>],
+    run: &Run<'_>,
     begun: &[(Output, Option<Journal>)],
     progress: &dyn Progress,
 ) -> Result<Vec<Overflow>, Error> {
-    let mut overflows = Vec::new();
+    let (mut parts, mut first) = (Vec::new(), 0);
     for (file, (output, journal)) in files.iter().zip(begun) {
-        overflows.extend(file.run.execute(output, journal.as_ref(), progress)?);
+        parts.push(Part { first, layout: file.layout, output, journal: journal.as_ref() });
+        first += file.head.tensors.len();
     }
+    let overflows = run.execute(&parts, progress)?;
     for (output, _) in begun {
         output.sync()?;
     }

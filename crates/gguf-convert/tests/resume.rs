@@ -79,6 +79,7 @@ fn options(ty: &str, threads: usize) -> QuantizeOptions {
         mix: MixOptions::default(),
         allow_requantize: false,
         prune_layers: Vec::new(),
+        keep_split: false,
         overrides: Vec::new(),
         provenance: Vec::new(),
         threads: NonZeroUsize::new(threads),

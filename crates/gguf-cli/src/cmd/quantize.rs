@@ -52,6 +52,10 @@ pub struct Args {
     #[arg(long)]
     allow_requantize: bool,
 
+    /// Write the shards that the model has; OUT is what their names begin with, PREFIX in PREFIX-00001-of-00003.gguf
+    #[arg(long)]
+    keep_split: bool,
+
     /// Threads to work with; as many as there are processors if not given
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -95,6 +99,7 @@ impl Args {
             threads: self.threads,
             force: self.force,
             resume: self.resume,
+            keep_split: self.keep_split,
             ..self.options.with(&self.input, target, matrix.as_ref())?
         };
         let plan = quantize::plan(Original::open(&self.input)?, matrix.as_ref(), &options)?;
@@ -119,7 +124,7 @@ pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, q
         if let Some(kept) = watch.said_of_kept() {
             ui.note(&kept);
         }
-        let (time, bytes) = (watch.elapsed(), plan.layout().file_bytes);
+        let (time, bytes) = (watch.elapsed(), plan.file_bytes());
         let sizes = Sizes::of(plan);
         ui.note(&format!(
             "{target}: {} tensors, {} to {} ({} bits per weight) in {} ({})",
@@ -131,7 +136,9 @@ pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, q
             rate(sizes.from, time),
         ));
     }
-    ui.print_path(out)?;
+    for path in plan.output_paths(out) {
+        ui.print_path(&path)?;
+    }
     Ok(Verdict::Good)
 }
 
@@ -181,8 +188,8 @@ pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outco
         "{target}: {} tensors, {} weights, {} ({} bytes), {} bits per weight",
         grouped(plan.head().tensors.len() as u64),
         count(sizes.weights),
-        size(plan.layout().file_bytes),
-        grouped(plan.layout().file_bytes),
+        size(plan.file_bytes()),
+        grouped(plan.file_bytes()),
         bits_per_weight(sizes.bits_per_weight()),
     );
     writeln!(ui.out)?;
@@ -225,7 +232,7 @@ fn print_json(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
     });
     let document = JsonPlan {
         file_type: target.to_string(),
-        file_bytes: plan.layout().file_bytes,
+        file_bytes: plan.file_bytes(),
         tensor_bytes: sizes.to,
         n_weights: sizes.weights,
         tensors: tensors.collect(),

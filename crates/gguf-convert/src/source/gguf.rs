@@ -63,6 +63,11 @@ impl GgufSource {
         &self.tensors
     }
 
+    /// The number of the file that each tensor is in, from 0, and where in it the data starts.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.places.iter().map(|place| (place.file, place.offset))
+    }
+
     /// The real paths of the files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.model.files().iter().filter_map(|f| f.path().canonicalize().ok())

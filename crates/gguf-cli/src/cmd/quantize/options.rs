@@ -119,6 +119,7 @@ impl Options {
             },
             allow_requantize: false,
             prune_layers: self.prune_layers.clone(),
+            keep_split: false,
             overrides: self.override_kv.clone(),
             provenance,
             threads: None,
