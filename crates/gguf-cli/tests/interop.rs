@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use gguf_format::Gguf;
+use gguf_format::{Gguf, Head};
+use gguf_io::Writer;
 
 struct Peers {
     peers: PathBuf,
@@ -130,6 +131,65 @@ fn quantized_models_are_those_of_llama_cpp() {
             assert!(a_head.tensors().map(|t| t.to_owned()).eq(b_head.tensors().map(|t| t.to_owned())), "{name}");
             let data = |bytes: &[u8], head: &Gguf<'_>| bytes[head.data_offset() as usize..].to_vec();
             assert!(data(&a, &a_head) == data(&b, &b_head), "{name} with a matrix");
+        }
+    }
+}
+
+/// Writes a model in shards: of so many tensors each, the last ones first.
+fn split(from: &Path, prefix: &Path, sizes: &[usize]) -> PathBuf {
+    let bytes = std::fs::read(from).unwrap();
+    let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+    let mut tensors: Vec<_> = gguf.tensors().collect();
+    tensors.reverse();
+    let mut rest = tensors.as_slice();
+    let mut path = |no: usize| {
+        let (now, later) = rest.split_at(sizes[no]);
+        rest = later;
+        let mut head = Head { kvs: if no == 0 { Head::from_gguf(&gguf).kvs } else { Vec::new() }, ..Head::default() };
+        head.set("split.no", no as u16);
+        head.set("split.count", sizes.len() as u16);
+        head.set("split.tensors.count", tensors.len() as i32);
+        head.tensors = now.iter().map(|t| t.to_owned()).collect();
+        let data = now.iter().map(|t| {
+            let range = gguf.tensor_range(t).unwrap();
+            &bytes[range.start as usize..range.end as usize]
+        });
+        let path = format!("{}-{:05}-of-{:05}.gguf", prefix.display(), no + 1, sizes.len());
+        std::fs::write(&path, Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+        path
+    };
+    let paths: Vec<String> = (0..sizes.len()).map(&mut path).collect();
+    paths[0].clone().into()
+}
+
+#[test]
+fn shards_that_are_kept_are_those_of_llama_cpp() {
+    let Some(peers) = peers() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let data = peers.shared.join("data");
+    let reference = |name: &str| data.join(format!("hf/ref/Tiny-Llama-150K-Instruct-v0.2-hf-split-{name}.gguf"));
+    let glossary = data.join("glossary-bf16.gguf");
+    let cases = [
+        (split(&glossary, &dir.path().join("a"), &[10, 1, 18]), ["Q4_K_M", "15"]),
+        (split(&glossary, &dir.path().join("b"), &[0, 22, 7]), ["Q3_K_M", "12"]),
+        (glossary, ["Q5_K_M", "17"]),
+        (reference("notensorfirst-q8_0-00001-of-00004"), ["Q4_0", "2"]),
+        (reference("size100K-q8_0-00001-of-00003"), ["IQ4_NL", "25"]),
+        (reference("tensors8-q8_0-00001-of-00003"), ["F16", "1"]),
+        (reference("tensors8-q8_0-00001-of-00003"), ["Q8_0", "7"]),
+    ];
+    for (from, [name, number]) in &cases {
+        let out = tempfile::tempdir().unwrap();
+        let path = |name: &str| out.path().join(name).to_str().unwrap().to_owned();
+        let from = from.to_str().unwrap();
+        let run = gguf(&["quantize", from, &path("ours"), name, "--keep-split", "--allow-requantize", "-q"]);
+        assert!(run.status.success(), "{from}: {}", String::from_utf8_lossy(&run.stderr));
+        peers.ask(&["llama-quantize", from, &path("theirs"), number, "keep_split=1", "allow_requantize=1"]);
+        let ours = String::from_utf8(run.stdout).unwrap();
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 2 * ours.lines().count(), "{from}");
+        for ours in ours.lines() {
+            let theirs = ours.replace("/ours-", "/theirs-");
+            assert!(std::fs::read(ours).unwrap() == std::fs::read(&theirs).unwrap(), "{from} {name}: {ours}");
         }
     }
 }

@@ -122,6 +122,96 @@ fn a_killed_conversion_leaves_the_old_file_the_new_one_or_none() {
     assert!(partial > 0, "no kill struck while the file was being written");
 }
 
+/// Killed over and over, each time later, until it is through.
+#[test]
+fn a_killed_conversion_is_resumed() {
+    let dir = folder();
+    let from = checkpoint(dir.path());
+    let place = dir.path().join("out");
+    fs::create_dir(&place).unwrap();
+    let out = place.join("model.gguf");
+    let convert = |threads: &str| {
+        let mut command = program();
+        command.args(["convert", "--resume", text(&from), "-o", text(&out), "-j", threads]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let begin = Instant::now();
+    assert!(convert("2").status().unwrap().success());
+    let whole = begin.elapsed();
+    let new = fs::read(&out).unwrap();
+
+    let (mut kills, mut resumed) = (0, 0);
+    for round in 0..4 {
+        fs::remove_file(&out).unwrap();
+        for attempt in 1.. {
+            let mut child = convert(["1", "2", "3"][attempt % 3]).spawn().unwrap();
+            std::thread::sleep(whole.mul_f64(0.15 * attempt as f64 + 0.03 * f64::from(round)));
+            // It may be through already.
+            let _ = child.kill();
+            let output = child.wait_with_output().unwrap();
+            if output.status.success() {
+                resumed += u32::from(String::from_utf8_lossy(&output.stderr).contains("resumed: "));
+                break;
+            }
+            assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(!out.exists() || names(&place) == ["model.gguf", "model.gguf.journal"]);
+            kills += 1;
+            // Between the last two steps: the file has its name, and the journal is still there.
+            if out.exists() {
+                break;
+            }
+        }
+        assert!(fs::read(&out).unwrap() == new);
+        let _ = fs::remove_file(place.join("model.gguf.journal"));
+        assert_eq!(names(&place), ["model.gguf"]);
+    }
+    eprintln!("{kills} kills, {resumed} of 4 times something was there to go on with");
+    assert!(resumed > 0, "no kill struck while the file was being written");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_signal_interrupts_is_kept_when_asked() {
+    let dir = folder();
+    let from = checkpoint(dir.path());
+    let place = dir.path().join("out");
+    fs::create_dir(&place).unwrap();
+    let out = place.join("model.gguf");
+    let resume = |options: &[&str]| {
+        let mut command = program();
+        command.args(["convert", "--resume", text(&from), "-o", text(&out)]).args(options);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut interrupted = 0;
+    for signal in ["-INT", "-TERM", "-INT"] {
+        let child = resume(&[]);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while names(&place).len() < 2 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        if !out.exists() {
+            interrupted += 1;
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{err}");
+            let kept = format!("{0}.partial and {0}.journal; the same command continues from there\n", text(&out));
+            assert!(err.ends_with(&format!("gguf: error: interrupted; what is done is kept in {kept}")), "{err}");
+            assert_eq!(names(&place), ["model.gguf.journal", "model.gguf.partial"]);
+            let other = resume(&["--name", "Another"]).wait_with_output().unwrap();
+            let err = String::from_utf8_lossy(&other.stderr);
+            assert_eq!(other.status.code(), Some(2), "{err}");
+            assert!(err.contains("cannot be continued: the output's metadata are others; "), "{err}");
+            assert!(resume(&[]).wait().unwrap().success());
+        }
+        assert_eq!(names(&place), ["model.gguf"]);
+        gguf(["check", text(&out)]).exits(0);
+        fs::remove_file(&out).unwrap();
+    }
+    assert!(interrupted > 0, "no signal came early enough");
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_conversion_cleans_up() {
@@ -167,6 +257,19 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
         let run = gguf(["convert", text(&glossary()), "-o", text(&disk.join("out.gguf"))]).exits(2);
         run.says(&["gguf: error: ", "out.gguf: cannot write: ", "No space left on device"]);
         assert_eq!(names(&disk), [""; 0]);
+        // What was done is kept when that is asked for, and when there is room, it is gone on with.
+        let (from, out) = (glossary(), disk.join("out.gguf"));
+        let convert = ["convert", "--resume", text(&from), "-o", text(&out)];
+        let no_room =
+            ["No space left on device", "; what is done is kept in ", "out.gguf.partial", "continues from there"];
+        gguf(convert).exits(2).says(&no_room);
+        assert_eq!(names(&disk), ["out.gguf.journal", "out.gguf.partial"]);
+        assert!(Command::new("mount").args(["-o", "remount,size=8m", text(&disk)]).status().unwrap().success());
+        gguf(convert).exits(0).says(&["resumed: "]);
+        assert_eq!(names(&disk), ["out.gguf"]);
+        gguf(["check", text(&disk.join("out.gguf"))]).exits(0);
+        fs::remove_file(disk.join("out.gguf")).unwrap();
+        assert!(Command::new("mount").args(["-o", "remount,size=1m", text(&disk)]).status().unwrap().success());
         // What stood there before still does.
         fs::write(disk.join("out.gguf"), "old").unwrap();
         gguf(["convert", "--force", text(&glossary()), "-o", text(&disk.join("out.gguf"))]).exits(2);

@@ -215,3 +215,48 @@ fn blocks_are_left_out() {
         quantize(&[model, &path("none"), "Q8_0", "--prune-layers", blocks]).exits(code).says(&[said]);
     }
 }
+
+#[test]
+fn shards_stay_shards_when_asked() {
+    let dir = folder();
+    let whole = common::small(dir.path(), "whole.gguf");
+    let bytes = fs::read(&whole).unwrap();
+    let tensors = Gguf::parse(bytes.as_slice()).unwrap().tensors().map(|t| t.to_owned()).collect::<Vec<_>>();
+    for (no, tensor) in tensors.iter().enumerate() {
+        let mut head = match no {
+            0 => common::head(&[]),
+            _ => gguf_format::Head::default(),
+        };
+        head.set("split.no", no as u16);
+        head.set("split.count", 2u16);
+        head.set("split.tensors.count", 2i32);
+        head.tensors = vec![tensor.clone()];
+        common::write(&dir.path().join(format!("in-0000{}-of-00002.gguf", no + 1)), &head, &[]);
+    }
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let paths = [path("out-00001-of-00002.gguf"), path("out-00002-of-00002.gguf")];
+    // A prefix, with or without what may come after it.
+    for out in ["out", "out.gguf", "out-00001-of-00002.gguf"] {
+        let run = quantize(&[&path("in-00002-of-00002.gguf"), &path(out), "Q8_0", "--keep-split", "-q", "--force"]);
+        assert_eq!(run.exits(0).silently().out.lines().collect::<Vec<_>>(), paths);
+    }
+    for (path, tensor) in paths.iter().zip(&tensors) {
+        let bytes = fs::read(path).unwrap();
+        let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+        assert_eq!(
+            gguf.tensors().map(|t| t.name.to_string()).collect::<Vec<_>>(),
+            [tensor.name.escape_ascii().to_string()]
+        );
+        assert_eq!(gguf.get("split.count"), Some(ValueRef::U16(2)));
+    }
+    common::gguf(["show", &paths[0]]).exits(0).prints(&["2 tensors"]);
+    // The plan is that of the shards, and one file is made without the option.
+    let plan =
+        quantize(&[&path("in-00001-of-00002.gguf"), "Q8_0", "--keep-split", "--dry-run", "--json"]).exits(0).json();
+    let bytes: u64 = paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    assert_eq!(plan["file_bytes"], bytes);
+    quantize(&[&path("in-00001-of-00002.gguf"), &path("one.gguf"), "Q8_0", "-q"]).exits(0);
+    let one = fs::read(path("one.gguf")).unwrap();
+    let one = Gguf::parse(one.as_slice()).unwrap();
+    assert_eq!((one.n_tensors(), one.get("split.count")), (2, None));
+}

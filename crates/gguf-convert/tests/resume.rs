@@ -333,6 +333,71 @@ fn nothing_is_kept_for_an_input_at_fault() {
     assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
 }
 
+/// A model in shards, of which one has no tensors.
+fn shards(dir: &Path) -> PathBuf {
+    let bytes = fs::read(model(dir)).unwrap();
+    let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+    let whole = Head::from_gguf(&gguf);
+    let numbers = [2, 0, 2, 0, 2];
+    for no in 0..3u16 {
+        let mut head = Head { kvs: if no == 0 { whole.kvs.clone() } else { Vec::new() }, ..Head::default() };
+        head.set("split.no", no);
+        head.set("split.count", 3u16);
+        head.set("split.tensors.count", 5i32);
+        let of_shard = || gguf.tensors().zip(numbers).filter(|(_, number)| *number == no).map(|(t, _)| t);
+        head.tensors = of_shard().map(|t| t.to_owned()).collect();
+        let data = of_shard().map(|t| {
+            let range = gguf.tensor_range(&t).unwrap();
+            &bytes[range.start as usize..range.end as usize]
+        });
+        let path = dir.join(format!("in-0000{}-of-00003.gguf", no + 1));
+        fs::write(path, Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    }
+    fs::remove_file(dir.join("in.gguf")).unwrap();
+    dir.join("in-00002-of-00003.gguf")
+}
+
+#[test]
+fn shards_are_resumed_and_appear_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = shards(dir.path());
+    let out = dir.path().join("out.gguf");
+    let keep_split = |resume, threads| QuantizeOptions { keep_split: true, resume, ..options("Q8_0", threads) };
+    let files = || {
+        let names = ["out-00001-of-00003.gguf", "out-00002-of-00003.gguf", "out-00003-of-00003.gguf"];
+        names.map(|name| fs::read(dir.path().join(name)).ok())
+    };
+    let remove = || {
+        for path in fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.file_name().unwrap().to_str().unwrap().starts_with("out-") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    };
+    quantize(&input, &out, &keep_split(false, 2), &()).unwrap();
+    let expected = files();
+    assert!(expected.iter().all(Option::is_some));
+    remove();
+    for chunks in 0..CHUNKS {
+        let result = quantize(&input, &out, &keep_split(true, 1), &after(chunks));
+        assert!(matches!(&result, Err(Error::Kept { n_others: 2, .. })), "{result:?}");
+        assert!(files().iter().all(Option::is_none));
+        let watch = Watch::default();
+        quantize(&input, &out, &keep_split(true, 2), &watch).unwrap();
+        assert_eq!(watch.done.into_inner(), CHUNKS - chunks);
+        assert!(files() == expected);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
+        remove();
+    }
+    // One of the names is taken.
+    fs::write(dir.path().join("out-00003-of-00003.gguf"), "old").unwrap();
+    for resume in [false, true] {
+        let error = quantize(&input, &out, &keep_split(resume, 1), &()).unwrap_err();
+        assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
+    }
+}
+
 #[test]
 fn a_conversion_is_resumed_with_its_counts_of_infinities() {
     let dir = tempfile::tempdir().unwrap();
