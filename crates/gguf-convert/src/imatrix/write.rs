@@ -1,12 +1,16 @@
 //! Writing both formats, byte for byte as `llama-imatrix` does.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use gguf_format::keys;
 use gguf_format::{Array, GgmlType, Head, Str, TensorInfo, Value, ValueRef, ValueType};
-use gguf_io::{WriteError, Writer};
+use gguf_io::{Output, WriteError, Writer};
 
 use super::{Entry, Error, Format, Imatrix, Problem};
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 18;
 
 impl Imatrix {
     /// Writes the matrix in the format it has.
@@ -18,6 +22,23 @@ impl Imatrix {
             Format::Gguf => self.write_gguf(out),
             Format::Legacy => self.write_legacy(out),
         }
+    }
+
+    /// Writes the matrix to a file, which appears under its name when it is whole. `inputs` are files that must not be
+    /// replaced; any other is when `force` says so.
+    ///
+    /// # Errors
+    /// As those of [`write`](Imatrix::write); no output is left then, and a file that had the name before is untouched.
+    pub fn write_file(&self, path: &Path, inputs: &[&Path], force: bool) -> Result<(), crate::Error> {
+        let is_input = |real: PathBuf| inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == real));
+        if path.canonicalize().is_ok_and(is_input) {
+            return Err(crate::Error::OverwritesInput { path: path.to_owned() });
+        }
+        let output = Output::create(path, force)?;
+        let mut out = BufWriter::with_capacity(BUFFER, output.file());
+        self.write(&mut out).and_then(|out| Ok(out.flush()?)).map_err(|e| e.at(Some(path)))?;
+        drop(out);
+        Ok(output.commit()?)
     }
 
     /// `IMatrixCollector::save_imatrix` in `tools/imatrix/imatrix.cpp`.
