@@ -147,6 +147,7 @@ fn entries_are_shown_with_their_statistics() {
         "  Texts     a.txt, b.txt, c.txt\n",
         "  Chunks    245 of 512 tokens\n",
         "  Contents  4 entries, 53 columns, 212 B\n",
+        "  Unseen    1 entry, experts of 1 entry\n",
         "ENTRY                     COLUMNS  EXPERTS  UNSEEN     TOKENS      SUM",
         "blk.0.attn_q.weight             8        1       0    125,697    10.26  0.004877   5.498   1.283   1.887  \
          100.0 %   54.8 %  25.0 %       -\n",

@@ -193,18 +193,17 @@ fn print_summary(ui: &mut Ui, path: &Path, matrix: &ImatrixFile) -> std::io::Res
         ("Chunks", chunks),
         ("Contents", format!("{entries}, {}, {bytes}", number(columns, "column", "columns"))),
     ];
-    let with_experts = matrix.entries().filter(|e| e.counts.len() > 1);
-    let unseen = matrix.entries().filter(|e| e.n_unseen() > 0);
-    let most = with_experts.map(|e| e.counts.len()).max().unwrap_or(0);
-    if most > 0 {
-        lines.push(("Experts", format!("{} at most", grouped(most as u64))));
+    let most = matrix.entries().map(|e| e.counts.len() as u64).max().unwrap_or(0);
+    if most > 1 {
+        lines.push(("Experts", format!("{} at most", grouped(most))));
     }
-    match unseen.count() as u64 {
-        0 => {}
-        n => lines.push((
-            "Unseen",
-            format!("{} with nothing measured for all or some experts", number(n, "entry", "entries")),
-        )),
+    let (whole, part): (Vec<_>, Vec<_>) =
+        matrix.entries().filter(|e| e.n_unseen() > 0).partition(|e| e.n_unseen() == e.counts.len());
+    let unseen = [("", whole.len() as u64), ("experts of ", part.len() as u64)];
+    let unseen = unseen.into_iter().filter(|(_, n)| *n > 0);
+    let unseen: Vec<String> = unseen.map(|(of, n)| of.to_owned() + &number(n, "entry", "entries")).collect();
+    if !unseen.is_empty() {
+        lines.push(("Unseen", unseen.join(", ")));
     }
     ui.title(path)?;
     for (label, text) in lines {
@@ -213,43 +212,45 @@ fn print_summary(ui: &mut Ui, path: &Path, matrix: &ImatrixFile) -> std::io::Res
     Ok(())
 }
 
-/// A column of the table: how it is set, from which width of the terminal on it is shown, and its text.
-type Field = (Column, usize, fn(&Entry<'_>) -> String);
+/// A column of the table: how it is set, after how many others it is left out where there is no room (0 for never), its text.
+type Field = (Column, u8, fn(&Entry<'_>) -> String);
 
 fn print_entries(ui: &mut Ui, entries: &[Entry<'_>], format: Format) -> std::io::Result<()> {
     let counts = match format {
         Format::Gguf => "TOKENS",
         Format::Legacy => "CHUNKS",
     };
-    let fields: [Field; 14] = [
+    let mut fields: Vec<Field> = vec![
         (Column::name("ENTRY").styled(Style::Cyan), 0, |e| e.name.0.to_string()),
-        (Column::right("COLUMNS"), 90, |e| e.n_columns.to_string()),
-        (Column::right("EXPERTS"), 0, |e| e.n_experts.to_string()),
-        (Column::right("UNSEEN"), 0, |e| e.n_unseen.to_string()),
+        (Column::right("COLUMNS"), 5, |e| e.n_columns.to_string()),
         (Column::right(counts), 0, |e| e.counts()),
-        (Column::right("SUM"), 130, |e| e.measure(|m| digits(m.sum))),
-        (Column::right("MIN"), 130, |e| e.measure(|m| digits(m.min))),
-        (Column::right("MAX"), 100, |e| e.measure(|m| digits(m.max))),
-        (Column::right("MEAN"), 0, |e| e.measure(|m| digits(m.mean))),
-        (Column::right("STDDEV"), 130, |e| e.measure(|m| digits(m.standard_deviation))),
-        (Column::right("ACTIVE"), 0, |e| e.measure(|m| share(m.active))),
+        (Column::right("SUM"), 1, |e| e.measure(|m| digits(m.sum))),
+        (Column::right("MIN"), 2, |e| e.measure(|m| digits(m.min))),
+        (Column::right("MAX"), 4, |e| e.measure(|m| digits(m.max))),
+        (Column::right("MEAN"), 8, |e| e.measure(|m| digits(m.mean))),
+        (Column::right("STDDEV"), 3, |e| e.measure(|m| digits(m.standard_deviation))),
+        (Column::right("ACTIVE"), 7, |e| e.measure(|m| share(m.active))),
         (Column::right("ENTROPY"), 0, |e| e.measure(|m| share(m.entropy_share))),
-        (Column::right("ZD"), 0, |e| e.measure(|m| share(m.zd))),
+        (Column::right("ZD"), 9, |e| e.measure(|m| share(m.zd))),
         (Column::right("COSINE"), 0, |e| e.cosine_similarity.map_or("-".to_owned(), |c| format!("{c:.3}"))),
     ];
-    let has_experts = entries.iter().any(|e| e.n_experts > 1);
-    let has_unseen = entries.iter().any(|e| e.n_unseen > 0);
-    let is_shown = |i: usize, least: usize| match i {
-        2 => has_experts,
-        3 => has_unseen,
-        _ => ui.width.is_none_or(|width| width >= least),
-    };
-    let fields: Vec<Field> =
-        fields.into_iter().enumerate().filter(|(i, (_, least, _))| is_shown(*i, *least)).map(|(_, f)| f).collect();
-    let mut table = Table::new(fields.iter().map(|(column, ..)| *column).collect::<Vec<_>>());
-    for entry in entries {
-        table.row(fields.iter().map(|(_, _, text)| text(entry)).collect::<Vec<_>>());
+    if entries.iter().any(|e| e.n_unseen > 0) {
+        fields.insert(2, (Column::right("UNSEEN"), 10, |e| e.n_unseen.to_string()));
     }
+    if entries.iter().any(|e| e.n_experts > 1) {
+        fields.insert(2, (Column::right("EXPERTS"), 6, |e| e.n_experts.to_string()));
+    }
+    let table = loop {
+        let mut table = Table::new(fields.iter().map(|(column, ..)| *column).collect::<Vec<_>>());
+        for entry in entries {
+            table.row(fields.iter().map(|(_, _, text)| text(entry)).collect::<Vec<_>>());
+        }
+        let first = fields.iter().enumerate().filter(|(_, field)| field.1 > 0).min_by_key(|(_, field)| field.1);
+        match first {
+            Some((i, _)) if ui.width.is_some_and(|room| table.width() > room) => drop(fields.remove(i)),
+            _ => break table,
+        }
+    };
     table.print(ui, 0)
 }
 
