@@ -206,11 +206,12 @@ fn old_format(ui: &mut Ui, matrix: &Imatrix) -> Result<Imatrix, gguf_convert::Er
         };
         ui.warning(&format!("the tokens of each expert are lost, in {entries}{unseen}"));
     }
-    if let [lost @ .., kept] = matrix.datasets.as_slice()
-        && !lost.is_empty()
-    {
-        let (lost, kept) = (list(&shown(lost)), Str(kept));
-        ui.warning(&format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
+    if let Some(kept) = matrix.datasets.last() {
+        let lost: Vec<Vec<u8>> = matrix.datasets.iter().filter(|text| *text != kept).cloned().collect();
+        if !lost.is_empty() {
+            let (lost, kept) = (list(&shown(&lost)), gguf_format::check::shown(Str(kept)));
+            ui.warning(&format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
+        }
     }
     if matrix.chunk_size != DEFAULT_CHUNK_SIZE {
         let size = matrix.chunk_size;
