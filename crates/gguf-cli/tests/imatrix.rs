@@ -91,7 +91,7 @@ fn what_is_lost_is_said() {
     let back = dir.path().join("x.gguf");
     imatrix(&["convert", text(&out), text(&back)])
         .exits(0)
-        .says(&["x.dat: a .dat does not say how many tokens a chunk has, and 512 are assumed"]);
+        .says(&["x.dat: how many tokens a chunk has is not said there, and 512 are assumed"]);
     imatrix(&["convert", text(&out), text(&back), "-f", "-q", "-c", "100"]).exits(0).silently();
 
     let none = old(dir.path(), "none.dat", "a", 0, &[1.0]);
@@ -99,7 +99,7 @@ fn what_is_lost_is_said() {
     let two = old(dir.path(), "two.dat", "a", 1, &[1.0]);
     imatrix(&["merge", text(&two), text(&two), "-o", text(&back), "-f"]).exits(0).says(&[
         "two.dat: given more than once",
-        "these files do not say",
+        "two.dat: how many",
         "gguf: 1 entry of 2 files, 2 chunks",
     ]);
     let many = old(dir.path(), "many.dat", "a", i32::MAX, &[1.0]);
@@ -218,7 +218,12 @@ fn a_matrix_is_checked_alone_and_with_a_model() {
 }
 
 #[test]
-fn every_subcommand_has_its_manual_page() {
+fn every_subcommand_has_its_help_and_manual_page() {
+    imatrix(&[]).exits(2).says(&["Usage: gguf imatrix <COMMAND>"]);
+    for command in ["show", "check", "merge", "convert"] {
+        let help = imatrix(&[command, "--help"]).exits(0).silently();
+        help.prints(&["Examples:\n", "Exit codes:\n", "Usage: gguf imatrix "]);
+    }
     let dir = folder();
     gguf(["man", text(dir.path())]).exits(0);
     let pages = names(dir.path());

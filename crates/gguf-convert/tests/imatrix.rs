@@ -238,6 +238,35 @@ fn sums_that_are_not_finite_are_not_merged() {
 }
 
 #[test]
+fn files_are_written_whole_or_not_at_all() {
+    use gguf_convert::{Event, Progress};
+
+    struct Cancelled(bool);
+    impl Progress for Cancelled {
+        fn event(&self, _: Event<'_>) {}
+        fn is_cancelled(&self) -> bool {
+            self.0
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let (input, out) = (dir.path().join("in"), dir.path().join("out"));
+    std::fs::copy(path("one.gguf"), &input).unwrap();
+    std::fs::write(&out, "before").unwrap();
+    let matrix = ImatrixFile::open(&input).unwrap().load().unwrap();
+    let write = |to, force, cancelled| {
+        matrix.write_file(to, &[&input], force, &Cancelled(cancelled)).map_err(|e| e.to_string())
+    };
+    assert!(write(&out, true, true).unwrap_err().contains("interrupted"));
+    assert!(write(&out, false, false).unwrap_err().contains("exists"));
+    assert!(write(&input, true, false).unwrap_err().contains("choose another name"));
+    assert_eq!(std::fs::read(&out).unwrap(), b"before");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    assert_eq!(write(&out, true, false), Ok(()));
+    assert!(std::fs::read(&out).unwrap() == bytes("one.gguf"));
+}
+
+#[test]
 fn entries_are_chosen_by_parts_of_their_names() {
     let names = |include: &[&str], exclude: &[&str]| {
         let mut matrix = open("one-two.gguf");

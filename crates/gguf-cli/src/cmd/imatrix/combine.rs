@@ -4,12 +4,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gguf_convert::Progress;
 use gguf_convert::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 use gguf_format::Str;
 
 use super::{number, open};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, grouped, shown_path};
+use crate::watch::Watch;
 
 /// Names that a message lists at most.
 const LISTED: usize = 5;
@@ -129,6 +131,7 @@ impl Options {
         if !self.force && out.symlink_metadata().is_ok() {
             return Err(Failure::exists(out));
         }
+        let watch = Watch::new(self.quiet);
         let is_old = |m: &ImatrixFile| m.format() == Format::Legacy;
         let matrix = match matrices {
             // To make sums of means and means of them again would only round them.
@@ -136,7 +139,7 @@ impl Options {
             _ => {
                 let size = self.size_of_chunks(ui, matrices);
                 warn_of_uncounted(ui, matrices);
-                let sum = merged(matrices, size)?;
+                let sum = merged(matrices, size, &watch)?;
                 if format == Format::Legacy { old_format(ui, &sum)? } else { sum }
             }
         };
@@ -144,7 +147,7 @@ impl Options {
             warn_of_rounded(ui, &matrix);
         }
         let inputs: Vec<&Path> = matrices.iter().filter_map(ImatrixFile::path).collect();
-        matrix.write_file(out, &inputs, self.force)?;
+        matrix.write_file(out, &inputs, self.force, &watch)?;
         if !self.quiet {
             ui.note(&said(matrices.len(), &matrix));
         }
@@ -157,14 +160,14 @@ impl Options {
         let mut told = matrices.iter().map(ImatrixFile::chunk_size).filter(|&size| size > 0);
         let size = self.chunk_size.or_else(|| told.next()).unwrap_or(DEFAULT_CHUNK_SIZE);
         if self.chunk_size.is_none() {
-            let old = matrices.iter().filter(|m| m.format() == Format::Legacy).filter_map(ImatrixFile::path);
-            let old: Vec<String> = old.map(shown_path).collect();
-            if !old.is_empty() {
-                let (files, do_not) = if old.len() == 1 { ("a .dat", "does") } else { ("these files", "do") };
+            let silent = matrices.iter().filter(|m| m.chunk_size() == 0).filter_map(ImatrixFile::path);
+            let mut silent: Vec<String> = silent.map(shown_path).collect();
+            silent.dedup();
+            if !silent.is_empty() {
                 ui.warning(&format!(
-                    "{}: {files} {do_not} not say how many tokens a chunk has, and {size} are assumed; --chunk-size gives \
-                     another number",
-                    list(&old),
+                    "{}: how many tokens a chunk has is not said there, and {size} are assumed; --chunk-size gives another \
+                     number",
+                    list(&silent),
                 ));
             }
             if let Some(other) = told.find(|&other| other != size) {
@@ -177,9 +180,12 @@ impl Options {
     }
 }
 
-fn merged(matrices: &[ImatrixFile], chunk_size: u32) -> Result<Imatrix, gguf_convert::Error> {
+fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Imatrix, gguf_convert::Error> {
     let mut merge = Merge::new(chunk_size)?;
     for matrix in matrices {
+        if watch.is_cancelled() {
+            return Err(gguf_convert::Error::Cancelled);
+        }
         merge.add(matrix)?;
     }
     Ok(merge.finish())
