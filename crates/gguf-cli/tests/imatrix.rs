@@ -88,6 +88,11 @@ fn what_is_lost_is_said() {
         "only the last is kept, ",
         "the size of chunks is lost; give --chunk-size 100",
     ]);
+    let run = imatrix(&["merge", &data("one-two.gguf"), &data("one-two.gguf"), "-o", text(&out), "-f"]).exits(0);
+    run.says(&["only the last is kept, c.txt; lost: a.txt, b.txt\n"]);
+    let run = imatrix(&["merge", &data("old.dat"), &data("old.dat"), "-o", text(&out), "-f"]).exits(0);
+    assert!(!run.err.contains("only the last is kept"), "{}", run.err);
+    imatrix(&["convert", &data("two-one.gguf"), text(&out), "-f", "-q"]).exits(0);
     let back = dir.path().join("x.gguf");
     imatrix(&["convert", text(&out), text(&back)])
         .exits(0)

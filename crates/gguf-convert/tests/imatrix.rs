@@ -212,7 +212,10 @@ fn similarity_with_the_block_before() {
 fn values_that_are_odd() {
     let mut negative = vec![1.0f32; 70_000];
     negative[69_000] = -0.5;
-    let matrix = made(&[("a", &negative, &[1]), ("b", &[0.0; 4], &[1]), ("c", &[0.0, 1.0], &[1])]);
+    let mut sparse = vec![0.0f32; 70_000];
+    sparse[0] = 1.0;
+    let matrix =
+        made(&[("a", &negative, &[1]), ("b", &[0.0; 4], &[1]), ("c", &[0.0, 1.0], &[1]), ("d", &sparse, &[1])]);
     let report = check(&matrix, &[]);
     assert_eq!(codes(&report), [("imatrix.negative", 1), ("imatrix.zero", 1)]);
     let found = report.findings().next().unwrap();

@@ -213,7 +213,12 @@ fn old_format(ui: &mut Ui, matrix: &Imatrix) -> Result<Imatrix, gguf_convert::Er
         ui.warning(&format!("the tokens of each expert are lost, in {entries}{unseen}"));
     }
     if let Some(kept) = matrix.datasets.last() {
-        let lost: Vec<Vec<u8>> = matrix.datasets.iter().filter(|text| *text != kept).cloned().collect();
+        let mut lost: Vec<Vec<u8>> = Vec::new();
+        for text in matrix.datasets.iter().filter(|text| *text != kept) {
+            if !lost.contains(text) {
+                lost.push(text.clone());
+            }
+        }
         if !lost.is_empty() {
             let (lost, kept) = (list(&shown(&lost)), gguf_format::check::shown(Str(kept)));
             ui.warning(&format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
