@@ -57,6 +57,7 @@ commands! {
     Name name
     Convert convert
     Quantize quantize
+    Imatrix imatrix
     Completions completions
     Man man
 }

@@ -16,6 +16,7 @@ use failure::{Failure, Verdict};
 mod cmd;
 mod commands;
 mod failure;
+mod findings;
 mod json;
 mod text;
 mod ui;

@@ -16,7 +16,7 @@ mod number;
 mod progress;
 mod table;
 
-pub use number::{bits_per_weight, count, duration, grouped, percent, rate, size};
+pub use number::{bits_per_weight, count, digits, duration, grouped, percent, rate, share, size};
 pub use progress::ProgressLine;
 pub use table::{Column, Table};
 

@@ -22,11 +22,13 @@ use gguf_format::{LayoutError, Str, Value};
 mod check;
 mod merge;
 mod read;
+mod statistics;
 mod write;
 
 pub use check::{RULES, Use, check};
 pub use merge::Merge;
-pub use read::{EntryInfo, ImatrixFile};
+pub use read::{EntryInfo, ImatrixFile, Values};
+pub use statistics::{Statistics, in_previous_block};
 
 /// The chunk size that `llama-imatrix` assumes when none is given (its `--ctx-size`).
 pub const DEFAULT_CHUNK_SIZE: u32 = 512;

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use gguf_convert::imatrix::{Entry, Format, Imatrix, ImatrixFile, Merge, Problem, RULES, Use, check, provenance};
+use gguf_convert::imatrix::{
+    Entry, Format, Imatrix, ImatrixFile, Merge, Problem, RULES, Use, check, in_previous_block, provenance,
+};
 use gguf_format::check::{Report, Severity};
 use gguf_format::{GgmlType, Str, Value};
 
@@ -109,6 +111,162 @@ fn weights_of_columns() {
     zero.entries.get_mut(&name[..]).unwrap().counts = vec![0];
     let zero = ImatrixFile::from_bytes(written(&zero)).unwrap();
     assert_eq!(zero.weights(name).unwrap().unwrap(), stored.sums);
+}
+
+/// A matrix of entries that are measured in the GGUF format.
+fn made(entries: &[(&str, &[f32], &[i64])]) -> ImatrixFile {
+    let entry = |&(name, sums, counts): &(&str, &[f32], &[i64])| {
+        (name.as_bytes().to_vec(), Entry { sums: sums.to_vec(), counts: counts.to_vec() })
+    };
+    let entries = entries.iter().map(entry).collect();
+    let matrix = Imatrix { format: Format::Gguf, entries, datasets: Vec::new(), chunk_count: 1, chunk_size: 1 };
+    ImatrixFile::from_bytes(written(&matrix)).unwrap()
+}
+
+/// What `llama-imatrix --show-statistics` prints: sum, least, largest, mean, deviation, columns, entropy, its share and ZD in
+/// percent.
+#[test]
+fn statistics_are_those_of_llama_imatrix() {
+    let cases: &[(&str, &str, [f64; 9])] = &[
+        ("one-two.gguf", "blk.0.attn_q.weight", [10.26, 0.0049, 5.4981, 1.28, 1.89, 8.0, 1.6446, 54.82, 25.0]),
+        (
+            "one-two.gguf",
+            "blk.0.ffn_up_exps.weight",
+            [658579.56, 0.0001, 284462.2188, 27440.81, 66946.31, 24.0, 2.0326, 44.33, 8.33],
+        ),
+        ("one-two.gguf", "output.weight", [1217131.0, 5.3316, 986253.0, 243426.2, 382013.75, 5.0, 0.7019, 30.23, 20.0]),
+        (
+            "old.dat",
+            "blk.0.ffn_up_exps.weight",
+            [1027351.94, 0.7056, 139902.1719, 32104.75, 48257.47, 32.0, 3.3854, 67.71, 25.0],
+        ),
+        ("old.dat", "blk.2.attn_q.weight", [1510.36, 2.5067, 937.4675, 251.73, 365.11, 6.0, 1.0839, 41.93, 16.67]),
+    ];
+    for (file, name, expected) in cases {
+        let s = open(file).statistics(name.as_bytes()).unwrap().unwrap();
+        let n = s.n_columns as f64;
+        let found = [s.sum, s.min, s.max, s.mean, s.deviation, n, s.entropy, s.evenness() * 100.0, s.zd * 100.0];
+        for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+            let near = (found - expected).abs() <= 0.0051 + expected.abs() * 1e-6;
+            assert!(near, "{file} {name}, measure {i}: {found} and not {expected}");
+        }
+        assert_eq!(s.active, 1.0);
+    }
+    assert_eq!(open("one-two.gguf").statistics(b"blk.1.attn_q.weight").unwrap(), None);
+    assert_eq!(open("one-two.gguf").statistics(b"blk.9.attn_q.weight").unwrap(), None);
+}
+
+#[test]
+fn statistics_of_simple_numbers() {
+    let long = vec![0.25f32; 70_000];
+    let mut idle = vec![3.0f32; 4];
+    idle.extend([0.0; 12]);
+    let matrix = made(&[
+        ("even", &long, &[1]),
+        ("idle", &idle, &[3]),
+        ("one", &[5.0], &[5]),
+        ("zero", &[0.0; 2], &[1]),
+        // The second of two experts was never used.
+        ("experts", &[8.0, 8.0, 77.0, f32::NAN], &[4, 0]),
+        ("nan", &[1.0, f32::NAN], &[1]),
+    ]);
+    let of = |name: &str| matrix.statistics(name.as_bytes()).unwrap().unwrap();
+    let even = of("even");
+    assert_eq!((even.n_columns, even.sum, even.mean, even.deviation, even.zd), (70_000, 17_500.0, 0.25, 0.0, 0.0));
+    assert!((even.evenness() - 1.0).abs() < 1e-12);
+    let idle = of("idle");
+    assert_eq!((idle.active, idle.entropy, idle.evenness(), idle.zd), (0.25, 2.0, 0.5, 0.25));
+    assert_eq!((of("one").evenness(), of("zero").entropy, of("zero").active), (1.0, 0.0, 0.0));
+    assert_eq!((of("experts").n_columns, of("experts").max), (2, 2.0));
+    assert!(matrix.statistics(b"nan").unwrap_err().to_string().contains("value 1 is NaN"));
+}
+
+#[test]
+fn similarity_with_the_block_before() {
+    let (mut a, mut b) = (vec![0.0f32; 70_000], vec![0.0f32; 70_000]);
+    (a[0], b[0], b[69_999]) = (2.0, 3.0, 3.0);
+    let matrix = made(&[
+        ("blk.0.a", &a, &[1]),
+        ("blk.1.a", &b, &[1]),
+        ("blk.1.b", &[1.0, 2.0], &[1]),
+        ("blk.2.b", &[2.0, 4.0], &[9]),
+        ("blk.3.b", &[2.0], &[1]),
+        ("blk.4.b", &[0.0, 0.0], &[1]),
+        ("blk.5.b", &[1.0, 2.0], &[0]),
+    ]);
+    let of = |name: &str| matrix.similarity(name.as_bytes(), &in_previous_block(name.as_bytes()).unwrap()).unwrap();
+    assert!((of("blk.1.a").unwrap() - 0.5f64.sqrt()).abs() < 1e-12);
+    assert!((of("blk.2.b").unwrap() - 1.0).abs() < 1e-12);
+    // Of another size, all zero, not measured, not there.
+    assert_eq!([of("blk.3.b"), of("blk.4.b"), of("blk.5.b"), of("blk.1.b")], [None; 4]);
+    assert_eq!(matrix.similarity(b"blk.2.b", b"blk.5.b").unwrap(), None);
+
+    let previous = |name: &str| in_previous_block(name.as_bytes()).map(|n| String::from_utf8(n).unwrap());
+    assert_eq!(previous("enc.blk.10.ffn_up.weight").as_deref(), Some("enc.blk.9.ffn_up.weight"));
+    for name in ["blk.0.a", "output.weight", "blk.x.a", "blk.1", "blk.99999999999.a"] {
+        assert_eq!(previous(name), None, "{name}");
+    }
+}
+
+#[test]
+fn values_that_are_odd() {
+    let mut negative = vec![1.0f32; 70_000];
+    negative[69_000] = -0.5;
+    let mut sparse = vec![0.0f32; 70_000];
+    sparse[0] = 1.0;
+    let matrix =
+        made(&[("a", &negative, &[1]), ("b", &[0.0; 4], &[1]), ("c", &[0.0, 1.0], &[1]), ("d", &sparse, &[1])]);
+    let report = check(&matrix, &[]);
+    assert_eq!(codes(&report), [("imatrix.negative", 1), ("imatrix.zero", 1)]);
+    let found = report.findings().next().unwrap();
+    assert_eq!(found.to_string(), "error imatrix.negative: tensor a: value 69000 is -0.5");
+
+    let counted = ImatrixFile::from_bytes(old(&[("a", -3, &[1.0])], &[])).unwrap();
+    assert_eq!(check(&counted, &[]).count_of("imatrix.negative"), 1);
+    let error = Merge::new(512).unwrap().add(&counted).unwrap_err().to_string();
+    assert_eq!(error, "the entry a: -3 is no number of tokens");
+}
+
+#[test]
+fn sums_that_are_not_finite_are_not_merged() {
+    let add = |values: &[&[f32]]| {
+        let mut merge = Merge::new(512).unwrap();
+        let added: Result<(), _> = values.iter().try_for_each(|values| merge.add(&made(&[("a", values, &[1])])));
+        added.map_err(|e| e.to_string())
+    };
+    assert_eq!(add(&[&[1.0, 3e38], &[1.0, 1e37]]), Ok(()));
+    let error = add(&[&[1.0, 3e38], &[1.0, 1e38]]).unwrap_err();
+    assert!(error.starts_with("the entry a: value 1 is inf; only finite numbers"), "{error}");
+    assert!(add(&[&[f32::NAN, 1.0]]).unwrap_err().contains("value 0 is NaN"));
+}
+
+#[test]
+fn files_are_written_whole_or_not_at_all() {
+    use gguf_convert::{Event, Progress};
+
+    struct Cancelled(bool);
+    impl Progress for Cancelled {
+        fn event(&self, _: Event<'_>) {}
+        fn is_cancelled(&self) -> bool {
+            self.0
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let (input, out) = (dir.path().join("in"), dir.path().join("out"));
+    std::fs::copy(path("one.gguf"), &input).unwrap();
+    std::fs::write(&out, "before").unwrap();
+    let matrix = ImatrixFile::open(&input).unwrap().load().unwrap();
+    let write = |to, force, cancelled| {
+        matrix.write_file(to, &[&input], force, &Cancelled(cancelled)).map_err(|e| e.to_string())
+    };
+    assert!(write(&out, true, true).unwrap_err().contains("interrupted"));
+    assert!(write(&out, false, false).unwrap_err().contains("exists"));
+    assert!(write(&input, true, false).unwrap_err().contains("choose another name"));
+    assert_eq!(std::fs::read(&out).unwrap(), b"before");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    assert_eq!(write(&out, true, false), Ok(()));
+    assert!(std::fs::read(&out).unwrap() == bytes("one.gguf"));
 }
 
 #[test]
@@ -343,7 +501,7 @@ fn what_a_matrix_covers_of_a_model() {
     // Shapes that no file can have.
     let report = check(&matrix, &[tensor("output.weight", &[u64::MAX, 1, u64::MAX], q4, false)]);
     assert_eq!(report.count_of("imatrix.size"), 1);
-    assert_eq!(RULES.len(), 13);
+    assert_eq!(RULES.len(), 15);
 }
 
 #[test]

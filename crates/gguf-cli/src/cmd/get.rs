@@ -183,7 +183,7 @@ fn is_pattern(key: &str) -> bool {
 
 /// Whether a key is the one asked for. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
 /// last `*` only, so its time is bounded by the product of the lengths.
-fn matches(pattern: &str, key: Str<'_>) -> bool {
+pub fn matches(pattern: &str, key: Str<'_>) -> bool {
     let (pattern, key) = (pattern.as_bytes(), key.as_bytes());
     let (mut p, mut k) = (0, 0);
     let mut star = None;

@@ -35,8 +35,7 @@ impl Args {
         };
         fs::create_dir_all(dir)
             .map_err(|e| Failure::CouldNotRun(format!("{}: cannot make the folder: {e}", dir.display())))?;
-        let subcommands = definition.get_subcommands().filter(|c| c.get_name() != "help");
-        for command in std::iter::once(&definition).chain(subcommands) {
+        for command in with_subcommands(&definition) {
             // A subcommand is displayed as `gguf-show`, which is also what its page is called.
             let name = command.get_display_name().unwrap_or(command.get_name());
             let path = dir.join(format!("{name}.1"));
@@ -47,6 +46,12 @@ impl Args {
         }
         Ok(Verdict::Good)
     }
+}
+
+/// A command and all commands below it.
+fn with_subcommands(command: &clap::Command) -> Vec<&clap::Command> {
+    let below = command.get_subcommands().filter(|c| c.get_name() != "help").flat_map(with_subcommands);
+    std::iter::once(command).chain(below).collect()
 }
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {

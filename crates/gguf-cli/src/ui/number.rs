@@ -57,6 +57,21 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
 }
 
+/// `99.7 %` of a share of 1
+pub fn share(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Four significant digits: `0.04215`, `12.34`, `1234`; `1.23e-7` where that is shorter.
+pub fn digits(x: f64) -> String {
+    let magnitude = x.abs().log10().floor();
+    match magnitude {
+        _ if x == 0.0 => "0".to_owned(),
+        -4.0..=6.0 => format!("{x:.*}", (3.0 - magnitude).max(0.0) as usize),
+        _ => format!("{x:.2e}"),
+    }
+}
+
 /// `4.85`
 pub fn bits_per_weight(bits: f64) -> String {
     format!("{bits:.2}")
@@ -97,6 +112,23 @@ mod tests {
         }
         assert_eq!(count(8_030_261_248), "8.03 B");
         assert_eq!(count(7), "7");
+    }
+
+    #[test]
+    fn measures_have_four_digits() {
+        for (x, text) in [
+            (0.0, "0"),
+            (0.042153, "0.04215"),
+            (-12.344, "-12.34"),
+            (1234.4, "1234"),
+            (1234567.0, "1234567"),
+            (1.234e-7, "1.23e-7"),
+            (3.4e38, "3.40e38"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(digits(x), text);
+        }
+        assert_eq!(share(0.9764), "97.6 %");
     }
 
     #[test]

@@ -84,6 +84,12 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// Columns that it takes where nothing is cut.
+    pub fn width(&self) -> usize {
+        let widths = self.widths(Some(usize::MAX));
+        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+    }
+
     /// Writes the table to standard output, indented by some columns.
     ///
     /// # Errors
@@ -180,6 +186,7 @@ mod tests {
         let mut table = Table::new([Column::name("NAME"), Column::right("N"), Column::text("TEXT")]);
         table.row(["a".repeat(30), "12345".to_owned(), "b".repeat(20)]);
         assert_eq!(table.widths(None), [30, 5, 20]);
+        assert_eq!(table.width(), 59);
         assert_eq!(table.widths(Some(80)), [30, 5, 20]);
         assert_eq!(table.widths(Some(55)), [26, 5, 20]);
         assert_eq!(table.widths(Some(39)), [15, 5, 15]);

@@ -6,7 +6,7 @@ use gguf_arch::mix::{Decision, TensorFacts};
 use gguf_format::check::{At, Report};
 use gguf_format::{GgmlType, Str};
 
-use super::{Format, ImatrixFile, Problem};
+use super::{Error, Format, ImatrixFile, Problem, Values};
 
 gguf_format::rules! {
     /// Every rule that [`check`](fn@check) applies.
@@ -22,6 +22,12 @@ gguf_format::rules! {
     IMATRIX_FINITE "imatrix.finite" Error
         "finite values" "measure the matrix again, or leave the entry out with --exclude-weights"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix contains non-finite value";
+    IMATRIX_NEGATIVE "imatrix.negative" Error
+        "sums of squares and counts, which are never below zero" "the file is damaged; fetch it or measure the matrix again"
+        "imatrix.cpp, collect_imatrix: acc[j] += x[j] * x[j]";
+    IMATRIX_ZERO "imatrix.zero" Warning
+        "an entry with some column that is not 0" "the quantizers cannot tell its columns apart; measure the matrix again"
+        "imatrix.cpp, compute_statistics";
     IMATRIX_SIZE "imatrix.size" Error
         "a value for each column of each expert" "use a matrix that was measured on this very model"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix size is different from tensor size";
@@ -92,6 +98,17 @@ impl<'a> Use<'a> {
         Use { name: tensor.name, shape: tensor.shape, ty, needs_imatrix: decision.needs_imatrix }
     }
 
+    /// Whether it gets a type whose quantizer weighs columns by their importance. Embeddings, which are never multiplied, do
+    /// without, unless the type cannot be made so.
+    pub fn wants_importance(&self) -> bool {
+        self.ty.is_some_and(|ty| !WITHOUT.contains(&ty)) && (self.needs_imatrix || !self.is_embedding())
+    }
+
+    /// Whether the matrix has an entry of its size.
+    pub fn is_covered(&self, matrix: &ImatrixFile) -> bool {
+        matrix.entry(self.name.as_bytes()).is_some_and(|entry| self.n_values() == Some(entry.n_values))
+    }
+
     /// As many values as the quantizer asks for.
     fn n_values(&self) -> Option<u64> {
         let dim = |i: usize| self.shape.get(i).copied().unwrap_or(1);
@@ -115,13 +132,19 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
     let by_name: BTreeMap<&[u8], &Use<'_>> = tensors.iter().map(|t| (t.name.as_bytes(), t)).collect();
     for entry in matrix.entries() {
         let at = At::Tensor(Str(entry.name), None);
-        if let Err(e) = matrix.check_values(entry.name) {
-            match e.problem {
-                Problem::NotFinite { index, value } => {
-                    report.add(&IMATRIX_FINITE, at, format_args!("value {index} is {value}"));
-                }
-                problem => report.add(&IMATRIX_READ, at, format_args!("{problem}")),
+        match matrix.check_values(entry.name) {
+            Ok(Values { negative: Some((index, value)), .. }) => {
+                report.add(&IMATRIX_NEGATIVE, at, format_args!("value {index} is {value}"));
             }
+            Ok(Values { all_zero: true, .. }) => report.add(&IMATRIX_ZERO, at, format_args!("all columns are 0")),
+            Ok(_) => {}
+            Err(Error { problem: Problem::NotFinite { index, value }, .. }) => {
+                report.add(&IMATRIX_FINITE, at, format_args!("value {index} is {value}"));
+            }
+            Err(e) => report.add(&IMATRIX_READ, at, format_args!("{}", e.problem)),
+        }
+        if let Some(count) = entry.counts.iter().find(|&&n| n < 0) {
+            report.add(&IMATRIX_NEGATIVE, at, format_args!("its count is {count}"));
         }
         let (n_experts, n_unseen) = (entry.counts.len(), entry.n_unseen());
         if n_unseen == n_experts {
@@ -146,9 +169,9 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
         }
     }
     for tensor in tensors {
-        let Some(ty) = tensor.ty.filter(|ty| !WITHOUT.contains(ty)) else { continue };
+        let Some(ty) = tensor.ty.filter(|_| tensor.wants_importance()) else { continue };
         // An entry of the wrong size is as good as none, and was reported already.
-        if matrix.entry(tensor.name.as_bytes()).is_some() || (tensor.is_embedding() && !tensor.needs_imatrix) {
+        if matrix.entry(tensor.name.as_bytes()).is_some() {
             continue;
         }
         let rule = match () {

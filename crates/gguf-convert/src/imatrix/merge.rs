@@ -31,7 +31,7 @@ impl Merge {
     /// Adds a matrix; its values are read one entry at a time.
     ///
     /// # Errors
-    /// When it cannot be read, or does not fit to those before.
+    /// When it cannot be read, does not fit to those before, or makes a sum that is not finite.
     pub fn add(&mut self, matrix: &ImatrixFile) -> Result<(), Error> {
         for info in matrix.entries() {
             let Some(entry) = matrix.load_entry(info.name)? else { continue };
@@ -48,11 +48,15 @@ impl Merge {
             Format::Gguf => (1.0, 1),
             Format::Legacy => (self.chunk_size as f32, i64::from(self.chunk_size)),
         };
+        if let Some(&count) = new.counts.iter().find(|&&n| n < 0) {
+            return Err(Problem::Count(count as f32));
+        }
         let counts: Option<Vec<i64>> = new.counts.iter().map(|n| n.checked_mul(tokens)).collect();
         let counts = counts.ok_or(Problem::TooLarge)?;
         let old = match self.entries.entry(name.to_vec()) {
             Slot::Vacant(slot) => {
-                let sums = new.sums.into_iter().map(|v| 0.0 + v * times).collect();
+                let sums: Vec<f32> = new.sums.into_iter().map(|v| 0.0 + v * times).collect();
+                all_finite(&sums)?;
                 slot.insert(Entry { sums, counts });
                 return Ok(());
             }
@@ -80,7 +84,7 @@ impl Merge {
             }
         }
         old.sums.iter_mut().zip(new.sums).for_each(|(sum, more)| *sum += more * times);
-        Ok(())
+        all_finite(&old.sums)
     }
 
     /// The sum, in the present format.
@@ -89,6 +93,14 @@ impl Merge {
         let chunk_count = u32::try_from(most / i64::from(self.chunk_size)).unwrap_or(u32::MAX);
         let Merge { chunk_size, entries, datasets } = self;
         Imatrix { format: Format::Gguf, entries, datasets, chunk_count, chunk_size }
+    }
+}
+
+/// A sum that is not finite would spoil the entry for good, whatever is added; `llama-imatrix` lets it pass.
+fn all_finite(sums: &[f32]) -> Result<(), Problem> {
+    match (0..).zip(sums).find(|(_, v)| !v.is_finite()) {
+        Some((index, &value)) => Err(Problem::NotFinite { index, value }),
+        None => Ok(()),
     }
 }
 

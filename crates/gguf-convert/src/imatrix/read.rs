@@ -54,10 +54,31 @@ impl EntryInfo<'_> {
         self.counts.iter().filter(|&&n| n == 0).count()
     }
 
+    /// Columns of an expert, or of all of them when there is one count for all.
+    pub fn n_columns(&self) -> u64 {
+        self.n_values.checked_div(self.counts.len() as u64).unwrap_or(0)
+    }
+
     /// The largest count.
     pub fn max_count(&self) -> i64 {
         self.counts.iter().copied().max().unwrap_or(0)
     }
+}
+
+/// What is odd about the values of an entry, though a quantizer can work with them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Values {
+    /// The first weight below zero, by its number from 0.
+    pub negative: Option<(u64, f32)>,
+    /// Whether all are zero.
+    pub all_zero: bool,
+}
+
+/// A range of values in pieces that are read at a time.
+pub(super) fn pieces(start: u64, end: u64) -> impl Iterator<Item = Range<u64>> {
+    let next = move |at: &u64| Some(at.saturating_add(PIECE)).filter(|&at| at < end);
+    let starts = std::iter::successors(Some(start).filter(|&at| at < end), next);
+    starts.map(move |at| at..at.saturating_add(PIECE).min(end))
 }
 
 /// Where the bytes come from.
@@ -289,15 +310,29 @@ impl ImatrixFile {
     ///
     /// # Errors
     /// When a weight made of them is not finite, or they cannot be read.
-    pub fn check_values(&self, name: &[u8]) -> Result<(), Error> {
+    pub fn check_values(&self, name: &[u8]) -> Result<Values, Error> {
         let n = self.entries.get(name).map_or(0, |place| place.n_values);
-        let mut start = 0;
-        while start < n {
-            let end = start.saturating_add(PIECE).min(n);
-            self.weights_of(name, start..end)?;
-            start = end;
+        let mut found = Values { negative: None, all_zero: n > 0 };
+        for columns in pieces(0, n) {
+            let start = columns.start;
+            let weights = self.weights_of(name, columns)?.unwrap_or_default();
+            found.all_zero &= weights.iter().all(|&v| v == 0.0);
+            if found.negative.is_none() {
+                found.negative = (start..).zip(&weights).find(|(_, v)| **v < 0.0).map(|(i, v)| (i, *v));
+            }
         }
-        Ok(())
+        Ok(found)
+    }
+
+    /// Some values of an entry as they are stored; `None` when there are no such values.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(super) fn stored(&self, name: &[u8], columns: Range<u64>) -> Result<Option<Vec<f32>>, Error> {
+        match self.entries.get(name) {
+            Some(place) if columns.end <= place.n_values => self.sums(name, place, columns).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn sums(&self, name: &[u8], place: &Place, columns: Range<u64>) -> Result<Vec<f32>, Error> {

@@ -1,12 +1,17 @@
 //! Writing both formats, byte for byte as `llama-imatrix` does.
 
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use gguf_format::keys;
 use gguf_format::{Array, GgmlType, Head, Str, TensorInfo, Value, ValueRef, ValueType};
-use gguf_io::{WriteError, Writer};
+use gguf_io::{Output, WriteError, Writer};
 
 use super::{Entry, Error, Format, Imatrix, Problem};
+use crate::Progress;
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 18;
 
 impl Imatrix {
     /// Writes the matrix in the format it has.
@@ -18,6 +23,32 @@ impl Imatrix {
             Format::Gguf => self.write_gguf(out),
             Format::Legacy => self.write_legacy(out),
         }
+    }
+
+    /// Writes the matrix to a file, which appears under its name when it is whole. `inputs` are files that must not be
+    /// replaced; any other is when `force` says so. Of `progress` only [`is_cancelled`](Progress::is_cancelled) is asked.
+    ///
+    /// # Errors
+    /// As those of [`write`](Imatrix::write); no output is left then, and a file that had the name before is untouched.
+    pub fn write_file(
+        &self,
+        path: &Path,
+        inputs: &[&Path],
+        force: bool,
+        progress: &dyn Progress,
+    ) -> Result<(), crate::Error> {
+        let is_input = |real: PathBuf| inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == real));
+        if path.canonicalize().is_ok_and(is_input) {
+            return Err(crate::Error::OverwritesInput { path: path.to_owned() });
+        }
+        let output = Output::create(path, force)?;
+        let out = BufWriter::with_capacity(BUFFER, Cancellable { out: output.file(), progress });
+        let written = self.write(out).and_then(|mut out| Ok(out.flush()?));
+        if progress.is_cancelled() {
+            return Err(crate::Error::Cancelled);
+        }
+        written.map_err(|e| e.at(Some(path)))?;
+        Ok(output.commit()?)
     }
 
     /// `IMatrixCollector::save_imatrix` in `tools/imatrix/imatrix.cpp`.
@@ -80,6 +111,25 @@ impl Imatrix {
         out.write_all(text)?;
         out.flush()?;
         Ok(out)
+    }
+}
+
+/// Writes until the work is cancelled.
+struct Cancellable<'a, W> {
+    out: W,
+    progress: &'a dyn Progress,
+}
+
+impl<W: Write> Write for Cancellable<'_, W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if self.progress.is_cancelled() {
+            return Err(io::Error::other("cancelled"));
+        }
+        self.out.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

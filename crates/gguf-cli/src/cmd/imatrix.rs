@@ -1,0 +1,57 @@
+//! `gguf imatrix`: importance matrices looked at, checked, merged and converted.
+
+use std::path::Path;
+
+use gguf_convert::imatrix::ImatrixFile;
+
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+mod check;
+mod combine;
+mod show;
+
+/// Look into, check, merge and convert importance matrices.
+///
+/// An importance matrix says how much each column of a model's weights matters, as llama-imatrix measured it on some text.
+/// There are two formats, the present one in GGUF and the old .dat; both are read everywhere and told by their content.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf imatrix show imatrix.gguf
+  gguf imatrix check imatrix.gguf model.gguf IQ3_XXS   does it have what the model needs?
+  gguf imatrix merge one.gguf two.gguf -o both.gguf
+  gguf imatrix convert imatrix.dat imatrix.gguf")]
+pub struct Args {
+    /// What to do with matrices.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Show(show::Args),
+    Check(check::Args),
+    Merge(combine::MergeArgs),
+    Convert(combine::ConvertArgs),
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        match &self.command {
+            Command::Show(args) => args.run(ui),
+            Command::Check(args) => args.run(ui),
+            Command::Merge(args) => args.run(ui),
+            Command::Convert(args) => args.run(ui),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<ImatrixFile, Failure> {
+    Ok(ImatrixFile::open(path).map_err(gguf_convert::Error::from)?)
+}
+
+/// `1 entry`, `2,000 entries`
+fn number(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", crate::ui::grouped(n), if n == 1 { one } else { many })
+}

@@ -1,0 +1,172 @@
+//! `gguf imatrix check`: what is wrong with a matrix, and what it lacks for a model.
+
+use std::path::{Path, PathBuf};
+
+use gguf_arch::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide, processing_order};
+use gguf_convert::imatrix::{self, ImatrixFile, RULES, Use};
+use gguf_format::{GgmlType, Str, TensorInfo};
+use gguf_io::Model;
+use serde_json::{Value, json};
+
+use super::open;
+use crate::failure::{Failure, Outcome};
+use crate::findings::{self, Section};
+use crate::json;
+use crate::ui::{Ui, grouped, shown_path};
+
+/// The file type that coverage is judged for when none is given.
+const USUAL: &str = "Q4_K_M";
+
+/// Find what is wrong with an importance matrix, and what it lacks for a model.
+///
+/// Alone, a matrix is judged for itself: values that are not finite or below zero, entries and experts for which nothing was
+/// measured, missing keys. With a model, also which of its tensors have no entry or one of another size, and which entries
+/// belong to no tensor. With a file type, also whether tensors get a type that cannot be made without. The model may be
+/// quantized already: it is judged as if it were not. Errors make the exit code 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf imatrix check imatrix.gguf
+  gguf imatrix check imatrix.gguf model.gguf
+  gguf imatrix check imatrix.gguf my-model/ IQ2_XS     a checkpoint folder
+  gguf imatrix check imatrix.gguf model.gguf IQ2_XS --json | jq .coverage")]
+pub struct Args {
+    /// The matrix, in either format
+    #[arg(required_unless_present = "rules")]
+    file: Option<PathBuf>,
+
+    /// The model: a GGUF, of a split one any shard, or the folder of a checkpoint
+    model: Option<PathBuf>,
+
+    /// The file type that the model is to be quantized to, by name or llama.cpp's number; Q4_K_M if not given
+    #[arg(value_name = "TYPE")]
+    ty: Option<String>,
+
+    /// Count warnings as errors
+    #[arg(long)]
+    strict: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Print nothing; the exit code tells
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+
+    /// List all rules, with where they come from
+    #[arg(long, conflicts_with_all = ["file", "model", "ty", "strict", "quiet"])]
+    rules: bool,
+}
+
+/// A model, so far as it matters here.
+struct Tensors {
+    facts: ModelFacts,
+    /// In the order in which they are quantized.
+    infos: Vec<TensorInfo>,
+}
+
+/// How many of the tensors for which importance counts have it.
+struct Coverage {
+    target: Target,
+    n_covered: usize,
+    n_tensors: usize,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let Some(file) = self.file.as_deref().filter(|_| !self.rules) else {
+            return findings::print_rules(ui, &[RULES], self.json);
+        };
+        let target = Target::parse(self.ty.as_deref().unwrap_or(USUAL));
+        let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
+        let matrix = open(file)?;
+        let (report, coverage) = match &self.model {
+            None => (imatrix::check(&matrix, &[]), None),
+            Some(model) => {
+                let tensors = Tensors::of(ui, model)?;
+                let uses = tensors.uses(model, target)?;
+                (imatrix::check(&matrix, &uses), Some(Coverage::of(&matrix, &uses, target)))
+            }
+        };
+        let sections = [Section { path: Some(file.to_owned()), report }];
+        let verdict = findings::judge(&sections, self.strict);
+        let printed = match (self.json, self.quiet) {
+            (true, _) => {
+                let coverage = coverage.zip(self.model.as_ref()).map(|(coverage, model)| coverage.as_json(model));
+                findings::print_json(ui, verdict, &sections, &[("coverage", coverage.unwrap_or(Value::Null))])
+            }
+            (false, true) => Ok(()),
+            (false, false) => {
+                let subject = match coverage.zip(self.model.as_ref()) {
+                    None => shown_path(file),
+                    Some((coverage, model)) => format!("{} for {}{coverage}", shown_path(file), shown_path(model)),
+                };
+                findings::print(ui, &subject, &sections, verdict)
+            }
+        };
+        match printed {
+            // The verdict counts even if nobody reads the reasons.
+            Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+impl Tensors {
+    fn of(ui: &mut Ui, path: &Path) -> Result<Tensors, Failure> {
+        let (facts, mut infos) = if path.is_dir() {
+            let plan = gguf_convert::plan(path, &gguf_convert::Options::default())?;
+            plan.warnings().iter().for_each(|warning| ui.warning(warning));
+            (ModelFacts::of(|key| plan.head().get(key)), plan.head().tensors.clone())
+        } else {
+            let model = Model::open(path)?;
+            let infos = model.tensors().map(|t| t.info.to_owned()).collect();
+            (ModelFacts::of(|key| model.gguf().get(key)), infos)
+        };
+        if infos.is_empty() {
+            let path = shown_path(path);
+            return Err(Failure::Bad(format!("{path}: there are no tensors in it; give the model itself")));
+        }
+        infos.sort_by(|a, b| processing_order(&a.name, &b.name));
+        Ok(Tensors { facts, infos })
+    }
+
+    /// What is to become of each tensor.
+    fn uses(&self, path: &Path, target: Target) -> Result<Vec<Use<'_>>, Failure> {
+        let facts = self.infos.iter().map(|info| {
+            // What is quantized already counts as if it were not.
+            let ty = if info.ty.is_quantized() { GgmlType::F16 } else { info.ty };
+            TensorFacts { name: Str(&info.name), shape: &info.shape, ty }
+        });
+        let tensors: Vec<TensorFacts<'_>> = facts.collect();
+        let options = MixOptions { has_imatrix: true, ..MixOptions::default() };
+        let decisions = decide(&self.facts, &tensors, target, &options)
+            .map_err(|e| Failure::Bad(format!("{}: {e}", shown_path(path))))?;
+        Ok(tensors.iter().zip(&decisions).map(|(tensor, decision)| Use::of(tensor, decision)).collect())
+    }
+}
+
+impl Coverage {
+    fn of(matrix: &ImatrixFile, uses: &[Use<'_>], target: Target) -> Coverage {
+        let wanting: Vec<&Use<'_>> = uses.iter().filter(|u| u.wants_importance()).collect();
+        let n_covered = wanting.iter().filter(|u| u.is_covered(matrix)).count();
+        Coverage { target, n_covered, n_tensors: wanting.len() }
+    }
+
+    fn as_json(&self, model: &Path) -> Value {
+        json!({
+            "model": json::path(model),
+            "file_type": self.target.to_string(),
+            "covered": self.n_covered,
+            "tensors": self.n_tensors,
+        })
+    }
+}
+
+impl std::fmt::Display for Coverage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (covered, all) = (grouped(self.n_covered as u64), grouped(self.n_tensors as u64));
+        write!(f, " as {}, {covered} of {all} tensors covered", self.target)
+    }
+}

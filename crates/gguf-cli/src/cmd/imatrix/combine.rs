@@ -1,0 +1,280 @@
+//! `gguf imatrix merge` and `convert`: matrices written anew. To convert is to merge a single one.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gguf_convert::Progress;
+use gguf_convert::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
+use gguf_format::Str;
+
+use super::{number, open};
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::ui::{Ui, grouped, shown_path};
+use crate::watch::Watch;
+
+/// Names that a message lists at most.
+const LISTED: usize = 5;
+
+/// Counts from here on are rounded where they are stored, as floats.
+const EXACT: i64 = 1 << 24;
+
+/// Add up importance matrices of one model.
+///
+/// The result is that of llama-imatrix --in-file A --in-file B, byte for byte, when its --ctx-size is the size of chunks here:
+/// sums and counts are added in the order of the files, entries that only some of them have are kept, all texts are listed.
+/// The files may be of both formats. The path of the output goes to standard output, everything else to standard error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf imatrix merge english.gguf code.gguf -o both.gguf
+  gguf imatrix merge old.dat new.gguf -o both.gguf --chunk-size 512
+  gguf imatrix merge a.gguf b.gguf -o both.dat        in the old format")]
+pub struct MergeArgs {
+    /// Matrices of either format, measured on the same model
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The file to write
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Write an importance matrix in another format.
+///
+/// What the other format cannot hold is said. From .dat to GGUF the weights that a quantizer works with stay the same, to the
+/// bit when the size of chunks is a power of two; from GGUF to .dat they are rounded once more. A GGUF file that becomes one
+/// again has all keys that llama-quantize asks for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf imatrix convert imatrix.dat imatrix.gguf
+  gguf imatrix convert imatrix.gguf imatrix.dat
+  gguf imatrix convert model.imatrix new.gguf --chunk-size 512")]
+pub struct ConvertArgs {
+    /// The matrix, in either format
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+
+    /// The file to write
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, clap::Args)]
+struct Options {
+    /// The format to write; if not given, the name of the output says it: .gguf or .dat
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    format: Option<Format>,
+
+    /// Tokens of a chunk: those of the result, and those that a .dat, which does not say, was measured with; if not given,
+    /// those of the first file that says, or 512
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    chunk_size: Option<u32>,
+
+    /// Replace the output if it is there already
+    #[arg(short, long)]
+    force: bool,
+
+    /// No summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn format() -> impl TypedValueParser<Value = Format> {
+    let named = |name: String| if name == "dat" { Format::Legacy } else { Format::Gguf };
+    PossibleValuesParser::new(["gguf", "dat"]).map(named)
+}
+
+impl MergeArgs {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let format = self.options.format_of(&self.output)?;
+        let mut seen = HashSet::new();
+        for path in &self.files {
+            if path.canonicalize().is_ok_and(|real| !seen.insert(real)) {
+                ui.warning(&format!("{}: given more than once, and counted as often", shown_path(path)));
+            }
+        }
+        let matrices: Vec<ImatrixFile> = self.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+        self.options.write(ui, &matrices, format, &self.output)
+    }
+}
+
+impl ConvertArgs {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let format = self.options.format_of(&self.output)?;
+        self.options.write(ui, &[open(&self.input)?], format, &self.output)
+    }
+}
+
+impl Options {
+    fn format_of(&self, out: &Path) -> Result<Format, Failure> {
+        let extension = out.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        match (self.format, extension.as_str()) {
+            (Some(format), _) => Ok(format),
+            (None, "gguf") => Ok(Format::Gguf),
+            (None, "dat") => Ok(Format::Legacy),
+            (None, _) => Err(Failure::CouldNotRun(format!(
+                "{}: the name does not say which format to write; let it end in .gguf or .dat, or give --format",
+                out.display()
+            ))),
+        }
+    }
+
+    fn write(&self, ui: &mut Ui, matrices: &[ImatrixFile], format: Format, out: &Path) -> Outcome {
+        if !self.force && out.symlink_metadata().is_ok() {
+            return Err(Failure::exists(out));
+        }
+        let watch = Watch::new(self.quiet);
+        let is_old = |m: &ImatrixFile| m.format() == Format::Legacy;
+        let matrix = match matrices {
+            // To make sums of means and means of them again would only round them.
+            [only] if is_old(only) && format == Format::Legacy => only.load().map_err(gguf_convert::Error::from)?,
+            _ => {
+                let size = self.size_of_chunks(ui, matrices);
+                warn_of_uncounted(ui, matrices);
+                let sum = merged(matrices, size, &watch)?;
+                if format == Format::Legacy { old_format(ui, &sum)? } else { sum }
+            }
+        };
+        if format == Format::Gguf {
+            warn_of_rounded(ui, &matrix);
+        }
+        let inputs: Vec<&Path> = matrices.iter().filter_map(ImatrixFile::path).collect();
+        matrix.write_file(out, &inputs, self.force, &watch)?;
+        if !self.quiet {
+            ui.note(&said(matrices.len(), &matrix));
+        }
+        ui.print_path(out)?;
+        Ok(Verdict::Good)
+    }
+
+    /// Tokens of a chunk. What is only assumed is said.
+    fn size_of_chunks(&self, ui: &mut Ui, matrices: &[ImatrixFile]) -> u32 {
+        let mut told = matrices.iter().map(ImatrixFile::chunk_size).filter(|&size| size > 0);
+        let size = self.chunk_size.or_else(|| told.next()).unwrap_or(DEFAULT_CHUNK_SIZE);
+        if self.chunk_size.is_none() {
+            let silent = matrices.iter().filter(|m| m.chunk_size() == 0).filter_map(ImatrixFile::path);
+            let mut silent: Vec<String> = silent.map(shown_path).collect();
+            silent.dedup();
+            if !silent.is_empty() {
+                ui.warning(&format!(
+                    "{}: how many tokens a chunk has is not said there, and {size} are assumed; --chunk-size gives another \
+                     number",
+                    list(&silent),
+                ));
+            }
+            if let Some(other) = told.find(|&other| other != size) {
+                ui.warning(&format!(
+                    "the files have chunks of {size} and of {other} tokens; in the result they are counted by {size}"
+                ));
+            }
+        }
+        size
+    }
+}
+
+fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Imatrix, gguf_convert::Error> {
+    let mut merge = Merge::new(chunk_size)?;
+    for matrix in matrices {
+        if watch.is_cancelled() {
+            return Err(gguf_convert::Error::Cancelled);
+        }
+        merge.add(matrix)?;
+    }
+    Ok(merge.finish())
+}
+
+/// The matrix in the old format. What is lost is said.
+fn old_format(ui: &mut Ui, matrix: &Imatrix) -> Result<Imatrix, gguf_convert::Error> {
+    let (old, left_out) = matrix.to_legacy()?;
+    if !left_out.is_empty() {
+        let names = list(&shown(&left_out));
+        ui.warning(&format!("left out, because nothing was measured for them: {names}"));
+    }
+    let experts = matrix.entries.values().filter(|e| e.counts.len() > 1 && e.counts.iter().any(|&n| n > 0));
+    let (mut n_entries, mut n_unseen) = (0, 0);
+    for entry in experts {
+        n_entries += 1;
+        n_unseen += entry.counts.iter().filter(|&&n| n == 0).count() as u64;
+    }
+    if n_entries > 0 {
+        let entries = number(n_entries, "entry", "entries");
+        let unseen = match n_unseen {
+            0 => String::new(),
+            n => format!("; {} never used, whose columns all become 1", number(n, "expert was", "experts were")),
+        };
+        ui.warning(&format!("the tokens of each expert are lost, in {entries}{unseen}"));
+    }
+    if let Some(kept) = matrix.datasets.last() {
+        let mut lost: Vec<Vec<u8>> = Vec::new();
+        for text in matrix.datasets.iter().filter(|text| *text != kept) {
+            if !lost.contains(text) {
+                lost.push(text.clone());
+            }
+        }
+        if !lost.is_empty() {
+            let (lost, kept) = (list(&shown(&lost)), gguf_format::check::shown(Str(kept)));
+            ui.warning(&format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
+        }
+    }
+    if matrix.chunk_size != DEFAULT_CHUNK_SIZE {
+        let size = matrix.chunk_size;
+        ui.warning(&format!("the size of chunks is lost; give --chunk-size {size} when the file is read again"));
+    }
+    Ok(old)
+}
+
+/// In the old format, values without a number of chunks are taken for the weights themselves; sums are nothing without.
+fn warn_of_uncounted(ui: &mut Ui, matrices: &[ImatrixFile]) {
+    let old = matrices.iter().filter(|m| m.format() == Format::Legacy).flat_map(ImatrixFile::entries);
+    let names: Vec<Vec<u8>> = old.filter(|e| e.max_count() == 0).map(|e| e.name.to_vec()).collect();
+    if !names.is_empty() {
+        let names = list(&shown(&names));
+        ui.warning(&format!("of 0 chunks by its count, and from now on as if nothing had been measured: {names}"));
+    }
+}
+
+fn warn_of_rounded(ui: &mut Ui, matrix: &Imatrix) {
+    let is_rounded = |n: i64| n > EXACT && (n as f32) as i64 != n;
+    let n = matrix.entries.values().filter(|e| e.counts.iter().any(|&n| is_rounded(n))).count() as u64;
+    if n > 0 {
+        let entries = number(n, "entry", "entries");
+        let exact = grouped(EXACT.unsigned_abs());
+        ui.warning(&format!("counts of {entries} are beyond {exact}, and rounded to what a float holds"));
+    }
+}
+
+/// Some names, and how many more there are.
+fn list(names: &[String]) -> String {
+    let more = match names.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(" and {} more", grouped(more as u64)),
+    };
+    names.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ") + &more
+}
+
+/// Texts of a file, safe to print.
+fn shown(texts: &[Vec<u8>]) -> Vec<String> {
+    texts.iter().map(|text| gguf_format::check::shown(Str(text))).collect()
+}
+
+fn said(n_files: usize, matrix: &Imatrix) -> String {
+    let chunks = number(matrix.chunk_count.into(), "chunk", "chunks");
+    let size = match matrix.chunk_size {
+        0 => String::new(),
+        size => format!(" of {size} tokens"),
+    };
+    format!(
+        "{}: {} of {}, {chunks}{size}",
+        matrix.format,
+        number(matrix.entries.len() as u64, "entry", "entries"),
+        number(n_files as u64, "file", "files"),
+    )
+}

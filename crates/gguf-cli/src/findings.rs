@@ -1,0 +1,216 @@
+//! Findings as commands print them: as text, as JSON, and as tables of rules.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gguf_format::check::{Finding, Place, Report, Rule, Severity};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json::{self, List};
+use crate::ui::{Column, Style, Table, Ui, grouped, wrap};
+
+/// What the findings stand under that no single shard has.
+const ALL_SHARDS: &str = "all shards together";
+
+/// Levels of JSON that are indented: down to the fields of findings.
+const LEVELS: usize = 5;
+
+/// What was found in one file, or in all shards taken together.
+pub struct Section {
+    /// `None` for all shards together.
+    pub path: Option<PathBuf>,
+    /// The findings.
+    pub report: Report,
+}
+
+/// Errors are bad; with `strict` warnings are, too.
+pub fn judge(sections: &[Section], strict: bool) -> Verdict {
+    let limit = if strict { Severity::Warning } else { Severity::Error };
+    let is_bad = sections.iter().any(|s| s.report.worst().is_some_and(|worst| worst >= limit));
+    if is_bad { Verdict::Bad } else { Verdict::Good }
+}
+
+/// Prints all findings, and a last line with the verdict about the subject.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict) -> Result<(), Failure> {
+    for section in sections.iter().filter(|s| !s.report.is_empty()) {
+        if sections.len() > 1 {
+            ui.title(section.path.as_deref().unwrap_or(Path::new(ALL_SHARDS)))?;
+        }
+        print_findings(ui, &section.report)?;
+        writeln!(ui.out)?;
+    }
+    let (label, style) = match verdict {
+        Verdict::Good => ("good", Style::Green),
+        _ => ("bad", Style::Red),
+    };
+    let count = |severity| sections.iter().map(|s| s.report.count(severity)).fold(0, u64::saturating_add);
+    let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")];
+    let counts: Vec<String> = counts
+        .into_iter()
+        .map(|(severity, name)| (count(severity), name))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, name)| format!("{} {name}{}", grouped(n), if n == 1 { "" } else { "s" }))
+        .collect();
+    let counts = if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") };
+    let label = ui.paint(label, style);
+    writeln!(ui.out, "{subject}: {label}, {counts}")?;
+    ui.flush()
+}
+
+/// Prints everything as one JSON object, with members that only one command has.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print_json(ui: &mut Ui, verdict: Verdict, sections: &[Section], more: &[(&str, Value)]) -> Result<(), Failure> {
+    let document = Document { good: verdict == Verdict::Good, sections, more };
+    Ok(json::print(&mut ui.out, LEVELS, &document)?)
+}
+
+/// Prints tables of rules as one.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
+    let all: Vec<&Rule> = tables.iter().copied().flatten().collect();
+    if as_json {
+        let rule = |r: &&Rule| {
+            json!({
+                "code": r.code, "severity": r.severity.to_string(), "structural": r.structural,
+                "expected": r.expected, "hint": r.hint, "source": r.source,
+            })
+        };
+        json::print(&mut ui.out, LEVELS, &List(|| all.iter().map(rule)))?;
+        return Ok(Verdict::Good);
+    }
+    let mut columns = vec![
+        Column::left("RULE").styled(Style::Cyan),
+        Column::left("SEVERITY"),
+        Column::text("WHAT IS RIGHT"),
+        Column::text("SOURCE").styled(Style::Dim),
+    ];
+    // Half a source helps nobody.
+    if ui.width.is_some_and(|width| width < 140) {
+        columns.pop();
+    }
+    let mut table = Table::new(columns);
+    let is_narrow = ui.width.is_some_and(|width| width < 60);
+    for r in all {
+        let structural = if r.structural && !is_narrow { ", structural" } else { "" };
+        let severity = format!("{}{structural}", r.severity);
+        table.row([r.code.to_owned(), severity, r.expected.to_owned(), r.source.to_owned()]);
+    }
+    table.print(ui, 0)?;
+    Ok(Verdict::Good)
+}
+
+/// Findings of one rule stand together, the gravest first; what is right and what to do is said once.
+fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
+    let mut findings: Vec<_> = report.findings().collect();
+    // The order within a severity is that in which the rules were first broken.
+    let first_of = |code: &str| report.findings().position(|f| f.code == code).unwrap_or(0);
+    let mut order: Vec<(&'static str, usize)> = report.codes().map(|code| (code, first_of(code))).collect();
+    order.sort_by_key(|(_, first)| *first);
+    let place_of = |f: &Finding| order.iter().position(|(code, _)| *code == f.code).unwrap_or(0);
+    // Of what is equally grave, what concerns the whole file comes first.
+    let is_local = |f: &Finding| {
+        let of_file = |f: &Finding| matches!(f.place, Place::File | Place::Offset(_));
+        !report.findings().find(|first| first.code == f.code).is_some_and(|first| of_file(&first))
+    };
+    findings.sort_by_cached_key(|f| (std::cmp::Reverse(f.severity), is_local(f), place_of(f)));
+    let mut i = 0;
+    while let Some(first) = findings.get(i) {
+        let same = |f: &Finding| f.code == first.code && f.expected == first.expected && f.hint == first.hint;
+        let n = findings.iter().skip(i).take_while(|f| same(f)).count();
+        let style = match first.severity {
+            Severity::Error => Style::Red,
+            Severity::Warning => Style::Yellow,
+            Severity::Note => Style::Cyan,
+        };
+        let severity = ui.paint(first.severity, style);
+        let code = ui.paint(first.code, Style::Bold);
+        writeln!(ui.out, "{severity} {code}")?;
+        for finding in findings.iter().skip(i).take(n) {
+            let place = match &finding.place {
+                Place::File => String::new(),
+                place @ (Place::Key { offset: Some(at), .. } | Place::Tensor { offset: Some(at), .. }) => {
+                    format!("{place} (byte {at}): ")
+                }
+                place => format!("{place}: "),
+            };
+            indented(ui, "  ", &format!("{place}{}", finding.message), Style::Plain)?;
+        }
+        indented(ui, "    expected: ", &first.expected, Style::Dim)?;
+        indented(ui, "    hint: ", &first.hint, Style::Dim)?;
+        i += n;
+    }
+    Ok(())
+}
+
+/// A text behind a label, wrapped on a terminal.
+fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Result<()> {
+    let room = ui.width.map_or(usize::MAX, |w| w.saturating_sub(label.len()));
+    for (i, line) in wrap(text, room).iter().enumerate() {
+        let label = if i == 0 { label.to_owned() } else { " ".repeat(label.len()) };
+        let line = ui.paint(format!("{label}{line}"), style);
+        writeln!(ui.out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// The object of `--json`; its findings are made while they are written.
+struct Document<'a> {
+    good: bool,
+    sections: &'a [Section],
+    more: &'a [(&'a str, Value)],
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("good", &self.good)?;
+        object.serialize_entry("files", self.sections)?;
+        for (name, value) in self.more {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
+    }
+}
+
+impl Serialize for Section {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let report = &self.report;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("path", &json::path(self.path.as_deref().unwrap_or(Path::new(ALL_SHARDS))))?;
+        object.serialize_entry("errors", &report.count(Severity::Error))?;
+        object.serialize_entry("warnings", &report.count(Severity::Warning))?;
+        object.serialize_entry("notes", &report.count(Severity::Note))?;
+        object.serialize_entry("safe", &report.is_safe())?;
+        object.serialize_entry("findings", &List(|| report.findings().map(|f| finding(&f))))?;
+        object.end()
+    }
+}
+
+fn finding(f: &Finding) -> Value {
+    let (place, name) = match &f.place {
+        Place::File => ("file", None),
+        Place::Offset(_) => ("offset", None),
+        Place::Key { name, .. } => ("key", Some(name)),
+        Place::Tensor { name, .. } => ("tensor", Some(name)),
+    };
+    json!({
+        "code": f.code,
+        "severity": f.severity.to_string(),
+        "structural": f.structural,
+        "place": place,
+        "name": name,
+        "offset": f.place.offset(),
+        "message": f.message,
+        "expected": f.expected,
+        "hint": f.hint,
+    })
+}

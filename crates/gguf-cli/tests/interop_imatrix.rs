@@ -1,0 +1,85 @@
+//! Importance matrices written by the program, in the hands of real llama.cpp: its quantizer makes of them the bytes that it
+//! makes of the originals. Needs `GGUF_PEERS` and `GGUF_SHARED` as `interop.rs` does, and says so where they are missing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gguf_convert::imatrix::{ImatrixFile, Merge};
+use gguf_format::Gguf;
+
+/// Types whose quantizers differ in how they use importance: Q4_K_M, IQ2_XXS.
+const FILE_TYPES: &[&str] = &["15", "19"];
+
+fn peers() -> Option<(PathBuf, PathBuf)> {
+    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let found = var("GGUF_PEERS").zip(var("GGUF_SHARED"));
+    if found.is_none() {
+        eprintln!("skipped: GGUF_PEERS and GGUF_SHARED are not set");
+    }
+    found
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn imatrix(args: &[&str]) {
+    run(Command::new(env!("CARGO_BIN_EXE_gguf")).arg("imatrix").args(args));
+}
+
+/// The data section of a file.
+fn data(path: &str) -> Vec<u8> {
+    let mut bytes = std::fs::read(path).unwrap();
+    let start = Gguf::parse(bytes.as_slice()).unwrap().data_offset() as usize;
+    bytes.split_off(start)
+}
+
+#[test]
+fn llama_cpp_quantizes_the_same_with_what_is_written() {
+    let Some((peers, shared)) = peers() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let of = |name: &str| shared.join("data").join(name).to_str().unwrap().to_owned();
+    let (model, original, old) = (of("glossary-bf16.gguf"), of("glossary-imatrix.gguf"), of("glossary-imatrix.dat"));
+
+    // A sum of one is the original. A sum of two of the same is twice that: the same means, to the bit.
+    let (single, double) = (path("single.gguf"), path("double.gguf"));
+    imatrix(&["merge", &original, "-o", &single]);
+    assert!(std::fs::read(&single).unwrap() == std::fs::read(&original).unwrap());
+    imatrix(&["merge", &original, &original, "-o", &double]);
+    // What llama-imatrix makes of the original in the old format.
+    let dat = path("x.dat");
+    imatrix(&["convert", &original, &dat]);
+    assert!(std::fs::read(&dat).unwrap() == std::fs::read(&old).unwrap());
+    // Back again, the means have been rounded, but are those of the old file, to the bit.
+    let back = path("back.gguf");
+    imatrix(&["convert", &dat, &back, "--chunk-size", "128"]);
+    let (from_old, from_back) = (ImatrixFile::open(&old).unwrap(), ImatrixFile::open(&back).unwrap());
+    assert_eq!(from_old.n_entries(), 21);
+    for entry in from_old.entries() {
+        assert!(from_old.weights(entry.name).unwrap() == from_back.weights(entry.name).unwrap());
+    }
+    let mut merge = Merge::new(128).unwrap();
+    merge.add(&from_back).unwrap();
+    assert_eq!(merge.finish().chunk_count, ImatrixFile::open(&original).unwrap().chunk_count());
+
+    let theirs = |matrix: &str, ty: &str| {
+        let (out, lib) = (path("theirs.gguf"), peers.join("lib"));
+        run(Command::new(peers.join("venv/bin/python"))
+            .arg(shared.join("tools/llama-oracle.py"))
+            .args(["llama-quantize", &model, &out, ty, "--imatrix", matrix])
+            .envs([("LLAMA_CPP_LIB_PATH", Path::new(&lib)), ("LD_LIBRARY_PATH", &lib), ("PYTHONPATH", &peers)]));
+        data(&out)
+    };
+    let ours = |matrix: &str, ty: &str| {
+        let out = path("ours.gguf");
+        let args = ["quantize", &model, &out, ty, "--imatrix", matrix, "-f", "-q"];
+        run(Command::new(env!("CARGO_BIN_EXE_gguf")).args(args));
+        data(&out)
+    };
+    for ty in FILE_TYPES {
+        assert!(theirs(&original, ty) == theirs(&double, ty), "{ty}, the sum of two");
+        assert!(theirs(&back, ty) == ours(&old, ty), "{ty}, back from the old format");
+    }
+}
