@@ -14,6 +14,7 @@ pub mod get;
 pub mod man;
 pub mod name;
 pub mod quantize;
+pub mod recipe;
 pub mod show;
 
 /// A byte offset on the command line, in decimal or after `0x` in hexadecimal.

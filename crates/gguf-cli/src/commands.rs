@@ -57,6 +57,7 @@ commands! {
     Name name
     Convert convert
     Quantize quantize
+    Recipe recipe
     Completions completions
     Man man
 }

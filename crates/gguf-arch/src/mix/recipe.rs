@@ -57,9 +57,14 @@ impl Recipe {
         }
         match recipe.file_type {
             None if recipe.rules.is_empty() => Err(RecipeError::Empty),
-            Some(ty) if !recipe.rules.is_empty() && !takes_rules(ty) => Err(RecipeError::Float(ty)),
+            Some(ty) if !recipe.goes_with(ty) => Err(RecipeError::Float(ty)),
             _ => Ok(recipe),
         }
+    }
+
+    /// Whether its rules, if there are any, have an effect beside that file type.
+    pub fn goes_with(&self, file_type: FileType) -> bool {
+        self.rules.is_empty() || takes_rules(file_type)
     }
 
     /// The recipe of a model, whose tensors are given in [`processing_order`](super::processing_order) with the types that they
