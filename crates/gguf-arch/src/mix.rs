@@ -25,6 +25,7 @@ use gguf_format::{GgmlType, Str, ValueRef};
 mod fallback;
 mod keep;
 mod pattern;
+pub mod recipe;
 mod rules;
 mod target;
 
@@ -159,6 +160,12 @@ impl TensorTypeRule {
     /// At the first rule that is wrong.
     pub fn parse_list(text: &str) -> Result<Vec<TensorTypeRule>, TensorTypeError> {
         text.split_ascii_whitespace().map(TensorTypeRule::parse).collect()
+    }
+}
+
+impl fmt::Display for TensorTypeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.pattern, self.ty)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod imatrix;
 pub mod man;
 pub mod name;
 pub mod quantize;
+pub mod recipe;
 pub mod show;
 
 /// A byte offset on the command line, in decimal or after `0x` in hexadecimal.

@@ -58,6 +58,7 @@ commands! {
     Convert convert
     Quantize quantize
     Imatrix imatrix
+    Recipe recipe
     Completions completions
     Man man
 }

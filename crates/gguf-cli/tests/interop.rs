@@ -74,67 +74,6 @@ fn the_converted_example_runs_in_llama_cpp() {
     }
 }
 
-/// File types by llama.cpp's name and number, and whether the example is quantized without and with its importance matrix: every type
-/// of blocks once. llama.cpp takes a second for each.
-const FILE_TYPES: &[(&str, &str, bool, bool)] = &[
-    ("Q4_0", "2", false, true),
-    ("Q4_1", "3", false, true),
-    ("Q8_0", "7", true, false),
-    ("Q5_0", "8", false, true),
-    ("Q5_1", "9", true, false),
-    ("Q2_K", "10", false, true),
-    ("Q3_K_M", "12", true, false),
-    ("Q4_K_M", "15", true, true),
-    ("Q5_K_M", "17", true, false),
-    ("Q6_K", "18", false, true),
-    ("IQ2_XXS", "19", false, true),
-    ("IQ2_XS", "20", false, true),
-    ("IQ3_XXS", "23", false, true),
-    ("IQ1_S", "24", false, true),
-    ("IQ4_NL", "25", false, true),
-    ("IQ3_S", "26", true, false),
-    ("IQ2_M", "29", false, true),
-    ("IQ4_XS", "30", true, false),
-    ("IQ1_M", "31", false, true),
-    ("BF16", "32", true, false),
-    ("TQ1_0", "36", true, false),
-    ("Q1_0", "40", true, false),
-    ("Q2_0", "41", true, false),
-];
-
-/// Without a matrix the files are equal; with one, ours has the keys that `llama-quantize` notes about it, which the library
-/// function does not write.
-#[test]
-fn quantized_models_are_those_of_llama_cpp() {
-    let Some(peers) = peers() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let data = |name: &str| peers.shared.join("data").join(name).to_str().unwrap().to_owned();
-    let (model, matrix) = (data("glossary-bf16.gguf"), data("glossary-imatrix.gguf"));
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (ours, theirs) = (path("ours.gguf"), path("theirs.gguf"));
-    for &(name, number, without, with) in FILE_TYPES {
-        for matrix in [without.then_some(None), with.then_some(Some(&matrix))].into_iter().flatten() {
-            let option = matrix.map_or(vec![], |matrix| vec!["--imatrix", matrix.as_str()]);
-            let run = gguf(&[vec!["quantize", &model, &ours, name, "-f", "-q"], option.clone()].concat());
-            assert!(run.status.success(), "{name}: {}", String::from_utf8_lossy(&run.stderr));
-            peers.ask(&[vec!["llama-quantize", &model, &theirs, number], option].concat());
-            let (a, b) = (std::fs::read(&ours).unwrap(), std::fs::read(&theirs).unwrap());
-            if matrix.is_none() {
-                assert!(a == b, "{name}");
-                continue;
-            }
-            let (a_head, b_head) = (Gguf::parse(a.as_slice()).unwrap(), Gguf::parse(b.as_slice()).unwrap());
-            let noted = |key: &[u8]| key.starts_with(b"quantize.imatrix.");
-            let kvs: Vec<_> = a_head.kvs().filter(|kv| !noted(kv.key.as_bytes())).collect();
-            assert_eq!(a_head.n_kv(), b_head.n_kv() + 4, "{name}");
-            assert!(kvs.iter().zip(b_head.kvs()).all(|(x, y)| x.key == y.key && x.value == y.value), "{name}");
-            assert!(a_head.tensors().map(|t| t.to_owned()).eq(b_head.tensors().map(|t| t.to_owned())), "{name}");
-            let data = |bytes: &[u8], head: &Gguf<'_>| bytes[head.data_offset() as usize..].to_vec();
-            assert!(data(&a, &a_head) == data(&b, &b_head), "{name} with a matrix");
-        }
-    }
-}
-
 /// Writes a model in shards: of so many tensors each, the last ones first.
 fn split(from: &Path, prefix: &Path, sizes: &[usize]) -> PathBuf {
     let bytes = std::fs::read(from).unwrap();

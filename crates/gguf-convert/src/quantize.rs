@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use gguf_arch::mix::recipe::idle_rules;
 use gguf_arch::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
 use gguf_arch::plan::{Input, Op, PlannedTensor, Reason};
 use gguf_format::check::Severity;
@@ -200,6 +201,9 @@ pub fn plan<'m>(
         .map_err(|source| Error::Mix { path: original.path.clone(), source })?;
 
     let mut warnings = original.warnings.clone();
+    let rules = &mix_options.tensor_types;
+    let idle = idle_rules(rules.len(), &decisions);
+    warnings.extend(idle.into_iter().filter_map(|i| Some(format!("no tensor goes by the rule {}", rules.get(i)?))));
     if let Some(matrix) = matrix {
         // The matrix was measured on the model before blocks were left out.
         let uses = facts.iter().zip(&decisions).map(|(t, decision)| Use::of(t, decision));

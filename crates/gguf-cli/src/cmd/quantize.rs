@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::Target;
+use gguf_arch::mix::{Target, TensorTypeRule};
 use gguf_convert::quantize::{self, Original, QuantizeOptions, QuantizePlan};
 use gguf_format::Str;
 use serde::Serialize;
@@ -46,6 +46,13 @@ pub struct Args {
     rest: Vec<String>,
 
     #[command(flatten)]
+    how: How,
+}
+
+/// How a model in GGUF is quantized, whatever decides about the types.
+#[derive(Debug, clap::Args)]
+pub struct How {
+    #[command(flatten)]
     options: Options,
 
     /// Take tensors that are quantized already
@@ -62,7 +69,7 @@ pub struct Args {
 
     /// Show what would be written and write nothing
     #[arg(short = 'n', long)]
-    dry_run: bool,
+    pub dry_run: bool,
 
     /// With --dry-run: as JSON
     #[arg(long, requires = "dry_run")]
@@ -85,7 +92,7 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let (out, ty) = match self.rest.as_slice() {
             [out, ty] => (Some(Path::new(out)), ty),
-            [ty] if self.dry_run => (None, ty),
+            [ty] if self.how.dry_run => (None, ty),
             _ => {
                 let problem =
                     "give the file to write and then the file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
@@ -93,16 +100,31 @@ impl Args {
             }
         };
         let target = Target::parse(ty).map_err(|e| Failure::CouldNotRun(e.to_string()))?;
+        self.how.run(ui, &self.input, out, target, Vec::new())
+    }
+}
+
+impl How {
+    /// Quantizes, or shows what would be done. The rules come after those of the options.
+    pub fn run(
+        &self,
+        ui: &mut Ui,
+        input: &Path,
+        out: Option<&Path>,
+        target: Target,
+        rules: Vec<TensorTypeRule>,
+    ) -> Outcome {
         let matrix = self.options.matrix()?;
-        let options = QuantizeOptions {
+        let mut options = QuantizeOptions {
             allow_requantize: self.allow_requantize,
             threads: self.threads,
             force: self.force,
             resume: self.resume,
             keep_split: self.keep_split,
-            ..self.options.with(&self.input, target, matrix.as_ref())?
+            ..self.options.with(input, target, matrix.as_ref())?
         };
-        let plan = quantize::plan(Original::open(&self.input)?, matrix.as_ref(), &options)?;
+        options.mix.tensor_types.extend(rules);
+        let plan = quantize::plan(Original::open(input)?, matrix.as_ref(), &options)?;
         for warning in plan.warnings() {
             ui.warning(warning);
         }
