@@ -349,9 +349,7 @@ fn first_largest_by_extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> L::F {
     if tie.any() {
         return first_largest_lanes(lanes, x);
     }
-    let largest = max.gt(-min).select(max, min);
-    // Zeros of either sign count as the zero that the plain search starts with.
-    largest.equal(lanes.splat(0.0)).select(lanes.splat(0.0), largest)
+    max.gt(-min).select(max, min)
 }
 
 struct Weighted<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {

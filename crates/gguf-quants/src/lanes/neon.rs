@@ -112,11 +112,11 @@ impl Floats for F {
     // The maximum and minimum of NEON are other ones: for NaN, and for zeros of two signs.
     #[inline(always)]
     fn max(self, other: F) -> F {
-        self.gt(other).select(self, other)
+        greater(self, other).select(self, other)
     }
     #[inline(always)]
     fn min(self, other: F) -> F {
-        self.lt(other).select(self, other)
+        greater(other, self).select(self, other)
     }
     #[inline(always)]
     fn trunc(self) -> I {
@@ -203,6 +203,25 @@ impl Masks for M {
         // SAFETY: see above.
         unsafe { I(vbslq_s32(self.0, yes.0, no.0)) }
     }
+}
+
+/// Where `a` is greater, in an instruction that the compiler does not see into. Of the choice between what was compared, LLVM makes
+/// NEON's own minimum where the second is the constant zero: `x < 0.0 ? x : 0.0` is 0.0 for a negative zero, `fminnm` gives the
+/// negative one.
+#[inline(always)]
+fn greater(a: F, b: F) -> M {
+    let mask: uint32x4_t;
+    // SAFETY: see above; registers only, no flags, and no effect but the result.
+    unsafe {
+        core::arch::asm!(
+            "fcmgt {mask:v}.4s, {a:v}.4s, {b:v}.4s",
+            mask = lateout(vreg) mask,
+            a = in(vreg) a.0,
+            b = in(vreg) b.0,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    M(mask)
 }
 
 /// What looks numbers up by their bytes: the four bytes of number `index & last`, in each lane.
