@@ -1,11 +1,12 @@
 //! Writes a Llama of about a billion weights in half precision, to quantize: `cargo run --release -p gguf-benches --bin synthetic -- OUT
-//! [one-tensor]`. The numbers are random; the shapes are those of a real model. With `one-tensor`, a single matrix of 4 GB.
+//! [one-tensor | imatrix]`. The numbers are random; the shapes are those of a real model. With `one-tensor`, a single matrix of 4 GB;
+//! with `imatrix`, an importance matrix for the model.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::process::ExitCode;
 
-use gguf_format::{GgmlType, Head, TensorInfo};
+use gguf_format::{Array, GgmlType, Head, Str, TensorInfo, Value, ValueRef, ValueType};
 use gguf_io::Writer;
 use gguf_quants::float::f32_to_f16;
 
@@ -16,7 +17,7 @@ const N_HEAD: u32 = 32;
 const N_HEAD_KV: u32 = 8;
 const N_VOCAB: u64 = 32_000;
 
-fn head(one_tensor: bool) -> Head {
+fn model_head(one_tensor: bool) -> Head {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
     head.set("general.name", "synthetic");
@@ -57,6 +58,24 @@ fn head(one_tensor: bool) -> Head {
     head
 }
 
+/// The head of an importance matrix for the matrices of the blocks.
+fn imatrix_head() -> Head {
+    let mut head = Head::default();
+    head.set("general.type", "imatrix");
+    head.set("imatrix.chunk_count", 1u32);
+    head.set("imatrix.chunk_size", 512u32);
+    let mut datasets = Array::new(ValueType::STRING);
+    // A string into an array of strings.
+    let _ = datasets.push(ValueRef::String(Str(b"synthetic")));
+    head.set("imatrix.datasets", Value::Array(datasets));
+    for t in model_head(false).tensors.iter().filter(|t| t.shape.len() == 2 && t.name.starts_with(b"blk.")) {
+        for (part, n) in [(&b".in_sum2"[..], t.shape[0]), (b".counts", 1)] {
+            head.tensors.push(TensorInfo::new([&t.name, part].concat(), vec![n, 1], GgmlType::F32));
+        }
+    }
+    head
+}
+
 /// Nearly normal numbers, a sum of four even ones in each.
 struct Numbers(u64);
 
@@ -74,10 +93,20 @@ impl Numbers {
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (Some(out), kind) = (args.next(), args.next()) else {
-        eprintln!("give the file to write, and `one-tensor` for a single large one");
+        eprintln!(
+            "give the file to write, and `one-tensor` for a single large one, or `imatrix` for an importance matrix"
+        );
         return ExitCode::from(2);
     };
-    let head = head(kind.as_deref() == Some("one-tensor"));
+    let head = match kind.as_deref() {
+        None => model_head(false),
+        Some("one-tensor") => model_head(true),
+        Some("imatrix") => imatrix_head(),
+        Some(other) => {
+            eprintln!("{other} is nothing that can be written");
+            return ExitCode::from(2);
+        }
+    };
     let write = || -> Result<(), Box<dyn std::error::Error>> {
         let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, File::create(&out)?), &head)?;
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -88,7 +117,11 @@ fn main() -> ExitCode {
                 let n = left.min(piece.len());
                 match tensor.ty {
                     GgmlType::F32 => {
-                        piece[..n].as_chunks_mut().0.iter_mut().for_each(|b| *b = (1.0 + numbers.next()).to_le_bytes());
+                        piece[..n]
+                            .as_chunks_mut()
+                            .0
+                            .iter_mut()
+                            .for_each(|b| *b = (1.0 + numbers.next().abs()).to_le_bytes());
                     }
                     _ => {
                         piece[..n]
