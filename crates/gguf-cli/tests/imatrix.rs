@@ -136,6 +136,7 @@ fn what_cannot_be_merged_or_written_is_refused() {
         (&["show", &path("text.gguf")], 1, &["text.gguf: not an importance matrix"]),
         (&["check", &path("nowhere")], 2, &["nowhere"]),
         (&["check", one, one, "Q4"], 2, &["unknown file type `Q4`", "did you mean"]),
+        (&["check", one, one], 1, &["one.gguf: it has no general.architecture; give the model itself"]),
         (&["check", one, &path("text.gguf")], 1, &["text.gguf"]),
     ];
     for (args, code, texts) in cases {

@@ -412,6 +412,10 @@ fn every_byte_changed() {
                 changed[at] = value;
                 let Ok(matrix) = ImatrixFile::from_bytes(changed) else { continue };
                 check(&matrix, &[]);
+                for entry in matrix.entries() {
+                    let _ = matrix.statistics(entry.name);
+                    let _ = matrix.similarity(entry.name, b"blk.0.attn_q.weight");
+                }
                 let loaded = matrix.load().unwrap();
                 let _ = loaded.write(Vec::new());
                 let _ = loaded.to_legacy();

@@ -124,9 +124,13 @@ impl Tensors {
             let infos = model.tensors().map(|t| t.info.to_owned()).collect();
             (ModelFacts::of(|key| model.gguf().get(key)), infos)
         };
-        if infos.is_empty() {
-            let path = shown_path(path);
-            return Err(Failure::Bad(format!("{path}: there are no tensors in it; give the model itself")));
+        let lacking = match (facts.architecture.is_empty(), infos.is_empty()) {
+            (true, _) => "it has no general.architecture",
+            (_, true) => "there are no tensors in it",
+            _ => "",
+        };
+        if !lacking.is_empty() {
+            return Err(Failure::Bad(format!("{}: {lacking}; give the model itself", path.display())));
         }
         infos.sort_by(|a, b| processing_order(&a.name, &b.name));
         Ok(Tensors { facts, infos })
@@ -142,7 +146,7 @@ impl Tensors {
         let tensors: Vec<TensorFacts<'_>> = facts.collect();
         let options = MixOptions { has_imatrix: true, ..MixOptions::default() };
         let decisions = decide(&self.facts, &tensors, target, &options)
-            .map_err(|e| Failure::Bad(format!("{}: {e}", shown_path(path))))?;
+            .map_err(|e| Failure::Bad(format!("{}: {e}", path.display())))?;
         Ok(tensors.iter().zip(&decisions).map(|(tensor, decision)| Use::of(tensor, decision)).collect())
     }
 }
