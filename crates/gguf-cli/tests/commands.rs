@@ -371,16 +371,16 @@ fn convert_says_what_is_wrong() {
         .exits(2)
         .says(&["out.gguf: cannot"]);
     gguf(["convert", text(&glossary())]).exits(2).says(&["gguf: error: ", "--output <OUT>"]);
-    gguf(["convert", text(&glossary()), "-o", "x", "--type", "f61"]).exits(2).says(&["similar value exists: 'bf16'"]);
+    gguf(["convert", text(&glossary()), "-o", "x", "--type", "fp16"]).exits(2).says(&["did you mean F16?"]);
     assert_eq!(names(dir.path()), ["model"]);
 }
 
 #[test]
 fn help_completions_and_man_pages() {
-    for command in ["show", "check", "get", "name", "convert", "completions", "man"] {
+    for command in ["show", "check", "get", "name", "convert", "quantize", "imatrix", "recipe", "completions", "man"] {
         let help =
             gguf([command, "--help"]).exits(0).silently().prints(&["Examples:\n", "Exit codes:\n", "Usage: gguf "]);
-        assert!((2..=4).contains(&help.out.matches("\n  gguf ").count()), "{}", help.out);
+        assert!((2..=6).contains(&help.out.matches("\n  gguf ").count()), "{}", help.out);
         gguf([command, "-h"]).exits(0).prints(&["Examples:\n"]);
     }
     gguf(["--version"]).exits(0).prints(&[concat!("gguf ", env!("CARGO_PKG_VERSION"), "\n")]);
