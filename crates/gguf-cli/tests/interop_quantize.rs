@@ -171,6 +171,11 @@ impl Case {
                     push("tensor_types", json!([pattern.to_lowercase(), type_id(ty)]));
                 }
                 "--include-weights" => push("include", value().into()),
+                "--prune-layers" => {
+                    for block in value().split(',') {
+                        push("prune_layers", block.parse::<u32>().unwrap().into());
+                    }
+                }
                 "--exclude-weights" => push("exclude", value().into()),
                 "--override-kv" => {
                     let (key, value) = value().split_once('=').unwrap();
@@ -419,6 +424,9 @@ const OPTIONS: &[(&str, &str, bool, &str)] = &[
     ("glossary-bf16", "Q4_K_M", false, "--override-kv llama.block_count=int:24"),
     ("glossary-bf16", "Q2_K", false, "--override-kv llama.attention.head_count_kv=int:2"),
     ("glossary-bf16", "Q2_K", false, "--override-kv general.file_type=int:7"),
+    ("glossary-bf16", "Q4_K_M", false, "--prune-layers 1"),
+    ("glossary-bf16", "IQ3_XXS", true, "--prune-layers 0,2"),
+    ("hf/ref/llama-many-layers-f16", "Q5_K_M", false, "--prune-layers 3,4,7"),
     ("hf/ref/llama-f32-f16", "Q4_K_M", false, "--leave-output-tensor"),
     ("hf/ref/llama-f32-f16", "Q4_K_M", false, "--output-tensor-type q4_0 --token-embedding-type q5_0"),
     ("hf/ref/llama-f32-f16", "IQ4_XS", false, "--pure --output-tensor-type bf16"),
