@@ -483,6 +483,63 @@ fn perplexity(peers: &Peers, peer: &Peer<'_>, model: &Path, n_lines: u32) -> f64
     answer["perplexity"].as_f64().unwrap_or_else(|| panic!("{}: {answer}", model.display()))
 }
 
+/// File types from good to bad, each with the matrix or without, and how much worse than the original they are at most, in
+/// percent of perplexity.
+const PERPLEXITIES: &[(&str, bool, f64)] = &[
+    ("Q8_0", false, 0.3),
+    ("Q5_K_M", true, 0.9),
+    ("Q4_K_M", false, 1.8),
+    ("Q3_K_M", false, 3.5),
+    ("Q2_K", true, 12.0),
+    ("IQ2_XXS", true, 35.0),
+    ("IQ1_S", true, 70.0),
+];
+
+/// A part of the text will do: the file types are far enough apart.
+#[test]
+fn perplexity_rises_as_it_should() {
+    let Some(peers) = peers() else { return };
+    let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![0.0; PERPLEXITIES.len() + 1]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (peer, dir) = (peers.start(), common::folder());
+                let out = dir.path().join("out.gguf");
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let measured = match PERPLEXITIES.get(i.wrapping_sub(1)) {
+                        _ if i == 0 => &model,
+                        Some(&(file_type, with_matrix, _)) => {
+                            let matrix = with_matrix.then(|| matrix.clone());
+                            let case = Case { model: model.clone(), matrix, file_type, options: "" };
+                            gguf(case.command(&out)).exits(0);
+                            &out
+                        }
+                        None => break,
+                    };
+                    let perplexity = perplexity(&peers, &peer, measured, 200);
+                    found.lock().unwrap()[i] = perplexity;
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    let original = found[0];
+    assert!((15.0..30.0).contains(&original), "{original}");
+    let mut before = 0.998 * original;
+    for (&(name, _, most), &perplexity) in PERPLEXITIES.iter().zip(&found[1..]) {
+        let worse = (perplexity / original - 1.0) * 100.0;
+        eprintln!("{name}: {perplexity:.3}, {worse:+.2} %");
+        assert!(
+            perplexity > before && worse < most,
+            "{name}: {perplexity} is {worse:+.2} % over {original}; before {before}"
+        );
+        before = perplexity;
+    }
+}
+
 /// Every file type as a row of `docs/file-types.md`, on standard output.
 #[test]
 #[ignore = "makes a table, in some minutes"]
