@@ -171,6 +171,11 @@ impl Case {
                     push("tensor_types", json!([pattern.to_lowercase(), type_id(ty)]));
                 }
                 "--include-weights" => push("include", value().into()),
+                "--prune-layers" => {
+                    for block in value().split(',') {
+                        push("prune_layers", block.parse::<u32>().unwrap().into());
+                    }
+                }
                 "--exclude-weights" => push("exclude", value().into()),
                 "--override-kv" => {
                     let (key, value) = value().split_once('=').unwrap();
@@ -419,6 +424,9 @@ const OPTIONS: &[(&str, &str, bool, &str)] = &[
     ("glossary-bf16", "Q4_K_M", false, "--override-kv llama.block_count=int:24"),
     ("glossary-bf16", "Q2_K", false, "--override-kv llama.attention.head_count_kv=int:2"),
     ("glossary-bf16", "Q2_K", false, "--override-kv general.file_type=int:7"),
+    ("glossary-bf16", "Q4_K_M", false, "--prune-layers 1"),
+    ("glossary-bf16", "IQ3_XXS", true, "--prune-layers 0,2"),
+    ("hf/ref/llama-many-layers-f16", "Q5_K_M", false, "--prune-layers 3,4,7"),
     ("hf/ref/llama-f32-f16", "Q4_K_M", false, "--leave-output-tensor"),
     ("hf/ref/llama-f32-f16", "Q4_K_M", false, "--output-tensor-type q4_0 --token-embedding-type q5_0"),
     ("hf/ref/llama-f32-f16", "IQ4_XS", false, "--pure --output-tensor-type bf16"),
@@ -473,6 +481,63 @@ fn perplexity(peers: &Peers, peer: &Peer<'_>, model: &Path, n_lines: u32) -> f64
     }
     let answer = peer.ask(&json!({"perplexity": question})).unwrap();
     answer["perplexity"].as_f64().unwrap_or_else(|| panic!("{}: {answer}", model.display()))
+}
+
+/// File types from good to bad, each with the matrix or without, and how much worse than the original they are at most, in
+/// percent of perplexity.
+const PERPLEXITIES: &[(&str, bool, f64)] = &[
+    ("Q8_0", false, 0.3),
+    ("Q5_K_M", true, 0.9),
+    ("Q4_K_M", false, 1.8),
+    ("Q3_K_M", false, 3.5),
+    ("Q2_K", true, 12.0),
+    ("IQ2_XXS", true, 35.0),
+    ("IQ1_S", true, 70.0),
+];
+
+/// A part of the text will do: the file types are far enough apart.
+#[test]
+fn perplexity_rises_as_it_should() {
+    let Some(peers) = peers() else { return };
+    let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(vec![0.0; PERPLEXITIES.len() + 1]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (peer, dir) = (peers.start(), common::folder());
+                let out = dir.path().join("out.gguf");
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let measured = match PERPLEXITIES.get(i.wrapping_sub(1)) {
+                        _ if i == 0 => &model,
+                        Some(&(file_type, with_matrix, _)) => {
+                            let matrix = with_matrix.then(|| matrix.clone());
+                            let case = Case { model: model.clone(), matrix, file_type, options: "" };
+                            gguf(case.command(&out)).exits(0);
+                            &out
+                        }
+                        None => break,
+                    };
+                    let perplexity = perplexity(&peers, &peer, measured, 200);
+                    found.lock().unwrap()[i] = perplexity;
+                }
+            });
+        }
+    });
+    let found = found.into_inner().unwrap();
+    let original = found[0];
+    assert!((15.0..30.0).contains(&original), "{original}");
+    let mut before = 0.998 * original;
+    for (&(name, _, most), &perplexity) in PERPLEXITIES.iter().zip(&found[1..]) {
+        let worse = (perplexity / original - 1.0) * 100.0;
+        eprintln!("{name}: {perplexity:.3}, {worse:+.2} %");
+        assert!(
+            perplexity > before && worse < most,
+            "{name}: {perplexity} is {worse:+.2} % over {original}; before {before}"
+        );
+        before = perplexity;
+    }
 }
 
 /// Every file type as a row of `docs/file-types.md`, on standard output.

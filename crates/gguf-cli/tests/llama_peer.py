@@ -2,7 +2,8 @@
 """Real llama.cpp, asked many things by one process: a line of JSON comes in, a line goes out.
 
   {"quantize": {"in": FILE, "out": FILE, "params": {FIELD: VALUE}, "imatrix": FILE, "include": [TEXT], "exclude": [TEXT],
-                "tensor_types": [[PATTERN, TYPE_ID]], "overrides": [[KEY, "int" | "float" | "bool" | "str", VALUE]]}}
+                "tensor_types": [[PATTERN, TYPE_ID]], "overrides": [[KEY, "int" | "float" | "bool" | "str", VALUE]],
+                "prune_layers": [N]}}
       llama_model_quantize, with the fields of llama_model_quantize_params; everything but the two files may be left out.
       Answers {"rc": 0}, or what it said: {"rc": 1, "said": "..."}.
   {"perplexity": {"model": FILE, "text": FILE, "lines": N, "threads": N}}
@@ -86,6 +87,8 @@ def quantize(llama, question):
             setattr(entry.value, field, value.encode() if ty == "str" else value)
         params.kv_overrides = array
         keep.append(array)
+    if "prune_layers" in question:
+        params.prune_layers = (ctypes.c_int32 * 64)(*question["prune_layers"], -1)
     rc = llama.llama_model_quantize(question["in"].encode(), question["out"].encode(), ctypes.byref(params))
     return {"rc": rc, "said": "".join(said).strip()} if rc else {"rc": 0}
 
