@@ -7,7 +7,7 @@ use std::time::Duration;
 use gguf_convert::{Event, Progress};
 use signal_hook::{consts, flag};
 
-use crate::ui::{ProgressLine, size};
+use crate::ui::{ProgressLine, rate, size};
 
 /// Draws the progress of a run, and ends it when a signal asks for that.
 pub struct Watch {
@@ -36,6 +36,14 @@ impl Watch {
     pub fn said_of_kept(&self) -> Option<String> {
         let kept = self.line.kept();
         (kept > 0).then(|| format!("resumed: {} of the tensor data were there and are right", size(kept)))
+    }
+
+    /// The rate at which so many bytes were done, in brackets; nothing when some of them were done before.
+    pub fn rate(&self, bytes: u64) -> String {
+        match self.line.kept() {
+            0 => format!(" ({})", rate(bytes, self.elapsed())),
+            _ => String::new(),
+        }
     }
 
     /// Time since the start.

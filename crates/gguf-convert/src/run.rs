@@ -3,6 +3,11 @@
 //! Every offset of the output is known before the first byte. The tensors are cut into chunks of a few MiB, and each of a
 //! number of threads takes the next chunk, reads it, converts it and writes it to its place. So the bytes are the same
 //! for any number of threads, and memory is a few chunks per thread whatever the size of the model.
+//!
+//! Reading ahead and writing behind are left to the kernel and to the other threads: while one waits for the disk, another works.
+//! Where the disk is all that counts (a model of 2.2 GB in F16 to Q8_0 on two threads), this is faster than `cp` and `sync` of the
+//! input: 1.4 to 1.7 s beside 1.7 to 2.0 s with the input in memory, 2 to 5 s beside 3 to 11 s with it on a busy disk. A reader that
+//! went ahead made no difference, and the wait at the end, for the data to reach the disk, is a fifth of the time.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

@@ -12,7 +12,7 @@ use gguf_format::{ByteOrder, Str};
 use super::quantize;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
-use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, rate, size, wrap};
+use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
 
 /// Convert a Hugging Face checkpoint folder to GGUF.
@@ -190,23 +190,23 @@ impl Args {
             if let Some(kept) = watch.said_of_kept() {
                 ui.note(&kept);
             }
-            ui.note(&said(&summary, watch.elapsed()));
+            ui.note(&said(&summary, &watch));
         }
         ui.print_path(&summary.path)?;
         Ok(Verdict::Good)
     }
 }
 
-fn said(summary: &Summary, time: std::time::Duration) -> String {
+fn said(summary: &Summary, watch: &Watch) -> String {
     format!(
-        "{}, {}: {} tensors, {} parameters, {} in {} ({})",
+        "{}, {}: {} tensors, {} parameters, {} in {}{}",
         summary.architecture,
         summary.ty,
         grouped(summary.n_tensors as u64),
         count(summary.n_parameters),
         size(summary.file_bytes),
-        duration(time),
-        rate(summary.file_bytes, time),
+        duration(watch.elapsed()),
+        watch.rate(summary.file_bytes),
     )
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::text::shape;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, rate, size, wrap};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
 
 mod options;
@@ -149,13 +149,13 @@ pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, q
         let (time, bytes) = (watch.elapsed(), plan.file_bytes());
         let sizes = Sizes::of(plan);
         ui.note(&format!(
-            "{target}: {} tensors, {} to {} ({} bits per weight) in {} ({})",
+            "{target}: {} tensors, {} to {} ({} bits per weight) in {}{}",
             grouped(plan.head().tensors.len() as u64),
             size(sizes.from),
             size(bytes),
             bits_per_weight(sizes.bits_per_weight()),
             duration(time),
-            rate(sizes.from, time),
+            watch.rate(sizes.from),
         ));
     }
     for path in plan.output_paths(out) {
