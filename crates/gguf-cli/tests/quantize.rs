@@ -164,7 +164,7 @@ fn a_checkpoint_is_quantized_on_the_way() {
         (&["--type", "bf16", "--pure"], 2, "options of quantization need a file type to quantize to"),
         (&["--type", "Q4_K_M", "--vocab-only"], 2, "--vocab-only writes no tensors"),
         (&["--type", "IQ2_XS", "-f"], 1, "needs an importance matrix; give one with --imatrix"),
-        (&["--type", "Q4_K_M", "--imatrix", &matrix], 2, "exists already"),
+        (&["--type", "Q4_K_M", "--imatrix", &matrix], 2, "would replace a file that it is made of"),
     ] {
         convert(options).exits(code).says(&[said]);
     }

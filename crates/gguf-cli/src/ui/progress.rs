@@ -168,7 +168,7 @@ mod tests {
         state.done = 100;
         assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  10 B/s  30 s left  x");
         state.kept = 80;
-        assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  2 B/s  2.5 min left  x");
+        assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  2 B/s  2 min 30 s left  x");
         state.kept = 0;
         state.done = 400;
         assert_eq!(text(&state, Duration::from_secs(40)), "100 %  400 B of 400 B  10 B/s  finishing");
