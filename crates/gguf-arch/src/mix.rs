@@ -264,6 +264,11 @@ pub enum Reason {
     Raised70B,
     /// None of the rows: the file type's own type.
     Own,
+    /// Chosen to fit a budget. No mixture gives this reason.
+    Budget {
+        /// The relative error that was measured, in millionths.
+        relative_ppm: u32,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -278,6 +283,10 @@ impl fmt::Display for Reason {
             Reason::Rule(rule) => write!(f, "{rule}"),
             Reason::Raised70B => f.write_str("values: model of 70B"),
             Reason::Own => f.write_str("the file type"),
+            Reason::Budget { relative_ppm: 0 } => f.write_str("budget: exact"),
+            Reason::Budget { relative_ppm } => {
+                write!(f, "budget: relative error {:.2} %", f64::from(*relative_ppm) / 1e4)
+            }
         }
     }
 }
@@ -608,7 +617,7 @@ impl Mix<'_> {
 
 /// Types of so few bits that they are useless without an importance matrix (`tensor_requires_imatrix` in
 /// `llama-quant.cpp`).
-const NEED_IMATRIX: &[GgmlType] =
+pub const NEED_IMATRIX: &[GgmlType] =
     &[GgmlType::IQ3_XXS, GgmlType::IQ2_XXS, GgmlType::IQ2_XS, GgmlType::IQ2_S, GgmlType::IQ1_M, GgmlType::IQ1_S];
 
 /// The blocks that deserve more bits: the first and last eighth, and every third between (`use_more_bits`).

@@ -13,6 +13,7 @@ use gguf_quants::codec::CodecError;
 
 use crate::imatrix;
 use crate::quantize::PruneError;
+use crate::quantize::budget::Limit;
 use crate::source::safetensors::HeaderError;
 use crate::tokenizer::ModelDirError;
 
@@ -189,6 +190,13 @@ pub enum Error {
         /// Its type before or after, whichever holds them.
         ty: GgmlType,
     },
+    /// No types fit the budget.
+    Budget {
+        /// What was asked for.
+        asked: Limit,
+        /// What the smallest types take, in the same unit.
+        smallest: Limit,
+    },
     /// A chunk of the tensor does not fit into memory.
     OutOfMemory {
         /// The output tensor.
@@ -263,6 +271,7 @@ impl Error {
             | Error::OverwritesInput { .. }
             | Error::Output(_)
             | Error::NoCodec { .. }
+            | Error::Budget { .. }
             | Error::Cancelled => false,
             _ => true,
         }
@@ -340,6 +349,18 @@ impl fmt::Display for Error {
                 "the tensor {tensor}: as {ty} there is NaN or infinity among the rows from {row} on; `gguf check --data` says \
                  whether it is in the input, or else numbers are too large for the new type"
             ),
+            Error::Budget { asked, smallest } => {
+                let said = |f: &mut fmt::Formatter<'_>, limit: &Limit| match limit {
+                    Limit::FileBytes(n) => write!(f, "{n} bytes"),
+                    // Rounded up: what is named here is enough.
+                    Limit::BitsPerWeight(bits) => write!(f, "{} bits per weight", (bits * 1e4).ceil() / 1e4),
+                };
+                f.write_str("the smallest file that the candidate types can make has ")?;
+                said(f, smallest)?;
+                f.write_str(", and the budget is ")?;
+                said(f, asked)?;
+                f.write_str("; give a larger budget, or smaller types with --candidates")
+            }
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
             }

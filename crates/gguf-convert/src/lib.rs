@@ -24,6 +24,7 @@ pub mod metadata;
 pub mod ops;
 mod progress;
 pub mod quantize;
+pub mod report;
 mod run;
 mod scan;
 pub mod source;
@@ -263,6 +264,7 @@ impl ConversionPlan {
             importance: None,
             order: self.options.order,
             threads: self.options.threads,
+            errors: None,
         };
         let how = Writing { inputs: &self.inputs, force: self.options.force, resume: self.options.resume };
         let file_bytes = self.file_bytes();

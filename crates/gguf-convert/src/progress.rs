@@ -4,6 +4,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// Types are tried before the run.
+    Measuring {
+        /// Number of tensors.
+        n_tensors: usize,
+        /// Bytes of values that will be encoded, all types counted.
+        bytes: u64,
+    },
     /// The run begins.
     Started {
         /// Number of tensors.
@@ -18,7 +25,7 @@ pub enum Event<'a> {
         /// Its name in the output.
         name: &'a str,
     },
-    /// More of the tensor data was written.
+    /// More of the tensor data was written, or tried.
     Advanced {
         /// How much more.
         bytes: u64,

@@ -19,12 +19,14 @@ use gguf_format::{Dialect, GgmlType, Head, Layout, Str, TensorInfo, Value, Versi
 use crate::error::Error;
 use crate::imatrix::{self, ImatrixFile, Use};
 use crate::progress::Progress;
+use crate::report::{Errors, Report};
 use crate::run::{Importance, Rules, Run};
 use crate::source::Source;
 use crate::source::gguf::GgufSource;
 use crate::write::{NewFile, Writing, write_files};
 use crate::{ConversionPlan, QUANTIZATION_VERSION};
 
+pub mod budget;
 mod prune;
 
 pub use prune::PruneError;
@@ -219,7 +221,7 @@ pub fn plan<'m>(
         }
         let entry = matrix.and_then(|m| m.entry(&from.name)).filter(|entry| entry.n_values == columns(from));
         match entry {
-            Some(_) if changes => {
+            Some(_) => {
                 entries.insert(i, from.name.clone());
             }
             None if changes && decision.needs_imatrix => {
@@ -358,8 +360,8 @@ impl QuantizePlan<'_> {
 
     /// How many of the tensors that change their type have weights of importance, and how many there are.
     pub fn coverage(&self) -> (usize, usize) {
-        let changing = self.tensors().filter(|(to, from, _)| to.ty != *from).count();
-        (self.entries.len(), changing)
+        let changing = self.tensors().enumerate().filter(|(_, (to, from, _))| to.ty != *from);
+        changing.fold((0, 0), |(covered, n), (i, _)| (covered + usize::from(self.entries.contains_key(&i)), n + 1))
     }
 
     /// What the user should know, a sentence each.
@@ -373,6 +375,20 @@ impl QuantizePlan<'_> {
     /// [`Error`]. No output is left then, and a file that had the name before is untouched. What is kept to be resumed, if that
     /// was asked for, [`Error::Kept`] names.
     pub fn run(&self, out: &Path, progress: &dyn Progress) -> Result<(), Error> {
+        self.write(out, progress, None)
+    }
+
+    /// The same, and measures how far what is written is from the source.
+    ///
+    /// # Errors
+    /// As [`run`](QuantizePlan::run).
+    pub fn run_measured(&self, out: &Path, progress: &dyn Progress) -> Result<Report, Error> {
+        let errors = Errors::default();
+        self.write(out, progress, Some(&errors))?;
+        Ok(errors.into_report(&self.tensors, &self.from))
+    }
+
+    fn write(&self, out: &Path, progress: &dyn Progress, errors: Option<&Errors>) -> Result<(), Error> {
         let matrix = self.matrix.and_then(|matrix| matrix.path()?.canonicalize().ok());
         let inputs: Vec<PathBuf> = self.original.inputs.iter().cloned().chain(matrix).collect();
         let run = Run {
@@ -382,6 +398,7 @@ impl QuantizePlan<'_> {
             importance: self.matrix.map(|matrix| Importance { matrix, entries: &self.entries }),
             order: self.head.dialect.order,
             threads: self.threads,
+            errors,
         };
         let how = Writing { inputs: &inputs, force: self.force, resume: self.resume };
         let one = [(&self.head, &self.layout)];

@@ -26,6 +26,7 @@ use crate::imatrix::ImatrixFile;
 use crate::journal::{Finished, Journal};
 use crate::ops::{Cast, interleave_halves};
 use crate::progress::{Event, Progress};
+use crate::report::{Errors, Written};
 use crate::source::Source;
 
 /// Bytes of source data that one chunk covers, about.
@@ -57,7 +58,7 @@ pub struct Importance<'a> {
 
 impl Importance<'_> {
     /// The weights of the columns of one matrix of a tensor; `None` where there are none.
-    fn columns(&self, index: usize, matrix: u64, row_len: u64) -> Result<Option<Vec<f32>>, Error> {
+    pub(crate) fn columns(&self, index: usize, matrix: u64, row_len: u64) -> Result<Option<Vec<f32>>, Error> {
         let Some(entry) = self.entries.get(&index) else { return Ok(None) };
         let first = matrix.saturating_mul(row_len);
         Ok(self.matrix.weights_of(entry, first..first.saturating_add(row_len))?)
@@ -79,6 +80,8 @@ pub struct Run<'a> {
     pub order: ByteOrder,
     /// Number of threads; `None` for as many as the machine has processors.
     pub threads: Option<NonZeroUsize>,
+    /// Where the errors of what is written go, if they are asked for.
+    pub errors: Option<&'a Errors>,
 }
 
 /// One of the files that a run writes, each with the tensors that follow those of the one before.
@@ -230,6 +233,12 @@ impl Run<'_> {
                 } else {
                     overflows = self.cast(input.ty, tensor, source, out)?;
                 }
+                if let Some(errors) = self.errors.filter(|_| input.ty != tensor.ty) {
+                    let weights = self.columns(index, chunk)?;
+                    let (first_row, row_len) = (chunk.first_row, chunk.row_len);
+                    let (from, weights) = (input.ty, weights.as_deref());
+                    errors.add(tensor, &Written { index, from, source, out, first_row, row_len, weights })?;
+                }
             }
         }
         if self.order == ByteOrder::Big {
@@ -244,6 +253,14 @@ impl Run<'_> {
         match self.rules {
             Rules::Converter => tensor.ty.is_quantized(),
             Rules::Ggml => input.ty != tensor.ty,
+        }
+    }
+
+    /// The importance of the columns of a chunk.
+    fn columns(&self, index: usize, chunk: &Chunk) -> Result<Option<Vec<f32>>, Error> {
+        match self.importance {
+            Some(importance) => importance.columns(index, chunk.matrix, chunk.row_len),
+            None => Ok(None),
         }
     }
 
@@ -268,10 +285,7 @@ impl Run<'_> {
         let (from, to): (&Codec, &Codec) = (find(input.ty)?, find(tensor.ty)?);
         let isa = Isa::best();
         let row_len = usize::try_from(chunk.row_len).map_err(|_| no_codec(tensor))?;
-        let weights = match self.importance {
-            Some(importance) => importance.columns(index, chunk.matrix, chunk.row_len)?,
-            None => None,
-        };
+        let weights = self.columns(index, chunk)?;
         let weights = weights.as_deref();
         let span = (SPAN / row_len.max(1)).max(1);
         let (from_span, to_span) = (
@@ -414,7 +428,14 @@ impl<'a> Iterator for Chunks<'a> {
             let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
             let n_rows = match &tensor.op {
                 // Where the order of values stays and each is on its own, values are rows of one: a chunk may end anywhere.
-                Op::Copy(input) if !self.run.goes_through_blocks(input, tensor) && !input.ty.is_quantized() => n,
+                // Errors are those of whole rows.
+                Op::Copy(input)
+                    if !self.run.goes_through_blocks(input, tensor)
+                        && !input.ty.is_quantized()
+                        && self.run.errors.is_none() =>
+                {
+                    n
+                }
                 Op::Copy(_) => n / row_of_shape,
                 Op::Computed(_) => n,
                 Op::PermuteRows { .. } => tensor.shape.last().copied().unwrap_or(1),

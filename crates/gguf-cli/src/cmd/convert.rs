@@ -9,7 +9,7 @@ use gguf_convert::quantize::{Original, QuantizeOptions};
 use gguf_convert::{ConversionPlan, Options, OutType, Summary};
 use gguf_format::{ByteOrder, Str};
 
-use super::quantize;
+use super::quantize::{self, Shown};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
@@ -164,9 +164,9 @@ impl Args {
             ui.warning(warning);
         }
         match out {
-            Some(out) if !self.dry_run => quantize::write(ui, &plan, target, &out, self.quiet),
+            Some(out) if !self.dry_run => quantize::write(ui, &plan, &target, &out, self.quiet, Shown::Path),
             out => {
-                quantize::print_plan(ui, &plan, target)?;
+                quantize::print_plan(ui, &plan, &target)?;
                 out.map_or(Ok(()), |out| ui.print_path(&out))?;
                 Ok(Verdict::Good)
             }

@@ -1,12 +1,17 @@
 //! `gguf quantize`: a GGUF of another file type.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::{Target, TensorTypeRule};
+use gguf_arch::mix::{Reason, Target, TensorTypeRule};
+use gguf_convert::imatrix::ImatrixFile;
+use gguf_convert::quantize::budget::Budget;
 use gguf_convert::quantize::{self, Original, QuantizeOptions, QuantizePlan};
+use gguf_convert::report::Report;
 use gguf_format::Str;
+use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
@@ -15,15 +20,19 @@ use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
 
+mod budget;
 mod options;
+mod report;
 
+use budget::Within;
 pub use options::Options;
+pub use report::Shown;
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///
 /// Tensors get the types that llama.cpp's quantizer gives them, and the same bytes. Nothing stands under the output's name
-/// until the file is whole and on the disk. The path of the output goes to standard output, everything else to standard
-/// error.
+/// until the file is whole and on the disk. The path of the output goes to standard output, after the report if one is asked
+/// for; everything else to standard error.
 ///
 /// With --resume, work that is interrupted by anything, be it a signal, a full disk or a loss of power, leaves what is done in
 /// OUT.partial and a journal in OUT.journal. The same command goes on from there, with any number of threads, after it has read
@@ -36,14 +45,19 @@ Examples:
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
   gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
   gguf quantize in.gguf out.gguf Q4_0 --pure
+  gguf quantize in.gguf out.gguf Q4_K_M --report    how far each tensor is from the input
+  gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
   gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
 pub struct Args {
     /// The model in GGUF; of a split one, any shard
     input: PathBuf,
 
     /// The file to write, and the file type: a name such as Q4_K_M, or llama.cpp's number; with --dry-run the type alone will do
-    #[arg(required = true, num_args = 1..=2, value_names = ["OUT", "TYPE"])]
+    #[arg(required_unless_present = "limit", num_args = 0..=2, value_names = ["OUT", "TYPE"])]
     rest: Vec<String>,
+
+    #[command(flatten)]
+    budget: budget::BudgetOptions,
 
     #[command(flatten)]
     how: How,
@@ -68,11 +82,15 @@ pub struct How {
     threads: Option<NonZeroUsize>,
 
     /// Show what would be written and write nothing
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, group = "shown")]
     pub dry_run: bool,
 
-    /// With --dry-run: as JSON
-    #[arg(long, requires = "dry_run")]
+    /// Show how far each tensor that was written is from the input
+    #[arg(long, group = "shown", conflicts_with = "resume")]
+    report: bool,
+
+    /// With --dry-run or --report: as JSON
+    #[arg(long, requires = "shown")]
     json: bool,
 
     /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
@@ -90,6 +108,9 @@ pub struct How {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if let Some(budget) = self.budget.budget() {
+            return self.run_within(ui, &budget);
+        }
         let (out, ty) = match self.rest.as_slice() {
             [out, ty] => (Some(Path::new(out)), ty),
             [ty] if self.how.dry_run => (None, ty),
@@ -101,6 +122,29 @@ impl Args {
         };
         let target = Target::parse(ty).map_err(|e| Failure::CouldNotRun(e.to_string()))?;
         self.how.run(ui, &self.input, out, target, Vec::new())
+    }
+
+    /// Chooses the types for a size.
+    fn run_within(&self, ui: &mut Ui, budget: &Budget) -> Outcome {
+        let fail = |problem: &str| Err(Failure::CouldNotRun(problem.to_owned()));
+        let how = &self.how;
+        let out = match self.rest.as_slice() {
+            [out] if Target::parse(out).is_err() || Path::new(out).exists() => Some(Path::new(out)),
+            [] if how.dry_run => None,
+            [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
+            _ => return fail("a size is given in place of a file type; leave the type out"),
+        };
+        let within = Within(budget.limit);
+        let matrix = how.options.matrix()?;
+        let mut options = how.options_for(&self.input, Target::Copy, matrix.as_ref())?;
+        if let Some((_, target)) = options.provenance.iter_mut().find(|(key, _)| *key == "ggufkit.quantize.target") {
+            *target = within.to_string().as_str().into();
+        }
+        let watch = Watch::new(how.quiet);
+        let plan = quantize::budget::plan(Original::open(&self.input)?, matrix.as_ref(), &options, budget, &watch);
+        watch.clear();
+        let plan = plan?;
+        how.finish(ui, &plan, out, &within, &file_type(&plan))
     }
 }
 
@@ -115,33 +159,70 @@ impl How {
         rules: Vec<TensorTypeRule>,
     ) -> Outcome {
         let matrix = self.options.matrix()?;
-        let mut options = QuantizeOptions {
+        let mut options = self.options_for(input, target, matrix.as_ref())?;
+        options.mix.tensor_types.extend(rules);
+        let plan = quantize::plan(Original::open(input)?, matrix.as_ref(), &options)?;
+        self.finish(ui, &plan, out, &target, &target)
+    }
+
+    fn options_for(
+        &self,
+        input: &Path,
+        target: Target,
+        matrix: Option<&ImatrixFile>,
+    ) -> Result<QuantizeOptions, Failure> {
+        Ok(QuantizeOptions {
             allow_requantize: self.allow_requantize,
             threads: self.threads,
             force: self.force,
             resume: self.resume,
             keep_split: self.keep_split,
-            ..self.options.with(input, target, matrix.as_ref())?
-        };
-        options.mix.tensor_types.extend(rules);
-        let plan = quantize::plan(Original::open(input)?, matrix.as_ref(), &options)?;
+            ..self.options.with(input, target, matrix)?
+        })
+    }
+
+    /// Carries a plan out or shows it, under what it was made for and the file type that comes of it.
+    fn finish(
+        &self,
+        ui: &mut Ui,
+        plan: &QuantizePlan<'_>,
+        out: Option<&Path>,
+        target: &dyn Display,
+        file_type: &dyn Display,
+    ) -> Outcome {
         for warning in plan.warnings() {
             ui.warning(warning);
         }
         match out {
-            Some(out) if !self.dry_run => write(ui, &plan, target, out, self.quiet),
-            _ if self.json => print_json(ui, &plan, target),
-            _ => print_plan(ui, &plan, target),
+            Some(out) if !self.dry_run => write(ui, plan, target, out, self.quiet, Shown::of(self.report, self.json)),
+            _ if self.json => print_json(ui, plan, file_type),
+            _ => print_plan(ui, plan, target),
         }
     }
 }
 
+/// The file type that the output says it has.
+fn file_type(plan: &QuantizePlan<'_>) -> String {
+    let id = plan.head().get(FILE_TYPE).and_then(|value| value.get::<u32>().ok());
+    id.map_or(String::new(), |id| FileType(id).to_string())
+}
+
 /// Quantizes, and says what came of it.
-pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, quiet: bool) -> Outcome {
+pub fn write(
+    ui: &mut Ui,
+    plan: &QuantizePlan<'_>,
+    target: &dyn Display,
+    out: &Path,
+    quiet: bool,
+    shown: Shown,
+) -> Outcome {
     let watch = Watch::new(quiet);
-    let result = plan.run(out, &watch);
+    let result = match shown {
+        Shown::Path => plan.run(out, &watch).map(|()| Report::default()),
+        Shown::Report | Shown::Json => plan.run_measured(out, &watch),
+    };
     watch.clear();
-    result?;
+    let report = result?;
     if !quiet {
         if let Some(kept) = watch.said_of_kept() {
             ui.note(&kept);
@@ -158,9 +239,7 @@ pub fn write(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target, out: &Path, q
             watch.rate(sizes.from),
         ));
     }
-    for path in plan.output_paths(out) {
-        ui.print_path(&path)?;
-    }
+    shown.print(ui, &report, &plan.output_paths(out))?;
     Ok(Verdict::Good)
 }
 
@@ -188,7 +267,7 @@ impl Sizes {
 }
 
 /// Prints what would be written.
-pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
+pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: &dyn Display) -> Outcome {
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
@@ -238,10 +317,13 @@ struct JsonTensor {
     to: String,
     bytes: u64,
     reason: String,
+    /// That was measured, where types are chosen for a size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relative_error: Option<f64>,
     needs_imatrix: bool,
 }
 
-fn print_json(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
+fn print_json(ui: &mut Ui, plan: &QuantizePlan<'_>, target: &dyn Display) -> Outcome {
     let sizes = Sizes::of(plan);
     let tensors = plan.tensors().map(|(tensor, from, decision)| JsonTensor {
         name: String::from_utf8_lossy(&tensor.name).into_owned(),
@@ -250,6 +332,10 @@ fn print_json(ui: &mut Ui, plan: &QuantizePlan<'_>, target: Target) -> Outcome {
         to: tensor.ty.to_string(),
         bytes: tensor.n_bytes().unwrap_or(0),
         reason: decision.why.to_string(),
+        relative_error: match decision.why {
+            Reason::Budget { relative_ppm } => Some(f64::from(relative_ppm) / 1e6),
+            _ => None,
+        },
         needs_imatrix: decision.needs_imatrix,
     });
     let document = JsonPlan {

@@ -36,6 +36,8 @@ struct State {
     kept: u64,
     total: u64,
     what: String,
+    /// What is done to it, if that is not plain.
+    doing: &'static str,
     is_drawn: bool,
 }
 
@@ -52,16 +54,20 @@ impl ProgressLine {
             kept: 0,
             total: 0,
             what: String::new(),
+            doing: "",
             is_drawn: false,
         };
         let every = if redraws { REDRAW } else { LOG };
         ProgressLine { state: Mutex::new(state), every: (!quiet).then_some(every), redraws }
     }
 
-    /// The work begins.
-    fn start(&self, total: u64) {
+    /// The work begins, that is called so if it has a name.
+    fn start(&self, total: u64, doing: &'static str) {
         let now = Instant::now();
-        self.change(|s| (s.start, s.clock, s.last, s.total) = (now, now, now, total));
+        self.change(|s| {
+            (s.start, s.clock, s.last) = (now, now, now);
+            (s.done, s.total, s.doing) = (0, total, doing);
+        });
     }
 
     /// What is being worked on; the text must be safe to print.
@@ -123,7 +129,8 @@ impl ProgressLine {
 impl Progress for ProgressLine {
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Started { bytes, .. } => self.start(bytes),
+            Event::Started { bytes, .. } => self.start(bytes, ""),
+            Event::Measuring { bytes, .. } => self.start(bytes, "measuring "),
             Event::Tensor { name, .. } => self.set_item(&Str(name.as_bytes()).to_string()),
             Event::Advanced { bytes } => self.advance(bytes),
             Event::Kept { bytes } => self.keep(bytes),
@@ -150,6 +157,7 @@ fn text(state: &State, elapsed: Duration) -> String {
     }
     if !state.what.is_empty() {
         line += "  ";
+        line += state.doing;
         line += &state.what;
     }
     line
@@ -162,8 +170,9 @@ mod tests {
     #[test]
     fn the_line_tells_rate_and_time_left() {
         let now = Instant::now();
-        let (what, is_drawn) = ("x".into(), false);
-        let mut state = State { start: now, clock: now, last: now, done: 0, kept: 0, total: 400, what, is_drawn };
+        let (what, doing, is_drawn) = ("x".into(), "", false);
+        let mut state =
+            State { start: now, clock: now, last: now, done: 0, kept: 0, total: 400, what, doing, is_drawn };
         assert_eq!(text(&state, Duration::from_secs(1)), "  0 %  0 B of 400 B  x");
         state.done = 100;
         assert_eq!(text(&state, Duration::from_secs(10)), " 25 %  100 B of 400 B  10 B/s  30 s left  x");

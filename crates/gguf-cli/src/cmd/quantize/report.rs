@@ -1,0 +1,249 @@
+//! The report of `gguf quantize`: how far each tensor is from its source.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use gguf_convert::report::{Figures, Report, TensorError};
+use gguf_format::{Str, ValueRef};
+use serde::Serialize;
+
+use crate::json;
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, wrap};
+
+/// What goes to standard output when a file was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// Its path, or those of its shards.
+    Path,
+    /// The report as a table, and the paths.
+    Report,
+    /// The report as JSON, with the paths in it.
+    Json,
+}
+
+impl Shown {
+    /// What `--report` and `--json` ask for.
+    pub fn of(report: bool, json: bool) -> Shown {
+        match (report, json) {
+            (false, _) => Shown::Path,
+            (true, false) => Shown::Report,
+            (true, true) => Shown::Json,
+        }
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn print(self, ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()> {
+        match self {
+            Shown::Path => {}
+            Shown::Report => print(ui, report)?,
+            Shown::Json => return print_json(ui, report, paths),
+        }
+        paths.iter().try_for_each(|path| ui.print_path(path))
+    }
+}
+
+/// A table of all tensors that changed, and all of them together.
+fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
+    let weighted = report.tensors.iter().any(|t| t.error.weighted().is_some());
+    let mut columns = vec![
+        Column::name("TENSOR").styled(Style::Cyan),
+        Column::left("FROM"),
+        Column::left("TO"),
+        Column::right("RMSE"),
+        Column::right("RELATIVE"),
+        Column::right("COSINE"),
+        Column::right("LARGEST"),
+        Column::left("AT"),
+    ];
+    if weighted {
+        columns.extend([Column::right("WEIGHTED"), Column::right("COSINE")]);
+    }
+    let mut table = Table::new(columns);
+    for tensor in &report.tensors {
+        let figures = tensor.error.figures();
+        let (largest, at) = match figures.largest {
+            Some(l) => (number(l.error), format!("row {}, column {}", l.row, l.column)),
+            None => (number(0.0), String::new()),
+        };
+        let name = Str(tensor.name.as_bytes()).to_string();
+        let mut row = vec![name, tensor.from.to_string(), tensor.to.to_string()];
+        row.extend([number(figures.rmse), relative(figures.relative), cosine(figures.cosine), largest, at]);
+        if weighted {
+            let figures = tensor.error.weighted();
+            row.push(figures.map_or(String::new(), |f| relative(f.relative)));
+            row.push(figures.map_or(String::new(), |f| cosine(f.cosine)));
+        }
+        table.row(row);
+    }
+    table.print(ui, 0)?;
+    writeln!(ui.out)?;
+    for line in sums(report) {
+        for line in wrap(&line, ui.width.unwrap_or(usize::MAX)) {
+            writeln!(ui.out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// All tensors together, in a sentence or three.
+fn sums(report: &Report) -> Vec<String> {
+    let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
+    if n_weights == 0 {
+        return vec!["no tensor changed its type".to_owned()];
+    }
+    let said =
+        |f: Figures| format!("RMSE {}, relative {}, cosine {}", number(f.rmse), relative(f.relative), cosine(f.cosine));
+    let mut lines = vec![format!(
+        "{} tensors changed, {} weights, {} bits each: {}",
+        report.tensors.len(),
+        count(n_weights),
+        bits_per_weight(bytes as f64 * 8.0 / n_weights as f64),
+        said(report.total().figures()),
+    )];
+    let n = report.tensors.iter().filter(|t| t.error.weighted().is_some()).count();
+    if let Some(figures) = report.total_weighted().weighted() {
+        lines.push(format!("weighted by importance, the {n} tensors in the matrix: {}", said(figures)));
+    }
+    let worst = report.tensors.iter().max_by(|a, b| {
+        let relative = |e: &TensorError| e.weighted().unwrap_or_else(|| e.figures()).relative;
+        relative(&a.error).total_cmp(&relative(&b.error))
+    });
+    if let Some(worst) = worst {
+        let (figures, how) = match worst.error.weighted() {
+            Some(figures) => (figures, "weighted"),
+            None => (worst.error.figures(), "relative"),
+        };
+        let name = Str(worst.name.as_bytes());
+        lines.push(format!("worst: {name}, {}, {how} error {}", worst.to, relative(figures.relative)));
+    }
+    lines
+}
+
+/// `0.00123`, `1.23e-7`
+fn number(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".to_owned(),
+        1e-4..1e6 => {
+            let digits = (2 - x.abs().log10().floor() as i32).max(0) as usize;
+            format!("{x:.digits$}")
+        }
+        _ => format!("{x:.2e}"),
+    }
+}
+
+/// `6.21 %`
+fn relative(x: f64) -> String {
+    format!("{} %", number(x * 100.0))
+}
+
+/// As many nines as there are, and two digits.
+fn cosine(x: f64) -> String {
+    let nines = (-(1.0 - x).max(1e-12).log10()).ceil().clamp(1.0, 12.0) as usize;
+    format!("{x:.*}", nines + 1)
+}
+
+#[derive(Serialize)]
+struct JsonReport<'a> {
+    paths: Vec<json::Text<'a>>,
+    tensors: Vec<JsonTensor>,
+    total: JsonTotal,
+}
+
+#[derive(Serialize)]
+struct JsonTensor {
+    name: String,
+    shape: Vec<u64>,
+    from: String,
+    to: String,
+    n_weights: u64,
+    bytes: u64,
+    #[serde(flatten)]
+    error: JsonError,
+}
+
+#[derive(Serialize)]
+struct JsonTotal {
+    n_weights: u64,
+    bytes: u64,
+    #[serde(flatten)]
+    error: JsonError,
+}
+
+#[derive(Serialize)]
+struct JsonError {
+    /// Pairs left out because one of them is infinite or not a number.
+    not_finite: u64,
+    rmse: f64,
+    relative: json::Shown<'static>,
+    cosine: f64,
+    largest: Option<JsonLargest>,
+    /// Weighted by the importance of the columns.
+    weighted: Option<JsonWeighted>,
+}
+
+#[derive(Serialize)]
+struct JsonWeighted {
+    rmse: f64,
+    relative: json::Shown<'static>,
+    cosine: f64,
+    largest: Option<JsonLargest>,
+}
+
+#[derive(Serialize)]
+struct JsonLargest {
+    error: f64,
+    row: u64,
+    column: u64,
+}
+
+/// Infinity has a form of its own.
+fn shown(x: f64) -> json::Shown<'static> {
+    json::Shown { value: ValueRef::F64(x), full: true }
+}
+
+impl JsonError {
+    fn of(error: &TensorError, weighted: Option<Figures>) -> JsonError {
+        let largest = |f: Figures| f.largest.map(|l| JsonLargest { error: l.error, row: l.row, column: l.column });
+        let f = error.figures();
+        JsonError {
+            not_finite: error.not_finite(),
+            rmse: f.rmse,
+            relative: shown(f.relative),
+            cosine: f.cosine,
+            largest: largest(f),
+            weighted: weighted.map(|f| JsonWeighted {
+                rmse: f.rmse,
+                relative: shown(f.relative),
+                cosine: f.cosine,
+                largest: largest(f),
+            }),
+        }
+    }
+}
+
+/// The same for scripts; everything is in it.
+fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()> {
+    let tensors = report.tensors.iter().map(|t| JsonTensor {
+        name: t.name.clone(),
+        shape: t.shape.clone(),
+        from: t.from.to_string(),
+        to: t.to.to_string(),
+        n_weights: t.n_weights,
+        bytes: t.bytes,
+        error: JsonError::of(&t.error, t.error.weighted()),
+    });
+    let without_place = |figures: Option<Figures>| figures.map(|f| Figures { largest: None, ..f });
+    let mut error = JsonError::of(&report.total(), without_place(report.total_weighted().weighted()));
+    // Which row it is of all tensors together says nothing.
+    error.largest = None;
+    let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
+    let document = JsonReport {
+        paths: paths.iter().map(|path| json::path(path)).collect(),
+        tensors: tensors.collect(),
+        total: JsonTotal { n_weights, bytes, error },
+    };
+    json::print(&mut ui.out, 3, &document)
+}

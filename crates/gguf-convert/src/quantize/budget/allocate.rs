@@ -1,0 +1,282 @@
+//! The choice itself: one option for each item, so that all together fit a budget and the sum of their errors is small.
+//!
+//! This is the knapsack problem with several choices. Each item starts with its cheapest option. Steps along the lower convex
+//! hulls of the items' (bytes, error) points are taken in the order of what they gain a byte: this is best of all for every sum
+//! that it passes through. What is left of the budget is then filled, and options are exchanged between pairs of items as long as
+//! that helps. Everything is compared in one fixed order, so the result depends on the numbers alone.
+
+/// An option of an item.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// What it takes of the budget.
+    pub bytes: u64,
+    /// What it costs otherwise: finite, not negative.
+    pub error: f64,
+}
+
+/// Gains smaller than this part of the whole error count as none, so that rounding moves nothing back and forth.
+const LEAST_GAIN: f64 = 1e-12;
+
+/// Chooses an option of each item, by its number; items have at least one option.
+///
+/// # Errors
+/// The bytes of the cheapest options, when they are more than the budget.
+pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
+    let hulls: Vec<Vec<usize>> = items.iter().map(|options| hull(options)).collect();
+    let mut chosen: Vec<usize> = hulls.iter().map(|hull| hull.first().copied().unwrap_or(0)).collect();
+    let mut used = total(items, &chosen).0;
+    if used > budget {
+        return Err(used);
+    }
+    // What is gained a byte, the item, the option.
+    let mut steps: Vec<(f64, usize, usize)> = Vec::new();
+    for (item, (options, hull)) in items.iter().zip(&hulls).enumerate() {
+        for (from, to) in hull.iter().zip(hull.iter().skip(1)) {
+            if let (Some(a), Some(b)) = (options.get(*from), options.get(*to)) {
+                steps.push((slope(a, b), item, *to));
+            }
+        }
+    }
+    // Along a hull the slopes fall, so the steps of an item stay in order.
+    steps.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    for (_, item, to) in steps {
+        let Some((now, next)) = chosen.get(item).and_then(|now| pair(items, item, *now, to)) else { continue };
+        let after = used - now.bytes + next.bytes;
+        if after <= budget {
+            used = after;
+            if let Some(chosen) = chosen.get_mut(item) {
+                *chosen = to;
+            }
+        }
+    }
+    // Each exchange makes the sum smaller; the bound is only there so that the time has one.
+    for _ in 0..items.len().saturating_mul(4).saturating_add(64) {
+        if !exchange(items, &mut chosen, budget) {
+            break;
+        }
+    }
+    Ok(chosen)
+}
+
+/// Bytes and errors of what was chosen.
+pub fn total(items: &[Vec<Choice>], chosen: &[usize]) -> (u64, f64) {
+    let all = items.iter().zip(chosen).filter_map(|(options, &i)| options.get(i));
+    all.fold((0, 0.0), |(bytes, error), c| (bytes + c.bytes, error + c.error))
+}
+
+fn pair(items: &[Vec<Choice>], item: usize, a: usize, b: usize) -> Option<(Choice, Choice)> {
+    let options = items.get(item)?;
+    Some((*options.get(a)?, *options.get(b)?))
+}
+
+/// What is gained for a byte more.
+fn slope(a: &Choice, b: &Choice) -> f64 {
+    (a.error - b.error) / (b.bytes - a.bytes) as f64
+}
+
+/// The options on the lower convex hull, by bytes: from the cheapest to the one of the least error.
+fn hull(options: &[Choice]) -> Vec<usize> {
+    let mut order: Vec<(usize, &Choice)> = options.iter().enumerate().collect();
+    order.sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes).then(a.error.total_cmp(&b.error)));
+    let mut hull: Vec<(usize, &Choice)> = Vec::new();
+    for (i, c) in order {
+        if hull.last().is_some_and(|(_, last)| c.error >= last.error || c.bytes == last.bytes) {
+            continue;
+        }
+        while let [.., (_, a), (_, b)] = hull.as_slice()
+            && slope(a, b) <= slope(b, c)
+        {
+            hull.pop();
+        }
+        hull.push((i, c));
+    }
+    hull.into_iter().map(|(i, _)| i).collect()
+}
+
+/// Another option for an item.
+#[derive(Debug, Clone, Copy)]
+struct Move {
+    item: usize,
+    to: usize,
+    /// Bytes more; fewer where it is negative.
+    bytes: i128,
+    gain: f64,
+}
+
+/// Makes the move, or pair of moves of which one makes room for the other, that gains most; whether there was one.
+fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
+    let (used, error) = total(items, chosen);
+    let room = i128::from(budget) - i128::from(used);
+    let mut moves: Vec<Move> = Vec::new();
+    for (item, (options, &now)) in items.iter().zip(chosen.iter()).enumerate() {
+        let Some(current) = options.get(now) else { continue };
+        moves.extend(options.iter().enumerate().map(|(to, c)| Move {
+            item,
+            to,
+            bytes: i128::from(c.bytes) - i128::from(current.bytes),
+            gain: current.error - c.error,
+        }));
+    }
+    let mut better: Vec<Move> = moves.iter().filter(|m| m.gain > 0.0).copied().collect();
+    better.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(b.gain.total_cmp(&a.gain)));
+    // For each prefix the best move, and the best of another item.
+    let mut best: Vec<(Move, Option<Move>)> = Vec::with_capacity(better.len());
+    for &m in &better {
+        best.push(match best.last() {
+            None => (m, None),
+            Some(&(first, second)) if m.gain > first.gain => {
+                (m, if first.item == m.item { second } else { Some(first) })
+            }
+            Some(&(first, second)) if m.item != first.item && second.is_none_or(|s| m.gain > s.gain) => {
+                (first, Some(m))
+            }
+            Some(&both) => both,
+        });
+    }
+    let within = |room: i128, not: Option<usize>| {
+        let n = better.partition_point(|m| m.bytes <= room);
+        let (first, second) = *best.get(n.checked_sub(1)?)?;
+        if Some(first.item) == not { second } else { Some(first) }
+    };
+    let mut found: Option<(f64, Option<Move>, Move)> = within(room, None).map(|m| (m.gain, None, m));
+    for &m in moves.iter().filter(|m| m.bytes < 0) {
+        if let Some(other) = within(room - m.bytes, Some(m.item)) {
+            let gain = m.gain + other.gain;
+            if found.is_none_or(|(most, ..)| gain > most) {
+                found = Some((gain, Some(m), other));
+            }
+        }
+    }
+    let Some((gain, first, second)) = found else { return false };
+    if gain <= LEAST_GAIN * error {
+        return false;
+    }
+    for m in first.into_iter().chain([second]) {
+        if let Some(chosen) = chosen.get_mut(m.item) {
+            *chosen = m.to;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all choices that fit, the least error.
+    fn exact(items: &[Vec<Choice>], budget: u64) -> Option<f64> {
+        let mut best: Option<f64> = None;
+        let mut chosen = vec![0; items.len()];
+        loop {
+            let (bytes, error) = total(items, &chosen);
+            if bytes <= budget {
+                best = Some(best.map_or(error, |b: f64| b.min(error)));
+            }
+            let Some(i) = (0..items.len()).find(|&i| chosen[i] + 1 < items[i].len()) else { return best };
+            chosen[i] += 1;
+            chosen[..i].fill(0);
+        }
+    }
+
+    fn random(seed: u64) -> impl FnMut() -> f64 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f64 / (1u64 << 24) as f64
+        }
+    }
+
+    /// Tensors of several sizes, with types whose error falls by four a bit, more or less.
+    fn model(n: usize, random: &mut impl FnMut() -> f64) -> Vec<Vec<Choice>> {
+        let bits = [2.0, 2.6, 3.4, 4.5, 5.5, 6.6, 8.5];
+        let mut item = || {
+            let (n, scale) = ((random() * 8.0).exp2() * 100.0, (random() * 6.0).exp2());
+            let mut option = |&b: &f64| Choice {
+                bytes: (n * b / 8.0) as u64,
+                error: scale * (0.7 + 0.6 * random()) * 0.25f64.powf(b),
+            };
+            bits.iter().map(&mut option).collect::<Vec<_>>()
+        };
+        (0..n).map(|_| item()).collect()
+    }
+
+    /// Less than any choice: the last step along the hulls counts in part.
+    fn bound(items: &[Vec<Choice>], budget: u64) -> f64 {
+        let (mut left, mut error, mut steps) = (budget as f64, 0.0, Vec::new());
+        for options in items {
+            let points: Vec<Choice> = hull(options).iter().map(|&i| options[i]).collect();
+            left -= points[0].bytes as f64;
+            error += points[0].error;
+            steps.extend(points.windows(2).map(|w| (slope(&w[0], &w[1]), (w[1].bytes - w[0].bytes) as f64)));
+        }
+        steps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        for (slope, bytes) in steps {
+            let part = bytes.min(left);
+            (left, error) = (left - part, error - slope * part);
+        }
+        error
+    }
+
+    /// A model has a hundred tensors or more.
+    #[test]
+    fn hardly_worse_than_the_bound_with_many_items() {
+        for (n, most) in [(100, 1.02), (400, 1.005)] {
+            for seed in 0..10 {
+                let mut random = random(seed);
+                let items = model(n, &mut random);
+                let least: u64 = items.iter().map(|o| o.iter().map(|c| c.bytes).min().unwrap()).sum();
+                let budget = (least as f64 * (1.05 + random())) as u64;
+                let (used, error) = total(&items, &allocate(&items, budget).unwrap());
+                let ratio = error / bound(&items, budget);
+                assert!(used <= budget && ratio > 1.0 - 1e-9 && ratio < most, "{n} items, {ratio}");
+            }
+        }
+    }
+
+    /// With few items of sizes far apart a step is a large part of the budget, and the best may be out of reach.
+    #[test]
+    fn not_far_from_the_best_with_few_items() {
+        let (mut sum, mut most, mut n) = (0.0, 0.0f64, 0);
+        for seed in 0..60 {
+            let mut random = random(seed);
+            let items = model(6, &mut random);
+            let bytes = |pick: fn(&Vec<Choice>) -> u64| items.iter().map(pick).sum::<u64>();
+            let least = bytes(|o| o.iter().map(|c| c.bytes).min().unwrap());
+            let all = bytes(|o| o.iter().map(|c| c.bytes).max().unwrap());
+            assert_eq!(allocate(&items, least - 1), Err(least));
+            let budget = least + (random() * (all - least) as f64) as u64;
+            let chosen = allocate(&items, budget).unwrap();
+            let (used, error) = total(&items, &chosen);
+            assert!(used <= budget);
+            let ratio = error / exact(&items, budget).unwrap();
+            assert!(ratio > 1.0 - 1e-9, "better than the best");
+            (sum, most, n) = (sum + ratio, most.max(ratio), n + 1);
+            let best = |o: &Vec<Choice>| o.iter().map(|c| c.error).fold(f64::INFINITY, f64::min);
+            let (_, error) = total(&items, &allocate(&items, all).unwrap());
+            assert!((error - items.iter().map(best).sum::<f64>()).abs() < 1e-12 * error);
+        }
+        let mean = sum / f64::from(n);
+        assert!(mean < 1.06 && most < 1.7, "mean {mean}, most {most}");
+    }
+
+    #[test]
+    fn dearer_options_that_are_no_better_are_never_taken() {
+        let c = |bytes, error| Choice { bytes, error };
+        let items = vec![vec![c(10, 1.0), c(20, 1.0), c(20, 0.5), c(30, 0.7)], vec![c(5, 0.1)]];
+        assert_eq!(allocate(&items, 1000), Ok(vec![2, 0]));
+        assert_eq!(allocate(&items, 24), Ok(vec![0, 0]));
+        assert_eq!(allocate(&items, 14), Err(15));
+        assert_eq!(allocate(&[], 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_left_is_used() {
+        let c = |bytes, error| Choice { bytes, error };
+        // The hull of the first leads over its middle to a step too large; the second can use what is left.
+        let items = vec![vec![c(10, 8.0), c(20, 2.0), c(100, 0.0)], vec![c(10, 1.0), c(40, 0.9)]];
+        assert_eq!(allocate(&items, 60), Ok(vec![1, 1]));
+        // A small step taken early stands in the way of a large one.
+        let items = vec![vec![c(0, 10.0), c(60, 0.0)], vec![c(0, 4.0), c(10, 1.0)]];
+        assert_eq!(allocate(&items, 60), Ok(vec![1, 0]));
+    }
+}
