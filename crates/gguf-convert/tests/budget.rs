@@ -130,7 +130,7 @@ fn a_size_is_never_exceeded_and_well_used() {
 
     let Limit::FileBytes(least) = smallest(&plan(Limit::FileBytes(1000), 1).unwrap_err()) else { panic!() };
     let best = plan(Limit::FileBytes(u64::MAX), 1).unwrap();
-    let most = best.layout().file_bytes;
+    let most = best.file_bytes();
     assert!(best.warnings().iter().any(|w| w.contains("room for the best type")), "{:?}", best.warnings());
     assert!(best.tensors().all(|(t, from, _)| t.ty == from));
     assert_eq!(smallest(&plan(Limit::FileBytes(least - 1), 1).unwrap_err()), Limit::FileBytes(least));
