@@ -79,7 +79,8 @@ impl Output {
         builder.prefix(&prefix).suffix(".partial");
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let temp = builder.tempfile_in(folder(path)).map_err(|e| Error::io(path, "create a file there")(plain(e)))?;
+        let fail = |e| Error::io(path, "create a file there")(plain(e, folder(path)));
+        let temp = builder.tempfile_in(folder(path)).map_err(fail)?;
         Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
 
@@ -189,10 +190,13 @@ fn reserve(_: &File, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What the operating system said, without the temporary name that is wrapped around it.
-fn plain(e: io::Error) -> io::Error {
+/// What the operating system said about a file in a folder, without the temporary name that is wrapped around it.
+fn plain(e: io::Error, folder: &Path) -> io::Error {
     match e.kind() {
         io::ErrorKind::Other => e,
+        io::ErrorKind::NotFound if !folder.exists() => {
+            io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()))
+        }
         kind => kind.into(),
     }
 }

@@ -60,9 +60,6 @@ pub struct Args {
     #[arg(long)]
     big_endian: bool,
 
-    #[command(flatten)]
-    quantization: quantize::Options,
-
     /// Threads to work with; as many as there are processors if not given
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -82,6 +79,10 @@ pub struct Args {
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
+
+    // Last, for what follows stands under its heading in the help.
+    #[command(flatten)]
+    quantization: quantize::Options,
 }
 
 /// What `--type` can be.

@@ -44,8 +44,6 @@ Examples:
   gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
   gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf Q4_0 --pure
-  gguf quantize in.gguf out.gguf Q4_K_M --report    how far each tensor is from the input
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
   gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
 pub struct Args {
@@ -57,18 +55,15 @@ pub struct Args {
     rest: Vec<String>,
 
     #[command(flatten)]
-    budget: budget::BudgetOptions,
-
-    #[command(flatten)]
     how: How,
+
+    #[command(flatten, next_help_heading = "Types for a size")]
+    budget: budget::BudgetOptions,
 }
 
 /// How a model in GGUF is quantized, whatever decides about the types.
 #[derive(Debug, clap::Args)]
 pub struct How {
-    #[command(flatten)]
-    options: Options,
-
     /// Take tensors that are quantized already
     #[arg(long)]
     allow_requantize: bool,
@@ -104,10 +99,20 @@ pub struct How {
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
+
+    // Last, for what follows stands under its heading in the help.
+    #[command(flatten)]
+    options: Options,
 }
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if self.input.is_dir() {
+            let (dir, example) = (self.input.display(), "-o OUT --type Q4_K_M");
+            let problem =
+                format!("{dir}: is a folder; `gguf convert {dir} {example}` quantizes a checkpoint in one pass");
+            return Err(Failure::CouldNotRun(problem));
+        }
         if let Some(budget) = self.budget.budget() {
             return self.run_within(ui, &budget);
         }

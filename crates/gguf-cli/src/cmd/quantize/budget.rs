@@ -10,7 +10,6 @@ use crate::ui::grouped;
 
 /// A size to stay within.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Types for a size")]
 pub struct BudgetOptions {
     /// In place of TYPE: choose a type for each tensor so that the whole file has at most this size, such as 4.2GiB, 700MB or
     /// plain bytes, and loses the least
