@@ -43,6 +43,10 @@ enum Command {
 /// The file type is the one that the model names; when that is one of plain floats and there are other types, or when it names
 /// none, it is the one that needs the fewest rules. Norms and others that are never quantized are in no recipe.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf recipe show good.gguf
+  gguf recipe show good.gguf --rules > types.txt")]
 struct ShowArgs {
     /// The model in GGUF; of a split one, any shard
     model: PathBuf,
@@ -61,6 +65,11 @@ struct ShowArgs {
 /// Tensors that are never quantized stay as they are. Where the rows of a tensor are not whole blocks of its type, another takes
 /// its place, as in `gguf quantize`; that is said, as are rules that no tensor goes by.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf recipe apply good.recipe model-f16.gguf model.gguf
+  gguf recipe apply good.recipe model-f16.gguf --dry-run      which tensor becomes what
+  gguf recipe show good.gguf | gguf recipe apply - model-f16.gguf model.gguf --imatrix imatrix.gguf")]
 struct ApplyArgs {
     /// The recipe; - for standard input
     recipe: PathBuf,
