@@ -364,8 +364,8 @@ fn every_file_type_of_models_with_wide_rows() {
 /// such that every fallback is needed.
 #[test]
 fn some_file_types_of_all_other_files() {
-    const WITHOUT: &[&str] = &["Q2_K", "Q3_K_M", "Q5_K_M", "MXFP4_MOE", "Q1_0", "Q2_0", "Q8_0", "F16", "COPY"];
-    const WITH: &[&str] = &["IQ2_M", "Q4_0", "Q4_K_M"];
+    const WITHOUT: &[&str] = &["Q2_K", "Q3_K_M", "Q5_K_M", "MXFP4_MOE", "Q2_0", "COPY"];
+    const WITH: &[&str] = &["IQ2_M", "Q4_0"];
     let Some(peers) = peers() else { return };
     let dir = common::folder();
     let mut cases = Vec::new();
@@ -519,7 +519,7 @@ fn perplexity_rises_as_it_should() {
                         }
                         None => break,
                     };
-                    let perplexity = perplexity(&peers, &peer, measured, 200);
+                    let perplexity = perplexity(&peers, &peer, measured, 100);
                     found.lock().unwrap()[i] = perplexity;
                 }
             });
