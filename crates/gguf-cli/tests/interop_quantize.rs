@@ -540,6 +540,23 @@ fn perplexity_rises_as_it_should() {
     }
 }
 
+/// With types that are quick to try, at the size of Q5_0.
+#[test]
+fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
+    let Some(peers) = peers() else { return };
+    let (peer, dir) = (peers.start(), common::folder());
+    let (model, mixed, chosen) =
+        (peers.data("glossary-bf16.gguf"), dir.path().join("mixed"), dir.path().join("chosen"));
+    gguf(["quantize", text(&model), text(&mixed), "Q5_0", "-q"]).exits(0);
+    let size = fs::metadata(&mixed).unwrap().len();
+    let (limit, candidates) = (size.to_string(), "q4_0,q5_0,q6_K,q8_0");
+    let line = ["quantize", text(&model), text(&chosen), "--target-size", &limit, "--candidates", candidates, "-q"];
+    gguf(line).exits(0);
+    assert!(fs::metadata(&chosen).unwrap().len() <= size);
+    let [mixed, chosen] = [&mixed, &chosen].map(|model| perplexity(&peers, &peer, model, 200));
+    assert!(chosen < mixed * 1.003, "{chosen}, and the mixture has {mixed}");
+}
+
 /// Every file type as a row of `docs/file-types.md`, on standard output.
 #[test]
 #[ignore = "makes a table, in some minutes"]
