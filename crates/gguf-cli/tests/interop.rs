@@ -2,41 +2,14 @@
 //! `GGUF_PEERS` (llama.cpp's libraries and bindings) and the folder of shared data and tools in `GGUF_SHARED`; without
 //! them the tests say that they are skipped.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::peers::Peers;
 use gguf_format::{Gguf, Head};
 use gguf_io::Writer;
-
-struct Peers {
-    peers: PathBuf,
-    shared: PathBuf,
-}
-
-fn peers() -> Option<Peers> {
-    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found = var("GGUF_PEERS").zip(var("GGUF_SHARED"));
-    if found.is_none() {
-        eprintln!("skipped: GGUF_PEERS and GGUF_SHARED are not set");
-    }
-    found.map(|(peers, shared)| Peers { peers, shared })
-}
-
-impl Peers {
-    /// What llama.cpp answers, as JSON text.
-    fn ask(&self, args: &[&str]) -> String {
-        let lib = self.peers.join("lib");
-        let output = Command::new(self.peers.join("venv/bin/python"))
-            .arg(self.shared.join("tools/llama-oracle.py"))
-            .args(args)
-            .envs([("LLAMA_CPP_LIB_PATH", &lib), ("LD_LIBRARY_PATH", &lib), ("PYTHONPATH", &self.peers)])
-            .output()
-            .expect("the peers' Python runs");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{args:?}: {text} {}", String::from_utf8_lossy(&output.stderr));
-        text
-    }
-}
 
 fn gguf(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gguf")).args(args).output().expect("gguf runs")
@@ -48,9 +21,9 @@ fn example() -> String {
 
 #[test]
 fn the_converted_example_runs_in_llama_cpp() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let reference = peers.shared.join("data/glossary-bf16.gguf");
+    let reference = peers.data("glossary-bf16.gguf");
     let reference = reference.to_str().unwrap();
     for ty in ["auto", "bf16", "f16", "f32"] {
         let out = dir.path().join(format!("{ty}.gguf"));
@@ -103,9 +76,9 @@ fn split(from: &Path, prefix: &Path, sizes: &[usize]) -> PathBuf {
 
 #[test]
 fn shards_that_are_kept_are_those_of_llama_cpp() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let data = peers.shared.join("data");
+    let data = peers.data("");
     let reference = |name: &str| data.join(format!("hf/ref/Tiny-Llama-150K-Instruct-v0.2-hf-split-{name}.gguf"));
     let glossary = data.join("glossary-bf16.gguf");
     let cases = [
@@ -135,10 +108,10 @@ fn shards_that_are_kept_are_those_of_llama_cpp() {
 
 #[test]
 fn what_llama_cpp_wrote_has_no_errors() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let mut seen = 0;
     let mut bad = Vec::new();
-    for entry in std::fs::read_dir(peers.shared.join("data/hf/ref")).expect("reference files") {
+    for entry in std::fs::read_dir(peers.data("hf/ref")).expect("reference files") {
         let path = entry.unwrap().path();
         // The converter leaves the halves of packed types unswapped in big-endian files.
         if path.extension().is_none_or(|e| e != "gguf") || path.to_string_lossy().contains("bigendian") {

@@ -1,31 +1,17 @@
 //! Importance matrices written by the program, in the hands of real llama.cpp: its quantizer makes of them the bytes that it
 //! makes of the originals. Needs `GGUF_PEERS` and `GGUF_SHARED` as `interop.rs` does, and says so where they are missing.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod common;
 
+use common::peers::Peers;
 use gguf_convert::imatrix::{ImatrixFile, Merge};
 use gguf_format::Gguf;
 
 /// Types whose quantizers differ in how they use importance: Q4_K_M, IQ2_XXS.
 const FILE_TYPES: &[&str] = &["15", "19"];
 
-fn peers() -> Option<(PathBuf, PathBuf)> {
-    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found = var("GGUF_PEERS").zip(var("GGUF_SHARED"));
-    if found.is_none() {
-        eprintln!("skipped: GGUF_PEERS and GGUF_SHARED are not set");
-    }
-    found
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 fn imatrix(args: &[&str]) {
-    run(Command::new(env!("CARGO_BIN_EXE_gguf")).arg("imatrix").args(args));
+    common::gguf([&["imatrix"], args].concat()).exits(0);
 }
 
 /// The data section of a file.
@@ -37,10 +23,10 @@ fn data(path: &str) -> Vec<u8> {
 
 #[test]
 fn llama_cpp_quantizes_the_same_with_what_is_written() {
-    let Some((peers, shared)) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let of = |name: &str| shared.join("data").join(name).to_str().unwrap().to_owned();
+    let of = |name: &str| peers.data(name).to_str().unwrap().to_owned();
     let (model, original, old) = (of("glossary-bf16.gguf"), of("glossary-imatrix.gguf"), of("glossary-imatrix.dat"));
 
     // A sum of one is the original. A sum of two of the same is twice that: the same means, to the bit.
@@ -65,17 +51,14 @@ fn llama_cpp_quantizes_the_same_with_what_is_written() {
     assert_eq!(merge.finish().chunk_count, ImatrixFile::open(&original).unwrap().chunk_count());
 
     let theirs = |matrix: &str, ty: &str| {
-        let (out, lib) = (path("theirs.gguf"), peers.join("lib"));
-        run(Command::new(peers.join("venv/bin/python"))
-            .arg(shared.join("tools/llama-oracle.py"))
-            .args(["llama-quantize", &model, &out, ty, "--imatrix", matrix])
-            .envs([("LLAMA_CPP_LIB_PATH", Path::new(&lib)), ("LD_LIBRARY_PATH", &lib), ("PYTHONPATH", &peers)]));
+        let out = path("theirs.gguf");
+        peers.ask(&["llama-quantize", &model, &out, ty, "--imatrix", matrix]);
         data(&out)
     };
     let ours = |matrix: &str, ty: &str| {
         let out = path("ours.gguf");
         let args = ["quantize", &model, &out, ty, "--imatrix", matrix, "-f", "-q"];
-        run(Command::new(env!("CARGO_BIN_EXE_gguf")).args(args));
+        common::gguf(args).exits(0);
         data(&out)
     };
     for ty in FILE_TYPES {

@@ -8,36 +8,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use common::peers::Peers;
 use common::{gguf, text};
 use gguf_arch::mix::Target;
 use gguf_convert::imatrix::{Entry, Format, Imatrix};
 use gguf_format::{GgmlType, Gguf, TensorInfo};
 use serde_json::{Value, json};
 
-/// The folders of llama.cpp and of the reference data.
-struct Peers {
-    peers: PathBuf,
-    shared: PathBuf,
-}
-
-fn peers() -> Option<Peers> {
-    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found = var("GGUF_PEERS").zip(var("GGUF_SHARED"));
-    if found.is_none() {
-        eprintln!("skipped: GGUF_PEERS and GGUF_SHARED are not set");
-    }
-    found.map(|(peers, shared)| Peers { peers, shared })
-}
-
 impl Peers {
-    fn data(&self, name: &str) -> PathBuf {
-        self.shared.join("data").join(name)
-    }
-
     /// The reference models, by name. Vocabularies and adapters are none.
     fn models(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.data("hf/ref")).expect("reference files").map(|e| e.unwrap().path());
@@ -63,10 +45,10 @@ impl Peer<'_> {
     fn ask(&self, question: &Value) -> Result<Value, String> {
         let mut running = self.running.borrow_mut();
         let (_, stdin, stdout) = running.get_or_insert_with(|| {
-            let lib = self.peers.peers.join("lib");
-            let mut child = Command::new(self.peers.peers.join("venv/bin/python"))
-                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/llama_peer.py"))
-                .envs([("LLAMA_CPP_LIB_PATH", &lib), ("LD_LIBRARY_PATH", &lib), ("PYTHONPATH", &self.peers.peers)])
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/llama_peer.py");
+            let mut child = self
+                .peers
+                .python(&script)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
@@ -335,7 +317,7 @@ fn assert_same(peers: &Peers, cases: &[Case]) -> BTreeSet<&'static str> {
 /// The trained model with its own matrix, and every reference model with wide rows with one that is made up.
 #[test]
 fn every_file_type_of_models_with_wide_rows() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let dir = common::folder();
     let mut models = vec![(peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"))];
     for model in peers.models().into_iter().filter(|model| weights(model).1) {
@@ -366,7 +348,7 @@ fn every_file_type_of_models_with_wide_rows() {
 fn some_file_types_of_all_other_files() {
     const WITHOUT: &[&str] = &["Q2_K", "Q3_K_M", "Q5_K_M", "MXFP4_MOE", "Q2_0", "COPY"];
     const WITH: &[&str] = &["IQ2_M", "Q4_0"];
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let dir = common::folder();
     let mut cases = Vec::new();
     for model in peers.models() {
@@ -447,7 +429,7 @@ const OPTIONS: &[(&str, &str, bool, &str)] = &[
 
 #[test]
 fn options() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let cases = OPTIONS.iter().map(|&(model, file_type, with_matrix, options)| Case {
         model: peers.data(&format!("{model}.gguf")),
         matrix: with_matrix.then(|| peers.data("glossary-imatrix.gguf")),
@@ -461,7 +443,7 @@ fn options() {
 /// llama.cpp does not take big-endian models. What they become is what their little-endian twins do.
 #[test]
 fn big_endian_models_become_what_little_endian_ones_do() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let dir = common::folder();
     let out = |name: &str| dir.path().join(name);
     for ty in ["Q4_K_M", "F32"] {
@@ -498,7 +480,7 @@ const PERPLEXITIES: &[(&str, bool, f64)] = &[
 /// A part of the text will do: the file types are far enough apart.
 #[test]
 fn perplexity_rises_as_it_should() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
     let next = AtomicUsize::new(0);
     let found = Mutex::new(vec![0.0; PERPLEXITIES.len() + 1]);
@@ -543,7 +525,7 @@ fn perplexity_rises_as_it_should() {
 /// With types that are quick to try, at the size of Q5_0.
 #[test]
 fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
-    let Some(peers) = peers() else { return };
+    let Some(peers) = Peers::find() else { return };
     let (peer, dir) = (peers.start(), common::folder());
     let (model, mixed, chosen) =
         (peers.data("glossary-bf16.gguf"), dir.path().join("mixed"), dir.path().join("chosen"));
@@ -561,7 +543,7 @@ fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
 #[test]
 #[ignore = "makes a table, in some minutes"]
 fn table_of_perplexity() {
-    let peers = peers().expect("GGUF_PEERS and GGUF_SHARED");
+    let peers = Peers::find().expect("GGUF_PEERS and GGUF_SHARED");
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
     let types: Vec<_> = file_types().into_iter().filter(|&ty| ty != "COPY").collect();
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -146,8 +146,6 @@ pub enum Error {
         tensor: String,
         /// Its type.
         from: GgmlType,
-        /// The type it would get.
-        to: GgmlType,
     },
     /// A tensor cannot be quantized without weights of importance.
     NeedsMatrix {
@@ -324,9 +322,9 @@ impl fmt::Display for Error {
             Error::Input(e) => write!(f, "{e}"),
             Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Prune { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Error::Requantize { tensor, from, to } => write!(
+            Error::Requantize { tensor, from } => write!(
                 f,
-                "the tensor {tensor} is {from} already, and making it {to} loses more than quantizing the original once; take the \
+                "the tensor {tensor} is {from} already, and quantizing it again loses more than quantizing the original once; take the \
                  model in f16, bf16 or f32, or allow it with --allow-requantize"
             ),
             Error::NeedsMatrix { tensor, ty, given: false } => {

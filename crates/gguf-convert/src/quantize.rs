@@ -217,7 +217,7 @@ pub fn plan<'m>(
     for (i, ((from, name, (op, _)), decision)) in kept.iter().zip(&decisions).enumerate() {
         let changes = decision.ty != from.ty;
         if changes && from.ty.is_quantized() && !options.allow_requantize {
-            return Err(Error::Requantize { tensor: shown(name), from: from.ty, to: decision.ty });
+            return Err(Error::Requantize { tensor: shown(name), from: from.ty });
         }
         let entry = matrix.and_then(|m| m.entry(&from.name)).filter(|entry| entry.n_values == columns(from));
         match entry {

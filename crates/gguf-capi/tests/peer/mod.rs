@@ -9,7 +9,7 @@ use libloading::Library;
 macro_rules! functions {
     ($($name:ident($($arg:ty),*) $(-> $ret:ty)?;)*) => {
         /// The functions of gguf.h.
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "each test file uses a part")]
         pub struct Api { $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?),* }
 
         impl Api {

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use gguf_format::{GgmlType, Head, TensorInfo, Value};
 use gguf_io::Writer;
 
+pub mod peers;
+
 /// What a run of the program gave.
 #[derive(Debug)]
 pub struct Run {
