@@ -260,3 +260,42 @@ fn shards_stay_shards_when_asked() {
     let one = Gguf::parse(one.as_slice()).unwrap();
     assert_eq!((one.n_tensors(), one.get("split.count")), (2, None));
 }
+
+/// Everything that is read is safe from being replaced, also what only the options name.
+#[test]
+fn files_that_options_name_are_not_replaced() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = model.to_str().unwrap();
+    let rules = dir.path().join("rules.txt");
+    fs::write(&rules, "\u{feff}ffn_down=q5_0").unwrap();
+    let rules = rules.to_str().unwrap();
+    let replaces = ["the output would replace a file that it is made of"];
+    quantize(&[model, rules, "Q8_0", "-f", "--tensor-type-file", rules]).exits(2).says(&replaces);
+    gguf(["recipe", "apply", rules, model, rules, "--type", "Q8_0", "-f"]).exits(2).says(&replaces);
+    assert!(fs::read_to_string(rules).unwrap().ends_with("ffn_down=q5_0"));
+    gguf(["recipe", "apply", model, rules, "x"]).exits(2).says(&["it is a model, and a text with rules is needed"]);
+    let long = dir.path().join("long");
+    fs::write(&long, vec![b'#'; (1 << 20) + 1]).unwrap();
+    gguf(["recipe", "apply", long.to_str().unwrap(), model, "x"]).exits(2).says(&["more than 1048576 bytes"]);
+}
+
+#[test]
+fn what_would_fail_in_the_middle_of_the_work_fails_before_it() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = model.to_str().unwrap();
+    let (out, matrix) = (dir.path().join("none"), dir.path().join("imatrix.gguf"));
+    fs::write(&matrix, matrix_of(Path::new(model))).unwrap();
+    let (out, matrix) = (out.to_str().unwrap(), matrix.to_str().unwrap());
+    let needs = "token_embd.weight would be";
+    for (args, code, said) in [
+        (&[model, "Q4_K_M", "-n", "--token-embedding-type", "iq1_s"] as &[&str], 1, needs),
+        (&[model, "IQ2_XS", "-n", "--pure", "--imatrix", matrix], 1, needs),
+        (&[matrix, out, "Q4_K_M"], 1, "imatrix.gguf: it is an importance matrix; give the model"),
+        (&[model, "Q4_K_M", out], 2, "the file type comes last"),
+    ] {
+        quantize(args).exits(code).says(&[said]);
+    }
+    assert!(!Path::new(out).exists());
+}

@@ -122,6 +122,6 @@ fn what_is_no_recipe_is_refused() {
     }
     gguf(["recipe", "apply", "no-such-recipe", text(&model), text(&out)])
         .exits(2)
-        .says(&["no-such-recipe: cannot read"]);
+        .says(&["no-such-recipe: cannot open"]);
     gguf(["recipe", "show", text(&recipe)]).exits(1);
 }

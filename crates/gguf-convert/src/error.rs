@@ -133,6 +133,11 @@ pub enum Error {
         /// Why.
         source: MixError,
     },
+    /// What should be quantized is an importance matrix.
+    NotAModel {
+        /// The file.
+        path: PathBuf,
+    },
     /// Blocks cannot be left out.
     Prune {
         /// The model.
@@ -142,6 +147,8 @@ pub enum Error {
     },
     /// A tensor is quantized already.
     Requantize {
+        /// The model.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// Its type.
@@ -149,6 +156,8 @@ pub enum Error {
     },
     /// A tensor cannot be quantized without weights of importance.
     NeedsMatrix {
+        /// The model.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// The type it would get.
@@ -321,22 +330,29 @@ impl fmt::Display for Error {
             Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
             Error::Input(e) => write!(f, "{e}"),
             Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
-            Error::Prune { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Error::Requantize { tensor, from } => write!(
+            Error::NotAModel { path } => write!(
                 f,
-                "the tensor {tensor} is {from} already, and quantizing it again loses more than quantizing the original once; take the \
-                 model in f16, bf16 or f32, or allow it with --allow-requantize"
+                "{}: it is an importance matrix; give the model that it was measured on, and the matrix with --imatrix",
+                path.display()
             ),
-            Error::NeedsMatrix { tensor, ty, given: false } => {
-                write!(
-                    f,
-                    "the tensor {tensor} would be {ty}, which needs an importance matrix; give one with --imatrix"
-                )
-            }
-            Error::NeedsMatrix { tensor, ty, given: true } => write!(
+            Error::Prune { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Error::Requantize { path, tensor, from } => write!(
                 f,
-                "the tensor {tensor} would be {ty}, which needs an importance matrix, and the one given has nothing for it; give \
-                 the tensor another type with --tensor-type, or a matrix made with this model"
+                "{}: the tensor {tensor} is {from} already, and quantizing it again loses more than quantizing the original once; \
+                 take the model in f16, bf16 or f32, or allow it with --allow-requantize",
+                path.display()
+            ),
+            Error::NeedsMatrix { path, tensor, ty, given: false } => write!(
+                f,
+                "{}: the tensor {tensor} would be {ty}, which needs an importance matrix; give one with --imatrix",
+                path.display()
+            ),
+            Error::NeedsMatrix { path, tensor, ty, given: true } => write!(
+                f,
+                "{}: the tensor {tensor} would be {ty}, which needs an importance matrix, and the one given has nothing for it; \
+                 give the tensor another type with --tensor-type, --token-embedding-type or --output-tensor-type, or a matrix that \
+                 was made with this model",
+                path.display()
             ),
             Error::MatrixAtFault { finding } => write!(f, "the importance matrix: {finding}"),
             Error::Matrix(e) => write!(f, "{e}"),

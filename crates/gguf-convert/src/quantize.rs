@@ -13,6 +13,7 @@ use gguf_arch::mix::recipe::idle_rules;
 use gguf_arch::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
 use gguf_arch::plan::{Input, Op, PlannedTensor, Reason};
 use gguf_format::check::Severity;
+use gguf_format::keys::GENERAL_TYPE;
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
 use gguf_format::{Dialect, GgmlType, Head, Layout, Str, TensorInfo, Value, Version};
 
@@ -50,12 +51,33 @@ pub struct QuantizeOptions {
     /// What the output says about its making, above all about the importance matrix; see
     /// [`provenance`](crate::imatrix::provenance).
     pub provenance: Vec<(&'static str, Value)>,
+    /// Other files that were read to make these options, which no output may replace.
+    pub also_read: Vec<PathBuf>,
     /// Number of threads; `None` for as many as the machine has processors.
     pub threads: Option<NonZeroUsize>,
     /// Replaces the output if there is one.
     pub force: bool,
     /// Keeps what is done when the run ends early, in `OUT.partial` and `OUT.journal`, and goes on with what an earlier one kept.
     pub resume: bool,
+}
+
+impl QuantizeOptions {
+    /// Everything as it is by default.
+    pub fn new(target: Target) -> QuantizeOptions {
+        QuantizeOptions {
+            target,
+            mix: MixOptions::default(),
+            allow_requantize: false,
+            prune_layers: Vec::new(),
+            keep_split: false,
+            overrides: Vec::new(),
+            provenance: Vec::new(),
+            also_read: Vec::new(),
+            threads: None,
+            force: false,
+            resume: false,
+        }
+    }
 }
 
 /// What is quantized: a head as it stands, and where the data of its tensors comes from.
@@ -75,6 +97,8 @@ pub struct Original {
     rules: Rules,
     /// The real paths of the files that are read, which no output may replace.
     inputs: Vec<PathBuf>,
+    /// Length of the model's files.
+    file_bytes: u64,
     warnings: Vec<String>,
 }
 
@@ -94,6 +118,7 @@ impl Original {
             head,
             ops: source.tensors().iter().enumerate().map(|t| Op::Copy(input(t))).collect(),
             inputs: source.paths().collect(),
+            file_bytes: source.model().files().iter().map(gguf_io::ModelFile::file_bytes).sum(),
             places: source.places().collect(),
             source: Box::new(source),
             rules: Rules::Ggml,
@@ -106,6 +131,7 @@ impl Original {
     ///
     /// The result is what quantizing the converted file gives, to the byte.
     pub fn conversion(plan: ConversionPlan) -> Original {
+        let file_bytes = plan.file_bytes();
         Original {
             path: plan.dir,
             places: (0..).map(|i| (0, i)).take(plan.head.tensors.len()).collect(),
@@ -114,6 +140,7 @@ impl Original {
             source: Box::new(plan.checkpoint),
             rules: Rules::Converter,
             inputs: plan.inputs,
+            file_bytes,
             warnings: plan.warnings,
         }
     }
@@ -139,6 +166,7 @@ pub struct QuantizePlan<'m> {
     /// Names of the matrix's entries, by the tensors' places in the output.
     entries: BTreeMap<usize, Vec<u8>>,
     warnings: Vec<String>,
+    also_read: Vec<PathBuf>,
     threads: Option<NonZeroUsize>,
     force: bool,
     resume: bool,
@@ -164,6 +192,9 @@ pub fn plan<'m>(
     matrix: Option<&'m ImatrixFile>,
     options: &QuantizeOptions,
 ) -> Result<QuantizePlan<'m>, Error> {
+    if original.head.get(GENERAL_TYPE).and_then(|v| v.as_str()).is_some_and(|ty| ty.as_bytes() == b"imatrix") {
+        return Err(Error::NotAModel { path: original.path });
+    }
     let mut head = original.head.clone();
     if let Target::FileType(ty) = options.target {
         for (key, value) in [("general.quantization_version", QUANTIZATION_VERSION), ("general.file_type", ty.0)] {
@@ -214,31 +245,39 @@ pub fn plan<'m>(
         warnings.extend(doubts(matrix, &uses.chain(pruned).collect::<Vec<_>>())?);
     }
     let (mut tensors, mut entries) = (Vec::new(), BTreeMap::new());
+    let mut replaced = BTreeMap::new();
     for (i, ((from, name, (op, _)), decision)) in kept.iter().zip(&decisions).enumerate() {
         let changes = decision.ty != from.ty;
         if changes && from.ty.is_quantized() && !options.allow_requantize {
-            return Err(Error::Requantize { tensor: shown(name), from: from.ty });
+            return Err(Error::Requantize { path: original.path.clone(), tensor: shown(name), from: from.ty });
         }
         let entry = matrix.and_then(|m| m.entry(&from.name)).filter(|entry| entry.n_values == columns(from));
         match entry {
             Some(_) => {
                 entries.insert(i, from.name.clone());
             }
-            None if changes && decision.needs_imatrix => {
-                return Err(Error::NeedsMatrix { tensor: shown(name), ty: decision.ty, given: matrix.is_some() });
+            // llama.cpp does not ask for the embeddings and the output, and breaks off in the middle of the work.
+            None if changes && (decision.needs_imatrix || budget::needs_weights(decision.ty)) => {
+                let (path, given) = (original.path.clone(), matrix.is_some());
+                return Err(Error::NeedsMatrix { path, tensor: shown(name), ty: decision.ty, given });
             }
             _ => {}
         }
         if let Some(wanted) = decision.instead_of {
             let row = from.shape.first().copied().unwrap_or(1);
-            warnings.push(format!(
-                "{}: {} in place of {wanted}, whose blocks do not fit rows of {row}",
-                Str(name),
-                decision.ty
-            ));
+            let replaced = replaced.entry((wanted.0, decision.ty.0, row)).or_insert((name, 0u64));
+            replaced.1 += 1;
         }
         let (op, shape) = ((*op).clone(), from.shape.clone());
         tensors.push(PlannedTensor { name: shown(name), shape, ty: decision.ty, reason: Reason::Asked, op });
+    }
+    for ((wanted, ty, row), (first, n)) in replaced {
+        let others = match n {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let (first, wanted, ty) = (Str(first), GgmlType(wanted), GgmlType(ty));
+        warnings.push(format!("{first}{others}: {ty} in place of {wanted}, whose blocks do not fit rows of {row}"));
     }
     let from = kept.iter().map(|(from, ..)| from.ty).collect();
     let shard_numbers: Vec<usize> = kept.iter().map(|(.., (_, (shard, _)))| *shard).collect();
@@ -251,6 +290,7 @@ pub fn plan<'m>(
     head.tensors = kept.into_iter().zip(&decisions).map(info).collect();
     let layout = head.layout()?;
     let shards = if options.keep_split { split(&head, &shard_numbers)? } else { Vec::new() };
+    let also_read = options.also_read.clone();
     let (threads, force, resume) = (options.threads, options.force, options.resume);
     Ok(QuantizePlan {
         original,
@@ -263,6 +303,7 @@ pub fn plan<'m>(
         matrix,
         entries,
         warnings,
+        also_read,
         threads,
         force,
         resume,
@@ -322,6 +363,11 @@ impl QuantizePlan<'_> {
     /// The head of the output, as if it were one file.
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Bytes of the files that are read, or that a conversion would write.
+    pub fn original_bytes(&self) -> u64 {
+        self.original.file_bytes
     }
 
     /// Bytes of all files that are written.
@@ -390,7 +436,8 @@ impl QuantizePlan<'_> {
 
     fn write(&self, out: &Path, progress: &dyn Progress, errors: Option<&Errors>) -> Result<(), Error> {
         let matrix = self.matrix.and_then(|matrix| matrix.path()?.canonicalize().ok());
-        let inputs: Vec<PathBuf> = self.original.inputs.iter().cloned().chain(matrix).collect();
+        let inputs: Vec<PathBuf> =
+            self.original.inputs.iter().cloned().chain(matrix).chain(self.also_read.clone()).collect();
         let run = Run {
             tensors: &self.tensors,
             source: &*self.original.source,

@@ -4,7 +4,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::{MixOptions, Reason, Target, TensorTypeRule};
+use gguf_arch::mix::{Reason, Target, TensorTypeRule};
 use gguf_convert::Error;
 use gguf_convert::imatrix::{Entry, Format, Imatrix, ImatrixFile};
 use gguf_convert::quantize::budget::{self, Budget, Limit};
@@ -87,18 +87,7 @@ fn matrix() -> ImatrixFile {
 }
 
 fn options(threads: usize) -> QuantizeOptions {
-    QuantizeOptions {
-        target: Target::Copy,
-        mix: MixOptions::default(),
-        allow_requantize: false,
-        prune_layers: Vec::new(),
-        overrides: Vec::new(),
-        provenance: Vec::new(),
-        threads: NonZeroUsize::new(threads),
-        force: true,
-        resume: false,
-        keep_split: false,
-    }
+    QuantizeOptions { threads: NonZeroUsize::new(threads), force: true, ..QuantizeOptions::new(Target::Copy) }
 }
 
 fn types(plan: &QuantizePlan<'_>) -> Vec<(String, GgmlType)> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::*;
-use gguf_arch::mix::{MixOptions, Target};
+use gguf_arch::mix::Target;
 use gguf_convert::quantize::{self, Original, QuantizeOptions};
 use gguf_convert::{Error, Event, Options, OutType, Progress};
 use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
@@ -74,18 +74,8 @@ fn model(dir: &Path) -> PathBuf {
 }
 
 fn options(ty: &str, threads: usize) -> QuantizeOptions {
-    QuantizeOptions {
-        target: Target::parse(ty).unwrap(),
-        mix: MixOptions::default(),
-        allow_requantize: false,
-        prune_layers: Vec::new(),
-        keep_split: false,
-        overrides: Vec::new(),
-        provenance: Vec::new(),
-        threads: NonZeroUsize::new(threads),
-        force: false,
-        resume: true,
-    }
+    let threads = NonZeroUsize::new(threads);
+    QuantizeOptions { threads, resume: true, ..QuantizeOptions::new(Target::parse(ty).unwrap()) }
 }
 
 fn quantize(input: &Path, out: &Path, options: &QuantizeOptions, progress: &dyn Progress) -> Result<(), Error> {

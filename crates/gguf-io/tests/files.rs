@@ -56,7 +56,9 @@ fn outputs_that_cannot_be() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(Output::create(dir.path(), true), Err(Error::NotAFile(_))));
     let error = Output::create(dir.path().join("no/such/m.gguf"), true).unwrap_err().to_string();
-    assert!(error.ends_with("no/such/m.gguf: cannot create a file there: entity not found"), "{error}");
+    let missing = dir.path().join("no/such");
+    let said = format!("m.gguf: cannot create a file there: there is no folder {}", missing.display());
+    assert!(error.ends_with(&said), "{error}");
     // A name as long as file systems allow.
     let longest = dir.path().join("x".repeat(255));
     Output::create(&longest, false).unwrap().commit().unwrap();

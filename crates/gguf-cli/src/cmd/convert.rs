@@ -18,7 +18,8 @@ use crate::watch::Watch;
 /// Convert a Hugging Face checkpoint folder to GGUF.
 ///
 /// Reads config.json, the tokenizer's files, the model card and model*.safetensors, and writes the file that llama.cpp's
-/// convert_hf_to_gguf.py writes for the same folder, byte for byte. Nothing stands under the output's name until the
+/// convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
+/// file gives that was converted without rounding. Nothing stands under the output's name until the
 /// file is whole and on the disk. The path of the output goes to standard output, everything else to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -96,10 +97,12 @@ enum FileType {
 
 impl FileType {
     fn parse(text: &str) -> Result<FileType, UnknownName> {
-        match OutType::from_name(&text.to_ascii_lowercase()) {
-            Some(ty) => Ok(FileType::Floats(ty)),
-            None => Target::parse(text).map(FileType::Quantized),
+        if text.eq_ignore_ascii_case("auto") {
+            return Ok(FileType::Floats(OutType::Auto));
         }
+        let target = Target::parse(text)?;
+        let floats = OutType::from_name(&target.to_string().to_ascii_lowercase());
+        Ok(floats.map_or(FileType::Quantized(target), FileType::Floats))
     }
 }
 

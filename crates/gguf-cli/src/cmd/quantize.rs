@@ -1,5 +1,6 @@
 //! `gguf quantize`: a GGUF of another file type.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -25,7 +26,7 @@ mod options;
 mod report;
 
 use budget::Within;
-pub use options::Options;
+pub use options::{Options, read_text};
 pub use report::Shown;
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
@@ -38,6 +39,10 @@ pub use report::Shown;
 /// OUT.partial and a journal in OUT.journal. The same command goes on from there, with any number of threads, after it has read
 /// back what the journal says is finished; what is not as it was is done again.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "\
+gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>
+       gguf quantize [OPTIONS] <INPUT> <OUT> --target-size <SIZE>
+       gguf quantize [OPTIONS] <INPUT> <TYPE> --dry-run")]
 #[command(after_help = "\
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
@@ -52,7 +57,7 @@ pub struct Args {
 
     /// The file to write, and the file type: a name such as Q4_K_M, or llama.cpp's number; with --dry-run the type alone will do
     #[arg(required_unless_present = "limit", num_args = 0..=2, value_names = ["OUT", "TYPE"])]
-    rest: Vec<String>,
+    rest: Vec<OsString>,
 
     #[command(flatten)]
     how: How,
@@ -125,8 +130,15 @@ impl Args {
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
         };
-        let target = Target::parse(ty).map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-        self.how.run(ui, &self.input, out, target, Vec::new())
+        let parse = |text: &OsString| Target::parse(&text.to_string_lossy());
+        let target = parse(ty).map_err(|e| {
+            let hint = match self.rest.as_slice() {
+                [first, _] if parse(first).is_ok() => "; the file type comes last, after the file to write",
+                _ => "",
+            };
+            Failure::CouldNotRun(format!("{e}{hint}"))
+        })?;
+        self.how.run(ui, &self.input, out, target, None)
     }
 
     /// Chooses the types for a size.
@@ -134,7 +146,7 @@ impl Args {
         let fail = |problem: &str| Err(Failure::CouldNotRun(problem.to_owned()));
         let how = &self.how;
         let out = match self.rest.as_slice() {
-            [out] if Target::parse(out).is_err() || Path::new(out).exists() => Some(Path::new(out)),
+            [out] if Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists() => Some(Path::new(out)),
             [] if how.dry_run => None,
             [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
             _ => return fail("a size is given in place of a file type; leave the type out"),
@@ -154,18 +166,21 @@ impl Args {
 }
 
 impl How {
-    /// Quantizes, or shows what would be done. The rules come after those of the options.
+    /// Quantizes, or shows what would be done. The rules of a recipe, and the file they are from, come after those of the options.
     pub fn run(
         &self,
         ui: &mut Ui,
         input: &Path,
         out: Option<&Path>,
         target: Target,
-        rules: Vec<TensorTypeRule>,
+        recipe: Option<(&Path, Vec<TensorTypeRule>)>,
     ) -> Outcome {
         let matrix = self.options.matrix()?;
         let mut options = self.options_for(input, target, matrix.as_ref())?;
-        options.mix.tensor_types.extend(rules);
+        if let Some((path, rules)) = recipe {
+            options.mix.tensor_types.extend(rules);
+            options.also_read.extend(path.canonicalize());
+        }
         let plan = quantize::plan(Original::open(input)?, matrix.as_ref(), &options)?;
         self.finish(ui, &plan, out, &target, &target)
     }
@@ -237,7 +252,7 @@ pub fn write(
         ui.note(&format!(
             "{target}: {} tensors, {} to {} ({} bits per weight) in {}{}",
             grouped(plan.head().tensors.len() as u64),
-            size(sizes.from),
+            size(plan.original_bytes()),
             size(bytes),
             bits_per_weight(sizes.bits_per_weight()),
             duration(time),

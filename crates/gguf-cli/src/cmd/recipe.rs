@@ -1,7 +1,7 @@
 //! `gguf recipe`: the types of a model as a few rules, and another model by the same rules.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 use gguf_arch::mix::recipe::{Recipe, RecipeError};
 use gguf_arch::mix::{ModelFacts, Target, TensorFacts, processing_order};
@@ -10,7 +10,7 @@ use gguf_format::{Str, TensorInfo};
 use gguf_io::Model;
 use serde::Serialize;
 
-use super::quantize::How;
+use super::quantize::{How, read_text};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::Ui;
@@ -149,7 +149,7 @@ impl ShowArgs {
 impl ApplyArgs {
     fn run(&self, ui: &mut Ui) -> Outcome {
         let wrong = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", self.recipe.display()));
-        let text = read(&self.recipe).map_err(|e| wrong(&format!("cannot read: {e}")))?;
+        let text = read_text(&self.recipe)?;
         let recipe = Recipe::parse(&text).map_err(|e| wrong(&e))?;
         let target = match (self.ty, recipe.file_type) {
             (Some(target), _) => target,
@@ -165,15 +165,6 @@ impl ApplyArgs {
             Target::FileType(ty) if !recipe.goes_with(ty) => return Err(wrong(&RecipeError::Float(ty))),
             Target::FileType(_) => {}
         }
-        self.how.run(ui, &self.input, self.out.as_deref(), target, recipe.rules)
+        self.how.run(ui, &self.input, self.out.as_deref(), target, Some((&self.recipe, recipe.rules)))
     }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    if path != Path::new("-") {
-        return std::fs::read_to_string(path);
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    Ok(text)
 }

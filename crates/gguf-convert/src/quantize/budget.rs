@@ -61,6 +61,11 @@ pub const CANDIDATES: &[GgmlType] = &[
 pub const NARROW: &[GgmlType] =
     &[GgmlType::IQ4_NL, GgmlType::Q4_0, GgmlType::Q4_1, GgmlType::Q5_0, GgmlType::Q5_1, GgmlType::Q8_0];
 
+/// Whether a type cannot be encoded without weights of importance.
+pub(super) fn needs_weights(ty: GgmlType) -> bool {
+    codec(ty).is_some_and(|c| c.matrix == Matrix::Required)
+}
+
 /// What must not be exceeded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
@@ -177,7 +182,7 @@ fn open_tensors(plan: &QuantizePlan<'_>, asked: Option<&[GgmlType]>) -> Result<V
         // A weight for each matrix, as far as the third dimension.
         let has_weights = plan.entries.contains_key(&index) && tensor.shape.get(3).is_none_or(|&n| n == 1);
         let works = |ty: &GgmlType| {
-            let needs = NEED_IMATRIX.contains(ty) || codec(*ty).is_some_and(|c| c.matrix == Matrix::Required);
+            let needs = NEED_IMATRIX.contains(ty) || needs_weights(*ty);
             codec(*ty).is_some_and(Codec::can_encode) && (has_weights || !needs)
         };
         let narrower = |ty: &GgmlType| match mix::FALLBACKS.iter().find(|(types, _)| types.contains(ty)) {
@@ -198,7 +203,8 @@ fn open_tensors(plan: &QuantizePlan<'_>, asked: Option<&[GgmlType]>) -> Result<V
         match asked.and_then(|asked| asked.first()) {
             Some(&ty) if types.is_empty() => {
                 let tensor = super::shown(&tensor.name);
-                return Err(Error::NeedsMatrix { tensor, ty, given: plan.matrix.is_some() });
+                let path = plan.original.path.clone();
+                return Err(Error::NeedsMatrix { path, tensor, ty, given: plan.matrix.is_some() });
             }
             _ => open.push(Open { index, types, bytes }),
         }

@@ -29,7 +29,7 @@ impl fmt::Display for PruneError {
                 write!(f, "no blocks can be left out, as the key {key} does not say how many there are")
             }
             PruneError::NoSuchBlock { block, n_blocks } => {
-                write!(f, "there is no block {block} to leave out; the {n_blocks} blocks have the numbers from 0 on")
+                write!(f, "there is no block {block} to leave out; there are 0 to {}", n_blocks.saturating_sub(1))
             }
             PruneError::NoneLeft => f.write_str("all blocks would be left out; at least one must stay"),
         }

@@ -1,5 +1,8 @@
 //! The options about how tensors are quantized.
 
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use gguf_arch::mix::{MixOptions, Target, TensorTypeRule, parse_tensor_type};
@@ -93,7 +96,7 @@ impl Options {
         let mut tensor_types = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {
             let fail = |e: String| Failure::CouldNotRun(format!("{}: {e}", path.display()));
-            let text = std::fs::read_to_string(path).map_err(|e| fail(format!("cannot read: {e}")))?;
+            let text = read_text(path)?;
             tensor_types.extend(TensorTypeRule::parse_list(&text).map_err(|e| fail(e.to_string()))?);
         }
         let noted = matrix.zip(self.imatrix.as_ref());
@@ -108,7 +111,6 @@ impl Options {
             provenance.push(("ggufkit.quantize.target", target.to_string().as_str().into()));
         }
         Ok(QuantizeOptions {
-            target,
             mix: MixOptions {
                 pure: self.pure,
                 leave_output_tensor: self.leave_output_tensor,
@@ -117,16 +119,38 @@ impl Options {
                 tensor_types,
                 ..MixOptions::default()
             },
-            allow_requantize: false,
+            also_read: self.tensor_type_file.iter().filter_map(|path| path.canonicalize().ok()).collect(),
             prune_layers: self.prune_layers.clone(),
-            keep_split: false,
             overrides: self.override_kv.clone(),
             provenance,
-            threads: None,
-            force: false,
-            resume: false,
+            ..QuantizeOptions::new(target)
         })
     }
+}
+
+/// The longest file of rules that is read.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// Reads a file of rules, or standard input for `-`. A mark of the byte order at its start does not count.
+///
+/// # Errors
+/// When it cannot be read, is too long, or is no text.
+pub fn read_text(path: &Path) -> Result<String, Failure> {
+    let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
+    let input: Box<dyn Read> = match path == Path::new("-") {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(path).map_err(|e| fail(&format!("cannot open: {e}")))?),
+    };
+    let mut bytes = Vec::new();
+    input.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|e| fail(&format!("cannot read: {e}")))?;
+    if bytes.starts_with(b"GGUF") {
+        return Err(fail(&"it is a model, and a text with rules is needed"));
+    }
+    if bytes.len() as u64 > MAX_TEXT {
+        return Err(fail(&format!("it has more than {MAX_TEXT} bytes, and a text with rules is needed")));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| fail(&format!("it is no text: {}", e.utf8_error())))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Reads `KEY=TYPE:VALUE`; integers become u32, as in llama.cpp.
@@ -135,7 +159,7 @@ fn override_kv(text: &str) -> Result<(String, Value), String> {
     let (ty, value) = rest.split_once(':').ok_or("expected KEY=TYPE:VALUE")?;
     let wrong = |what: &str| format!("{value:?} is no {what}");
     let value: Value = match ty {
-        "int" => value.parse::<u32>().map_err(|_| wrong("whole number of 32 bits"))?.into(),
+        "int" => value.parse::<u32>().map_err(|_| wrong("whole number from 0 to 4294967295"))?.into(),
         "float" => value.parse::<f32>().map_err(|_| wrong("number"))?.into(),
         "bool" => value.parse::<bool>().map_err(|_| wrong("`true` or `false`"))?.into(),
         "str" => value.into(),
