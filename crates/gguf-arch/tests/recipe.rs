@@ -186,7 +186,7 @@ fn recipes_are_read() {
         ("", "there is no rule in it"),
         ("# nothing", "there is no rule in it"),
         ("Q4_KM", "did you mean Q4_K_M?"),
-        ("ffn=q4_0 Q4_0", "`Q4_0` names no type"),
+        ("ffn=q4_0\n\n Q4_0", "line 3: `Q4_0` names no type"),
         ("Q4_0 Q4_1", "`Q4_1` names no type"),
         ("Q4_0 ffn=q9_0", "unknown tensor type `q9_0`"),
         ("Q4_0 (=q4_0", "`(`"),

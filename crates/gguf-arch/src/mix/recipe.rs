@@ -43,11 +43,14 @@ impl Recipe {
     /// as they would have no effect.
     pub fn parse(text: &str) -> Result<Recipe, RecipeError> {
         let mut recipe = Recipe::default();
-        let words =
-            text.lines().flat_map(|line| line.split_ascii_whitespace().take_while(|word| !word.starts_with('#')));
-        for (i, word) in words.enumerate() {
+        let words = (1..).zip(text.lines()).flat_map(|(number, line)| {
+            let words = line.split_ascii_whitespace().take_while(|word| !word.starts_with('#'));
+            words.map(move |word| (number, word))
+        });
+        for (i, (line, word)) in words.enumerate() {
             if i > 0 || word.contains('=') {
-                recipe.rules.push(TensorTypeRule::parse(word).map_err(RecipeError::Rule)?);
+                let rule = TensorTypeRule::parse(word);
+                recipe.rules.push(rule.map_err(|problem| RecipeError::Rule { line, problem })?);
                 continue;
             }
             match Target::parse(word).map_err(RecipeError::FileType)? {
@@ -148,7 +151,12 @@ pub enum RecipeError {
     /// The first word is neither a rule nor a file type.
     FileType(UnknownName),
     /// A word that is no rule.
-    Rule(TensorTypeError),
+    Rule {
+        /// The line it is in, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: TensorTypeError,
+    },
     /// `COPY`, which no recipe can start from.
     Copy,
     /// Rules beside a file type of plain floats.
@@ -175,8 +183,8 @@ impl fmt::Display for RecipeError {
             RecipeError::Empty => {
                 f.write_str("there is no rule in it; a file type or REGEX=TYPE is right, as `gguf recipe show` prints")
             }
-            RecipeError::FileType(e) => write!(f, "{e}; or a rule such as ffn_down=q6_K"),
-            RecipeError::Rule(e) => write!(f, "{e}"),
+            RecipeError::FileType(e) => write!(f, "a file type or a rule such as ffn_down=q6_K comes first: {e}"),
+            RecipeError::Rule { line, problem } => write!(f, "line {line}: {problem}"),
             RecipeError::Copy => f.write_str("COPY leaves every type as it is; begin with another file type"),
             RecipeError::Float(ty) => write!(
                 f,
@@ -185,7 +193,7 @@ impl fmt::Display for RecipeError {
                 ty.info().map_or("f16", |row| row.tensor_type.info().map_or("f16", |info| info.name)),
             ),
             RecipeError::Type { tensor, ty } => {
-                write!(f, "the tensor {tensor} is of type {ty}, which nothing can be quantized to")
+                write!(f, "the tensor {tensor} is {ty}, which nothing can be quantized to")
             }
             RecipeError::Alike { tensor } => {
                 write!(
@@ -380,7 +388,7 @@ fn add<'a>(groups: &mut Vec<Group<'a>>, blocks: Blocks, ty: GgmlType, kind: Kind
 }
 
 fn parse(text: &str) -> Result<TensorTypeRule, RecipeError> {
-    TensorTypeRule::parse(text).map_err(RecipeError::Rule)
+    TensorTypeRule::parse(text).map_err(|problem| RecipeError::Rule { line: 1, problem })
 }
 
 impl Group<'_> {
