@@ -46,6 +46,19 @@ pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
     }
 }
 
+/// Sees that a GGUF file is not to go to standard output, under the name that the option or argument has.
+///
+/// # Errors
+/// When it is.
+pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
+    if out != Path::new("-") {
+        return Ok(());
+    }
+    let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; give the path \
+        of a file, or ./- for one of that name";
+    Err(Failure::CouldNotRun(format!("{what} -: {problem}")))
+}
+
 /// The files of a model, the first shard first.
 #[derive(Debug)]
 pub enum Shards {

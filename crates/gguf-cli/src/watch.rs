@@ -1,7 +1,7 @@
 //! Looking after long work: its progress on the terminal, and an end when a signal asks for that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gguf_convert::{Event, Progress};
@@ -13,6 +13,10 @@ use crate::ui::{ProgressLine, rate, size};
 pub struct Watch {
     line: ProgressLine,
     interrupted: Arc<AtomicBool>,
+    /// Bytes that an earlier run has left and that were done again.
+    damaged: AtomicU64,
+    /// Whether something else that it has left was of no use.
+    unusable: AtomicBool,
 }
 
 impl Watch {
@@ -24,7 +28,15 @@ impl Watch {
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
             let _ = flag::register(signal, Arc::clone(&interrupted));
         }
-        Watch { line: ProgressLine::new(quiet), interrupted }
+        // A file that is larger than allowed is then an error of writing; unless it is caught, the signal kills the process.
+        #[cfg(unix)]
+        let _ = flag::register(consts::SIGXFSZ, Arc::default());
+        Watch {
+            line: ProgressLine::new(quiet),
+            interrupted,
+            damaged: AtomicU64::new(0),
+            unusable: AtomicBool::new(false),
+        }
     }
 
     /// Takes the line off the terminal.
@@ -32,10 +44,24 @@ impl Watch {
         self.line.clear();
     }
 
-    /// Says what was not done anew, if there is any.
+    /// Says what became of what an earlier run has left, if there is any.
     pub fn said_of_kept(&self) -> Option<String> {
-        let kept = self.line.kept();
-        (kept > 0).then(|| format!("resumed: {} of the tensor data were there and are right", size(kept)))
+        let (kept, damaged) = (self.line.kept(), self.damaged.load(Ordering::Relaxed));
+        let unusable = self.unusable.load(Ordering::Relaxed);
+        match (kept, damaged) {
+            (0, 0) if !unusable => None,
+            (0, _) => Some("what was kept could not be used; started anew".to_owned()),
+            (_, 0) if unusable => Some(format!(
+                "resumed: {} of the tensor data were there and are right; what else was kept could not be used",
+                size(kept)
+            )),
+            (_, 0) => Some(format!("resumed: {} of the tensor data were there and are right", size(kept))),
+            _ => Some(format!(
+                "resumed: {} of the tensor data were there and are right; {} were not as they were left, and were done again",
+                size(kept),
+                size(damaged)
+            )),
+        }
     }
 
     /// The rate at which so many bytes were done, in brackets; nothing when some of them were done before.
@@ -54,7 +80,11 @@ impl Watch {
 
 impl Progress for Watch {
     fn event(&self, event: Event<'_>) {
-        self.line.event(event);
+        match event {
+            Event::Damaged { bytes } => _ = self.damaged.fetch_add(bytes, Ordering::Relaxed),
+            Event::Unusable => self.unusable.store(true, Ordering::Relaxed),
+            event => self.line.event(event),
+        }
     }
 
     fn is_cancelled(&self) -> bool {

@@ -385,15 +385,21 @@ impl fmt::Display for Error {
             ),
             Error::Cancelled => f.write_str("interrupted; no output was written"),
             Error::Kept { why, partial, journal, n_others } => {
+                // What has to be done before the same command continues, if anything.
+                let mut first = "the same command continues from there";
                 match why.as_ref() {
                     Error::Cancelled => f.write_str("interrupted")?,
+                    Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
+                        write!(f, "{}: a file of that name has appeared meanwhile", e.path().display())?;
+                        first = "remove that file or add --force, and the same command continues from there";
+                    }
                     why => write!(f, "{why}")?,
                 }
                 write!(f, "; what is done is kept in {} and {}", partial.display(), journal.display())?;
                 if *n_others > 0 {
                     f.write_str(", and beside the other shards")?;
                 }
-                f.write_str("; the same command continues from there")
+                write!(f, "; {first}")
             }
             Error::OtherPlan { partial, journal, differences } => write!(
                 f,

@@ -166,11 +166,25 @@ impl Finished {
     }
 }
 
+/// What an earlier run has left of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Nothing.
+    Nothing,
+    /// Something that is of no use.
+    Unusable,
+    /// The partial file, and what is noted of it.
+    Partial,
+    /// The output under its name, if the notes are right: the run ended between renaming it and removing the journal.
+    Output,
+}
+
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
+    left: Left,
     /// What an earlier run says it has finished, by tensor and first row.
     found: HashMap<(usize, u64), (Finished, u128)>,
 }
@@ -183,73 +197,131 @@ impl Journal {
         name.into()
     }
 
-    /// Opens the journal and the partial file of the output `out`, or starts them when there is nothing to go on with. With
-    /// `force`, starts them anew when what is there belongs to another plan or to something else, and replaces the output.
+    /// Whether there is an output, and a journal but no partial file: a run may have ended just before it removed the journal.
+    pub(crate) fn may_be_done(out: &Path) -> bool {
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
+        is_file(out) && is_file(&Journal::path_for(out)) && Output::partial_path(out).symlink_metadata().is_err()
+    }
+
+    /// Opens the journal of the output `out`, or starts it when there is nothing to go on with; the partial file is for the caller
+    /// to [reopen](Output::reopen). With `force`, starts it anew when what is there belongs to another plan or to something else.
     ///
     /// # Errors
-    /// When another process has them; when they belong to another plan; when the files there are none of ours; when the output is
-    /// there already.
-    pub(crate) fn open(out: &Path, force: bool, identity: &Identity) -> Result<(Journal, Output), Error> {
-        Output::may_write(out, force)?;
+    /// When another process has it; when it belongs to another plan; when the files there are none of ours; when the output is
+    /// there already, and the journal is not of its making.
+    pub(crate) fn open(out: &Path, force: bool, identity: &Identity) -> Result<Journal, Error> {
+        let path = Journal::path_for(out);
+        let is_new = path.symlink_metadata().is_err();
+        let file = open_locked(&path)?;
+        let opened = Journal::go_on(file, out, force, identity);
+        if is_new && opened.is_err() {
+            let _ = fs::remove_file(&path);
+        }
+        opened
+    }
+
+    fn go_on(mut file: File, out: &Path, force: bool, identity: &Identity) -> Result<Journal, Error> {
         let (path, partial) = (Journal::path_for(out), Output::partial_path(out));
-        let mut file = open_locked(&path)?;
         let text = read(&mut file).map_err(|e| Error::io("read", &path, e))?;
         let has_partial = partial.symlink_metadata().is_ok();
-        let found = if text.is_empty() {
+        let may_be_done = Journal::may_be_done(out);
+        if !may_be_done {
+            Output::may_write(out, force)?;
+        }
+        let mut left = Left::Nothing;
+        let mut notes: &[u8] = &[];
+        if text.is_empty() {
+            // The journal always comes first, and is on the disk before the other: this one is not ours.
             if has_partial && !force {
-                // The journal always comes first, and is on the disk before the other: this one is not ours.
-                let _ = fs::remove_file(&path);
                 return Err(Error::NotOurs { path: partial });
             }
-            None
         } else if text.starts_with(START) {
             let (first, rest) = split_line(&text).unwrap_or((&text, &[]));
             match serde_json::from_slice::<Identity>(first) {
-                Ok(other) if other == *identity => has_partial.then_some(rest),
-                Ok(other) if !force => {
+                Ok(other) if other == *identity => {
+                    left = match (has_partial, may_be_done) {
+                        (true, _) => Left::Partial,
+                        (false, true) => Left::Output,
+                        (false, false) if rest.is_empty() => Left::Nothing,
+                        (false, false) => Left::Unusable,
+                    };
+                    notes = rest;
+                }
+                Ok(other) if !force && !may_be_done => {
                     return Err(Error::OtherPlan { partial, journal: path, differences: identity.differences(&other) });
                 }
+                // To be given up, as was asked for.
+                Ok(_) => {}
                 // Its first line did not survive, so there is nothing to trust in.
-                _ => None,
+                Err(_) => left = Left::Unusable,
             }
-        } else if force {
-            None
-        } else {
+        } else if !force {
             return Err(Error::NotOurs { path });
-        };
-        let write = |e| Error::io("write", &path, e);
-        let mut records = HashMap::new();
-        match found {
-            Some(mut rest) => {
-                while let Some((line, after)) = split_line(rest) {
-                    // A line that is damaged is a chunk that is done again.
-                    if let Some((finished, hash)) = Finished::parse(line) {
-                        records.insert((finished.tensor, finished.first_row), (finished, hash));
-                    }
-                    rest = after;
-                }
+        }
+        let mut journal = Journal { path, file: Mutex::new(file), left, found: HashMap::new() };
+        match left {
+            Left::Partial | Left::Output => {
+                let unread = journal.read_notes(notes);
                 // A torn line would spoil the one that is added after it.
-                let whole = text.len() - rest.len();
-                file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(write)?;
+                let whole = text.len() - unread;
+                let file = journal.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let cut = file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0)));
+                cut.map_err(|e| Error::io("write", &journal.path, e))?;
             }
-            None => {
-                // Whatever the partial file holds, between tensors too, is of no use.
-                if has_partial {
-                    fs::remove_file(&partial).map_err(|e| Error::io("remove", &partial, e))?;
-                }
-                let mut line = serde_json::to_vec(identity).map_err(|e| write(e.into()))?;
-                line.push(b'\n');
-                file.set_len(0).and_then(|()| file.rewind()).map_err(write)?;
-                file.write_all(&line).and_then(|()| file.sync_all()).map_err(write)?;
+            Left::Nothing | Left::Unusable => {
+                Output::may_write(out, force)?;
+                journal.start(out, identity)?;
             }
         }
-        let output = Output::reopen(out, force)?;
-        Ok((Journal { path, file: Mutex::new(file), found: records }, output))
+        Ok(journal)
     }
 
-    /// The journal's own path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Takes in the lines that follow the first; says how many bytes at the end are no whole line.
+    fn read_notes(&mut self, mut rest: &[u8]) -> usize {
+        while let Some((line, after)) = split_line(rest) {
+            // A line that is damaged is a chunk that is done again.
+            if let Some((finished, hash)) = Finished::parse(line) {
+                self.found.insert((finished.tensor, finished.first_row), (finished, hash));
+            }
+            rest = after;
+        }
+        rest.len()
+    }
+
+    /// Starts anew.
+    fn start(&mut self, out: &Path, identity: &Identity) -> Result<(), Error> {
+        // Whatever the partial file holds, between tensors too, is of no use.
+        let partial = Output::partial_path(out);
+        if partial.symlink_metadata().is_ok() {
+            fs::remove_file(&partial).map_err(|e| Error::io("remove", &partial, e))?;
+        }
+        self.found.clear();
+        let write = |e| Error::io("write", &self.path, e);
+        let mut line = serde_json::to_vec(identity).map_err(|e| write(e.into()))?;
+        line.push(b'\n');
+        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+        file.set_len(0).and_then(|()| file.rewind()).map_err(write)?;
+        file.write_all(&line).and_then(|()| file.sync_all()).map_err(write)
+    }
+
+    /// Gives up the output that is under its name: it is not what the journal says.
+    ///
+    /// # Errors
+    /// When the output may not be replaced; those of the system.
+    pub(crate) fn give_up_output(&mut self, out: &Path, force: bool, identity: &Identity) -> Result<(), Error> {
+        Output::may_write(out, force)?;
+        self.left = Left::Unusable;
+        self.start(out, identity)
+    }
+
+    /// Whether the output may be under its name already; it counts when all of it is as the journal says.
+    pub(crate) fn has_output(&self) -> bool {
+        self.left == Left::Output
+    }
+
+    /// Whether an earlier run has left something that is of no use.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.left == Left::Unusable
     }
 
     /// Whether an earlier run has left anything that may be of use.

@@ -268,7 +268,7 @@ impl ConversionPlan {
         };
         let how = Writing { inputs: &self.inputs, force: self.options.force, resume: self.options.resume };
         let file_bytes = self.file_bytes();
-        let file = NewFile { path: path.clone(), head: &self.head, layout: &self.layout, file_bytes };
+        let file = NewFile { path: path.clone(), head: &self.head, layout: &self.layout, file_bytes, first: 0 };
         let overflows = write_files(&[file], &run, how, progress)?;
         Ok(Summary {
             path,

@@ -35,6 +35,13 @@ pub enum Event<'a> {
         /// How much more.
         bytes: u64,
     },
+    /// Some of what an interrupted run has left is not as it was, and is done again.
+    Damaged {
+        /// How much of the tensor data.
+        bytes: u64,
+    },
+    /// What an interrupted run has left of a file cannot be used, and all of the file is done again.
+    Unusable,
     /// All data was written, and the file has its name.
     Finished,
 }

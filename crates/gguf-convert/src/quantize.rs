@@ -453,9 +453,10 @@ impl QuantizePlan<'_> {
             [] => one.to_vec(),
             shards => shards.iter().map(|shard| (&shard.head, &shard.layout)).collect(),
         };
-        let mut files = Vec::new();
+        let (mut files, mut first) = (Vec::new(), 0);
         for (path, (head, layout)) in self.output_paths(out).into_iter().zip(heads) {
-            files.push(NewFile { path, head, layout, file_bytes: layout.file_bytes });
+            files.push(NewFile { path, head, layout, file_bytes: layout.file_bytes, first });
+            first += head.tensors.len();
         }
         write_files(&files, &run, how, progress).map(|_| ())
     }

@@ -128,6 +128,23 @@ impl Run<'_> {
         Ok(named.collect())
     }
 
+    /// Whether all of a file's data, `n_tensors` of the run, are there as its journal says.
+    ///
+    /// # Errors
+    /// When there is no memory for a chunk.
+    pub(crate) fn is_done(&self, part: Part<'_>, n_tensors: usize) -> Result<bool, Error> {
+        let mut buffer = Vec::new();
+        let chunks = Chunks { run: self, tensor: part.first, row: 0 };
+        for (index, tensor, chunk) in chunks.take_while(|(index, ..)| index - part.first < n_tensors) {
+            let place = Place::of(index, tensor, &chunk, std::slice::from_ref(&part))?;
+            let Some(record) = place.record(index, &chunk) else { return Ok(false) };
+            if !place.is_right(record, tensor, &mut buffer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn chunks(&self) -> Chunks<'_> {
         Chunks { run: self, tensor: 0, row: 0 }
     }
@@ -170,14 +187,18 @@ impl Run<'_> {
         let place = Place::of(index, tensor, chunk, parts)?;
         let journal = place.part.journal;
         let of_part = index - place.part.first;
-        if let Some(record) = journal.and_then(|j| j.finished(of_part, chunk.first_row, chunk.n_rows)) {
-            resize(&mut buffers.out, place.bytes, tensor)?;
-            // What cannot be read is written again.
-            let is_read = place.part.output.read_at(place.start, &mut buffers.out).is_ok();
-            if is_read && Journal::verify(record, &buffers.out) {
+        let record = place.record(index, chunk);
+        // All of a file that has its name was looked at before the run.
+        if place.part.output.is_finished() {
+            progress.event(Event::Kept { bytes: place.bytes });
+            return Ok(record.map_or(0, |(finished, _)| finished.overflows));
+        }
+        if let Some(record) = record {
+            if place.is_right(record, tensor, &mut buffers.out)? {
                 progress.event(Event::Kept { bytes: place.bytes });
                 return Ok(record.0.overflows);
             }
+            progress.event(Event::Damaged { bytes: place.bytes });
         }
         // When work is resumed, it may go on in the middle of a tensor.
         if chunk.first_row == 0 || journal.is_some_and(Journal::is_resumed) {
@@ -406,6 +427,17 @@ impl<'a> Place<'a> {
         let start = part.and_then(|part| Some((part, part.layout.file_offset(index.checked_sub(part.first)?)?)));
         let (part, start) = start.ok_or_else(|| no_codec(tensor))?;
         Ok(Place { part, start: start + chunk.first_row * row_bytes, bytes: chunk.n_rows * row_bytes })
+    }
+
+    /// What the journal has of the chunk of the tensor with that number.
+    fn record(&self, index: usize, chunk: &Chunk) -> Option<&'a (Finished, u128)> {
+        self.part.journal?.finished(index - self.part.first, chunk.first_row, chunk.n_rows)
+    }
+
+    /// Whether the bytes there are those of the record. Those that cannot be read are not.
+    fn is_right(&self, record: &(Finished, u128), tensor: &PlannedTensor, buffer: &mut Vec<u8>) -> Result<bool, Error> {
+        resize(buffer, self.bytes, tensor)?;
+        Ok(self.part.output.read_at(self.start, buffer).is_ok() && Journal::verify(record, buffer))
     }
 }
 

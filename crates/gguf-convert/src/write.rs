@@ -1,8 +1,8 @@
 //! Files written by runs: one, or several that belong together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gguf_format::{Head, Layout};
+use gguf_format::{Head, Layout, TensorInfo};
 use gguf_io::Output;
 
 use crate::error::Error;
@@ -20,6 +20,8 @@ pub(crate) struct NewFile<'a> {
     pub(crate) layout: &'a Layout,
     /// Its length.
     pub(crate) file_bytes: u64,
+    /// The number of its first tensor in the run.
+    pub(crate) first: usize,
 }
 
 /// How files are written.
@@ -42,27 +44,52 @@ pub(crate) fn write_files(
     progress: &dyn Progress,
 ) -> Result<Vec<Overflow>, Error> {
     for file in files {
-        if file.path.canonicalize().is_ok_and(|real| how.inputs.contains(&real)) {
-            return Err(Error::OverwritesInput { path: file.path.clone() });
+        let sides = how.resume.then(|| [Journal::path_for(&file.path), Output::partial_path(&file.path)]);
+        for path in sides.iter().flatten().chain([&file.path]) {
+            if path.canonicalize().is_ok_and(|real| how.inputs.contains(&real)) {
+                return Err(Error::OverwritesInput { path: path.clone() });
+            }
         }
-        Output::may_write(&file.path, how.force)?;
     }
-    let mut begun = Vec::new();
+    // Journals are removed when all files have their names, that of the first at the end: a file without one is done if the first
+    // is, and there is no partial file.
+    let may_be_done = |file: &NewFile<'_>| how.resume && Journal::may_be_done(&file.path);
+    let first_may_be_done = files.first().is_some_and(may_be_done);
     for file in files {
-        begun.push(begin(file, run, how)?);
+        let is_there = may_be_done(file) || first_may_be_done && is_lone(&file.path);
+        if !is_there {
+            Output::may_write(&file.path, how.force)?;
+        }
+    }
+    let mut begun: Vec<Begun> = Vec::new();
+    for file in files {
+        let is_first_done = begun.first().is_some_and(|first| first.output.is_finished());
+        match begin(file, run, how, is_first_done) {
+            Ok(new) => begun.push(new),
+            Err(e) => {
+                // Nothing was done in this run. What an earlier one did stays.
+                discard(begun.into_iter().filter(|new| !new.is_resumed()));
+                return Err(e);
+            }
+        }
     }
     let tensors = files.iter().flat_map(|file| &file.head.tensors);
     let bytes = tensors.filter_map(|t| t.n_bytes().ok()).sum();
     progress.event(Event::Started { n_tensors: run.tensors.len(), bytes });
+    for _ in begun.iter().filter(|new| new.journal.as_ref().is_some_and(Journal::is_unusable)) {
+        progress.event(Event::Unusable);
+    }
 
-    let kept = begun.first().and_then(|(_, journal)| Some(journal.as_ref()?.path().to_owned()));
     match fill(files, run, &begun, progress) {
         Ok(overflows) => {
-            for (output, journal) in begun {
-                output.commit().map_err(|e| keep(e.into(), files, kept.clone()))?;
-                if let Some(journal) = journal {
-                    journal.remove();
-                }
+            let mut journals = Vec::new();
+            for (i, new) in begun.into_iter().enumerate() {
+                journals.extend(new.journal);
+                let rest = files.get(i..).unwrap_or_default();
+                new.output.commit().map_err(|e| keep(e.into(), rest, how))?;
+            }
+            for journal in journals.into_iter().rev() {
+                journal.remove();
             }
             progress.event(Event::Finished);
             Ok(overflows)
@@ -72,45 +99,85 @@ pub(crate) fn write_files(
             discard(begun);
             Err(e)
         }
-        Err(e) => Err(keep(e, files, kept)),
+        Err(e) => Err(keep(e, files, how)),
     }
 }
 
-/// Opens an output, gives it its length and writes its head.
-fn begin(file: &NewFile<'_>, run: &Run<'_>, how: Writing<'_>) -> Result<(Output, Option<Journal>), Error> {
+/// Whether there is an output, and nothing of a run beside it.
+fn is_lone(out: &Path) -> bool {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    out.is_file() && !is_there(&Journal::path_for(out)) && !is_there(&Output::partial_path(out))
+}
+
+/// A file that is being written, and what is noted of it if that can be gone on with.
+struct Begun {
+    output: Output,
+    journal: Option<Journal>,
+}
+
+impl Begun {
+    /// Whether an earlier run has left anything of it that may be of use.
+    fn is_resumed(&self) -> bool {
+        self.output.is_finished() || self.journal.as_ref().is_some_and(Journal::is_resumed)
+    }
+}
+
+/// Opens an output, gives it its length and writes its head; or finds that an earlier run did all that and more.
+fn begin(file: &NewFile<'_>, run: &Run<'_>, how: Writing<'_>, is_first_done: bool) -> Result<Begun, Error> {
     let mut head = file.head.encode(file.layout)?;
     head.truncate(usize::try_from(file.file_bytes).unwrap_or(usize::MAX));
-    let (output, journal) = match how.resume {
+    if is_first_done && is_lone(&file.path) {
+        let output = Output::finished(&file.path)?;
+        if has_frame(file, &head, &output) {
+            return Ok(Begun { output, journal: None });
+        }
+    }
+    let begun = match how.resume {
         true => {
             let identity = Identity::of(&head, file.file_bytes, run, how.inputs)?;
-            let (journal, output) = Journal::open(&file.path, how.force, &identity)?;
-            (output, Some(journal))
+            let mut journal = Journal::open(&file.path, how.force, &identity)?;
+            if journal.has_output() {
+                let output = Output::finished(&file.path)?;
+                let part = Part { first: file.first, layout: file.layout, output: &output, journal: Some(&journal) };
+                if has_frame(file, &head, &output) && run.is_done(part, file.head.tensors.len())? {
+                    return Ok(Begun { output, journal: Some(journal) });
+                }
+                drop(output);
+                journal.give_up_output(&file.path, how.force, &identity)?;
+            }
+            match Output::reopen(&file.path, how.force) {
+                Ok(output) => Begun { output, journal: Some(journal) },
+                Err(e) => {
+                    if !journal.is_resumed() {
+                        journal.remove();
+                    }
+                    return Err(e.into());
+                }
+            }
         }
-        false => (Output::create(&file.path, how.force)?, None),
+        false => Begun { output: Output::create(&file.path, how.force)?, journal: None },
     };
-    let filled = output.set_len(file.file_bytes).and_then(|()| {
-        output.write_at(0, &head)?;
-        match &journal {
-            Some(journal) if journal.is_resumed() => clear_padding(file, &output),
-            _ => Ok(()),
+    let filled = begun.output.set_len(file.file_bytes).and_then(|()| {
+        begun.output.write_at(0, &head)?;
+        match begun.is_resumed() {
+            true => clear_padding(file, &begun.output),
+            false => Ok(()),
         }
     });
-    match (filled, journal) {
-        (Ok(()), journal) => Ok((output, journal)),
-        (Err(e), Some(journal)) if journal.is_resumed() => {
-            Err(keep(e.into(), std::slice::from_ref(file), Some(journal.path().to_owned())))
-        }
+    match filled {
+        Ok(()) => Ok(begun),
+        Err(e) if begun.is_resumed() => Err(keep(e.into(), std::slice::from_ref(file), how)),
         // Nothing is done yet.
-        (Err(e), journal) => {
-            discard([(output, journal)]);
+        Err(e) => {
+            discard([begun]);
             Err(e.into())
         }
     }
 }
 
-/// Removes what was begun.
-fn discard(begun: impl IntoIterator<Item = (Output, Option<Journal>)>) {
-    for (output, journal) in begun {
+/// Removes what was begun, but no file that has its name.
+fn discard(begun: impl IntoIterator<Item = Begun>) {
+    for Begun { output, journal } in begun {
         output.discard();
         if let Some(journal) = journal {
             journal.remove();
@@ -118,45 +185,57 @@ fn discard(begun: impl IntoIterator<Item = (Output, Option<Journal>)>) {
     }
 }
 
+/// Where tensors do not touch the next one or the end of the file: the offsets, and how many bytes there are.
+fn padding(file: &NewFile<'_>) -> Vec<(u64, usize)> {
+    let starts = (1..).map_while(|i| file.layout.file_offset(i)).chain([file.file_bytes]);
+    let gap = |(i, (tensor, next)): (usize, (&TensorInfo, u64))| {
+        let end = file.layout.file_offset(i)? + tensor.n_bytes().ok()?;
+        Some((end, usize::try_from(next.checked_sub(end)?).ok().filter(|len| *len > 0)?))
+    };
+    file.head.tensors.iter().zip(starts).enumerate().filter_map(gap).collect()
+}
+
 /// Makes what lies between tensors zero, as it is in a new file: chunks do not cover it, so nothing else would notice.
 fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Error> {
-    let starts = (1..).map_while(|i| file.layout.file_offset(i)).chain([file.file_bytes]);
-    for (i, (tensor, next)) in file.head.tensors.iter().zip(starts).enumerate() {
-        let end = file.layout.file_offset(i).zip(tensor.n_bytes().ok()).map(|(start, bytes)| start + bytes);
-        let padding = end.and_then(|end| Some((end, usize::try_from(next.checked_sub(end)?).ok()?)));
-        if let Some((end, len @ 1..)) = padding {
-            output.write_at(end, &vec![0; len])?;
-        }
-    }
-    Ok(())
+    padding(file).into_iter().try_for_each(|(start, len)| output.write_at(start, &vec![0; len]))
+}
+
+/// Whether a file has the length, the head, and nothing between its tensors. What cannot be read is not as it should be.
+fn has_frame(file: &NewFile<'_>, head: &[u8], output: &Output) -> bool {
+    let holds = |start, expected: &[u8]| {
+        let mut found = vec![0; expected.len()];
+        output.read_at(start, &mut found).is_ok() && found == expected
+    };
+    output.file().metadata().is_ok_and(|there| there.len() == file.file_bytes)
+        && holds(0, head)
+        && padding(file).into_iter().all(|(start, len)| holds(start, &vec![0; len]))
 }
 
 /// Does the run, and makes all data durable.
 fn fill(
     files: &[NewFile<'_>],
     run: &Run<'_>,
-    begun: &[(Output, Option<Journal>)],
+    begun: &[Begun],
     progress: &dyn Progress,
 ) -> Result<Vec<Overflow>, Error> {
-    let (mut parts, mut first) = (Vec::new(), 0);
-    for (file, (output, journal)) in files.iter().zip(begun) {
-        parts.push(Part { first, layout: file.layout, output, journal: journal.as_ref() });
-        first += file.head.tensors.len();
+    let mut parts = Vec::new();
+    for (file, Begun { output, journal }) in files.iter().zip(begun) {
+        parts.push(Part { first: file.first, layout: file.layout, output, journal: journal.as_ref() });
     }
     let overflows = run.execute(&parts, progress)?;
-    for (output, _) in begun {
+    for Begun { output, .. } in begun {
         output.sync()?;
     }
     Ok(overflows)
 }
 
-/// The error, with what it has left behind to go on from if there is a journal.
-fn keep(why: Error, files: &[NewFile<'_>], journal: Option<PathBuf>) -> Error {
-    match (journal, files) {
-        (Some(journal), [first, others @ ..]) => Error::Kept {
+/// The error, with what it has left behind to go on from if that was asked for.
+fn keep(why: Error, files: &[NewFile<'_>], how: Writing<'_>) -> Error {
+    match files {
+        [first, others @ ..] if how.resume => Error::Kept {
             why: Box::new(why),
             partial: Output::partial_path(&first.path),
-            journal,
+            journal: Journal::path_for(&first.path),
             n_others: others.len(),
         },
         _ => why,

@@ -28,6 +28,8 @@ enum Temp {
     Passing(NamedTempFile),
     /// Under the name that [`Output::partial_path`] gives.
     Kept(File, PathBuf),
+    /// Under its final name already; only read.
+    Finished(File),
 }
 
 impl Output {
@@ -38,7 +40,9 @@ impl Output {
     pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
         match fs::symlink_metadata(path) {
             Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
-            // Folders, devices and pipes are not replaced, whatever is allowed; a link is, but not what it leads to.
+            // Folders, devices and pipes are not replaced, whatever is allowed, nor links to them: those mean something to others.
+            // A link to a file is, but not what it leads to.
+            Ok(there) if there.is_symlink() && leads_elsewhere(path) => Err(Error::NotAFile(path.to_owned())),
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(Error::NotAFile(path.to_owned())),
             _ if path.file_name().is_none() => Err(Error::NotAFile(path.to_owned())),
             _ => Ok(()),
@@ -63,6 +67,25 @@ impl Output {
         let partial = Output::partial_path(path);
         let file = open_or_create(&partial)?;
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
+    }
+
+    /// A file that got its final name from earlier work: it can be read back, and [`commit`](Output::commit) has nothing more to
+    /// do. Writing to it is an error.
+    ///
+    /// # Errors
+    /// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+    pub fn finished(path: impl AsRef<Path>) -> Result<Output, Error> {
+        let path = path.as_ref();
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+            return Err(Error::NotAFile(path.to_owned()));
+        }
+        let file = File::open(path).map_err(Error::io(path, "open"))?;
+        Ok(Output { temp: Temp::Finished(file), path: path.to_owned(), replace: false })
+    }
+
+    /// Whether this is a file that has its final name already.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.temp, Temp::Finished(_))
     }
 
     /// Starts a file that is to be called `path`.
@@ -93,7 +116,7 @@ impl Output {
     pub fn file(&self) -> &File {
         match &self.temp {
             Temp::Passing(temp) => temp.as_file(),
-            Temp::Kept(file, _) => file,
+            Temp::Kept(file, _) | Temp::Finished(file) => file,
         }
     }
 
@@ -129,7 +152,11 @@ impl Output {
     /// # Errors
     /// [`Error::Io`].
     pub fn sync(&self) -> Result<(), Error> {
-        self.file().sync_all().map_err(Error::io(&self.path, "sync"))
+        match &self.temp {
+            // It was made durable before it was renamed, and cannot be through a handle that only reads.
+            Temp::Finished(_) => Ok(()),
+            _ => self.file().sync_all().map_err(Error::io(&self.path, "sync")),
+        }
     }
 
     /// Gives the file up, and removes it even if it is one that is kept.
@@ -155,6 +182,7 @@ impl Output {
                 let temp = TempPath::try_from_path(partial).map_err(Error::io(&path, "rename"))?;
                 (temp, true)
             }
+            Temp::Finished(_) => return Ok(()),
         };
         let renamed = if replace { temp.persist(&path) } else { temp.persist_noclobber(&path) };
         if let Err(e) = renamed {
@@ -172,6 +200,12 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Whether a link leads to something that is no file: a device, a pipe, or what `/proc` shows of a process, as `/dev/stdout` does.
+fn leads_elsewhere(link: &Path) -> bool {
+    fs::metadata(link).is_ok_and(|there| !there.is_file())
+        || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
 }
 
 /// Takes the space that a file's length needs, where the file system knows how; elsewhere a full disk is met when it is full.

@@ -176,4 +176,35 @@ fn pipes_are_neither_waited_for_nor_replaced() {
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&pipe, &link).unwrap();
     assert!(matches!(ModelFile::open(&link), Err(Error::NotAFile(_))));
+    assert!(matches!(Output::create(&link, true), Err(Error::NotAFile(_))));
+}
+
+/// As `/dev/stdout` leads to a terminal, or through `/proc` to a file.
+#[cfg(unix)]
+#[test]
+fn links_to_files_are_replaced_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "file").unwrap();
+    let missing = dir.path().join("missing");
+    let link = dir.path().join("link");
+    for (to, may) in [
+        (file.as_path(), true),
+        (&missing, true),
+        (dir.path(), false),
+        (Path::new("/dev/null"), false),
+        (Path::new("/proc/self/exe"), false),
+    ] {
+        std::os::unix::fs::symlink(to, &link).unwrap();
+        assert!(matches!(Output::may_write(&link, false), Err(Error::Exists(_))));
+        match Output::may_write(&link, true) {
+            Ok(()) => assert!(may, "{to:?}"),
+            Err(e) => assert!(!may && matches!(e, Error::NotAFile(_)), "{to:?}: {e}"),
+        }
+        fs::remove_file(&link).unwrap();
+    }
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    Output::create(&link, true).unwrap().commit().unwrap();
+    assert!(!link.is_symlink());
+    assert_eq!(fs::read(&file).unwrap(), b"file");
 }

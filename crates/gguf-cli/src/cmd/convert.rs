@@ -112,10 +112,8 @@ impl Args {
             let problem = "is not a folder; give the folder of a checkpoint, with config.json in it";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", self.dir.display())));
         }
-        if self.output.as_deref() == Some(Path::new("-")) {
-            let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; \
-                give the path of a file, or ./- for one of that name";
-            return Err(Failure::CouldNotRun(format!("--output -: {problem}")));
+        if let Some(out) = &self.output {
+            super::not_stdout("--output", out)?;
         }
         let ty = match self.ty {
             FileType::Floats(_) if self.quantization.are_given() => {

@@ -151,6 +151,7 @@ impl Args {
             [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
             _ => return fail("a size is given in place of a file type; leave the type out"),
         };
+        how.check_out(out)?;
         let within = Within(budget.limit);
         let matrix = how.options.matrix()?;
         let mut options = how.options_for(&self.input, Target::Copy, matrix.as_ref())?;
@@ -175,6 +176,7 @@ impl How {
         target: Target,
         recipe: Option<(&Path, Vec<TensorTypeRule>)>,
     ) -> Outcome {
+        self.check_out(out)?;
         let matrix = self.options.matrix()?;
         let mut options = self.options_for(input, target, matrix.as_ref())?;
         if let Some((path, rules)) = recipe {
@@ -183,6 +185,22 @@ impl How {
         }
         let plan = quantize::plan(Original::open(input)?, matrix.as_ref(), &options)?;
         self.finish(ui, &plan, out, &target, &target)
+    }
+
+    /// Sees that the output, if there is to be one, can be the name of a file, or begin names of shards.
+    fn check_out(&self, out: Option<&Path>) -> Result<(), Failure> {
+        let Some(out) = out else { return Ok(()) };
+        super::not_stdout("OUT", out)?;
+        let text = out.to_string_lossy();
+        let last = text.rsplit(std::path::is_separator).next();
+        if self.keep_split && matches!(last, None | Some("" | "." | "..")) {
+            let problem = format!(
+                "{text}: is a folder; with --keep-split, give what the names of the shards begin with, as in {}",
+                out.join("model").display()
+            );
+            return Err(Failure::CouldNotRun(problem));
+        }
+        Ok(())
     }
 
     fn options_for(
