@@ -155,15 +155,11 @@ fn a_killed_conversion_is_resumed() {
                 break;
             }
             assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
+            // The file may have its name, and the journal still be there.
             assert!(!out.exists() || names(&place) == ["model.gguf", "model.gguf.journal"]);
             kills += 1;
-            // Between the last two steps: the file has its name, and the journal is still there.
-            if out.exists() {
-                break;
-            }
         }
         assert!(fs::read(&out).unwrap() == new);
-        let _ = fs::remove_file(place.join("model.gguf.journal"));
         assert_eq!(names(&place), ["model.gguf"]);
     }
     eprintln!("{kills} kills, {resumed} of 4 times something was there to go on with");
@@ -240,6 +236,22 @@ fn an_interrupted_conversion_cleans_up() {
         }
     }
     assert!(interrupted > 0, "no signal came early enough");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_not_be_so_large_is_an_error_and_leaves_nothing() {
+    let dir = folder();
+    let out = dir.path().join("out.gguf");
+    for options in [&["-q"][..], &["--resume"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gguf"), "convert"]);
+        let output = command.arg(glossary()).arg("-o").arg(&out).args(options).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("out.gguf: cannot make room for the whole file: File too large"), "{err}");
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
 }
 
 #[cfg(target_os = "linux")]

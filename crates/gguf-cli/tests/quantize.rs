@@ -217,6 +217,20 @@ fn blocks_are_left_out() {
 }
 
 #[test]
+fn standard_output_is_no_place_for_a_model() {
+    let dir = folder();
+    let model = common::small(dir.path(), "in.gguf");
+    for args in [&["-", "Q8_0"][..], &["-", "--target-bpw", "8.5"]] {
+        let mut command = common::program();
+        let run = command.current_dir(dir.path()).arg("quantize").arg(&model).args(args).output().unwrap();
+        let err = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{err}");
+        assert!(err.contains("OUT -: a GGUF file cannot be written to standard output, because"), "{err}");
+        assert_eq!(common::names(dir.path()), ["in.gguf"]);
+    }
+}
+
+#[test]
 fn shards_stay_shards_when_asked() {
     let dir = folder();
     let whole = common::small(dir.path(), "whole.gguf");
@@ -250,6 +264,10 @@ fn shards_stay_shards_when_asked() {
         assert_eq!(gguf.get("split.count"), Some(ValueRef::U16(2)));
     }
     common::gguf(["show", &paths[0]]).exits(0).prints(&["2 tensors"]);
+    for folder in ["./", ".", "..", &path("")] {
+        let run = quantize(&[&path("in-00001-of-00002.gguf"), folder, "Q8_0", "--keep-split"]).exits(2);
+        run.says(&["gguf: error: ", ": is a folder; with --keep-split, give what the names of the shards begin with"]);
+    }
     // The plan is that of the shards, and one file is made without the option.
     let plan =
         quantize(&[&path("in-00001-of-00002.gguf"), "Q8_0", "--keep-split", "--dry-run", "--json"]).exits(0).json();

@@ -21,6 +21,8 @@ struct Watch {
     until: Option<u64>,
     done: AtomicU64,
     kept_bytes: AtomicU64,
+    damaged_bytes: AtomicU64,
+    unusable: AtomicU64,
 }
 
 impl Progress for Watch {
@@ -28,6 +30,8 @@ impl Progress for Watch {
         match event {
             Event::Advanced { .. } => _ = self.done.fetch_add(1, Ordering::Relaxed),
             Event::Kept { bytes } => _ = self.kept_bytes.fetch_add(bytes, Ordering::Relaxed),
+            Event::Damaged { bytes } => _ = self.damaged_bytes.fetch_add(bytes, Ordering::Relaxed),
+            Event::Unusable => _ = self.unusable.fetch_add(1, Ordering::Relaxed),
             _ => {}
         }
     }
@@ -323,6 +327,115 @@ fn nothing_is_kept_for_an_input_at_fault() {
     assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
 }
 
+/// Does all the work, up to giving the file its name: one of that name appears meanwhile. Leaves both files whole.
+fn all_but_the_names(input: &Path, out: &Path, appears: &Path, options: &QuantizeOptions) {
+    let appear = |event: Event<'_>| {
+        if let Event::Advanced { .. } = event {
+            fs::write(appears, "theirs").unwrap();
+        }
+    };
+    let error = quantize(input, out, options, &appear).unwrap_err();
+    let Error::Kept { why, .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(&**why, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    for text in ["has appeared meanwhile; ", "; remove that file or add --force, and the same command continues"] {
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    assert_eq!(fs::read(appears).unwrap(), b"theirs");
+    fs::remove_file(appears).unwrap();
+}
+
+#[test]
+fn an_output_that_has_its_name_but_its_journal_too_is_done_if_it_is_right() {
+    let case = Case::new();
+    all_but_the_names(&case.input, &case.out, &case.out, &options("Q8_0", 2));
+    fs::rename(case.partial(), &case.out).unwrap();
+    let journal = fs::read(case.journal()).unwrap();
+    let ended = fs::metadata(&case.out).unwrap().modified().unwrap();
+    for force in [false, true] {
+        fs::write(case.journal(), &journal).unwrap();
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &QuantizeOptions { force, ..options("Q8_0", 2) }, &watch).unwrap();
+        assert_eq!(watch.done.into_inner(), 0);
+        assert!(watch.kept_bytes.into_inner() > 0 && !case.journal().exists());
+        assert_eq!(fs::metadata(&case.out).unwrap().modified().unwrap(), ended);
+        assert!(fs::read(&case.out).unwrap() == case.expected);
+    }
+    // Whatever is not as the run left it, the file is somebody else's.
+    let gguf = Gguf::parse(case.expected.as_slice()).unwrap();
+    let end_of_tensor = gguf.tensors().map(|t| gguf.tensor_range(&t).unwrap().end).min().unwrap() as usize;
+    let mut others = [20, end_of_tensor - 1, end_of_tensor, case.expected.len() - 1].map(|at| {
+        let mut bytes = case.expected.clone();
+        bytes[at] ^= 4;
+        bytes
+    });
+    others[0].push(0);
+    for other in others {
+        fs::write(&case.out, &other).unwrap();
+        fs::write(case.journal(), &journal).unwrap();
+        let error = quantize(&case.input, &case.out, &options("Q8_0", 2), &()).unwrap_err();
+        assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+        assert!(fs::read(&case.out).unwrap() == other && fs::read(case.journal()).unwrap() == journal);
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &QuantizeOptions { force: true, ..options("Q8_0", 2) }, &watch).unwrap();
+        assert_eq!((watch.unusable.into_inner(), watch.done.into_inner()), (1, CHUNKS));
+        case.is_whole();
+    }
+    fs::write(&case.out, &case.expected).unwrap();
+    fs::write(case.journal(), &journal).unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q5_1", 2), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert!(fs::read(&case.out).unwrap() == case.expected);
+}
+
+#[test]
+fn an_input_with_the_name_of_a_side_file_is_left_alone() {
+    let case = Case::new();
+    let bytes = fs::read(&case.input).unwrap();
+    for side in [case.partial(), case.journal()] {
+        fs::rename(&case.input, &side).unwrap();
+        for force in [false, true] {
+            let error = quantize(&side, &case.out, &QuantizeOptions { force, ..options("Q8_0", 1) }, &()).unwrap_err();
+            assert!(matches!(&error, Error::OverwritesInput { path } if *path == side), "{error:?}");
+            assert!(fs::read(&side).unwrap() == bytes);
+        }
+        fs::rename(&side, &case.input).unwrap();
+        assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn what_could_not_be_used_is_told() {
+    let case = Case::new();
+    let resume = |told: &dyn Fn(u64, u64) -> bool| {
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &options("Q8_0", 1), &watch).unwrap();
+        let (damaged, unusable) = (watch.damaged_bytes.into_inner(), watch.unusable.into_inner());
+        assert!(told(damaged, unusable), "{damaged} {unusable}");
+        case.is_whole();
+    };
+    case.interrupt(2);
+    resume(&|damaged, unusable| (damaged, unusable) == (0, 0));
+    // The first line of the journal.
+    case.interrupt(2);
+    let mut journal = fs::read(case.journal()).unwrap();
+    journal[30] = 0xff;
+    fs::write(case.journal(), &journal).unwrap();
+    resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
+    // The data, empty or gone.
+    case.interrupt(2);
+    fs::write(case.partial(), "").unwrap();
+    resume(&|damaged, unusable| damaged > 0 && unusable == 0);
+    case.interrupt(2);
+    fs::remove_file(case.partial()).unwrap();
+    resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
+    // An empty journal is none of ours, nor ours to remove.
+    case.interrupt(2);
+    fs::write(case.journal(), "").unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(error, Error::NotOurs { .. }), "{error:?}");
+    assert!(case.journal().exists() && case.partial().exists());
+}
+
 /// A model in shards, of which one has no tensors.
 fn shards(dir: &Path) -> PathBuf {
     let bytes = fs::read(model(dir)).unwrap();
@@ -379,6 +492,40 @@ fn shards_are_resumed_and_appear_together() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
         remove();
     }
+    // Ended between the renames, or while journals were removed, of which the first is the last.
+    let name = |no: usize| dir.path().join(format!("out-0000{no}-of-00003.gguf"));
+    let side = |no: usize, ending: &str| dir.path().join(format!("out-0000{no}-of-00003.gguf.{ending}"));
+    for (n_renamed, n_journals, force) in
+        [(1, 3, false), (2, 3, false), (2, 3, true), (3, 3, false), (3, 2, false), (3, 1, false), (3, 1, true)]
+    {
+        all_but_the_names(&input, &out, &name(1), &keep_split(true, 2));
+        (1..=n_renamed).for_each(|no| fs::rename(side(no, "partial"), name(no)).unwrap());
+        (n_journals + 1..=3).for_each(|no| fs::remove_file(side(no, "journal")).unwrap());
+        let watch = Watch::default();
+        quantize(&input, &out, &QuantizeOptions { force, ..keep_split(true, 2) }, &watch).unwrap();
+        assert_eq!(watch.done.into_inner(), 0, "{n_renamed} {n_journals}");
+        assert!(files() == expected);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
+        remove();
+    }
+    // One that has its name is not right: nothing is done, nor lost.
+    all_but_the_names(&input, &out, &name(1), &keep_split(true, 2));
+    let mut other = expected[0].clone().unwrap();
+    *other.last_mut().unwrap() ^= 1;
+    fs::write(name(1), &other).unwrap();
+    fs::remove_file(side(1, "partial")).unwrap();
+    let error = quantize(&input, &out, &keep_split(true, 2), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert!(fs::read(name(1)).unwrap() == other);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3 + 6);
+    remove();
+    // A later one cannot begin.
+    fs::write(side(2, "journal"), "foreign").unwrap();
+    let error = quantize(&input, &out, &keep_split(true, 1), &()).unwrap_err();
+    assert!(matches!(&error, Error::NotOurs { path } if *path == side(2, "journal")), "{error:?}");
+    assert_eq!(fs::read(side(2, "journal")).unwrap(), b"foreign");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "something is left");
+    remove();
     // One of the names is taken.
     fs::write(dir.path().join("out-00003-of-00003.gguf"), "old").unwrap();
     for resume in [false, true] {
