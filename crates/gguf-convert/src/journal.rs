@@ -310,7 +310,8 @@ impl Journal {
     /// When the output may not be replaced; those of the system.
     pub(crate) fn give_up_output(&mut self, out: &Path, force: bool, identity: &Identity) -> Result<(), Error> {
         Output::may_write(out, force)?;
-        self.left = Left::Unusable;
+        // Without a note it is an older one, that the run was to replace.
+        self.left = if self.found.is_empty() { Left::Nothing } else { Left::Unusable };
         self.start(out, identity)
     }
 
