@@ -197,6 +197,28 @@ pub enum Error {
         /// Its type before or after, whichever holds them.
         ty: GgmlType,
     },
+    /// The rows of a tensor are not whole blocks of any type that may be chosen.
+    NoCandidate {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Elements of its rows.
+        row: u64,
+        /// The types to choose from.
+        types: Vec<GgmlType>,
+    },
+    /// A tensor of the model holds NaN or infinity.
+    SourceNotFinite {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The row it was found in.
+        row: u64,
+        /// The type it has.
+        ty: GgmlType,
+    },
     /// No types fit the budget.
     Budget {
         /// What was asked for.
@@ -279,6 +301,7 @@ impl Error {
             | Error::Output(_)
             | Error::NoCodec { .. }
             | Error::Budget { .. }
+            | Error::NoCandidate { .. }
             | Error::Cancelled => false,
             _ => true,
         }
@@ -362,6 +385,22 @@ impl fmt::Display for Error {
                 f,
                 "the tensor {tensor}: as {ty} there is NaN or infinity among the rows from {row} on; `gguf check --data` says \
                  whether it is in the input, or else numbers are too large for the new type"
+            ),
+            Error::NoCandidate { path, tensor, row, types } => {
+                write!(f, "{}: the tensor {tensor} has rows of {row}, ", path.display())?;
+                f.write_str("which are whole blocks of none of the candidates:")?;
+                for (i, ty) in types.iter().enumerate() {
+                    write!(f, "{} {ty}", if i == 0 { "" } else { "," })?;
+                    if let Some(info) = ty.info() {
+                        write!(f, " (blocks of {})", info.block_len)?;
+                    }
+                }
+                f.write_str("; add one with --candidates that fits, or give the tensor a type with --tensor-type")
+            }
+            Error::SourceNotFinite { path, tensor, row, ty } => write!(
+                f,
+                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured;                  `gguf check --data` shows all such places; fetch or make the model again, or give the tensor its own type                  with --tensor-type",
+                path.display()
             ),
             Error::Budget { asked, smallest } => {
                 let said = |f: &mut fmt::Formatter<'_>, limit: &Limit| match limit {
