@@ -167,8 +167,16 @@ pub enum Error {
     },
     /// The importance matrix is not sound or not that of the model.
     MatrixAtFault {
+        /// The matrix, if it is a file.
+        path: Option<PathBuf>,
+        /// The model.
+        model: PathBuf,
         /// What is wrong.
         finding: String,
+        /// What to do.
+        hint: String,
+        /// How many more such errors there are.
+        n_more: u64,
     },
     /// The importance matrix cannot be read.
     Matrix(Box<imatrix::Error>),
@@ -377,7 +385,19 @@ impl fmt::Display for Error {
                  was made with this model",
                 path.display()
             ),
-            Error::MatrixAtFault { finding } => write!(f, "the importance matrix: {finding}"),
+            Error::MatrixAtFault { path, model, finding, hint, n_more } => {
+                let path = path.as_ref().map(|path| path.display().to_string());
+                match &path {
+                    Some(path) => write!(f, "{path}: ")?,
+                    None => f.write_str("the importance matrix: ")?,
+                }
+                write!(f, "{finding}; {hint}")?;
+                if *n_more > 0 {
+                    let (file, model) = (path.as_deref().unwrap_or("FILE"), model.display());
+                    write!(f, "; and {n_more} more; `gguf imatrix check {file} {model}` shows all")?;
+                }
+                Ok(())
+            }
             Error::Matrix(e) => write!(f, "{e}"),
             Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
