@@ -238,6 +238,34 @@ fn a_matrix_is_checked_alone_and_with_a_model() {
 }
 
 #[test]
+fn a_matrix_that_cannot_be_used_is_named_with_what_to_do() {
+    let dir = folder();
+    let (model, out) = (dir.path().join("model.gguf"), dir.path().join("out.gguf"));
+    gguf([Path::new("convert"), &glossary(), Path::new("-o"), &model, Path::new("-q")]).exits(0);
+    let mut values = [1.0; 256];
+    values[7] = f32::NAN;
+    let nan = old(dir.path(), "nan.dat", "blk.0.attn_q.weight", 1, &values);
+    let small = old(dir.path(), "small.dat", "blk.0.attn_q.weight", 1, &[1.0, f32::NAN]);
+    let other = old(dir.path(), "other.dat", "blk.9.attn_q.weight", 1, &[1.0]);
+    let part = old(dir.path(), "part.dat", "blk.0.attn_q.weight", 1, &[1.0; 256]);
+    let cases: &[(&Path, &[&str], &[&str])] = &[
+        (&nan, &[], &["nan.dat: tensor blk.0.attn_q.weight: value 7 is NaN", "--exclude-weights"]),
+        (&small, &[], &["and 1 more; `gguf imatrix check ", "small.dat ", "model.gguf` shows all"]),
+        (&other, &[], &["other.dat: its only entry is for no tensor of the model"]),
+        (&part, &["--include-weights", "nosuch"], &["part.dat: it has no entries to use"]),
+    ];
+    for (matrix, more, texts) in cases {
+        let args = ["quantize", text(&model), text(&out), "Q4_K_M", "--imatrix", text(matrix)];
+        let run = gguf([&args[..], more].concat()).exits(1).says(texts);
+        assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        assert!(!out.exists());
+    }
+    let shown = ["quantize", text(&model), "Q4_K_M", "--dry-run", "--imatrix", text(&part)];
+    let run = gguf(shown).exits(0);
+    assert!(!run.err.contains("file: "), "{}", run.err);
+}
+
+#[test]
 fn every_subcommand_has_its_help_and_manual_page() {
     imatrix(&[]).exits(2).says(&["Usage: gguf imatrix <COMMAND>"]);
     for command in ["show", "check", "merge", "convert"] {

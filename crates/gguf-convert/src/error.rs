@@ -34,6 +34,19 @@ impl fmt::Display for Names {
     }
 }
 
+/// `1,234,567`
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Why a conversion cannot be done.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -233,6 +246,8 @@ pub enum Error {
         asked: Limit,
         /// What the smallest types take, in the same unit.
         smallest: Limit,
+        /// Whether there is no tensor whose type can be chosen.
+        is_fixed: bool,
     },
     /// A chunk of the tensor does not fit into memory.
     OutOfMemory {
@@ -422,9 +437,9 @@ impl fmt::Display for Error {
                 "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured;                  `gguf check --data` shows all such places; fetch or make the model again, or give the tensor its own type                  with --tensor-type",
                 path.display()
             ),
-            Error::Budget { asked, smallest } => {
+            Error::Budget { asked, smallest, is_fixed } => {
                 let said = |f: &mut fmt::Formatter<'_>, limit: &Limit| match limit {
-                    Limit::FileBytes(n) => write!(f, "{n} bytes"),
+                    Limit::FileBytes(n) => write!(f, "{} bytes", grouped(*n)),
                     // Rounded up: what is named here is enough.
                     Limit::BitsPerWeight(bits) => write!(f, "{} bits per weight", (bits * 1e4).ceil() / 1e4),
                 };
@@ -432,7 +447,10 @@ impl fmt::Display for Error {
                 said(f, smallest)?;
                 f.write_str(", and the budget is ")?;
                 said(f, asked)?;
-                f.write_str("; give a larger budget, or smaller types with --candidates")
+                f.write_str(match is_fixed {
+                    false => "; give a larger budget, or smaller types with --candidates",
+                    true => "; no tensor's type is left to choose: give a larger budget, or leave fewer of them fixed",
+                })
             }
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")

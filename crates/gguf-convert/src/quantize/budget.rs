@@ -423,7 +423,7 @@ fn choose(plan: &QuantizePlan<'_>, open: &[Open], errors: &[Vec<f64>], limit: Li
             Limit::FileBytes(_) => Limit::FileBytes(smallest),
             Limit::BitsPerWeight(_) => Limit::BitsPerWeight(smallest as f64 * 8.0 / n_weights.max(1) as f64),
         };
-        Error::Budget { asked: limit, smallest }
+        Error::Budget { asked: limit, smallest, is_fixed: open.is_empty() }
     };
     match most.checked_sub(fixed) {
         Some(left) => allocate(&items, left).map_err(too_small),
