@@ -35,7 +35,7 @@ impl fmt::Display for Names {
 }
 
 /// `1,234,567`
-fn grouped(n: u64) -> String {
+pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -434,7 +434,8 @@ impl fmt::Display for Error {
             }
             Error::SourceNotFinite { path, tensor, row, ty } => write!(
                 f,
-                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured;                  `gguf check --data` shows all such places; fetch or make the model again, or give the tensor its own type                  with --tensor-type",
+                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured; `gguf check \
+                 --data` shows all such places; fetch or make the model again, or give the tensor its own type with --tensor-type",
                 path.display()
             ),
             Error::Budget { asked, smallest, is_fixed } => {

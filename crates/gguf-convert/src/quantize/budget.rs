@@ -27,7 +27,7 @@ use gguf_quants::measure::{RowError, TensorError};
 use gguf_quants::{Isa, Rows};
 
 use super::{Original, QuantizeOptions, QuantizePlan};
-use crate::error::Error;
+use crate::error::{Error, grouped};
 use crate::imatrix::ImatrixFile;
 use crate::progress::{Event, Progress};
 use crate::run::{Importance, on_threads};
@@ -133,7 +133,7 @@ pub fn plan<'m>(
     if !open.is_empty() && open.iter().zip(&errors).zip(&chosen).all(is_best) {
         plan.warnings.push(format!(
             "there is room for the best type of every tensor: the file has {} bytes, {:.2} bits per weight",
-            plan.file_bytes(),
+            grouped(plan.file_bytes()),
             bits_per_weight(&plan)
         ));
     }
