@@ -30,7 +30,8 @@ fn types_are_chosen_for_a_size() {
     gguf(["check", out]).exits(0);
     gguf(["get", out, "general.file_type"]).exits(0);
 
-    let shown = ["quantize", model, "--target-bpw", "5.95", "--candidates", QUICK, "--dry-run"];
+    let spaced = QUICK.replace(',', ", ");
+    let shown = ["quantize", model, "--target-bpw", "5.95", "--candidates", &spaced, "--dry-run"];
     gguf(shown).exits(0).prints(&[
         "budget: relative error",
         "kept: not a matrix",
@@ -55,13 +56,20 @@ fn sizes_that_cannot_be_are_refused() {
     let cases: &[(&[&str], &[&str])] = &[
         (
             &[model, out, "--target-size", "1MB", "--candidates", "q4_0"],
-            &["the smallest file", "bytes, and the budget is 1000000 bytes"],
+            &["the smallest file", "bytes, and the budget is 1,000,000 bytes"],
         ),
         (&[model, out, "--target-bpw", "2", "--candidates", "q4_0"], &["has 4.5", "the budget is 2 bits per weight"]),
         (&[model, out, "Q4_K_M", "--target-size", "2MB"], &["leave the type out"]),
         (&[model, "Q4_K_M", "--target-size", "2MB"], &["leave the type out"]),
         (&[model, "--target-size", "2MB"], &["give the file to write"]),
         (&[model, out, "--target-size", "2 apples"], &["expected a size such as 4.2GiB"]),
+        (&[model, out, "--target-size", "-1"], &["expected a size such as 4.2GiB"]),
+        (&[model, out, "--target-bpw", "-1"], &["above 0 and at most 64"]),
+        (&[model, out, "--target-bpw", "99"], &["above 0 and at most 64"]),
+        (
+            &[model, out, "--target-size", "1MB", "--tensor-type", ".=q8_0", "--token-embedding-type", "q8_0"],
+            &["has 3,", "no tensor's type is left to choose", "give a larger budget"],
+        ),
         (&[model, out, "--target-size", "2MB", "--target-bpw", "3"], &["cannot be used with"]),
         (&[model, out, "--target-bpw", "3", "--pure"], &["cannot be used with"]),
         (&[model, out, "Q4_K_M", "--candidates", "q4_K"], &["--target-size"]),

@@ -119,6 +119,9 @@ fn what_cannot_be_merged_or_written_is_refused() {
     fs::copy(data("one.gguf"), &one).unwrap();
     let other = old(dir, "other.dat", "blk.0.attn_q.weight", 1, &[1.0; 6]);
     let infinite = old(dir, "infinite.dat", "a", 1, &[1.0, f32::INFINITY]);
+    let negative = old(dir, "negative.dat", "a", 1, &[1.0, -2.0]);
+    let (none, unseen) = (old(dir, "none.dat", "a", 0, &[1.0]), dir.join("unseen.gguf"));
+    imatrix(&["convert", text(&none), text(&unseen), "-q"]).exits(0);
     fs::write(dir.join("text.gguf"), "no matrix, but long enough to be one").unwrap();
     let path = |name: &str| text(&dir.join(name)).to_owned();
     let (one, out) = (text(&one), path("out.gguf"));
@@ -127,6 +130,13 @@ fn what_cannot_be_merged_or_written_is_refused() {
         (&["merge", one, text(&other), "-o", &out], 1, &["other.dat: the entry blk.0.attn_q.weight: 6 sums", "8 in"]),
         (&["merge", one, text(&infinite), "-o", &out], 1, &["infinite.dat: the entry a: value 1 is inf"]),
         (&["merge", one, &path("text.gguf"), "-o", &out], 1, &["text.gguf: not an importance matrix"]),
+        (
+            &["merge", one, text(&negative), "-o", &out],
+            1,
+            &["negative.dat: the entry a: value 1 is -2; sums of squares"],
+        ),
+        (&["convert", text(&negative), &path("out.dat")], 1, &["negative.dat: the entry a: value 1 is -2;"]),
+        (&["convert", text(&unseen), &path("out.dat")], 1, &["nothing was measured for any of its entries"]),
         (&["merge", one, &path("nowhere"), "-o", &out], 2, &["nowhere"]),
         (&["convert", one, &path("out")], 2, &["does not say which format", "--format"]),
         (&["convert", one, one, "-f"], 2, &["choose another name"]),
@@ -177,7 +187,7 @@ fn entries_are_shown_with_their_statistics() {
     let bad = old(dir.path(), "bad.dat", "blk.0.\u{1b}[31ma", 1, &[1.0, f32::NAN]);
     let run = imatrix(&["show", text(&bad)]).exits(1).says(&["value 1 is NaN"]);
     assert!(!run.out.contains('\u{1b}') && !run.err.contains('\u{1b}'));
-    let shown = imatrix(&["show", text(&bad), "--json"]).json();
+    let shown = imatrix(&["show", text(&bad), "--json"]).exits(1).json();
     assert!(shown["entries"][0]["error"].as_str().unwrap().contains("value 1 is NaN"));
 }
 
@@ -220,7 +230,39 @@ fn a_matrix_is_checked_alone_and_with_a_model() {
         "warning imatrix.unmatched\n",
         "blk.0.ffn_up_exps.weight: the model has no such tensor",
     ]);
+    fs::write(dir.path().join("none.dat"), "").unwrap();
+    let run =
+        imatrix(&["check", text(&dir.path().join("none.dat")), "--json"]).exits(1).says(&["not an importance matrix"]);
+    assert_eq!(run.json()["good"], false);
     imatrix(&["check", "--rules"]).exits(0).prints(&["imatrix.needed", "imatrix.zero"]);
+}
+
+#[test]
+fn a_matrix_that_cannot_be_used_is_named_with_what_to_do() {
+    let dir = folder();
+    let (model, out) = (dir.path().join("model.gguf"), dir.path().join("out.gguf"));
+    gguf([Path::new("convert"), &glossary(), Path::new("-o"), &model, Path::new("-q")]).exits(0);
+    let mut values = [1.0; 256];
+    values[7] = f32::NAN;
+    let nan = old(dir.path(), "nan.dat", "blk.0.attn_q.weight", 1, &values);
+    let small = old(dir.path(), "small.dat", "blk.0.attn_q.weight", 1, &[1.0, f32::NAN]);
+    let other = old(dir.path(), "other.dat", "blk.9.attn_q.weight", 1, &[1.0]);
+    let part = old(dir.path(), "part.dat", "blk.0.attn_q.weight", 1, &[1.0; 256]);
+    let cases: &[(&Path, &[&str], &[&str])] = &[
+        (&nan, &[], &["nan.dat: tensor blk.0.attn_q.weight: value 7 is NaN", "--exclude-weights"]),
+        (&small, &[], &["and 1 more; `gguf imatrix check ", "small.dat ", "model.gguf` shows all"]),
+        (&other, &[], &["other.dat: its only entry is for no tensor of the model"]),
+        (&part, &["--include-weights", "nosuch"], &["part.dat: it has no entries to use"]),
+    ];
+    for (matrix, more, texts) in cases {
+        let args = ["quantize", text(&model), text(&out), "Q4_K_M", "--imatrix", text(matrix)];
+        let run = gguf([&args[..], more].concat()).exits(1).says(texts);
+        assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        assert!(!out.exists());
+    }
+    let shown = ["quantize", text(&model), "Q4_K_M", "--dry-run", "--imatrix", text(&part)];
+    let run = gguf(shown).exits(0);
+    assert!(!run.err.contains("file: "), "{}", run.err);
 }
 
 #[test]

@@ -34,6 +34,19 @@ impl fmt::Display for Names {
     }
 }
 
+/// `1,234,567`
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Why a conversion cannot be done.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -167,8 +180,16 @@ pub enum Error {
     },
     /// The importance matrix is not sound or not that of the model.
     MatrixAtFault {
+        /// The matrix, if it is a file.
+        path: Option<PathBuf>,
+        /// The model.
+        model: PathBuf,
         /// What is wrong.
         finding: String,
+        /// What to do.
+        hint: String,
+        /// How many more such errors there are.
+        n_more: u64,
     },
     /// The importance matrix cannot be read.
     Matrix(Box<imatrix::Error>),
@@ -197,12 +218,36 @@ pub enum Error {
         /// Its type before or after, whichever holds them.
         ty: GgmlType,
     },
+    /// The rows of a tensor are not whole blocks of any type that may be chosen.
+    NoCandidate {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Elements of its rows.
+        row: u64,
+        /// The types to choose from.
+        types: Vec<GgmlType>,
+    },
+    /// A tensor of the model holds NaN or infinity.
+    SourceNotFinite {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The row it was found in.
+        row: u64,
+        /// The type it has.
+        ty: GgmlType,
+    },
     /// No types fit the budget.
     Budget {
         /// What was asked for.
         asked: Limit,
         /// What the smallest types take, in the same unit.
         smallest: Limit,
+        /// Whether there is no tensor whose type can be chosen.
+        is_fixed: bool,
     },
     /// A chunk of the tensor does not fit into memory.
     OutOfMemory {
@@ -279,6 +324,7 @@ impl Error {
             | Error::Output(_)
             | Error::NoCodec { .. }
             | Error::Budget { .. }
+            | Error::NoCandidate { .. }
             | Error::Cancelled => false,
             _ => true,
         }
@@ -354,7 +400,19 @@ impl fmt::Display for Error {
                  was made with this model",
                 path.display()
             ),
-            Error::MatrixAtFault { finding } => write!(f, "the importance matrix: {finding}"),
+            Error::MatrixAtFault { path, model, finding, hint, n_more } => {
+                let path = path.as_ref().map(|path| path.display().to_string());
+                match &path {
+                    Some(path) => write!(f, "{path}: ")?,
+                    None => f.write_str("the importance matrix: ")?,
+                }
+                write!(f, "{finding}; {hint}")?;
+                if *n_more > 0 {
+                    let (file, model) = (path.as_deref().unwrap_or("FILE"), model.display());
+                    write!(f, "; and {n_more} more; `gguf imatrix check {file} {model}` shows all")?;
+                }
+                Ok(())
+            }
             Error::Matrix(e) => write!(f, "{e}"),
             Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
@@ -363,9 +421,26 @@ impl fmt::Display for Error {
                 "the tensor {tensor}: as {ty} there is NaN or infinity among the rows from {row} on; `gguf check --data` says \
                  whether it is in the input, or else numbers are too large for the new type"
             ),
-            Error::Budget { asked, smallest } => {
+            Error::NoCandidate { path, tensor, row, types } => {
+                write!(f, "{}: the tensor {tensor} has rows of {row}, ", path.display())?;
+                f.write_str("which are whole blocks of none of the candidates:")?;
+                for (i, ty) in types.iter().enumerate() {
+                    write!(f, "{} {ty}", if i == 0 { "" } else { "," })?;
+                    if let Some(info) = ty.info() {
+                        write!(f, " (blocks of {})", info.block_len)?;
+                    }
+                }
+                f.write_str("; add one with --candidates that fits, or give the tensor a type with --tensor-type")
+            }
+            Error::SourceNotFinite { path, tensor, row, ty } => write!(
+                f,
+                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured; `gguf check \
+                 --data` shows all such places; fetch or make the model again, or give the tensor its own type with --tensor-type",
+                path.display()
+            ),
+            Error::Budget { asked, smallest, is_fixed } => {
                 let said = |f: &mut fmt::Formatter<'_>, limit: &Limit| match limit {
-                    Limit::FileBytes(n) => write!(f, "{n} bytes"),
+                    Limit::FileBytes(n) => write!(f, "{} bytes", grouped(*n)),
                     // Rounded up: what is named here is enough.
                     Limit::BitsPerWeight(bits) => write!(f, "{} bits per weight", (bits * 1e4).ceil() / 1e4),
                 };
@@ -373,7 +448,10 @@ impl fmt::Display for Error {
                 said(f, smallest)?;
                 f.write_str(", and the budget is ")?;
                 said(f, asked)?;
-                f.write_str("; give a larger budget, or smaller types with --candidates")
+                f.write_str(match is_fixed {
+                    false => "; give a larger budget, or smaller types with --candidates",
+                    true => "; no tensor's type is left to choose: give a larger budget, or leave fewer of them fixed",
+                })
             }
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")

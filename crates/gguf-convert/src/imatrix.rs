@@ -177,6 +177,15 @@ pub enum Problem {
         /// The value.
         value: f32,
     },
+    /// A value below zero, which sums of squares never are.
+    Negative {
+        /// The number of the value, from 0.
+        index: u64,
+        /// The value.
+        value: f32,
+    },
+    /// There are no entries to write, or none for which anything was measured.
+    Nothing,
     /// Files that are merged have entries of different sizes.
     Mismatch {
         /// What differs: `sums` or `counts`.
@@ -266,6 +275,13 @@ impl fmt::Display for Problem {
             Problem::NotFinite { index, value } => {
                 write!(f, "value {index} is {value}; only finite numbers can be worked with, measure the matrix again")
             }
+            Problem::Negative { index, value } => write!(
+                f,
+                "value {index} is {value}; sums of squares are never below zero, fetch the matrix or measure it again"
+            ),
+            Problem::Nothing => f.write_str(
+                "nothing was measured for any of its entries, so there is nothing to write; measure the matrix again",
+            ),
             Problem::Mismatch { what, before, now } => write!(
                 f,
                 "{now} {what} in this file and {before} in those before; only matrices of the same model can be merged"

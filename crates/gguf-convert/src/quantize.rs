@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use gguf_arch::mix::recipe::idle_rules;
 use gguf_arch::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
 use gguf_arch::plan::{Input, Op, PlannedTensor, Reason};
-use gguf_format::check::Severity;
+use gguf_format::check::{Place, Severity};
 use gguf_format::keys::GENERAL_TYPE;
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
 use gguf_format::{Dialect, GgmlType, Head, Layout, Str, TensorInfo, Value, Version};
@@ -242,7 +242,7 @@ pub fn plan<'m>(
         let uses = facts.iter().zip(&decisions).map(|(t, decision)| Use::of(t, decision));
         let uses = uses.zip(&kept).map(|(used, (from, ..))| Use { name: Str(&from.name), ..used });
         let pruned = pruned.iter().map(|t| Use { name: Str(&t.name), shape: &t.shape, ty: None, needs_imatrix: false });
-        warnings.extend(doubts(matrix, &uses.chain(pruned).collect::<Vec<_>>())?);
+        warnings.extend(doubts(matrix, &original.path, &uses.chain(pruned).collect::<Vec<_>>())?);
     }
     let (mut tensors, mut entries) = (Vec::new(), BTreeMap::new());
     let mut replaced = BTreeMap::new();
@@ -314,12 +314,25 @@ pub fn plan<'m>(
 ///
 /// # Errors
 /// When it cannot be used.
-fn doubts(matrix: &ImatrixFile, uses: &[Use<'_>]) -> Result<Vec<String>, Error> {
+fn doubts(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<String>, Error> {
     let mut doubts = Vec::new();
-    for finding in imatrix::check(matrix, uses).findings() {
-        let said = format!("{}: {} ({}); expected {}", finding.place, finding.message, finding.code, finding.expected);
+    let report = imatrix::check(matrix, uses);
+    for finding in report.findings() {
+        let place = match finding.place {
+            Place::File => String::new(),
+            ref place => format!("{place}: "),
+        };
+        let said = format!("{place}{} ({}); expected {}", finding.message, finding.code, finding.expected);
         match finding.severity {
-            Severity::Error => return Err(Error::MatrixAtFault { finding: said }),
+            Severity::Error => {
+                return Err(Error::MatrixAtFault {
+                    path: matrix.path().map(Path::to_owned),
+                    model: model.to_owned(),
+                    finding: said,
+                    hint: finding.hint.to_string(),
+                    n_more: report.count(Severity::Error).saturating_sub(1),
+                });
+            }
             Severity::Warning => doubts.push(format!("importance matrix: {said}")),
             _ => {}
         }

@@ -204,6 +204,60 @@ fn every_expert_is_measured() {
     assert!(matches!(decision.why, Reason::Budget { relative_ppm: 1.. }), "{}", decision.why);
 }
 
+/// A model of one tensor of F32.
+fn model_of(dir: &Path, row: u64, values: &[f32]) -> PathBuf {
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.set("llama.block_count", 1u32);
+    head.tensors = vec![TensorInfo::new("blk.0.attn_q.weight", [row, values.len() as u64 / row], GgmlType::F32)];
+    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let path = dir.join("one.gguf");
+    fs::write(&path, Writer::write(Vec::new(), &head, vec![data]).unwrap()).unwrap();
+    path
+}
+
+/// F16 ends at 65,504, scales in half precision end there too, and squares in single precision at 1e19.
+#[test]
+fn types_that_cannot_hold_the_numbers_are_not_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out.gguf");
+    for largest in [2e5, 1e10, 1e20, 3e38] {
+        let values: Vec<f32> = (0..512).map(|i| largest * ((i * 37 % 101) as f32 / 50.0 - 1.0)).collect();
+        let model = model_of(dir.path(), 256, &values);
+        let plan = |candidates: &[GgmlType]| {
+            let candidates = (!candidates.is_empty()).then(|| candidates.to_vec());
+            let budget = Budget { limit: Limit::BitsPerWeight(40.0), candidates };
+            budget::plan(Original::open(&model)?, None, &options(1), &budget, &())
+        };
+        let types = [GgmlType::Q2_K, GgmlType::IQ3_S, GgmlType::F16, GgmlType::F32];
+        let best = plan(&types).unwrap();
+        assert_eq!(type_of(&best, "blk.0.attn_q.weight"), GgmlType::F32, "{largest}");
+        let of_narrow = plan(&types[..3]).map(|plan| plan.run(&out, &()).unwrap());
+        match largest {
+            2e5 => of_narrow.unwrap(),
+            _ => assert!(matches!(of_narrow, Err(Error::NotFinite { .. } | Error::Codec { .. })), "{of_narrow:?}"),
+        }
+    }
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut values = vec![1.0; 512];
+        values[300] = bad;
+        let model = model_of(dir.path(), 256, &values);
+        let budget = Budget { limit: Limit::BitsPerWeight(40.0), candidates: Some(vec![GgmlType::Q4_0]) };
+        let error = budget::plan(Original::open(&model).unwrap(), None, &options(1), &budget, &()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("one.gguf: the tensor blk.0.attn_q.weight") && error.contains("row 1"), "{error}");
+    }
+}
+
+#[test]
+fn candidates_that_do_not_fit_rows_need_no_matrix() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model_of(dir.path(), 64, &[1.0; 128]);
+    let budget = Budget { limit: Limit::BitsPerWeight(40.0), candidates: Some(vec![GgmlType::Q1_0]) };
+    let error = budget::plan(Original::open(&model).unwrap(), None, &options(1), &budget, &()).unwrap_err().to_string();
+    assert!(error.contains("rows of 64") && error.contains("q1_0 (blocks of 128)"), "{error}");
+}
+
 fn report(model: &Path, target: &str, matrix: Option<&ImatrixFile>, threads: usize, out: &Path) -> Report {
     let options = QuantizeOptions { target: Target::parse(target).unwrap(), ..options(threads) };
     let plan = quantize::plan(Original::open(model).unwrap(), matrix, &options).unwrap();

@@ -31,7 +31,7 @@ fn written(matrix: &Imatrix) -> Vec<u8> {
 }
 
 fn written_as_legacy(matrix: &Imatrix) -> Vec<u8> {
-    written(&matrix.to_legacy().unwrap().0)
+    written(&matrix.clone().into_legacy().unwrap().0)
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn merged_as_llama_imatrix_does() {
     assert!(written_as_legacy(&merged(&["one.gguf", "old.dat"], 96)) == bytes("one-old-96.dat"));
 
     // What no expert has seen is left out of the old format, and told.
-    let (old, left_out) = both.to_legacy().unwrap();
+    let (old, left_out) = both.into_legacy().unwrap();
     assert_eq!((left_out.as_slice(), old.entries.len()), (&[b"blk.1.attn_q.weight".to_vec()][..], 3));
     assert_eq!(old.datasets, [b"c.txt"]);
 }
@@ -238,6 +238,11 @@ fn sums_that_are_not_finite_are_not_merged() {
     let error = add(&[&[1.0, 3e38], &[1.0, 1e38]]).unwrap_err();
     assert!(error.starts_with("the entry a: value 1 is inf; only finite numbers"), "{error}");
     assert!(add(&[&[f32::NAN, 1.0]]).unwrap_err().contains("value 0 is NaN"));
+    // Even where the sum is not below zero.
+    let error = add(&[&[9.0, 9.0], &[1.0, -2.5]]).unwrap_err();
+    assert!(error.starts_with("the entry a: value 1 is -2.5; sums of squares are never below zero"), "{error}");
+    let negative = ImatrixFile::from_bytes(old(&[("a", 1, &[-1.0])], &[])).unwrap();
+    assert!(matches!(negative.must_be_sound().unwrap_err().problem, Problem::Negative { index: 0, .. }));
 }
 
 #[test]
@@ -418,7 +423,7 @@ fn every_byte_changed() {
                 }
                 let loaded = matrix.load().unwrap();
                 let _ = loaded.write(Vec::new());
-                let _ = loaded.to_legacy();
+                let _ = loaded.into_legacy();
                 let mut merge = Merge::new(512).unwrap();
                 if merge.add(&matrix).is_ok() {
                     let _ = merge.add(&open(name));
@@ -437,8 +442,8 @@ fn numbers_that_a_format_cannot_hold() {
     let good = Entry { sums: vec![1.0], counts: vec![1] };
     let error = matrix(good.clone(), 1).write(Vec::new()).unwrap_err().to_string();
     assert!(error.contains("has 78 bytes; ggml reads at most 63"), "{error}");
-    assert!(matrix(good, 0).to_legacy().is_err());
-    assert!(matrix(Entry { sums: vec![1.0], counts: vec![i64::MAX] }, 1).to_legacy().is_err());
+    assert!(matrix(good, 0).into_legacy().is_err());
+    assert!(matrix(Entry { sums: vec![1.0], counts: vec![i64::MAX] }, 1).into_legacy().is_err());
     for broken in [Entry { sums: vec![], counts: vec![1] }, Entry { sums: vec![1.0; 3], counts: vec![1; 2] }] {
         assert!(matrix(broken, 1).write(Vec::new()).is_err());
     }
@@ -498,14 +503,58 @@ fn what_a_matrix_covers_of_a_model() {
     // Embeddings never have an entry that fits, the output has one only when asked for; both are no mistake.
     let mut without = open("one-two.gguf");
     without.select(&[], &["output"]);
-    let report = check(&without, &[tensor("output.weight", &[5, 4], q4, false)]);
+    let attention = tensor("blk.0.attn_q.weight", &[8, 4], q4, false);
+    let report = check(&without, &[tensor("output.weight", &[5, 4], q4, false), attention]);
     assert_eq!(report.count_of("imatrix.uncovered.output"), 1);
     assert_eq!(report.count(Severity::Error), 0);
 
     // Shapes that no file can have.
     let report = check(&matrix, &[tensor("output.weight", &[u64::MAX, 1, u64::MAX], q4, false)]);
     assert_eq!(report.count_of("imatrix.size"), 1);
-    assert_eq!(RULES.len(), 15);
+    assert_eq!(RULES.len(), 19);
+}
+
+#[test]
+fn a_matrix_of_another_model() {
+    let tensor = |name: &'static str, shape: &'static [u64]| Use {
+        name: Str(name.as_bytes()),
+        shape,
+        ty: Some(GgmlType::Q4_K),
+        needs_imatrix: false,
+    };
+    let of = |entries: &[(&str, &[f32], &[i64])], tensors: &[Use<'_>]| codes(&check(&made(entries), tensors));
+    // One sentence in place of one for each entry.
+    let stranger = [tensor("blk.0.a", &[2, 2]), tensor("blk.0.b", &[2, 2])];
+    let entries: &[(&str, &[f32], &[i64])] = &[("x", &[1.0; 2], &[1]), ("y", &[1.0; 2], &[1])];
+    assert_eq!(of(entries, &stranger), [("imatrix.foreign", 1), ("imatrix.uncovered", 2)]);
+    // As many values as the model has columns, but of eight experts for four.
+    let experts = [tensor("e", &[4, 2, 4])];
+    for (counts, n) in [(&[1i64; 8][..], 1), (&[1; 4], 0), (&[1; 1], 0), (&[1; 2], 1)] {
+        let report = check(&made(&[("e", &[1.0; 16], counts)]), &experts);
+        assert_eq!(report.count_of("imatrix.size"), n, "{counts:?}");
+    }
+}
+
+#[test]
+fn what_is_odd_about_a_file() {
+    let odd = |bytes| codes(&check(&ImatrixFile::from_bytes(bytes).unwrap(), &[]));
+    assert_eq!(odd(old(&[("a", 1, &[1.0])], &[1, 0, 0, 0, 0, 0, 0, 0])), []);
+    assert_eq!(odd(old(&[("a", 1, &[1.0])], &[1, 0, 0, 0, 0, 0, 0, 0, 9, 9])), [("imatrix.trailing", 1)]);
+    // Its values are used, so nobody may say that all columns count the same.
+    assert_eq!(odd(old(&[("a", 0, &[1.0, 2.0])], &[])), [("imatrix.uncounted", 1)]);
+    let mut no_chunk = open("one.gguf").load().unwrap();
+    no_chunk.chunk_size = 0;
+    assert!(odd(written(&no_chunk)).contains(&("imatrix.chunk_size", 1)));
+}
+
+#[test]
+fn nothing_is_no_matrix() {
+    let unseen = made(&[("a", &[1.0; 4], &[0]), ("b", &[1.0; 4], &[0, 0])]).load().unwrap();
+    assert!(matches!(unseen.into_legacy().unwrap_err().problem, Problem::Nothing));
+    for format in [Format::Gguf, Format::Legacy] {
+        let none = Imatrix { format, entries: Default::default(), datasets: Vec::new(), chunk_count: 1, chunk_size: 1 };
+        assert!(matches!(none.write(Vec::new()).unwrap_err().problem, Problem::Nothing));
+    }
 }
 
 #[test]
@@ -565,8 +614,8 @@ fn decisions_say_what_they_need() {
         matrix.select(&["blk.7."], &[]);
         codes(&check(&matrix, &uses))
     };
-    assert_eq!(lacking("IQ2_XS"), [("imatrix.needed", 2)]);
-    assert_eq!(lacking("Q4_K_M"), [("imatrix.uncovered", 2)]);
-    assert_eq!(lacking("Q8_0"), []);
-    assert_eq!(lacking("COPY"), []);
+    assert_eq!(lacking("IQ2_XS"), [("imatrix.foreign", 1), ("imatrix.needed", 2)]);
+    assert_eq!(lacking("Q4_K_M"), [("imatrix.foreign", 1), ("imatrix.uncovered", 2)]);
+    assert_eq!(lacking("Q8_0"), [("imatrix.foreign", 1)]);
+    assert_eq!(lacking("COPY"), [("imatrix.foreign", 1)]);
 }

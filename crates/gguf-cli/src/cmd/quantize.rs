@@ -28,6 +28,7 @@ mod report;
 use budget::Within;
 pub use options::{Options, read_text};
 pub use report::Shown;
+use report::tensors;
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///
@@ -81,11 +82,11 @@ pub struct How {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing
+    /// Show what would be written and write nothing; reads no weights, but with a size in place of TYPE a sample of them
     #[arg(short = 'n', long, group = "shown")]
     pub dry_run: bool,
 
-    /// Show how far each tensor that was written is from the input
+    /// Show how far each tensor that was written is from the input; not with --resume, as nothing measures again what was kept
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
@@ -268,8 +269,8 @@ pub fn write(
         let (time, bytes) = (watch.elapsed(), plan.file_bytes());
         let sizes = Sizes::of(plan);
         ui.note(&format!(
-            "{target}: {} tensors, {} to {} ({} bits per weight) in {}{}",
-            grouped(plan.head().tensors.len() as u64),
+            "{target}: {}, {} to {} ({} bits per weight) in {}{}",
+            tensors(plan.head().tensors.len()),
             size(plan.original_bytes()),
             size(bytes),
             bits_per_weight(sizes.bits_per_weight()),
@@ -324,8 +325,8 @@ pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: &dyn Display) ->
     table.print(ui, 0)?;
     let sizes = Sizes::of(plan);
     let said = format!(
-        "{target}: {} tensors, {} weights, {} ({} bytes), {} bits per weight",
-        grouped(plan.head().tensors.len() as u64),
+        "{target}: {}, {} weights, {} ({} bytes), {} bits per weight",
+        tensors(plan.head().tensors.len()),
         count(sizes.weights),
         size(plan.file_bytes()),
         grouped(plan.file_bytes()),

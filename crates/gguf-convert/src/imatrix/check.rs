@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gguf_arch::mix::{Decision, TensorFacts};
 use gguf_format::check::{At, Report};
+use gguf_format::keys::IMATRIX_CHUNK_SIZE as CHUNK_SIZE;
 use gguf_format::{GgmlType, Str};
 
 use super::{Error, Format, ImatrixFile, Problem, Values};
@@ -16,6 +17,14 @@ gguf_format::rules! {
         "imatrix.datasets, imatrix.chunk_count and imatrix.chunk_size"
         "llama-quantize refuses the file; merge it with nothing else to write the keys"
         "quantize.cpp, load_imatrix";
+    IMATRIX_CHUNK_SIZE "imatrix.chunk_size" Warning
+        "a chunk of at least one token"
+        "the weights are the same, but the old format needs the number; gguf imatrix convert writes it with --chunk-size"
+        "imatrix.cpp, save_imatrix_legacy: ncall by chunk size";
+    IMATRIX_TRAILING "imatrix.trailing" Warning
+        "no bytes behind the name of the text"
+        "llama.cpp does not read them; fetch the file again, or convert it to have them gone"
+        "imatrix-loader.cpp, common_imatrix_load_legacy";
     IMATRIX_READ "imatrix.read" Error
         "values that can be read" "fetch or make the file again"
         "imatrix-loader.cpp";
@@ -29,7 +38,7 @@ gguf_format::rules! {
         "an entry with some column that is not 0" "the quantizers cannot tell its columns apart; measure the matrix again"
         "imatrix.cpp, compute_statistics";
     IMATRIX_SIZE "imatrix.size" Error
-        "a value for each column of each expert" "use a matrix that was measured on this very model"
+        "a value for each column of each expert, and one count or one for each expert" "use a matrix that was measured on this very model"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix size is different from tensor size";
     IMATRIX_SIZE_EMBD "imatrix.size.token_embd" Note
         "a value for each column" "nothing has to be done: the embeddings are quantized without it"
@@ -46,12 +55,20 @@ gguf_format::rules! {
         "an entry for the output, which is there only when it was asked for"
         "nothing has to be done; llama-imatrix measures it with --process-output"
         "imatrix.cpp, collect_imatrix: process_output";
+    IMATRIX_FOREIGN "imatrix.foreign" Error
+        "entries for tensors of the model"
+        "use a matrix that was measured on this very model; --include-weights and --exclude-weights have to leave some entries"
+        "llama-quant.cpp, llama_model_quantize_impl: did not find weights";
     IMATRIX_UNMATCHED "imatrix.unmatched" Warning
         "entries for tensors of the model" "use a matrix that was measured on this very model"
         "llama-quant.cpp, llama_model_quantize_impl";
     IMATRIX_UNSEEN "imatrix.unseen" Warning
         "entries that were measured" "all columns count the same; measure the matrix with more text"
         "imatrix.cpp, save_imatrix: partial data";
+    IMATRIX_UNCOUNTED "imatrix.uncounted" Warning
+        "a number of chunks with each entry"
+        "the values are used as they stand, and count as nothing when the matrix is merged; measure the matrix again"
+        "quantize.cpp, load_imatrix: ncall";
     IMATRIX_EXPERTS "imatrix.experts" Warning
         "every expert used by the text" "columns of the others count the same; measure the matrix with more text"
         "imatrix.cpp, save_imatrix: partial data";
@@ -111,8 +128,12 @@ impl<'a> Use<'a> {
 
     /// As many values as the quantizer asks for.
     fn n_values(&self) -> Option<u64> {
-        let dim = |i: usize| self.shape.get(i).copied().unwrap_or(1);
-        dim(0).checked_mul(dim(2))
+        self.shape.first().copied().unwrap_or(1).checked_mul(self.n_experts())
+    }
+
+    /// Matrices of the stack.
+    fn n_experts(&self) -> u64 {
+        self.shape.get(2).copied().unwrap_or(1)
     }
 
     fn is_embedding(&self) -> bool {
@@ -126,10 +147,25 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
     for key in matrix.missing_keys() {
         report.add(&IMATRIX_KEYS, At::no_key(key), format_args!("the key is missing"));
     }
+    if matrix.format() == Format::Gguf && matrix.chunk_size() == 0 && !matrix.missing_keys().contains(&CHUNK_SIZE) {
+        report.add(&IMATRIX_CHUNK_SIZE, At::no_key(CHUNK_SIZE), format_args!("it is 0"));
+    }
+    if matrix.n_trailing() > 0 {
+        report.add(&IMATRIX_TRAILING, At::File, format_args!("{} bytes follow its end", matrix.n_trailing()));
+    }
     for name in matrix.ignored() {
         report.add(&IMATRIX_OTHER, At::Tensor(Str(name), None), format_args!("it belongs to no entry"));
     }
     let by_name: BTreeMap<&[u8], &Use<'_>> = tensors.iter().map(|t| (t.name.as_bytes(), t)).collect();
+    let is_foreign = !tensors.is_empty() && !matrix.entries().any(|entry| by_name.contains_key(entry.name));
+    if is_foreign {
+        let message = match matrix.n_entries() {
+            0 => "it has no entries to use".to_owned(),
+            1 => "its only entry is for no tensor of the model".to_owned(),
+            n => format!("none of its {n} entries is for a tensor of the model"),
+        };
+        report.add(&IMATRIX_FOREIGN, At::File, format_args!("{message}"));
+    }
     for entry in matrix.entries() {
         let at = At::Tensor(Str(entry.name), None);
         match matrix.check_values(entry.name) {
@@ -147,7 +183,9 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
             report.add(&IMATRIX_NEGATIVE, at, format_args!("its count is {count}"));
         }
         let (n_experts, n_unseen) = (entry.counts.len(), entry.n_unseen());
-        if n_unseen == n_experts {
+        if n_unseen == n_experts && matrix.format() == Format::Legacy {
+            report.add(&IMATRIX_UNCOUNTED, at, format_args!("it counts 0 chunks"));
+        } else if n_unseen == n_experts {
             report.add(&IMATRIX_UNSEEN, at, format_args!("nothing was measured for it"));
         } else if n_unseen > 0 {
             report.add(&IMATRIX_EXPERTS, at, format_args!("{n_unseen} of {n_experts} experts were never used"));
@@ -156,7 +194,7 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
             report.add(&IMATRIX_ROUNDED, at, format_args!("it counts {} tokens", entry.max_count()));
         }
         match by_name.get(entry.name) {
-            None if !tensors.is_empty() => {
+            None if !tensors.is_empty() && !is_foreign => {
                 report.add(&IMATRIX_UNMATCHED, at, format_args!("the model has no such tensor"));
             }
             Some(tensor) if tensor.n_values() != Some(entry.n_values) => {
@@ -164,6 +202,10 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
                 let columns = tensor.n_values().map_or("too many".to_owned(), |n| n.to_string());
                 let message = format_args!("{} values for {columns} columns, of all experts together", entry.n_values);
                 report.add(rule, at, message);
+            }
+            Some(tensor) if n_experts > 1 && n_experts as u64 != tensor.n_experts() => {
+                let message = format_args!("{n_experts} counts for {} experts", tensor.n_experts());
+                report.add(&IMATRIX_SIZE, at, message);
             }
             _ => {}
         }

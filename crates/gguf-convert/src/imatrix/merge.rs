@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
-use super::{Entry, Error, Format, Imatrix, ImatrixFile, Problem};
+use super::read::pieces;
+use super::{Entry, EntryInfo, Error, Format, Imatrix, ImatrixFile, Problem};
 
 /// Matrices that are being added up, in the order they come in (`IMatrixCollector::load_imatrix` in
 /// `tools/imatrix/imatrix.cpp`). The order matters for the last bits of the sums.
@@ -28,42 +29,58 @@ impl Merge {
         }
     }
 
-    /// Adds a matrix; its values are read one entry at a time.
+    /// Adds a matrix; its values are read a piece at a time, so that no more than the sum is in memory.
+    /// A sum that is not finite would spoil the entry for good, whatever is added; `llama-imatrix` lets it pass.
     ///
     /// # Errors
-    /// When it cannot be read, does not fit to those before, or makes a sum that is not finite.
+    /// When it cannot be read, does not fit to those before, holds a value below zero, or makes a sum that is not finite. What is
+    /// added up so far is of no use then.
     pub fn add(&mut self, matrix: &ImatrixFile) -> Result<(), Error> {
         for info in matrix.entries() {
-            let Some(entry) = matrix.load_entry(info.name)? else { continue };
-            let added = self.add_entry(info.name, entry, matrix.format());
-            added.map_err(|problem| Error::from(problem).of(info.name).at(matrix.path()))?;
+            let about = |problem: Problem| Error::from(problem).of(info.name).at(matrix.path());
+            // The old format holds means: as many chunks of tokens were seen as it says.
+            let times = match matrix.format() {
+                Format::Gguf => 1.0,
+                Format::Legacy => self.chunk_size as f32,
+            };
+            let sums = self.place(info, matrix.format()).map_err(about)?;
+            for columns in pieces(0, info.n_values) {
+                let start = columns.start;
+                let new = matrix.stored(info.name, columns)?.unwrap_or_default();
+                let places = usize::try_from(start).ok().and_then(|start| sums.get_mut(start..)).unwrap_or_default();
+                for ((index, sum), value) in (start..).zip(places).zip(new) {
+                    *sum += value * times;
+                    if !sum.is_finite() {
+                        return Err(about(Problem::NotFinite { index, value: *sum }));
+                    }
+                    if value < 0.0 {
+                        return Err(about(Problem::Negative { index, value }));
+                    }
+                }
+            }
         }
         self.datasets.extend_from_slice(matrix.datasets());
         Ok(())
     }
 
-    fn add_entry(&mut self, name: &[u8], new: Entry, format: Format) -> Result<(), Problem> {
-        // The old format holds means: as many chunks of tokens were seen as it says.
-        let (times, tokens) = match format {
-            Format::Gguf => (1.0, 1),
-            Format::Legacy => (self.chunk_size as f32, i64::from(self.chunk_size)),
+    /// Adds the counts of an entry, and returns the sums so far.
+    fn place(&mut self, new: EntryInfo<'_>, format: Format) -> Result<&mut [f32], Problem> {
+        let tokens = match format {
+            Format::Gguf => 1,
+            Format::Legacy => i64::from(self.chunk_size),
         };
+        let n_values = usize::try_from(new.n_values).map_err(|_| Problem::TooLarge)?;
         if let Some(&count) = new.counts.iter().find(|&&n| n < 0) {
             return Err(Problem::Count(count as f32));
         }
         let counts: Option<Vec<i64>> = new.counts.iter().map(|n| n.checked_mul(tokens)).collect();
         let counts = counts.ok_or(Problem::TooLarge)?;
-        let old = match self.entries.entry(name.to_vec()) {
-            Slot::Vacant(slot) => {
-                let sums: Vec<f32> = new.sums.into_iter().map(|v| 0.0 + v * times).collect();
-                all_finite(&sums)?;
-                slot.insert(Entry { sums, counts });
-                return Ok(());
-            }
+        let old = match self.entries.entry(new.name.to_vec()) {
+            Slot::Vacant(slot) => return Ok(&mut slot.insert(Entry { sums: vec![0.0; n_values], counts }).sums),
             Slot::Occupied(slot) => slot.into_mut(),
         };
-        if old.sums.len() != new.sums.len() {
-            return Err(Problem::Mismatch { what: "sums", before: old.sums.len(), now: new.sums.len() });
+        if old.sums.len() != n_values {
+            return Err(Problem::Mismatch { what: "sums", before: old.sums.len(), now: n_values });
         }
         match (old.counts.as_mut_slice(), counts.as_slice()) {
             // One count for all experts, of the old format: each of them has it.
@@ -83,8 +100,7 @@ impl Merge {
                 *count = count.checked_add(more).ok_or(Problem::TooLarge)?;
             }
         }
-        old.sums.iter_mut().zip(new.sums).for_each(|(sum, more)| *sum += more * times);
-        all_finite(&old.sums)
+        Ok(&mut old.sums)
     }
 
     /// The sum, in the present format.
@@ -96,50 +112,45 @@ impl Merge {
     }
 }
 
-/// A sum that is not finite would spoil the entry for good, whatever is added; `llama-imatrix` lets it pass.
-fn all_finite(sums: &[f32]) -> Result<(), Problem> {
-    match (0..).zip(sums).find(|(_, v)| !v.is_finite()) {
-        Some((index, &value)) => Err(Problem::NotFinite { index, value }),
-        None => Ok(()),
-    }
-}
-
 impl Imatrix {
     /// This matrix in the old format (`save_imatrix_legacy` in `tools/imatrix/imatrix.cpp`). Experts that were not seen count
     /// evenly; entries of which no expert was are left out, and their names returned. Of several texts the last one is kept.
     ///
     /// # Errors
-    /// When the chunk size is 0, or a number does not fit the format.
-    pub fn to_legacy(&self) -> Result<(Imatrix, Vec<Vec<u8>>), Error> {
+    /// When the chunk size is 0, a number does not fit the format, or no entry is left.
+    pub fn into_legacy(mut self) -> Result<(Imatrix, Vec<Vec<u8>>), Error> {
         if self.format == Format::Legacy {
-            return Ok((self.clone(), Vec::new()));
+            return Ok((self, Vec::new()));
         }
         if self.chunk_size == 0 {
             return Err(Problem::NoChunkSize.into());
         }
         let size = i64::from(self.chunk_size);
         let (mut entries, mut left_out) = (BTreeMap::new(), Vec::new());
-        for (name, entry) in &self.entries {
+        for (name, mut entry) in std::mem::take(&mut self.entries) {
             let most = entry.counts.iter().copied().max().unwrap_or(0);
             if most == 0 {
-                left_out.push(name.clone());
+                left_out.push(name);
                 continue;
             }
             // Rounded up, so that it is never 0.
             let n_calls = most.checked_add(size - 1).map(|n| n / size).and_then(|n| i32::try_from(n).ok());
-            let n_calls = n_calls.ok_or_else(|| Error::from(Problem::TooLarge).of(name))?;
+            let n_calls = n_calls.ok_or_else(|| Error::from(Problem::TooLarge).of(&name))?;
             let per_count = (entry.sums.len() / entry.counts.len().max(1)).max(1);
-            let mean = |(i, &sum): (usize, &f32)| {
+            for (i, sum) in entry.sums.iter_mut().enumerate() {
                 let (value, count) = match entry.counts.get(i / per_count) {
                     None | Some(0) => (1.0, 1.0),
-                    Some(&count) => (sum, count as f32),
+                    Some(&count) => (*sum, count as f32),
                 };
-                (value / count) * n_calls as f32
-            };
-            let sums = entry.sums.iter().enumerate().map(mean).collect();
-            entries.insert(name.clone(), Entry { sums, counts: vec![i64::from(n_calls)] });
+                *sum = (value / count) * n_calls as f32;
+            }
+            entry.counts = vec![i64::from(n_calls)];
+            entries.insert(name, entry);
         }
-        let datasets = self.datasets.last().cloned().into_iter().collect();
+        if entries.is_empty() {
+            return Err(Problem::Nothing.into());
+        }
+        let datasets = self.datasets.pop().into_iter().collect();
         let matrix =
             Imatrix { format: Format::Legacy, entries, datasets, chunk_count: self.chunk_count, chunk_size: 0 };
         Ok((matrix, left_out))

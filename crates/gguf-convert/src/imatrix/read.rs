@@ -26,6 +26,7 @@ pub struct ImatrixFile {
     chunk_size: u32,
     missing_keys: Vec<&'static str>,
     ignored: Vec<Vec<u8>>,
+    n_trailing: u64,
     entries: BTreeMap<Vec<u8>, Place>,
 }
 
@@ -120,13 +121,19 @@ impl Bytes {
         Ok(buf)
     }
 
+    /// Reads a piece at a time, so that next to the numbers there are never as many bytes.
     fn read_f32(&self, at: u64, n: u64, order: ByteOrder) -> Result<Vec<f32>, Error> {
-        let bytes = self.read(at, n.checked_mul(4).ok_or(Problem::TooLarge)?)?;
-        let (numbers, _) = bytes.as_chunks::<4>();
-        Ok(match order {
-            ByteOrder::Little => numbers.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-            ByteOrder::Big => numbers.iter().map(|b| f32::from_be_bytes(*b)).collect(),
-        })
+        self.must_have(at, n.checked_mul(4).ok_or(Problem::TooLarge)?)?;
+        let mut out = Vec::with_capacity(usize::try_from(n).map_err(|_| Problem::TooLarge)?);
+        for piece in pieces(0, n) {
+            let bytes = self.read(at.saturating_add(piece.start * 4), (piece.end - piece.start) * 4)?;
+            let (numbers, _) = bytes.as_chunks::<4>();
+            match order {
+                ByteOrder::Little => out.extend(numbers.iter().map(|b| f32::from_le_bytes(*b))),
+                ByteOrder::Big => out.extend(numbers.iter().map(|b| f32::from_be_bytes(*b))),
+            }
+        }
+        Ok(out)
     }
 }
 
@@ -249,6 +256,11 @@ impl ImatrixFile {
         &self.ignored
     }
 
+    /// Bytes behind the end of a file of the old format.
+    pub fn n_trailing(&self) -> u64 {
+        self.n_trailing
+    }
+
     /// Number of entries.
     pub fn n_entries(&self) -> usize {
         self.entries.len()
@@ -322,6 +334,22 @@ impl ImatrixFile {
             }
         }
         Ok(found)
+    }
+
+    /// Refuses what [merging](super::Merge) refuses: values that are not finite or below zero, and counts below zero.
+    ///
+    /// # Errors
+    /// The first such value or count, or when values cannot be read.
+    pub fn must_be_sound(&self) -> Result<(), Error> {
+        for (name, place) in &self.entries {
+            if let Some(&count) = place.counts.iter().find(|&&n| n < 0) {
+                return Err(Error::from(Problem::Count(count as f32)).of(name).at(self.path.as_deref()));
+            }
+            if let Some((index, value)) = self.check_values(name)?.negative {
+                return Err(Error::from(Problem::Negative { index, value }).of(name).at(self.path.as_deref()));
+            }
+        }
+        Ok(())
     }
 
     /// Some values of an entry as they are stored; `None` when there are no such values.
@@ -418,6 +446,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
     }
     Ok(ImatrixFile {
         path: None,
+        n_trailing: bytes.len().saturating_sub(reader.at),
         bytes,
         order: ByteOrder::Little,
         format: Format::Legacy,
@@ -512,6 +541,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         chunk_size: number(keys::IMATRIX_CHUNK_SIZE)?,
         missing_keys: needed.into_iter().filter(|key| gguf.get(key).is_none()).collect(),
         ignored,
+        n_trailing: 0,
         entries,
         bytes,
     })

@@ -17,8 +17,12 @@ impl Imatrix {
     /// Writes the matrix in the format it has.
     ///
     /// # Errors
-    /// When it cannot be expressed in that format, among others because a name is too long, or when `out` fails.
+    /// When it cannot be expressed in that format, among others because a name is too long or there are no entries, or when
+    /// `out` fails.
     pub fn write<W: Write>(&self, out: W) -> Result<W, Error> {
+        if self.entries.is_empty() {
+            return Err(Problem::Nothing.into());
+        }
         match self.format {
             Format::Gguf => self.write_gguf(out),
             Format::Legacy => self.write_legacy(out),
@@ -75,12 +79,12 @@ impl Imatrix {
             data.push(entry);
         }
         let mut writer = Writer::new(out, &head).map_err(write_error)?;
-        let mut buf = Vec::new();
         for entry in data {
-            buf.clear();
-            buf.extend(entry.sums.iter().flat_map(|v| v.to_le_bytes()));
-            buf.extend(entry.counts.iter().flat_map(|&n| (n as f32).to_le_bytes()));
-            writer.append(&buf).map_err(write_error)?;
+            let append = |bytes: &[u8]| writer.append(bytes).map_err(write_error);
+            in_pieces(&entry.sums, append)?;
+            let counts: Vec<f32> = entry.counts.iter().map(|&n| n as f32).collect();
+            let append = |bytes: &[u8]| writer.append(bytes).map_err(write_error);
+            in_pieces(&counts, append)?;
         }
         writer.finish(&head).map_err(write_error)
     }
@@ -102,8 +106,7 @@ impl Imatrix {
             let n_calls = i32::try_from(entry.counts.first().copied().unwrap_or(0)).map_err(|_| Problem::TooLarge)?;
             out.write_all(&n_calls.to_le_bytes())?;
             number(&mut out, entry.sums.len())?;
-            let values: Vec<u8> = entry.sums.iter().flat_map(|v| v.to_le_bytes()).collect();
-            out.write_all(&values)?;
+            in_pieces(&entry.sums, |bytes| Ok(out.write_all(bytes)?))?;
         }
         number(&mut out, usize::try_from(self.chunk_count).unwrap_or(usize::MAX))?;
         let text = self.datasets.last().map_or(&[][..], Vec::as_slice);
@@ -112,6 +115,17 @@ impl Imatrix {
         out.flush()?;
         Ok(out)
     }
+}
+
+/// The bytes of some values, never many at once.
+fn in_pieces(values: &[f32], mut write: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    let mut bytes = Vec::new();
+    for values in values.chunks(BUFFER / 4) {
+        bytes.clear();
+        bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        write(&bytes)?;
+    }
+    Ok(())
 }
 
 /// Writes until the work is cancelled.

@@ -27,7 +27,7 @@ use gguf_quants::measure::{RowError, TensorError};
 use gguf_quants::{Isa, Rows};
 
 use super::{Original, QuantizeOptions, QuantizePlan};
-use crate::error::Error;
+use crate::error::{Error, grouped};
 use crate::imatrix::ImatrixFile;
 use crate::progress::{Event, Progress};
 use crate::run::{Importance, on_threads};
@@ -99,8 +99,9 @@ pub fn plan<'m>(
     // The mixture of Q8_0 asks for no matrix and has few rules; what it chooses by itself is chosen anew.
     let target = Target::FileType(FileType(7));
     let mut plan = super::plan(original, matrix, &QuantizeOptions { target, ..options.clone() })?;
-    let open = open_tensors(&plan, budget.candidates.as_deref())?;
-    let errors = measure(&plan, &open, options.threads, progress)?;
+    let mut open = open_tensors(&plan, budget.candidates.as_deref())?;
+    let measured = measure(&plan, &open, options.threads, progress)?;
+    let errors: Vec<Vec<f64>> = open.iter_mut().zip(measured).map(|(tensor, errors)| tensor.keep(&errors)).collect();
     let chosen = choose(&plan, &open, &errors, budget.limit)?;
     for ((tensor, errors), &choice) in open.iter().zip(&errors).zip(&chosen) {
         if let (Some(&ty), Some(&error)) = (tensor.types.get(choice), errors.get(choice)) {
@@ -132,7 +133,7 @@ pub fn plan<'m>(
     if !open.is_empty() && open.iter().zip(&errors).zip(&chosen).all(is_best) {
         plan.warnings.push(format!(
             "there is room for the best type of every tensor: the file has {} bytes, {:.2} bits per weight",
-            plan.file_bytes(),
+            grouped(plan.file_bytes()),
             bits_per_weight(&plan)
         ));
     }
@@ -158,6 +159,17 @@ struct Open {
     types: Vec<GgmlType>,
     /// Bytes of the tensor in each of them.
     bytes: Vec<u64>,
+}
+
+impl Open {
+    /// Leaves out the types that cannot hold the tensor's numbers, and returns the errors of the others.
+    fn keep(&mut self, errors: &[Option<f64>]) -> Vec<f64> {
+        let mut holds = errors.iter().map(Option::is_some);
+        self.types.retain(|_| holds.next().unwrap_or(false));
+        let mut holds = errors.iter().map(Option::is_some);
+        self.bytes.retain(|_| holds.next().unwrap_or(false));
+        errors.iter().copied().flatten().collect()
+    }
 }
 
 /// The tensors whose types nothing else decides.
@@ -189,8 +201,9 @@ fn open_tensors(plan: &QuantizePlan<'_>, asked: Option<&[GgmlType]>) -> Result<V
             Some((_, other)) if !fits(ty) => *other,
             _ => *ty,
         };
+        let fitting: Vec<GgmlType> = asked.unwrap_or_default().iter().map(narrower).filter(fits).collect();
         let mut types: Vec<GgmlType> = match asked {
-            Some(asked) => asked.iter().map(narrower).filter(fits).filter(works).collect(),
+            Some(_) => fitting.iter().copied().filter(works).collect(),
             None if fits(&GgmlType::Q4_K) => CANDIDATES.iter().copied().filter(works).collect(),
             None => NARROW.iter().copied().filter(fits).filter(works).collect(),
         };
@@ -200,25 +213,25 @@ fn open_tensors(plan: &QuantizePlan<'_>, asked: Option<&[GgmlType]>) -> Result<V
         types.sort_by_key(|ty| ty.0);
         types.dedup();
         let bytes = types.iter().map(|ty| ty.tensor_bytes(tensor.shape.iter().copied()).unwrap_or(u64::MAX)).collect();
-        match asked.and_then(|asked| asked.first()) {
-            Some(&ty) if types.is_empty() => {
-                let tensor = super::shown(&tensor.name);
-                let path = plan.original.path.clone();
-                return Err(Error::NeedsMatrix { path, tensor, ty, given: plan.matrix.is_some() });
-            }
-            _ => open.push(Open { index, types, bytes }),
+        if types.is_empty() {
+            let (path, tensor) = (plan.original.path.clone(), super::shown(&tensor.name));
+            return Err(match fitting.first() {
+                Some(&ty) => Error::NeedsMatrix { path, tensor, ty, given: plan.matrix.is_some() },
+                None => Error::NoCandidate { path, tensor, row, types: asked.unwrap_or_default().to_vec() },
+            });
         }
+        open.push(Open { index, types, bytes });
     }
     Ok(open)
 }
 
-/// The squares of the relative errors of each tensor's types.
+/// The squares of the relative errors of each tensor's types; `None` where a type cannot hold its numbers.
 fn measure(
     plan: &QuantizePlan<'_>,
     open: &[Open],
     threads: Option<NonZeroUsize>,
     progress: &dyn Progress,
-) -> Result<Vec<Vec<f64>>, Error> {
+) -> Result<Vec<Vec<Option<f64>>>, Error> {
     let samples: Vec<Sample<'_>> = open.iter().map(|tensor| Sample::of(plan, tensor, SAMPLE)).collect();
     progress.event(Event::Measuring { n_tensors: open.len(), bytes: samples.iter().map(Sample::bytes).sum() });
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -287,8 +300,9 @@ impl<'a> Sample<'a> {
         spread(self.height, self.n_rows).map(move |row| matrix * self.height + row)
     }
 
-    /// The squares of the relative errors of the types.
-    fn measure(&self, progress: &dyn Progress) -> Result<Vec<f64>, Error> {
+    /// The squares of the relative errors of the types, at least of one. A type in which the numbers overflow has none: it must not
+    /// be chosen, and nobody may have asked for it.
+    fn measure(&self, progress: &dyn Progress) -> Result<Vec<Option<f64>>, Error> {
         let name = || self.name().to_owned();
         let no_codec = || Error::NoCodec { tensor: name() };
         let index = self.tensor.index;
@@ -302,6 +316,7 @@ impl<'a> Sample<'a> {
         let (mut packed, mut values, mut decoded) = (vec![0; row_bytes * n_rows], Vec::new(), Vec::new());
         values.resize(row_len * n_rows, 0.0f32);
         let mut errors = vec![TensorError::new(); self.tensor.types.len()];
+        let mut failures: Vec<Option<Error>> = self.tensor.types.iter().map(|_| None).collect();
         for matrix in 0..self.n_matrices {
             // The order of rows does not matter to errors, so rows that change places are read where they are.
             for (row, packed) in self.rows(matrix).zip(packed.chunks_mut(row_bytes)) {
@@ -309,6 +324,10 @@ impl<'a> Sample<'a> {
             }
             let wrong = |source| Error::Codec { tensor: name(), row: matrix * self.height, source };
             from.decode(isa, &packed, &mut values).map_err(wrong)?;
+            if let Some(i) = values.iter().position(|v| !v.is_finite()) {
+                let row = self.rows(matrix).nth(i / row_len).unwrap_or(0);
+                return Err(Error::SourceNotFinite { path: original.path.clone(), tensor: name(), row, ty: input.ty });
+            }
             let entries = &self.plan.entries;
             let importance = self.plan.matrix.map(|matrix| Importance { matrix, entries });
             let weights = match importance {
@@ -317,32 +336,47 @@ impl<'a> Sample<'a> {
             };
             let weights = weights.as_deref();
             let rows = Rows::new(&values, row_len, weights).map_err(|source| Error::Rows { tensor: name(), source })?;
-            for (ty, error) in self.tensor.types.iter().zip(&mut errors) {
+            for ((ty, error), failure) in self.tensor.types.iter().zip(&mut errors).zip(&mut failures) {
                 if progress.is_cancelled() {
                     return Err(Error::Cancelled);
+                }
+                progress.event(Event::Advanced { bytes: values.len() as u64 * 4 });
+                if failure.is_some() {
+                    continue;
                 }
                 let to = codec(*ty).ok_or_else(no_codec)?;
                 let coded: &[f32] = if *ty == input.ty {
                     &values
                 } else {
                     let mut out = vec![0; to.packed_bytes(values.len()).ok_or_else(no_codec)?];
-                    to.encode(isa, rows, &mut out).map_err(wrong)?;
                     decoded.resize(values.len(), 0.0);
-                    to.decode(isa, &out, &mut decoded).map_err(wrong)?;
+                    let done = to.encode(isa, rows, &mut out).and_then(|()| to.decode(isa, &out, &mut decoded));
+                    if let Err(source) = done {
+                        *failure = Some(wrong(source));
+                        continue;
+                    }
                     &decoded
                 };
                 let pairs = values.chunks(row_len).zip(coded.chunks(row_len));
                 for (row, (x, y)) in self.rows(matrix).zip(pairs) {
-                    error.add(row, &RowError::new(isa, x, y, weights));
+                    let error_of_row = RowError::new(isa, x, y, weights);
+                    if error_of_row.not_finite() > 0 {
+                        *failure = Some(Error::NotFinite { tensor: name(), row, ty: *ty });
+                        break;
+                    }
+                    error.add(row, &error_of_row);
                 }
-                progress.event(Event::Advanced { bytes: values.len() as u64 * 4 });
             }
         }
-        let square = |error: &TensorError| {
+        let square = |(error, failure): (&TensorError, &Option<Error>)| {
             let relative = error.weighted().unwrap_or_else(|| error.figures()).relative;
-            relative.min(MOST).powi(2)
+            failure.is_none().then(|| relative.min(MOST).powi(2))
         };
-        Ok(errors.iter().map(square).collect())
+        let squares: Vec<Option<f64>> = errors.iter().zip(&failures).map(square).collect();
+        match failures.into_iter().next().flatten() {
+            Some(failure) if squares.iter().all(Option::is_none) => Err(failure),
+            _ => Ok(squares),
+        }
     }
 }
 
@@ -389,7 +423,7 @@ fn choose(plan: &QuantizePlan<'_>, open: &[Open], errors: &[Vec<f64>], limit: Li
             Limit::FileBytes(_) => Limit::FileBytes(smallest),
             Limit::BitsPerWeight(_) => Limit::BitsPerWeight(smallest as f64 * 8.0 / n_weights.max(1) as f64),
         };
-        Error::Budget { asked: limit, smallest }
+        Error::Budget { asked: limit, smallest, is_fixed: open.is_empty() }
     };
     match most.checked_sub(fixed) {
         Some(left) => allocate(&items, left).map_err(too_small),

@@ -9,7 +9,7 @@ use gguf_io::Model;
 use serde_json::{Value, json};
 
 use super::open;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Verdict};
 use crate::findings::{self, Section};
 use crate::json;
 use crate::ui::{Ui, grouped, shown_path};
@@ -80,7 +80,15 @@ impl Args {
         };
         let target = Target::parse(self.ty.as_deref().unwrap_or(USUAL));
         let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-        let matrix = open(file)?;
+        let matrix = match open(file) {
+            Ok(matrix) => matrix,
+            // A file that is no matrix is judged all the same.
+            Err(failure) if self.json => {
+                ui.error(&failure);
+                return print_bare(ui, failure.verdict());
+            }
+            Err(failure) => return Err(failure),
+        };
         let (report, coverage) = match &self.model {
             None => (imatrix::check(&matrix, &[]), None),
             Some(model) => {
@@ -110,6 +118,14 @@ impl Args {
             Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
             Err(failure) => Err(failure),
         }
+    }
+}
+
+/// The object without any file, as `gguf check` prints it for one that cannot be read.
+fn print_bare(ui: &mut Ui, verdict: Verdict) -> Outcome {
+    match findings::print_json(ui, verdict, &[], &[("coverage", Value::Null)]) {
+        Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -135,12 +135,14 @@ impl Options {
         let is_old = |m: &ImatrixFile| m.format() == Format::Legacy;
         let matrix = match matrices {
             // To make sums of means and means of them again would only round them.
-            [only] if is_old(only) && format == Format::Legacy => only.load().map_err(gguf_convert::Error::from)?,
+            [only] if is_old(only) && format == Format::Legacy => {
+                only.must_be_sound().and_then(|()| only.load()).map_err(gguf_convert::Error::from)?
+            }
             _ => {
                 let size = self.size_of_chunks(ui, matrices);
                 warn_of_uncounted(ui, matrices);
                 let sum = merged(matrices, size, &watch)?;
-                if format == Format::Legacy { old_format(ui, &sum)? } else { sum }
+                if format == Format::Legacy { old_format(ui, sum)? } else { sum }
             }
         };
         if format == Format::Gguf {
@@ -192,12 +194,20 @@ fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Im
 }
 
 /// The matrix in the old format. What is lost is said.
-fn old_format(ui: &mut Ui, matrix: &Imatrix) -> Result<Imatrix, gguf_convert::Error> {
-    let (old, left_out) = matrix.to_legacy()?;
+fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, gguf_convert::Error> {
+    let lost = lost(&matrix);
+    let (old, left_out) = matrix.into_legacy()?;
     if !left_out.is_empty() {
         let names = list(&shown(&left_out));
         ui.warning(&format!("left out, because nothing was measured for them: {names}"));
     }
+    lost.iter().for_each(|what| ui.warning(what));
+    Ok(old)
+}
+
+/// What the old format cannot hold of a matrix.
+fn lost(matrix: &Imatrix) -> Vec<String> {
+    let mut all = Vec::new();
     let experts = matrix.entries.values().filter(|e| e.counts.len() > 1 && e.counts.iter().any(|&n| n > 0));
     let (mut n_entries, mut n_unseen) = (0, 0);
     for entry in experts {
@@ -210,7 +220,7 @@ fn old_format(ui: &mut Ui, matrix: &Imatrix) -> Result<Imatrix, gguf_convert::Er
             0 => String::new(),
             n => format!("; {} never used, whose columns all become 1", number(n, "expert was", "experts were")),
         };
-        ui.warning(&format!("the tokens of each expert are lost, in {entries}{unseen}"));
+        all.push(format!("the tokens of each expert are lost, in {entries}{unseen}"));
     }
     if let Some(kept) = matrix.datasets.last() {
         let mut lost: Vec<Vec<u8>> = Vec::new();
@@ -221,14 +231,14 @@ fn old_format(ui: &mut Ui, matrix: &Imatrix) -> Result<Imatrix, gguf_convert::Er
         }
         if !lost.is_empty() {
             let (lost, kept) = (list(&shown(&lost)), gguf_format::check::shown(Str(kept)));
-            ui.warning(&format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
+            all.push(format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
         }
     }
     if matrix.chunk_size != DEFAULT_CHUNK_SIZE {
         let size = matrix.chunk_size;
-        ui.warning(&format!("the size of chunks is lost; give --chunk-size {size} when the file is read again"));
+        all.push(format!("the size of chunks is lost; give --chunk-size {size} when the file is read again"));
     }
-    Ok(old)
+    all
 }
 
 /// In the old format, values without a number of chunks are taken for the weights themselves; sums are nothing without.

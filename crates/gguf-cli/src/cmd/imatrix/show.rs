@@ -1,5 +1,6 @@
 //! `gguf imatrix show`: what a matrix is, and what the numbers of its entries look like.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -148,8 +149,9 @@ impl Args {
             }
         }
         if self.json {
-            json::print(&mut ui.out, LEVELS, &Document::of(&self.file, &matrix, &infos))?;
-            return Ok(verdict);
+            let is_bad = Cell::new(false);
+            json::print(&mut ui.out, LEVELS, &Document::of(&self.file, &matrix, &infos, &is_bad))?;
+            return Ok(if is_bad.get() { Verdict::Bad } else { verdict });
         }
         print_summary(ui, &self.file, &matrix)?;
         if infos.is_empty() {
@@ -267,7 +269,18 @@ struct Document<'m, L> {
 }
 
 impl Document<'_, ()> {
-    fn of<'m>(path: &'m Path, matrix: &'m ImatrixFile, infos: &'m [EntryInfo<'m>]) -> impl Serialize {
+    /// While it is written, `is_bad` becomes true if an entry has no statistics because of its values.
+    fn of<'m>(
+        path: &'m Path,
+        matrix: &'m ImatrixFile,
+        infos: &'m [EntryInfo<'m>],
+        is_bad: &'m Cell<bool>,
+    ) -> impl Serialize {
+        let entry = |info: &EntryInfo<'m>| {
+            let entry = Entry::of(matrix, *info);
+            is_bad.set(is_bad.get() || entry.error.is_some());
+            entry
+        };
         Document {
             path: json::path(path),
             format: matrix.format().to_string(),
@@ -275,7 +288,7 @@ impl Document<'_, ()> {
             chunk_count: matrix.chunk_count(),
             chunk_size: matrix.chunk_size(),
             n_entries: matrix.n_entries(),
-            entries: List(|| infos.iter().map(|info| Entry::of(matrix, *info))),
+            entries: List(move || infos.iter().map(entry)),
         }
     }
 }

@@ -13,15 +13,15 @@ use crate::ui::grouped;
 pub struct BudgetOptions {
     /// In place of TYPE: choose a type for each tensor so that the whole file has at most this size, such as 4.2GiB, 700MB or
     /// plain bytes, and loses the least
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, group = "limit", conflicts_with = "pure")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true, group = "limit", conflicts_with = "pure")]
     target_size: Option<u64>,
 
     /// In place of TYPE: the same, with at most so many bits per weight, such as 3.9
-    #[arg(long, value_name = "BITS", value_parser = parse_bits, group = "limit", conflicts_with = "pure")]
+    #[arg(long, value_name = "BITS", value_parser = parse_bits, allow_negative_numbers = true, group = "limit", conflicts_with = "pure")]
     target_bpw: Option<f64>,
 
     /// The types to choose from, such as q4_K,q5_K,q6_K
-    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_tensor_type, requires = "limit")]
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_candidate, requires = "limit")]
     candidates: Vec<GgmlType>,
 }
 
@@ -85,8 +85,13 @@ fn parse_size(text: &str) -> Result<u64, String> {
 fn parse_bits(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(bits) if bits > 0.0 && bits <= 64.0 => Ok(bits),
-        _ => Err("expected bits per weight, such as 3.9".to_owned()),
+        _ => Err("expected bits per weight, above 0 and at most 64, such as 3.9".to_owned()),
     }
+}
+
+/// A type of a list, with or without spaces around it.
+fn parse_candidate(text: &str) -> Result<GgmlType, String> {
+    parse_tensor_type(text.trim()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

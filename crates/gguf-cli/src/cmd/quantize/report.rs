@@ -8,7 +8,7 @@ use gguf_format::{Str, ValueRef};
 use serde::Serialize;
 
 use crate::json;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, wrap};
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, wrap};
 
 /// What goes to standard output when a file was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,15 +97,15 @@ fn sums(report: &Report) -> Vec<String> {
     let said =
         |f: Figures| format!("RMSE {}, relative {}, cosine {}", number(f.rmse), relative(f.relative), cosine(f.cosine));
     let mut lines = vec![format!(
-        "{} tensors changed, {} weights, {} bits each: {}",
-        report.tensors.len(),
+        "{} changed, {} weights, {} bits each: {}",
+        tensors(report.tensors.len()),
         count(n_weights),
         bits_per_weight(bytes as f64 * 8.0 / n_weights as f64),
         said(report.total().figures()),
     )];
     let n = report.tensors.iter().filter(|t| t.error.weighted().is_some()).count();
     if let Some(figures) = report.total_weighted().weighted() {
-        lines.push(format!("weighted by importance, the {n} tensors in the matrix: {}", said(figures)));
+        lines.push(format!("weighted by importance, the {} in the matrix: {}", tensors(n), said(figures)));
     }
     let worst = report.tensors.iter().max_by(|a, b| {
         let relative = |e: &TensorError| e.weighted().unwrap_or_else(|| e.figures()).relative;
@@ -120,6 +120,11 @@ fn sums(report: &Report) -> Vec<String> {
         lines.push(format!("worst: {name}, {}, {how} error {}", worst.to, relative(figures.relative)));
     }
     lines
+}
+
+/// `1 tensor`, `1,000 tensors`
+pub fn tensors(n: usize) -> String {
+    format!("{} tensor{}", grouped(n as u64), if n == 1 { "" } else { "s" })
 }
 
 /// `0.00123`, `1.23e-7`
@@ -139,9 +144,13 @@ fn relative(x: f64) -> String {
     format!("{} %", number(x * 100.0))
 }
 
-/// As many nines as there are, and two digits.
+/// As many nines as there are, and two digits; `1` for what differs from it by rounding alone.
 fn cosine(x: f64) -> String {
-    let nines = (-(1.0 - x).max(1e-12).log10()).ceil().clamp(1.0, 12.0) as usize;
+    let distance = 1.0 - x;
+    if distance < 1e-12 {
+        return "1".to_owned();
+    }
+    let nines = (-distance.log10()).ceil().clamp(1.0, 12.0) as usize;
     format!("{x:.*}", nines + 1)
 }
 
@@ -246,4 +255,24 @@ fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()>
         total: JsonTotal { n_weights, bytes, error },
     };
     json::print(&mut ui.out, 3, &document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cosines_are_as_long_as_they_must_be() {
+        for (x, text) in [
+            (1.0, "1"),
+            (1.0 - 1e-14, "1"),
+            (0.999_985_4, "0.999985"),
+            (0.97, "0.970"),
+            (0.5, "0.50"),
+            (0.0, "0.00"),
+            (-1.0, "-1.00"),
+        ] {
+            assert_eq!(cosine(x), text);
+        }
+    }
 }
