@@ -23,7 +23,13 @@ impl Watch {
     /// Starts the clock, and catches the signals.
     pub fn new(quiet: bool) -> Watch {
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [consts::SIGINT, consts::SIGTERM] {
+        let ending = [
+            consts::SIGINT,
+            consts::SIGTERM,
+            #[cfg(unix)]
+            consts::SIGHUP,
+        ];
+        for signal in ending.into_iter().filter(|&signal| !is_ignored(signal)) {
             // The second time the signal ends the process at once. Without these handlers, so does the first.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
             let _ = flag::register(signal, Arc::clone(&interrupted));
@@ -76,6 +82,13 @@ impl Watch {
     pub fn elapsed(&self) -> Duration {
         self.line.elapsed()
     }
+}
+
+/// Whether whoever started the program wants it to go on in spite of a signal, as `nohup` does. Told on Linux only.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 impl Progress for Watch {

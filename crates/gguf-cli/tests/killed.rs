@@ -180,7 +180,7 @@ fn what_a_signal_interrupts_is_kept_when_asked() {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut interrupted = 0;
-    for signal in ["-INT", "-TERM", "-INT"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let child = resume(&[]);
         let deadline = Instant::now() + Duration::from_secs(60);
         while names(&place).len() < 2 && Instant::now() < deadline {
@@ -217,7 +217,7 @@ fn an_interrupted_conversion_cleans_up() {
     fs::create_dir(&place).unwrap();
     let out = place.join("model.gguf");
     let mut interrupted = 0;
-    for signal in ["-INT", "-TERM", "-INT"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         fs::write(&out, "the old file").unwrap();
         let child = start(&from, &out);
         // As soon as the temporary file is there.
