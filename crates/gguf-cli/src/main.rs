@@ -23,6 +23,7 @@ mod ui;
 mod watch;
 
 fn main() -> ExitCode {
+    watch::catch_file_size_signal();
     let command = match commands::parse() {
         Ok(command) => command,
         Err(e) if e.use_stderr() => {

@@ -9,6 +9,14 @@ use signal_hook::{consts, flag};
 
 use crate::ui::{ProgressLine, rate, size};
 
+/// Makes writing more than a file may have (`ulimit -f`) an error like others. Unless it is caught, the signal kills the process, which
+/// then leaves what it has begun.
+pub fn catch_file_size_signal() {
+    // Without the handler, it is as it was.
+    #[cfg(unix)]
+    let _ = flag::register(consts::SIGXFSZ, Arc::default());
+}
+
 /// Draws the progress of a run, and ends it when a signal asks for that.
 pub struct Watch {
     line: ProgressLine,
@@ -34,9 +42,6 @@ impl Watch {
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
             let _ = flag::register(signal, Arc::clone(&interrupted));
         }
-        // A file that is larger than allowed is then an error of writing; unless it is caught, the signal kills the process.
-        #[cfg(unix)]
-        let _ = flag::register(consts::SIGXFSZ, Arc::default());
         Watch {
             line: ProgressLine::new(quiet),
             interrupted,
