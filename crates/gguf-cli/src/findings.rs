@@ -25,6 +25,26 @@ pub struct Section {
     pub report: Report,
 }
 
+/// How findings are judged and shown.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Count warnings as errors
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print nothing; the exit code tells
+    #[arg(short, long, conflicts_with = "json")]
+    pub quiet: bool,
+
+    /// List all rules, with where they come from
+    #[arg(long, conflicts_with_all = ["strict", "quiet"])]
+    pub rules: bool,
+}
+
 /// Errors are bad; with `strict` warnings are, too.
 pub fn judge(sections: &[Section], strict: bool) -> Verdict {
     let limit = if strict { Severity::Warning } else { Severity::Error };

@@ -16,6 +16,7 @@ use gguf_format::check::{Place, Severity};
 use gguf_format::keys::GENERAL_TYPE;
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardName, ShardNumber};
 use gguf_format::{Dialect, GgmlType, Head, Layout, Str, TensorInfo, Value, Version};
+use gguf_quants::codec::{Matrix, codec};
 
 use crate::error::Error;
 use crate::imatrix::{self, ImatrixFile, Use};
@@ -257,7 +258,7 @@ pub fn plan<'m>(
                 entries.insert(i, from.name.clone());
             }
             // llama.cpp does not ask for the embeddings and the output, and breaks off in the middle of the work.
-            None if changes && (decision.needs_imatrix || budget::needs_weights(decision.ty)) => {
+            None if changes && (decision.needs_imatrix || needs_weights(decision.ty)) => {
                 let (path, given) = (original.path.clone(), matrix.is_some());
                 return Err(Error::NeedsMatrix { path, tensor: shown(name), ty: decision.ty, given });
             }
@@ -366,6 +367,11 @@ fn split(head: &Head, shard_numbers: &[usize]) -> Result<Vec<Shard>, Error> {
     (0..count).map(shard).collect()
 }
 
+/// Whether a type cannot be encoded without weights of importance.
+fn needs_weights(ty: GgmlType) -> bool {
+    codec(ty).is_some_and(|c| c.matrix == Matrix::Required)
+}
+
 /// Weights that a matrix has for a tensor: one a column, for each matrix of a stack.
 fn columns(tensor: &TensorInfo) -> u64 {
     let dim = |i: usize| tensor.shape.get(i).copied().unwrap_or(1);
@@ -450,7 +456,7 @@ impl QuantizePlan<'_> {
     fn write(&self, out: &Path, progress: &dyn Progress, errors: Option<&Errors>) -> Result<(), Error> {
         let matrix = self.matrix.and_then(|matrix| matrix.path()?.canonicalize().ok());
         let inputs: Vec<PathBuf> =
-            self.original.inputs.iter().cloned().chain(matrix).chain(self.also_read.clone()).collect();
+            self.original.inputs.iter().cloned().chain(matrix).chain(self.also_read.iter().cloned()).collect();
         let run = Run {
             tensors: &self.tensors,
             source: &*self.original.source,

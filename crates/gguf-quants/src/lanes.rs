@@ -176,7 +176,7 @@ pub trait Lanes: Copy + Debug {
 }
 
 /// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of the half in each lane, for instruction sets that do not have it.
-#[allow(dead_code, reason = "some machines have it in all their instruction sets")]
+#[allow(dead_code, reason = "machines for which no instruction set is written here do not call it")]
 #[inline(always)]
 fn halves_to_floats<L: Lanes>(lanes: L, half: L::I) -> L::F {
     let infinity = lanes.splat_i(0x7c00 << 13);

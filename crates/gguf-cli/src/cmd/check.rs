@@ -44,32 +44,19 @@ Examples:
   gguf check *.gguf --json | jq '.files[] | select(.errors > 0).path'")]
 pub struct Args {
     /// Files to check
-    #[arg(required_unless_present = "rules", value_name = "FILE")]
+    #[arg(required_unless_present = "rules", conflicts_with = "rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
     /// Read the tensor data too, and look for NaN and infinity in numbers and block scales
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "rules")]
     data: bool,
 
     /// Judge only what any reader needs to read each file safely
-    #[arg(short, long, conflicts_with = "data")]
+    #[arg(short, long, conflicts_with_all = ["data", "rules"])]
     structure: bool,
 
-    /// Count warnings as errors
-    #[arg(long)]
-    strict: bool,
-
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-
-    /// Print nothing; the exit code tells
-    #[arg(short, long, conflicts_with = "json")]
-    quiet: bool,
-
-    /// List all rules, with where they come from
-    #[arg(long, conflicts_with_all = ["files", "data", "structure", "strict", "quiet"])]
-    rules: bool,
+    #[command(flatten)]
+    shown: findings::Options,
 
     /// The GGUF starts at this byte of the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
@@ -85,8 +72,8 @@ struct Checked {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        if self.rules {
-            return findings::print_rules(ui, &[format::RULES, gguf_arch::check::RULES, RULES], self.json);
+        if self.shown.rules {
+            return findings::print_rules(ui, &[format::RULES, gguf_arch::check::RULES, RULES], self.shown.json);
         }
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
@@ -102,11 +89,11 @@ impl Args {
             }
             match self.check(path) {
                 Ok(sections) => {
-                    let judged = findings::judge(&sections, self.strict);
+                    let judged = findings::judge(&sections, self.shown.strict);
                     verdict = verdict.max(judged);
-                    if self.json {
+                    if self.shown.json {
                         all.extend(sections);
-                    } else if !self.quiet {
+                    } else if !self.shown.quiet {
                         let printed = if is_first { Ok(()) } else { writeln!(ui.out).map_err(Failure::from) };
                         is_first = false;
                         let shards = match sections.len() {
@@ -127,7 +114,7 @@ impl Args {
                 }
             }
         }
-        if self.json {
+        if self.shown.json {
             match findings::print_json(ui, verdict, &all, &[]) {
                 Ok(()) | Err(Failure::PipeClosed) => {}
                 Err(failure) => return Err(failure),
@@ -158,7 +145,7 @@ impl Args {
         }
         let mut checked = paths.into_iter().map(|path| self.head(path)).collect::<Result<Vec<_>, _>>()?;
         if self.data {
-            data::scan(&mut checked, &ProgressLine::new(self.quiet))?;
+            data::scan(&mut checked, &ProgressLine::new(self.shown.quiet))?;
         }
         let mut model = Report::new();
         if !self.structure {

@@ -192,10 +192,11 @@ impl ImatrixFile {
         let path = path.as_ref();
         let open = || {
             // Before opening: to open a pipe would wait for its other end.
-            if !std::fs::metadata(path)?.is_file() {
+            let cannot = |e: io::Error| io::Error::new(e.kind(), format!("cannot open: {e}"));
+            if !std::fs::metadata(path).map_err(cannot)?.is_file() {
                 return Err(Problem::NotAMatrix("it is not a regular file").into());
             }
-            let file = File::open(path)?;
+            let file = File::open(path).map_err(cannot)?;
             let len = file.metadata()?.len();
             ImatrixFile::read(Bytes::File(file, len))
         };

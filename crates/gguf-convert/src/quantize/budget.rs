@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use gguf_arch::mix::{self, Category, Decision, NEED_IMATRIX, Reason, Target};
 use gguf_format::keys::{FILE_TYPES, FileType, GENERAL_FILE_TYPE};
 use gguf_format::{GgmlType, n_elements};
-use gguf_quants::codec::{Codec, Matrix, codec};
+use gguf_quants::codec::{Codec, codec};
 use gguf_quants::measure::{RowError, TensorError};
 use gguf_quants::{Isa, Rows};
 
@@ -60,11 +60,6 @@ pub const CANDIDATES: &[GgmlType] = &[
 /// The types that are tried where the rows are only whole blocks of 32, in place of those above.
 pub const NARROW: &[GgmlType] =
     &[GgmlType::IQ4_NL, GgmlType::Q4_0, GgmlType::Q4_1, GgmlType::Q5_0, GgmlType::Q5_1, GgmlType::Q8_0];
-
-/// Whether a type cannot be encoded without weights of importance.
-pub(super) fn needs_weights(ty: GgmlType) -> bool {
-    codec(ty).is_some_and(|c| c.matrix == Matrix::Required)
-}
 
 /// What must not be exceeded.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -194,7 +189,7 @@ fn open_tensors(plan: &QuantizePlan<'_>, asked: Option<&[GgmlType]>) -> Result<V
         // A weight for each matrix, as far as the third dimension.
         let has_weights = plan.entries.contains_key(&index) && tensor.shape.get(3).is_none_or(|&n| n == 1);
         let works = |ty: &GgmlType| {
-            let needs = NEED_IMATRIX.contains(ty) || needs_weights(*ty);
+            let needs = NEED_IMATRIX.contains(ty) || super::needs_weights(*ty);
             codec(*ty).is_some_and(Codec::can_encode) && (has_weights || !needs)
         };
         let narrower = |ty: &GgmlType| match mix::FALLBACKS.iter().find(|(types, _)| types.contains(ty)) {

@@ -32,7 +32,7 @@ Examples:
   gguf imatrix check imatrix.gguf model.gguf IQ2_XS --json | jq .coverage")]
 pub struct Args {
     /// The matrix, in either format
-    #[arg(required_unless_present = "rules")]
+    #[arg(required_unless_present = "rules", conflicts_with = "rules")]
     file: Option<PathBuf>,
 
     /// The model: a GGUF, of a split one any shard, or the folder of a checkpoint
@@ -42,21 +42,8 @@ pub struct Args {
     #[arg(value_name = "TYPE")]
     ty: Option<String>,
 
-    /// Count warnings as errors
-    #[arg(long)]
-    strict: bool,
-
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-
-    /// Print nothing; the exit code tells
-    #[arg(short, long, conflicts_with = "json")]
-    quiet: bool,
-
-    /// List all rules, with where they come from
-    #[arg(long, conflicts_with_all = ["file", "model", "ty", "strict", "quiet"])]
-    rules: bool,
+    #[command(flatten)]
+    shown: findings::Options,
 }
 
 /// A model, so far as it matters here.
@@ -75,15 +62,15 @@ struct Coverage {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let Some(file) = self.file.as_deref().filter(|_| !self.rules) else {
-            return findings::print_rules(ui, &[RULES], self.json);
+        let Some(file) = self.file.as_deref().filter(|_| !self.shown.rules) else {
+            return findings::print_rules(ui, &[RULES], self.shown.json);
         };
         let target = Target::parse(self.ty.as_deref().unwrap_or(USUAL));
         let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
         let matrix = match open(file) {
             Ok(matrix) => matrix,
             // A file that is no matrix is judged all the same.
-            Err(failure) if self.json => {
+            Err(failure) if self.shown.json => {
                 ui.error(&failure);
                 return print_bare(ui, failure.verdict());
             }
@@ -98,8 +85,8 @@ impl Args {
             }
         };
         let sections = [Section { path: Some(file.to_owned()), report }];
-        let verdict = findings::judge(&sections, self.strict);
-        let printed = match (self.json, self.quiet) {
+        let verdict = findings::judge(&sections, self.shown.strict);
+        let printed = match (self.shown.json, self.shown.quiet) {
             (true, _) => {
                 let coverage = coverage.zip(self.model.as_ref()).map(|(coverage, model)| coverage.as_json(model));
                 findings::print_json(ui, verdict, &sections, &[("coverage", coverage.unwrap_or(Value::Null))])
