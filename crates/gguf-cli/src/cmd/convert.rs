@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_arch::mix::{Target, UnknownName};
 use gguf_convert::quantize::{Original, QuantizeOptions};
-use gguf_convert::{ConversionPlan, Options, OutType, Summary};
+use gguf_convert::{ConversionPlan, Options, OutType, Skipped, Summary};
 use gguf_format::{ByteOrder, Str};
 
 use super::quantize::{self, Shown};
@@ -154,6 +154,7 @@ impl Args {
     /// Quantizes what the conversion would write, without writing it.
     fn quantize(&self, ui: &mut Ui, plan: ConversionPlan, target: Target) -> Outcome {
         let out = self.output.as_ref().map(|out| plan.output_path_as(out, &target.to_string()));
+        let left_out = plan.arch().skipped.clone();
         let matrix = self.quantization.matrix()?;
         let options = QuantizeOptions {
             threads: self.threads,
@@ -169,6 +170,7 @@ impl Args {
             Some(out) if !self.dry_run => quantize::write(ui, &plan, &target, &out, self.quiet, Shown::Path),
             out => {
                 quantize::print_plan(ui, &plan, &target)?;
+                print_left_out(ui, &left_out)?;
                 out.map_or(Ok(()), |out| ui.print_path(&out))?;
                 Ok(Verdict::Good)
             }
@@ -212,6 +214,19 @@ fn said(summary: &Summary, watch: &Watch) -> String {
     )
 }
 
+/// Prints which tensors of the checkpoint have no place in the output, if there are any.
+fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
+    if skipped.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
+    for skipped in skipped {
+        table.row([Str(skipped.name.as_bytes()).to_string(), skipped.reason.to_owned()]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 0)
+}
+
 /// Prints what would be written.
 fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
     let columns = [
@@ -230,14 +245,7 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
         table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, t.reason.to_string()]);
     }
     table.print(ui, 0)?;
-    if !plan.arch().skipped.is_empty() {
-        let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
-        for skipped in &plan.arch().skipped {
-            table.row([Str(skipped.name.as_bytes()).to_string(), skipped.reason.to_owned()]);
-        }
-        writeln!(ui.out)?;
-        table.print(ui, 0)?;
-    }
+    print_left_out(ui, &plan.arch().skipped)?;
     let parameters = plan.arch().n_parameters().unwrap_or(u64::MAX);
     let said = format!(
         "{}, {}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
