@@ -6,11 +6,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use gguf_benches::compare;
-use gguf_benches::data::{Kind, Random, Scales, Weights, blocks, matrices};
 use gguf_benches::options::Options;
 use gguf_benches::{Ggml, folder};
 use gguf_quants::codec::{Codec, CodecError};
 use gguf_quants::{Isa, Rows};
+use gguf_test::data::{Kind, Random, Scales, Weights, blocks, matrices};
 
 const HELP: &str = "
 Times every codec on one thread, next to ggml_quantize_chunk and to_float in the same run. What is timed has been compared
@@ -143,7 +143,7 @@ fn measure(
             let rows = Rows::new(&values, ROW_LEN, matrix.as_deref())?;
             match ggml {
                 Some(ggml) => ggml.quantize(codec.ty, &values, ROW_LEN, matrix.as_deref(), &mut packed)?,
-                None => codec.encode(Isa::Scalar, rows, &mut packed)?,
+                None => codec.encode_with(Isa::Scalar, rows, &mut packed)?,
             }
             tally += compare::encoded(codec, isas, rows, &packed, &what);
         }
@@ -180,9 +180,9 @@ fn measure(
                 match task {
                     Task::Encode(_) => {
                         let rows = Rows::new(black_box(&values), ROW_LEN, matrix.as_deref())?;
-                        codec.encode(isa, rows, black_box(&mut packed))?;
+                        codec.encode_with(isa, rows, black_box(&mut packed))?;
                     }
-                    Task::Decode => codec.decode(isa, black_box(&packed), black_box(&mut values))?,
+                    Task::Decode => codec.decode_with(isa, black_box(&packed), black_box(&mut values))?,
                 }
             } else if i == isas.len() {
                 to.copy_from_slice(black_box(&from));
@@ -224,7 +224,7 @@ fn is_slow(ggml: Option<&Ggml>, codec: &Codec, task: Task) -> Result<bool, Box<d
         match ggml {
             Some(ggml) => ggml.quantize(codec.ty, &values, ROW_LEN, matrix.as_deref(), &mut packed)?,
             None => codec
-                .encode(Isa::best(), Rows::new(&values, ROW_LEN, matrix.as_deref())?, &mut packed)
+                .encode(Rows::new(&values, ROW_LEN, matrix.as_deref())?, &mut packed)
                 .or_else(|e| if matches!(e, CodecError::Refused { .. }) { Ok(()) } else { Err(e) })?,
         }
         took = start.elapsed();

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gguf_benches::compare::{self, Sample, Source, Tally};
-use gguf_benches::data::{Hash, Weights, vectors};
 use gguf_benches::options::Options;
 use gguf_benches::{Ggml, folder, real_rows};
 use gguf_quants::Isa;
 use gguf_quants::codec::{Codec, Matrix};
+use gguf_test::data::{Hash, Weights, vectors};
+use gguf_test::peers;
 
 const HELP: &str = "
 Compares every codec with the real ggml: the bytes of ggml_quantize_chunk, the bits of to_float.
@@ -61,8 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(folder) = &options.record {
         return record(&ggml, &options, folder);
     }
-    let real = match std::env::var_os("GGUF_SHARED") {
-        Some(shared) => real_rows(&Path::new(&shared).join("data/glossary-bf16.gguf"))?,
+    let real = match peers::folder(peers::SHARED) {
+        Some(shared) => real_rows(&shared.join("data/glossary-bf16.gguf"))?,
         None => vec![],
     };
     let (weights, threads, isas) =

@@ -1,8 +1,5 @@
 //! What the benchmarks and the comparisons with ggml share: the real library, rows to encode, and the comparison itself.
 
-#[path = "../crates/gguf-quants/tests/data/mod.rs"]
-pub mod data;
-
 pub mod compare;
 mod isolated;
 pub mod options;

@@ -53,7 +53,7 @@ impl Options {
                     println!("{}", help.trim());
                     return Ok(None);
                 }
-                _ => return Err(format!("{arg} is no option; see --help").into()),
+                _ => return Err(format!("{arg} is not an option; see --help").into()),
             }
         }
         Ok(Some(options))

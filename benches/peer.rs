@@ -11,7 +11,7 @@ use libloading::Library;
 
 /// The folder of the peers, if there is one.
 pub fn folder() -> Option<PathBuf> {
-    std::env::var_os("GGUF_PEERS").map(PathBuf::from)
+    gguf_test::peers::folder(gguf_test::peers::PEERS)
 }
 
 /// `struct gguf_init_params` of `gguf.h`.

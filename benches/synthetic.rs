@@ -3,7 +3,7 @@
 //! with `imatrix`, an importance matrix for the model.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use gguf_format::{Array, GgmlType, Head, Str, TensorInfo, Value, ValueRef, ValueType};
@@ -113,6 +113,7 @@ fn main() -> ExitCode {
         let mut piece = vec![0u8; 1 << 16];
         for tensor in &head.tensors {
             let mut left = usize::try_from(tensor.n_bytes()?)?;
+            let mut to = writer.begin(&tensor.name)?;
             while left > 0 {
                 let n = left.min(piece.len());
                 match tensor.ty {
@@ -135,11 +136,12 @@ fn main() -> ExitCode {
                             .for_each(|b| *b = f32_to_f16(numbers.next()).to_le_bytes());
                     }
                 }
-                writer.append(&piece[..n])?;
+                to.write_all(&piece[..n])?;
                 left -= n;
             }
+            to.end()?;
         }
-        writer.finish(&head)?;
+        writer.finish()?;
         Ok(())
     };
     match write() {

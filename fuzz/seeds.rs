@@ -1,7 +1,6 @@
 //! Writes every file of the test corpus into a folder for each fuzz target: `seeds FOLDER`.
 
-#[path = "../crates/gguf-format/tests/corpus/mod.rs"]
-mod corpus;
+use gguf_test::corpus;
 
 use std::path::PathBuf;
 use std::{env, fs, io};

@@ -1,30 +1,28 @@
 //! Codecs against the real ggml, on a sample of what `cargo bench -p gguf-benches --bench exact` compares: every codec, every
 //! instruction set that this machine has, every kind of numbers and of matrix.
 //!
-//! Runs when `GGUF_PEERS` names the folder of the peers; without it there is nothing to compare with and the tests say so.
+//! `GGUF_PEERS` names the folder of the peers; without it there is nothing to compare with and the tests are ignored.
 
-use std::path::{Path, PathBuf};
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gguf_benches::compare::{self, Sample, Source, Tally};
-use gguf_benches::data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
-use gguf_benches::{Ggml, Isolated, folder, real_rows};
+use gguf_benches::{Ggml, Isolated, real_rows};
+use gguf_test::data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
+use gguf_test::peers;
 
 use gguf_format::{ByteOrder, GgmlType, TYPES, scan_data};
-use gguf_quants::codec::{Codec, CodecError, Matrix, codecs};
+use gguf_quants::codec::{Codec, CodecError, Matrix, codec, codecs};
 use gguf_quants::{Isa, Rows};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Debug code is slow.
 const PIECE: usize = if cfg!(debug_assertions) { 2048 } else { 8192 };
 
-fn peers(test: &str) -> Option<(PathBuf, Ggml)> {
-    let Some(peers) = folder() else {
-        println!("{test}: skipped, GGUF_PEERS is not set");
-        return None;
-    };
-    let ggml = Ggml::load(&peers).expect("the peers' libggml-base.so");
-    Some((peers, ggml))
+fn ggml() -> Ggml {
+    Ggml::load(&peers::peers()).expect("the peers' libggml-base.so")
 }
 
 /// Compares every codec on two threads.
@@ -53,9 +51,8 @@ fn assert_clean(tally: &Tally) {
     );
 }
 
-#[test]
 fn every_encoder_gives_the_bytes_of_ggml() {
-    let Some((_, ggml)) = peers("every_encoder_gives_the_bytes_of_ggml") else { return };
+    let ggml = ggml();
     let isas: Vec<Isa> = Isa::available().collect();
     let tally = each_codec(|codec| {
         let mut tally = Tally::default();
@@ -74,14 +71,9 @@ fn every_encoder_gives_the_bytes_of_ggml() {
     assert!(tally.encoded > 0 && tally.scalar == tally.encoded);
 }
 
-#[test]
 fn real_rows_have_the_bytes_of_ggml() {
-    let Some((_, ggml)) = peers("real_rows_have_the_bytes_of_ggml") else { return };
-    let Some(shared) = std::env::var_os("GGUF_SHARED") else {
-        println!("real_rows_have_the_bytes_of_ggml: skipped, GGUF_SHARED is not set");
-        return;
-    };
-    let real = real_rows(&Path::new(&shared).join("data/glossary-bf16.gguf")).unwrap();
+    let ggml = ggml();
+    let real = real_rows(&peers::data("glossary-bf16.gguf")).unwrap();
     assert!(real.len() > 2_000_000);
     let isas: Vec<Isa> = Isa::available().collect();
     let tally = each_codec(|codec| {
@@ -99,9 +91,8 @@ fn real_rows_have_the_bytes_of_ggml() {
 }
 
 /// From one block to more than the widest kernels take at once, and from any row on.
-#[test]
 fn any_number_of_blocks() {
-    let Some((_, ggml)) = peers("any_number_of_blocks") else { return };
+    let ggml = ggml();
     let most = if cfg!(debug_assertions) { 34 } else { 70 };
     let tally = each_codec(|codec| {
         let mut tally = Tally::default();
@@ -140,9 +131,8 @@ fn any_number_of_blocks() {
     assert_clean(&tally);
 }
 
-#[test]
 fn every_decoder_gives_the_bits_of_ggml() {
-    let Some((_, ggml)) = peers("every_decoder_gives_the_bits_of_ggml") else { return };
+    let ggml = ggml();
     let isas: Vec<Isa> = Isa::available().collect();
     let tally = each_codec(|codec| {
         let mut tally = Tally::default();
@@ -156,9 +146,8 @@ fn every_decoder_gives_the_bits_of_ggml() {
 }
 
 /// A matrix changes nothing where the table says that it is ignored, and ggml agrees.
-#[test]
 fn a_matrix_is_ignored_where_the_table_says_so() {
-    let Some((_, ggml)) = peers("a_matrix_is_ignored_where_the_table_says_so") else { return };
+    let ggml = ggml();
     let isas: Vec<Isa> = Isa::available().collect();
     let tally = each_codec(|codec| {
         let mut tally = Tally::default();
@@ -172,9 +161,8 @@ fn a_matrix_is_ignored_where_the_table_says_so() {
 }
 
 /// From every type to every other: ggml's `to_float` and `ggml_quantize_chunk`, one after the other, give the same.
-#[test]
 fn requantizing_gives_the_bytes_of_ggml() {
-    let Some((_, ggml)) = peers("requantizing_gives_the_bytes_of_ggml") else { return };
+    let ggml = ggml();
     let isas = [Isa::best()];
     let tally = each_codec(|from| {
         let mut tally = Tally::default();
@@ -188,7 +176,7 @@ fn requantizing_gives_the_bytes_of_ggml() {
         }
         let mut ours = theirs.clone();
         ours.fill(0.0);
-        from.decode(isas[0], &packed, &mut ours).unwrap();
+        from.decode_with(isas[0], &packed, &mut ours).unwrap();
         for to in codecs().iter().filter(|to| to.can_encode()) {
             for matrix in [Weights::None, Weights::Positive] {
                 if !matrices(to).contains(&matrix) {
@@ -208,9 +196,7 @@ fn requantizing_gives_the_bytes_of_ggml() {
 }
 
 /// Where ggml gives bytes for impossible values we give the same, and where it aborts we refuse.
-#[test]
 fn impossible_values_are_refused_where_ggml_aborts() {
-    let Some(..) = peers("impossible_values_are_refused_where_ggml_aborts") else { return };
     let failures = Mutex::new(vec![]);
     let ggml = Mutex::new(Isolated::new(env!("CARGO_BIN_EXE_ggml-peer")));
     each_codec(|codec| {
@@ -228,7 +214,7 @@ fn impossible_values_are_refused_where_ggml_aborts() {
                 let rows = Rows::new(&values, values.len(), weights.as_deref()).unwrap();
                 for isa in Isa::available() {
                     let mut ours = vec![0; codec.packed_bytes(values.len()).unwrap()];
-                    let same = match (codec.encode(isa, rows, &mut ours), &theirs) {
+                    let same = match (codec.encode_with(isa, rows, &mut ours), &theirs) {
                         (Ok(()), Some(theirs)) => ours == *theirs,
                         (Err(CodecError::Refused { .. }), None) => true,
                         _ => false,
@@ -262,9 +248,7 @@ fn judged_otherwise(ty: GgmlType) -> Option<&'static str> {
     }
 }
 
-#[test]
 fn validity_is_judged_as_by_ggml() {
-    let Some(..) = peers("validity_is_judged_as_by_ggml") else { return };
     let mut ggml = Isolated::new(env!("CARGO_BIN_EXE_ggml-peer"));
     let mut judged = [0; 2];
     for t in TYPES.iter().filter(|t| !t.removed) {
@@ -288,4 +272,46 @@ fn validity_is_judged_as_by_ggml() {
         }
     }
     assert!(judged.iter().all(|n| *n > 1000), "{judged:?}");
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Removed types against the library of their time: the values that it made of the tensors of a file that it wrote.
+fn q4_2_decodes_as_in_may_2023() {
+    let path = peers::data("legacy/ggjt-v1/tiny-llama.ggjt-v1.q4_2.bin");
+    let file = fs::read(&path).unwrap();
+    let facts: Value = serde_json::from_slice(&fs::read(path.with_extension("bin.json")).unwrap()).unwrap();
+    let mut n = 0;
+    for tensor in facts["tensors"].as_array().unwrap().iter().filter(|t| t["type"] == "Q4_2") {
+        let [at, len] = ["file_offset", "n_bytes"].map(|k| tensor[k].as_u64().unwrap() as usize);
+        let packed = &file[at..at + len];
+        assert_eq!(sha256(packed), tensor["raw_sha256"].as_str().unwrap());
+        let codec = codec(GgmlType::Q4_2).unwrap();
+        let decode = |isa| {
+            let mut values = vec![0.0f32; len / 10 * 16];
+            codec.decode_with(isa, packed, &mut values).unwrap();
+            values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let values = decode(Isa::Scalar);
+        assert_eq!(sha256(&values), tensor["dequant_f32_sha256"].as_str().unwrap(), "{}", tensor["name"]);
+        for isa in Isa::available() {
+            assert!(decode(isa) == values, "{} {isa}", tensor["name"]);
+        }
+        n += 1;
+    }
+    assert!(n > 0, "no tensor of the type");
+}
+
+gguf_test::tests! {
+    [Peers] every_encoder_gives_the_bytes_of_ggml,
+        any_number_of_blocks,
+        every_decoder_gives_the_bits_of_ggml,
+        a_matrix_is_ignored_where_the_table_says_so,
+        requantizing_gives_the_bytes_of_ggml,
+        impossible_values_are_refused_where_ggml_aborts,
+        validity_is_judged_as_by_ggml;
+    [Peers, Shared] real_rows_have_the_bytes_of_ggml;
+    [Shared] q4_2_decodes_as_in_may_2023;
 }

@@ -2,9 +2,6 @@
 //! lies aligned inside the file and apart from the others. The last two bytes say how much longer the file is.
 #![no_main]
 
-#[path = "../../crates/gguf-format/tests/corpus/mod.rs"]
-mod corpus;
-
 use gguf_format::{Gguf, check};
 use libfuzzer_sys::fuzz_target;
 

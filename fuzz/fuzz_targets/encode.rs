@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
     let rows = Rows::new(&values, row_len, weights.as_deref()).expect("whole rows");
     let encode = |isa| {
         let mut packed = vec![0x55; codec.packed_bytes(values.len()).expect("whole blocks")];
-        codec.encode(isa, rows, &mut packed).map(|()| packed)
+        codec.encode_with(isa, rows, &mut packed).map(|()| packed)
     };
     let plain = encode(Isa::Scalar);
     match &plain {

@@ -1,8 +1,7 @@
 //! Any bytes are read or refused, and what was read can be used.
 #![no_main]
 
-#[path = "../../crates/gguf-format/tests/corpus/mod.rs"]
-mod corpus;
+use gguf_test::corpus;
 
 use gguf_format::{Gguf, Problem};
 use libfuzzer_sys::fuzz_target;

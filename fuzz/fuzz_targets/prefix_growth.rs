@@ -2,8 +2,7 @@
 //! one before it how they grow.
 #![no_main]
 
-#[path = "../../crates/gguf-format/tests/corpus/mod.rs"]
-mod corpus;
+use gguf_test::corpus;
 
 use corpus::growth::{scan, scan_as_needed};
 use libfuzzer_sys::fuzz_target;

@@ -2,8 +2,7 @@
 //! dialect.
 #![no_main]
 
-#[path = "../../crates/gguf-format/tests/corpus/mod.rs"]
-mod corpus;
+use gguf_test::corpus;
 
 use corpus::rewrite::{plain_dialects, rebuilt, through};
 use gguf_format::Gguf;

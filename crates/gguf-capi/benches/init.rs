@@ -4,21 +4,21 @@
 //! sources, whose vocabulary of Llama 3 (7.8 MB, 408,000 strings) is the file unless another is given.
 
 #[cfg(unix)]
-#[path = "../tests/peer/mod.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
-mod peer;
-
-#[cfg(unix)]
 fn main() {
-    use peer::{Api, c, no_tensors, snapshot};
     use std::time::{Duration, Instant};
 
+    use gguf_test::capi::{Api, c, ggml, no_tensors, snapshot};
+    use gguf_test::peers;
+
     const ROUNDS: usize = 21;
-    let Some(peers) = peer::peers("init") else { return };
+    let Some(peers) = peers::folder(peers::PEERS) else {
+        println!("nothing to compare with: GGUF_PEERS is not set");
+        return;
+    };
     let given = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     let file = given.unwrap_or_else(|| peers.join("llama.cpp/models/ggml-vocab-llama-bpe.gguf").display().to_string());
     let path = c(file.clone());
-    let ggml = peer::ggml(&peers);
+    let ggml = ggml(&peers);
     let apis = [Api::ours(), Api::theirs(&ggml)];
 
     // Both see the same in it.

@@ -140,7 +140,7 @@ void gguf_free(struct gguf_context * ctx);
 
 /* --- What a context says --- */
 
-/* u8, i8, ..., str, arr; NULL for a number that is no type. */
+/* u8, i8, ..., str, arr; NULL for a number that is not a type. */
 const char * gguf_type_name(enum gguf_type type);
 
 /* The version that was read, and will be written: 2 or 3. */

@@ -50,7 +50,7 @@ struct gguf_x_finding {
 
 struct gguf_x_report;
 
-/* Structure, specification, and the model in the file. NULL when it cannot be opened; a file that is no GGUF has a finding. */
+/* Structure, specification, and the model in the file. NULL when it cannot be opened; a file that is not GGUF has a finding. */
 struct gguf_x_report * gguf_x_check_file(const char * fname);
 struct gguf_x_report * gguf_x_check_buffer(const void * data, size_t size);
 size_t gguf_x_report_n(const struct gguf_x_report * report);
@@ -73,7 +73,9 @@ struct gguf_x_tensor {
     uint64_t size;   /* bytes of the data */
 };
 
-/* Every version and byte order is opened, other than with gguf_init_from_file. */
+/* Every version and byte order is opened, other than with gguf_init_from_file. The files are mapped into memory: until the model
+ * is freed they are not to be written to or truncated, by any process. Removing them, or replacing them by renaming, is
+ * harmless. */
 struct gguf_x_model * gguf_x_model_open(const char * fname);
 void gguf_x_model_free(struct gguf_x_model * model);
 size_t gguf_x_model_n_files(const struct gguf_x_model * model);
@@ -86,8 +88,7 @@ int64_t gguf_x_model_n_tensors(const struct gguf_x_model * model);
 int64_t gguf_x_model_find_tensor(const struct gguf_x_model * model, const char * name);
 bool gguf_x_model_tensor(const struct gguf_x_model * model, int64_t i, struct gguf_x_tensor * tensor);
 
-/* The data of a tensor, mapped into memory and in the file's byte order; it lives as long as the model. Who shortens the file
- * meanwhile ends the process with a signal. */
+/* The data of a tensor, mapped into memory and in the file's byte order; it lives as long as the model. */
 const void * gguf_x_model_tensor_data(const struct gguf_x_model * model, int64_t i);
 
 /* n elements from element first on, as floats; both are whole numbers of blocks of the type. */

@@ -206,7 +206,7 @@ readers! {
     fn gguf_get_key(ctx, key_id: i64) -> *const c_char, or null(), Ok(ctx.entry(key_id)?.c_key().as_ptr().cast());
     /// The type of a value; `GGUF_TYPE_COUNT` for an id that is none.
     fn gguf_get_kv_type(ctx, key_id: i64) -> u32, or TYPE_COUNT, Ok(ctx.entry(key_id)?.value().value_type().0);
-    /// The type of an array's elements; aborts when the value is no array.
+    /// The type of an array's elements; aborts when the value is not an array.
     fn gguf_get_arr_type(ctx, key_id: i64) -> u32, or TYPE_COUNT, {
         let entry = ctx.entry(key_id)?;
         match entry.value() {
@@ -241,7 +241,7 @@ readers! {
         }
         Ok(entry.view().numbers().cast())
     };
-    /// The string at `i` of an array; aborts when they are no strings.
+    /// The string at `i` of an array; aborts when they are not strings.
     fn gguf_get_arr_str(ctx, key_id: i64, i: usize) -> *const c_char, or null(), {
         let entry = ctx.entry(key_id)?;
         if !matches!(entry.view(), View::Strings { .. }) {

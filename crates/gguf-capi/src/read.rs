@@ -155,7 +155,7 @@ fn tensors(context: &mut Context, head: &Gguf<'static>) -> Result<(), Failure> {
         let n_elements = n_elements.ok_or_else(|| bad(format!("{ne:?} elements are too many")))?;
         let Some(ty) = type_info(info.ty.0) else { return Err(bad(format!("ggml has no tensor type {}", info.ty.0))) };
         if !ne[0].unsigned_abs().is_multiple_of(ty.block_len.into()) {
-            return Err(bad(format!("rows of {} are no whole blocks of {}", ne[0], ty.name)));
+            return Err(bad(format!("rows of {} are not whole blocks of {}", ne[0], ty.name)));
         }
         let bytes = (n_elements.unsigned_abs() / u64::from(ty.block_len)).checked_mul(ty.block_bytes.into());
         let bytes = bytes.filter(|&b| b <= u64::MAX - (context.alignment - 1));

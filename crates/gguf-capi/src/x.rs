@@ -11,8 +11,7 @@ use std::ptr::null;
 
 use gguf_format::check::{Finding, Report as Findings};
 use gguf_format::{ByteOrder, GgmlType, Gguf, Str};
-use gguf_io::{Model as Files, ModelFile};
-use gguf_quants::Isa;
+use gguf_io::{Model as Files, ModelFile, Tensor as FileTensor};
 use gguf_quants::codec::codec;
 
 use crate::api::{c_bytes, context_and};
@@ -104,7 +103,7 @@ impl Report {
     /// The findings about a head, and about the model if the head can be read.
     fn new(mut findings: Findings, gguf: Option<&Gguf<'_>>, file_name: Option<&str>) -> Box<Report> {
         if let Some(gguf) = gguf {
-            findings.append(gguf_arch::check::model(&[gguf], file_name));
+            findings.append(gguf_model::check::model(&[gguf], file_name));
         }
         let one = |f: &Finding| CFinding {
             severity: f.severity as u32,
@@ -228,8 +227,11 @@ pub struct XTensor {
 }
 
 impl Model {
-    fn open(path: &Path) -> Result<Model, Failure> {
-        let files = Files::open(path)?;
+    /// # Safety
+    /// Nobody writes to the files or truncates them while the model lives.
+    unsafe fn open(path: &Path) -> Result<Model, Failure> {
+        // SAFETY: the caller vouches for it.
+        let files = unsafe { Files::map(path) }?;
         let (mut tensors, mut by_name) = (Vec::new(), HashMap::new());
         for (file, model_file) in files.files().iter().enumerate() {
             for info in model_file.gguf().tensors() {
@@ -246,26 +248,28 @@ impl Model {
         Ok(Model { files, paths, contexts, tensors, by_name })
     }
 
-    fn tensor(&self, i: i64) -> Result<(&ModelFile, &Place, gguf_format::TensorInfoRef<'_>), Failure> {
+    fn tensor(&self, i: i64) -> Result<(&Place, FileTensor<'_>), Failure> {
         let place = usize::try_from(i).ok().and_then(|i| self.tensors.get(i));
         let found = place.and_then(|place| {
             let file = self.files.files().get(place.file)?;
-            Some((file, place, file.gguf().tensor_by_index(place.index)?))
+            Some((place, file.tensor_by_index(place.index)?))
         });
         found.ok_or_else(|| Failure::new(format!("there is no tensor {i}; there are {}", self.tensors.len())))
     }
 }
 
-/// Opens a model from any of its files; null when one is missing or cannot be read.
+/// Opens a model from any of its files, and maps them; null when one is missing or cannot be read.
 ///
 /// # Safety
-/// `fname` is null or a C string.
+/// `fname` is null or a C string. Nobody writes to the files or truncates them before the model is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_model_open(fname: *const c_char) -> *mut Model {
     kept("gguf_x_model_open", std::ptr::null_mut(), || {
         // SAFETY: the caller vouches for it.
         let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
-        Ok(Box::into_raw(Box::new(Model::open(path)?)))
+        // SAFETY: the caller vouches for the files.
+        let model = unsafe { Model::open(path) }?;
+        Ok(Box::into_raw(Box::new(model)))
     })
 }
 
@@ -324,9 +328,10 @@ readers! {
     };
     /// Stores what a file says of a tensor, and where its data is in the file.
     fn gguf_x_model_tensor(model, i: i64, tensor: *mut XTensor) -> bool, or false, {
-        let (file, place, info) = model.tensor(i)?;
+        let (place, found) = model.tensor(i)?;
+        let info = found.info();
         let bad = |text: String| Failure::at(info.info_offset, format_args!("tensor {}: {text}", info.name));
-        let range = file.gguf().tensor_range(&info).map_err(|e| bad(e.to_string()))?;
+        let range = found.file().gguf().tensor_range(&info).map_err(|e| bad(e.to_string()))?;
         let mut ne = [1; MAX_DIMS];
         if info.dims.len() > MAX_DIMS {
             return Err(bad(format!("it has {} dimensions", info.dims.len())));
@@ -343,26 +348,26 @@ readers! {
         unsafe { tensor.write(found) };
         Ok(true)
     };
-    /// The data of a tensor, mapped: null when the file does not hold it all. It lives as long as the model. The file is not
-    /// to be changed meanwhile.
+    /// The data of a tensor, mapped: null when the file does not hold it all. It lives as long as the model.
     fn gguf_x_model_tensor_data(model, i: i64) -> *const c_void, or null(), {
-        let (file, _, info) = model.tensor(i)?;
-        Ok(file.tensor_data(&info)?.as_ptr().cast())
+        let data = model.tensor(i)?.1.as_bytes()?;
+        Ok(data.ok_or_else(|| Failure::new("the file is not mapped"))?.as_ptr().cast())
     };
     /// Stores `n` elements of a tensor as floats, from element `first` on. Both are whole numbers of blocks.
     fn gguf_x_model_tensor_f32(model, i: i64, first: u64, n: u64, out: *mut f32) -> bool, or false, {
-        let (file, _, info) = model.tensor(i)?;
-        if file.gguf().dialect().order != ByteOrder::Little {
-            return Err(Failure::new(format!("{} is big-endian, and only little-endian data is decoded", info.name)));
+        let (_, tensor) = model.tensor(i)?;
+        let (name, ty) = (tensor.name(), tensor.ty());
+        if tensor.file().gguf().dialect().order != ByteOrder::Little {
+            return Err(Failure::new(format!("{name} is big-endian, and only little-endian data is decoded")));
         }
-        let data = file.tensor_data(&info)?;
-        let bytes_of = |n: u64| info.ty.tensor_bytes([n]).ok().and_then(|b| usize::try_from(b).ok());
+        let data = tensor.as_bytes()?.unwrap_or_default();
+        let bytes_of = |n: u64| ty.tensor_bytes([n]).ok().and_then(|b| usize::try_from(b).ok());
         let range = first.checked_add(n).and_then(|last| Some(bytes_of(first)?..bytes_of(last)?));
         let packed = range.and_then(|r| data.get(r)).ok_or_else(|| {
-            Failure::new(format!("elements {first} to {first} + {n} of {} are no blocks of {}", info.name, info.ty))
+            Failure::new(format!("elements {first} to {first} + {n} of {name} are not blocks of {ty}"))
         })?;
         // SAFETY: the caller vouches for the floats.
-        unsafe { decode(info.ty, packed, out, n as usize) }
+        unsafe { decode(ty, packed, out, n as usize) }
     };
 }
 
@@ -387,7 +392,7 @@ unsafe fn decode(ty: GgmlType, packed: &[u8], out: *mut f32, n: usize) -> Result
         out.write_bytes(0, n);
         std::slice::from_raw_parts_mut(out, n)
     };
-    codec.decode(Isa::best(), packed, values).map_err(|e| Failure::new(e.to_string()))?;
+    codec.decode(packed, values).map_err(|e| Failure::new(e.to_string()))?;
     Ok(true)
 }
 

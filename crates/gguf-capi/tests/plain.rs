@@ -10,9 +10,7 @@ use std::ptr::null;
 use gguf::*;
 use gguf_format::{Array, Dialect, GgmlType, Head, Str, TYPES, TensorInfo, Value, ValueRef, ValueType, Version};
 
-#[allow(dead_code, reason = "shared with the comparisons")]
-mod peer;
-use peer::{Api, c, no_tensors, snapshot};
+use gguf_test::capi::{Api, c, no_tensors, snapshot};
 
 fn path_c(path: &Path) -> std::ffi::CString {
     c(path.to_str().unwrap())
@@ -68,7 +66,7 @@ fn every_source_gives_the_same() {
     let mut head = large_head();
     // A scalar has one dimension when gguf.h writes it.
     head.tensors[1].shape = vec![1];
-    let bytes = head.encode(&head.layout().unwrap()).unwrap();
+    let bytes = head.encode().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
     fs::write(&whole, &bytes).unwrap();
@@ -120,10 +118,11 @@ fn every_source_gives_the_same() {
 
 #[test]
 fn counted_nuls_are_kept_as_ggml_keeps_them() {
-    let mut head = Head { dialect: Dialect { nul_strings: true, ..Dialect::new(Version::V2) }, ..Head::default() };
+    let mut head = Head { dialect: Dialect::new(Version::V2), ..Head::default() };
+    head.dialect.nul_strings = true;
     head.set("general.name", "n");
     head.set("general.tags", ["a", "b"].into_iter().collect::<Array>());
-    let bytes = head.encode(&head.layout().unwrap()).unwrap();
+    let bytes = head.encode().unwrap();
     let ctx = read(&bytes);
     // SAFETY: the context lives; keys and values are as above.
     unsafe {
@@ -135,7 +134,7 @@ fn counted_nuls_are_kept_as_ggml_keeps_them() {
         let copy = gguf_init_empty();
         gguf_set_kv(copy, ctx);
         let plain = Head { dialect: Dialect::new(Version::V3), ..head.clone() };
-        assert!(meta(copy) == plain.encode(&plain.layout().unwrap()).unwrap());
+        assert!(meta(copy) == plain.encode().unwrap());
         gguf_free(ctx);
         gguf_free(copy);
     }
@@ -149,7 +148,7 @@ fn zeros_and_alignments_survive() {
     head.tensors.push(TensorInfo::new("more", [3, 0, 1, 0], GgmlType::F32));
     head.tensors.push(TensorInfo::new("one", [5], GgmlType::F32));
     head.tensors.push(TensorInfo::new("two", [5], GgmlType::F32));
-    let bytes = head.encode(&head.layout().unwrap()).unwrap();
+    let bytes = head.encode().unwrap();
     let ctx = read(&bytes);
     // SAFETY: the context lives; the ids are there.
     unsafe {
@@ -229,7 +228,7 @@ fn a_model_in_shards_is_opened_from_any() {
 fn errors_have_an_offset() {
     let mut head = Head::default();
     head.set("a", 1u32);
-    let mut bytes = head.encode(&head.layout().unwrap()).unwrap();
+    let mut bytes = head.encode().unwrap();
     bytes[33] = 99;
     assert!(read(&bytes).is_null());
     assert_eq!(gguf_x_last_error_offset(), 33);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::hints;
+
 /// How it went, in the order of precedence when there are several files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
@@ -75,12 +77,43 @@ impl From<gguf_io::Error> for Failure {
     }
 }
 
-impl From<gguf_convert::Error> for Failure {
-    fn from(e: gguf_convert::Error) -> Failure {
+/// A failure of a library: what it says and, after that, what can be done about it in terms of this program.
+fn failed(is_bad_input: bool, message: String) -> Failure {
+    if is_bad_input { Failure::Bad(message) } else { Failure::CouldNotRun(message) }
+}
+
+impl From<gguf_pipeline::Error> for Failure {
+    fn from(e: gguf_pipeline::Error) -> Failure {
         match e {
-            gguf_convert::Error::Output(e) => (*e).into(),
-            e if e.is_bad_input() => Failure::Bad(e.to_string()),
-            e => Failure::CouldNotRun(e.to_string()),
+            gguf_pipeline::Error::Output(e) => (*e).into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_run(&e))),
+        }
+    }
+}
+
+impl From<gguf_quantize::Error> for Failure {
+    fn from(mut e: gguf_quantize::Error) -> Failure {
+        if let gguf_quantize::Error::MatrixAtFault { finding, .. } = &mut e {
+            finding.hint = hints::for_finding(finding.code, &finding.hint).to_owned().into();
+        }
+        match e {
+            gguf_quantize::Error::Pipeline(e) => e.into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_quantizing(&e))),
+        }
+    }
+}
+
+impl From<gguf_quantize::imatrix::Error> for Failure {
+    fn from(e: gguf_quantize::imatrix::Error) -> Failure {
+        gguf_quantize::Error::from(e).into()
+    }
+}
+
+impl From<gguf_hf::Error> for Failure {
+    fn from(e: gguf_hf::Error) -> Failure {
+        match e {
+            gguf_hf::Error::Pipeline(e) => e.into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_conversion(&e))),
         }
     }
 }

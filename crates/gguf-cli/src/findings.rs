@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::hints;
 use crate::json::{self, List};
 use crate::ui::{Column, Style, Table, Ui, grouped, wrap};
 
@@ -101,7 +102,7 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
         let rule = |r: &&Rule| {
             json!({
                 "code": r.code, "severity": r.severity.to_string(), "structural": r.structural,
-                "expected": r.expected, "hint": r.hint, "source": r.source,
+                "expected": r.expected, "hint": hints::for_finding(r.code, r.hint), "source": r.source,
             })
         };
         json::print(&mut ui.out, LEVELS, &List(|| all.iter().map(rule)))?;
@@ -149,7 +150,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
         let style = match first.severity {
             Severity::Error => Style::Red,
             Severity::Warning => Style::Yellow,
-            Severity::Note => Style::Cyan,
+            _ => Style::Cyan,
         };
         let severity = ui.paint(first.severity, style);
         let code = ui.paint(first.code, Style::Bold);
@@ -165,7 +166,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
             indented(ui, "  ", &format!("{place}{}", finding.message), Style::Plain)?;
         }
         indented(ui, "    expected: ", &first.expected, Style::Dim)?;
-        indented(ui, "    hint: ", &first.hint, Style::Dim)?;
+        indented(ui, "    hint: ", hints::for_finding(first.code, &first.hint), Style::Dim)?;
         i += n;
     }
     Ok(())
@@ -216,21 +217,15 @@ impl Serialize for Section {
 }
 
 fn finding(f: &Finding) -> Value {
-    let (place, name) = match &f.place {
-        Place::File => ("file", None),
-        Place::Offset(_) => ("offset", None),
-        Place::Key { name, .. } => ("key", Some(name)),
-        Place::Tensor { name, .. } => ("tensor", Some(name)),
-    };
     json!({
         "code": f.code,
         "severity": f.severity.to_string(),
         "structural": f.structural,
-        "place": place,
-        "name": name,
+        "place": f.place.kind(),
+        "name": f.place.name(),
         "offset": f.place.offset(),
         "message": f.message,
         "expected": f.expected,
-        "hint": f.hint,
+        "hint": hints::for_finding(f.code, &f.hint),
     })
 }

@@ -4,9 +4,9 @@
 //! width; those that JSON has no form for become the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. A string that is
 //! not UTF-8 becomes an object `{"hex": "..."}` of its bytes, and a bool that is neither 0 nor 1 becomes that number.
 //!
-//! What a terminal would act on, and what hides or reorders text, is escaped as `\uXXXX`: the string is the same, and the
-//! output is safe to look at. Nothing is gathered before it is written, so that memory does not grow with a file's
-//! metadata, and only the outer levels are indented, so that arrays in arrays do not blow up the output.
+//! Control characters, and characters that hide or reorder text, are escaped as `\uXXXX`, so the output is safe to show
+//! on a terminal and parses to the same string. Values are written as they are read, so memory does not grow with a file's
+//! metadata. Only the outer levels are indented, so that nested arrays do not inflate the output.
 
 use std::fmt;
 use std::io::{self, Write};

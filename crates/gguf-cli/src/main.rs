@@ -17,6 +17,7 @@ mod cmd;
 mod commands;
 mod failure;
 mod findings;
+mod hints;
 mod json;
 mod text;
 mod ui;

@@ -65,7 +65,7 @@ pub struct Ui {
     /// Standard output, buffered.
     pub out: BufWriter<Stdout>,
     err: Stderr,
-    /// Columns of standard output; `None` when it is no terminal, and nothing has to be cut.
+    /// Columns of standard output; `None` when it is not a terminal, and nothing has to be cut.
     pub width: Option<usize>,
     out_colour: bool,
     err_colour: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gguf_convert::{Event, Progress};
+use gguf_pipeline::{Event, Progress};
 use signal_hook::{consts, flag};
 
 use crate::ui::{ProgressLine, rate, size};

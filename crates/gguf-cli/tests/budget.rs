@@ -1,16 +1,15 @@
 //! `gguf quantize` with a size in place of a file type, and its report.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{folder, gguf, text};
+use gguf_test::files::{folder, glossary, text};
+use gguf_test::program::gguf;
 
 /// The example model, converted.
 fn model(dir: &Path) -> PathBuf {
     let out = dir.join("model.gguf");
-    gguf([Path::new("convert"), &common::glossary(), Path::new("-o"), &out, Path::new("-q")]).exits(0);
+    gguf([Path::new("convert"), &glossary(), Path::new("-o"), &out, Path::new("-q")]).exits(0);
     out
 }
 

@@ -1,12 +1,11 @@
 //! Every command on a good file, a broken one and a missing one: what it prints, where, and how it exits.
 
-mod common;
-
 use std::fs;
 use std::process::Stdio;
 
-use common::{folder, gguf, glossary, head, hostile, names, program, small, text, words, write};
 use gguf_format::GgmlType;
+use gguf_test::files::{folder, glossary, head, hostile, names, small, text, write};
+use gguf_test::program::{gguf, program, words};
 
 #[test]
 fn show_summarizes() {
@@ -489,7 +488,7 @@ fn json_has_the_true_strings() {
     }
     head.kvs.push(gguf_format::Kv { key: b"x\xff".to_vec(), value: 1u8.into() });
     let file = dir.path().join("a\n\u{202e}\\b.gguf");
-    write(&file, &head, &[]);
+    fs::write(&file, head.encode_as_read().unwrap()).unwrap();
     let shown =
         gguf(["show", "--json", text(&file)]).exits(0).silently().prints(&[r"\u007f\u009b2J\u202e\udb40\udc41"]).json();
     for field in ["name", "type", "license", "tokenizer_pre", "rope_scaling"] {
@@ -576,9 +575,9 @@ fn arrays_in_arrays_do_not_blow_up_json() {
     let dir = folder();
     let file = dir.path().join("nested.gguf");
     let mut head = head(&[]);
-    let mut value: gguf_format::Value = gguf_format::Value::Array([1u8; 100].into_iter().collect());
+    let mut value: gguf_format::Array = [1u8; 100].into_iter().collect();
     for _ in 0..20 {
-        value = gguf_format::Value::Array([value].into_iter().collect::<common::ArrayOf>().0);
+        value = [value].into_iter().collect();
     }
     head.set("nested", value);
     write(&file, &head, &[]);

@@ -1,18 +1,28 @@
 //! The crates depend on each other in one direction only: types, views, knowledge, execution, surfaces.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What each crate may import of the others.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-format", &[]),
     ("gguf-quants", &["gguf-format"]),
-    ("gguf-arch", &["gguf-format"]),
-    ("gguf-io", &["gguf-format"]),
-    ("gguf-convert", &["gguf-format", "gguf-quants", "gguf-arch", "gguf-io"]),
-    ("gguf-cli", &["gguf-format", "gguf-quants", "gguf-arch", "gguf-io", "gguf-convert"]),
-    ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-arch", "gguf-io"]),
+    ("gguf-io", &["gguf-format", "gguf-quants"]),
+    ("gguf-model", &["gguf-format"]),
+    ("gguf-pipeline", &["gguf-format", "gguf-quants", "gguf-io"]),
+    ("gguf-quantize", &["gguf-format", "gguf-quants", "gguf-io", "gguf-pipeline"]),
+    ("gguf-hf", &["gguf-format", "gguf-io", "gguf-model", "gguf-pipeline"]),
+    ("ggufkit", LIBRARIES),
+    ("gguf-cli", LIBRARIES),
+    ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
+    // For tests only: in no other list.
+    ("gguf-test", &["gguf-format", "gguf-quants", "gguf-io", "gguf-capi"]),
 ];
+
+/// All crates under the facade and the surfaces.
+const LIBRARIES: &[&str] =
+    &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline", "gguf-quantize", "gguf-hf"];
 
 #[test]
 fn crates_import_downwards() {
@@ -30,10 +40,68 @@ fn crates_import_downwards() {
             if dependency.starts_with("gguf-") {
                 assert!(may.contains(&dependency), "{name} imports {dependency}");
             } else {
-                assert!(name != "gguf-format" || dependency.is_empty(), "{name} depends on {dependency}");
+                let is_optional = line.contains("optional = true");
+                let is_free = name != "gguf-format" || dependency.is_empty() || is_optional;
+                assert!(is_free, "{name} depends on {dependency}");
             }
         }
         seen += 1;
     }
     assert_eq!(seen, MAY_IMPORT.len());
+}
+
+/// Libraries know no command line: neither the options of the program nor its commands. What to do in its terms is in
+/// `gguf-cli/src/hints.rs`.
+#[test]
+fn libraries_name_no_option_of_the_program() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let options = options_of(&crates.join("gguf-cli/src"));
+    assert!(options.len() > 40 && options.contains("--imatrix"), "{options:?}");
+    let mut found = Vec::new();
+    for name in LIBRARIES.iter().chain(&["ggufkit"]) {
+        for file in sources(&crates.join(name).join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            for (i, line) in text.lines().enumerate() {
+                let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                let is_option = words.clone().any(|word| options.contains(word));
+                if is_option || line.contains("`gguf ") {
+                    found.push(format!("{}:{}: {}", file.display(), i + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The names of the program's options: the fields behind `#[arg(long)]`.
+fn options_of(folder: &Path) -> BTreeSet<String> {
+    let mut options = BTreeSet::new();
+    for file in sources(folder) {
+        let text = fs::read_to_string(file).unwrap();
+        for (_, rest) in text.match_indices("#[arg(").map(|(at, _)| text.split_at(at)) {
+            let (attribute, rest) = rest.split_at(rest.find(")]").unwrap_or(0));
+            if !attribute.contains("long") {
+                continue;
+            }
+            let field = rest.trim_start_matches([')', ']']).trim_start();
+            let field = field.strip_prefix("pub ").unwrap_or(field).split(':').next().unwrap();
+            let given = attribute.split("long = \"").nth(1).and_then(|rest| rest.split('"').next());
+            let name = given.map_or_else(|| field.replace('_', "-"), str::to_owned);
+            options.insert(format!("--{name}"));
+        }
+    }
+    options
+}
+
+/// All sources in a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.extension() {
+            _ if path.is_dir() => out.extend(sources(&path)),
+            Some(extension) if extension == "rs" => out.push(path),
+            _ => {}
+        }
+    }
+    out
 }

@@ -1,14 +1,13 @@
 //! `gguf imatrix`: what it prints, writes and refuses. The files beside the library's tests are those of llama-imatrix.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Run, folder, gguf, glossary, names, text};
+use gguf_test::files::{folder, glossary, names, text};
+use gguf_test::program::{Run, gguf};
 
 fn data(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gguf-convert/tests/data/imatrix");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gguf-quantize/tests/data/imatrix");
     text(&folder.join(name)).to_owned()
 }
 

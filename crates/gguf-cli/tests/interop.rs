@@ -1,15 +1,13 @@
 //! The program against real llama.cpp: what it converts is loaded and run there. Needs the folder of the peers in
 //! `GGUF_PEERS` (llama.cpp's libraries and bindings) and the folder of shared data and tools in `GGUF_SHARED`; without
-//! them the tests say that they are skipped.
-
-mod common;
+//! them the tests are ignored.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::peers::Peers;
 use gguf_format::{Gguf, Head};
 use gguf_io::Writer;
+use gguf_test::peers::Peers;
 
 fn gguf(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gguf")).args(args).output().expect("gguf runs")
@@ -19,9 +17,8 @@ fn example() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary").to_str().expect("UTF-8").to_owned()
 }
 
-#[test]
 fn the_converted_example_runs_in_llama_cpp() {
-    let Some(peers) = Peers::find() else { return };
+    let peers = Peers::get();
     let dir = tempfile::tempdir().unwrap();
     let reference = peers.data("glossary-bf16.gguf");
     let reference = reference.to_str().unwrap();
@@ -74,9 +71,8 @@ fn split(from: &Path, prefix: &Path, sizes: &[usize]) -> PathBuf {
     paths[0].clone().into()
 }
 
-#[test]
 fn shards_that_are_kept_are_those_of_llama_cpp() {
-    let Some(peers) = Peers::find() else { return };
+    let peers = Peers::get();
     let dir = tempfile::tempdir().unwrap();
     let data = peers.data("");
     let reference = |name: &str| data.join(format!("hf/ref/Tiny-Llama-150K-Instruct-v0.2-hf-split-{name}.gguf"));
@@ -106,9 +102,8 @@ fn shards_that_are_kept_are_those_of_llama_cpp() {
     }
 }
 
-#[test]
 fn what_llama_cpp_wrote_has_no_errors() {
-    let Some(peers) = Peers::find() else { return };
+    let peers = Peers::get();
     let mut seen = 0;
     let mut bad = Vec::new();
     for entry in std::fs::read_dir(peers.data("hf/ref")).expect("reference files") {
@@ -125,4 +120,10 @@ fn what_llama_cpp_wrote_has_no_errors() {
     }
     assert!(seen >= 50, "only {seen} reference files");
     assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+gguf_test::tests! {
+    [Peers, Shared] the_converted_example_runs_in_llama_cpp,
+        shards_that_are_kept_are_those_of_llama_cpp,
+        what_llama_cpp_wrote_has_no_errors;
 }

@@ -1,17 +1,16 @@
 //! Importance matrices written by the program, in the hands of real llama.cpp: its quantizer makes of them the bytes that it
-//! makes of the originals. Needs `GGUF_PEERS` and `GGUF_SHARED` as `interop.rs` does, and says so where they are missing.
+//! makes of the originals. Needs `GGUF_PEERS` and `GGUF_SHARED` as `interop.rs` does.
 
-mod common;
-
-use common::peers::Peers;
-use gguf_convert::imatrix::{ImatrixFile, Merge};
 use gguf_format::Gguf;
+use gguf_quantize::imatrix::{ImatrixFile, Merge};
+use gguf_test::peers::Peers;
+use gguf_test::program::gguf;
 
 /// Types whose quantizers differ in how they use importance: Q4_K_M, IQ2_XXS.
 const FILE_TYPES: &[&str] = &["15", "19"];
 
 fn imatrix(args: &[&str]) {
-    common::gguf([&["imatrix"], args].concat()).exits(0);
+    gguf([&["imatrix"], args].concat()).exits(0);
 }
 
 /// The data section of a file.
@@ -21,9 +20,8 @@ fn data(path: &str) -> Vec<u8> {
     bytes.split_off(start)
 }
 
-#[test]
 fn llama_cpp_quantizes_the_same_with_what_is_written() {
-    let Some(peers) = Peers::find() else { return };
+    let peers = Peers::get();
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let of = |name: &str| peers.data(name).to_str().unwrap().to_owned();
@@ -58,11 +56,15 @@ fn llama_cpp_quantizes_the_same_with_what_is_written() {
     let ours = |matrix: &str, ty: &str| {
         let out = path("ours.gguf");
         let args = ["quantize", &model, &out, ty, "--imatrix", matrix, "-f", "-q"];
-        common::gguf(args).exits(0);
+        gguf(args).exits(0);
         data(&out)
     };
     for ty in FILE_TYPES {
         assert!(theirs(&original, ty) == theirs(&double, ty), "{ty}, the sum of two");
         assert!(theirs(&back, ty) == ours(&old, ty), "{ty}, back from the old format");
     }
+}
+
+gguf_test::tests! {
+    [Peers, Shared] llama_cpp_quantizes_the_same_with_what_is_written;
 }

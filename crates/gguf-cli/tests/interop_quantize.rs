@@ -1,7 +1,5 @@
 //! `gguf quantize` against `llama_model_quantize`: the same files of every reference model, for every file type and option,
-//! and real llama.cpp runs them as well as they should. Skipped without `GGUF_PEERS` and `GGUF_SHARED`, as in `interop.rs`.
-
-mod common;
+//! and real llama.cpp runs them as well as they should. Needs `GGUF_PEERS` and `GGUF_SHARED`, as `interop.rs` does.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,35 +10,34 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::peers::Peers;
-use common::{gguf, text};
-use gguf_arch::mix::Target;
-use gguf_convert::imatrix::{Entry, Format, Imatrix};
 use gguf_format::{GgmlType, Gguf, TensorInfo};
+use gguf_quantize::imatrix::{Entry, Format, Imatrix};
+use gguf_quantize::mix::Target;
+use gguf_test::files::{folder, text};
+use gguf_test::peers::Peers;
+use gguf_test::program::gguf;
 use serde_json::{Value, json};
 
-impl Peers {
-    /// The reference models, by name. Vocabularies and adapters are none.
-    fn models(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.data("hf/ref")).expect("reference files").map(|e| e.unwrap().path());
-        let mut models: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
-        models.sort();
-        assert!(models.len() >= 50, "only {} reference files", models.len());
-        models
-    }
-
-    /// A process that answers as llama.cpp does; started when it is needed, and again when it broke down.
-    fn start(&self) -> Peer<'_> {
-        Peer { peers: self, running: RefCell::new(None) }
-    }
+/// The reference models, by name: neither vocabularies nor adapters.
+fn reference_models(peers: &Peers) -> Vec<PathBuf> {
+    let entries = fs::read_dir(peers.data("hf/ref")).expect("reference files").map(|e| e.unwrap().path());
+    let mut models: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
+    models.sort();
+    assert!(models.len() >= 50, "only {} reference files", models.len());
+    models
 }
 
+/// A process that answers as llama.cpp does; started when it is needed, and again when it broke down.
 struct Peer<'p> {
     peers: &'p Peers,
     running: RefCell<Option<(Child, ChildStdin, BufReader<ChildStdout>)>>,
 }
 
 impl Peer<'_> {
+    fn of(peers: &Peers) -> Peer<'_> {
+        Peer { peers, running: RefCell::new(None) }
+    }
+
     /// The answer; an error when llama.cpp broke down.
     fn ask(&self, question: &Value) -> Result<Value, String> {
         let mut running = self.running.borrow_mut();
@@ -221,7 +218,7 @@ fn compare_all(peers: &Peers, cases: &[Case]) -> Vec<(Case, Outcome)> {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let (peer, dir) = (peers.start(), common::folder());
+                let (peer, dir) = (Peer::of(peers), folder());
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = case.compare(&peer, dir.path());
                     if outcome != Outcome::Same {
@@ -236,7 +233,7 @@ fn compare_all(peers: &Peers, cases: &[Case]) -> Vec<(Case, Outcome)> {
 
 /// All file types but NVFP4, which llama.cpp does not make, and other names of the same.
 fn file_types() -> Vec<&'static str> {
-    let alias = |name: &str| gguf_arch::mix::ALIASES.iter().any(|(alias, _)| *alias == name);
+    let alias = |name: &str| gguf_quantize::mix::ALIASES.iter().any(|(alias, _)| *alias == name);
     let names: Vec<_> = Target::names().filter(|&name| name != "NVFP4" && !alias(name)).collect();
     assert_eq!(names.len(), 36, "{names:?}");
     names
@@ -287,7 +284,7 @@ fn weights(model: &Path) -> (bool, bool) {
 const ONLY_THEY_REFUSE: &[(&str, &str)] = &[
     ("model endianness?", "big-endian models"),
     ("must be loaded with the first split", "any shard but the first"),
-    ("key not found in model: llama.context_length", "adapters, which are no models of their own"),
+    ("key not found in model: llama.context_length", "adapters, which are not models of their own"),
     (
         "key not found in model: deepseek2.attention.q_lora_rank",
         "models without a key that the quantizer does not need",
@@ -315,12 +312,11 @@ fn assert_same(peers: &Peers, cases: &[Case]) -> BTreeSet<&'static str> {
 }
 
 /// The trained model with its own matrix, and every reference model with wide rows with one that is made up.
-#[test]
 fn every_file_type_of_models_with_wide_rows() {
-    let Some(peers) = Peers::find() else { return };
-    let dir = common::folder();
+    let peers = Peers::get();
+    let dir = folder();
     let mut models = vec![(peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"))];
-    for model in peers.models().into_iter().filter(|model| weights(model).1) {
+    for model in reference_models(&peers).into_iter().filter(|model| weights(model).1) {
         let matrix = dir.path().join(model.file_name().unwrap()).with_extension("imatrix");
         write_matrix(&model, &matrix);
         models.push((model, matrix));
@@ -344,14 +340,13 @@ fn every_file_type_of_models_with_wide_rows() {
 
 /// All other files there are: rows of 64 and 32, experts, shards, sources in blocks, adapters, vocabularies. The file types are
 /// such that every fallback is needed.
-#[test]
 fn some_file_types_of_all_other_files() {
     const WITHOUT: &[&str] = &["Q2_K", "Q3_K_M", "Q5_K_M", "MXFP4_MOE", "Q2_0", "COPY"];
     const WITH: &[&str] = &["IQ2_M", "Q4_0"];
-    let Some(peers) = Peers::find() else { return };
-    let dir = common::folder();
+    let peers = Peers::get();
+    let dir = folder();
     let mut cases = Vec::new();
-    for model in peers.models() {
+    for model in reference_models(&peers) {
         let (has_weights, wide) = weights(&model);
         if wide {
             continue;
@@ -427,9 +422,8 @@ const OPTIONS: &[(&str, &str, bool, &str)] = &[
     ("hf/ref/gemma2-auto", "Q6_K", false, "--token-embedding-type f32"),
 ];
 
-#[test]
 fn options() {
-    let Some(peers) = Peers::find() else { return };
+    let peers = Peers::get();
     let cases = OPTIONS.iter().map(|&(model, file_type, with_matrix, options)| Case {
         model: peers.data(&format!("{model}.gguf")),
         matrix: with_matrix.then(|| peers.data("glossary-imatrix.gguf")),
@@ -441,10 +435,9 @@ fn options() {
 }
 
 /// llama.cpp does not take big-endian models. What they become is what their little-endian twins do.
-#[test]
 fn big_endian_models_become_what_little_endian_ones_do() {
-    let Some(peers) = Peers::find() else { return };
-    let dir = common::folder();
+    let peers = Peers::get();
+    let dir = folder();
     let out = |name: &str| dir.path().join(name);
     for ty in ["Q4_K_M", "F32"] {
         for (name, order) in [("big", "-bigendian"), ("little", "")] {
@@ -478,16 +471,15 @@ const PERPLEXITIES: &[(&str, bool, f64)] = &[
 ];
 
 /// A part of the text will do: the file types are far enough apart.
-#[test]
 fn perplexity_rises_as_it_should() {
-    let Some(peers) = Peers::find() else { return };
+    let peers = Peers::get();
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
     let next = AtomicUsize::new(0);
     let found = Mutex::new(vec![0.0; PERPLEXITIES.len() + 1]);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let (peer, dir) = (peers.start(), common::folder());
+                let (peer, dir) = (Peer::of(&peers), folder());
                 let out = dir.path().join("out.gguf");
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
@@ -523,10 +515,9 @@ fn perplexity_rises_as_it_should() {
 }
 
 /// With types that are quick to try, at the size of Q5_0.
-#[test]
 fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
-    let Some(peers) = Peers::find() else { return };
-    let (peer, dir) = (peers.start(), common::folder());
+    let peers = Peers::get();
+    let (peer, dir) = (Peer::of(&peers), folder());
     let (model, mixed, chosen) =
         (peers.data("glossary-bf16.gguf"), dir.path().join("mixed"), dir.path().join("chosen"));
     gguf(["quantize", text(&model), text(&mixed), "Q5_0", "-q"]).exits(0);
@@ -540,17 +531,15 @@ fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
 }
 
 /// Every file type as a row of `docs/file-types.md`, on standard output.
-#[test]
-#[ignore = "makes a table, in some minutes"]
 fn table_of_perplexity() {
-    let peers = Peers::find().expect("GGUF_PEERS and GGUF_SHARED");
+    let peers = Peers::get();
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
     let types: Vec<_> = file_types().into_iter().filter(|&ty| ty != "COPY").collect();
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let (peer, dir) = (peers.start(), common::folder());
+                let (peer, dir) = (Peer::of(&peers), folder());
                 let out = dir.path().join("out.gguf");
                 while let Some(&file_type) = types.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let measure = |matrix: Option<&PathBuf>| {
@@ -584,4 +573,14 @@ fn table_of_perplexity() {
         });
         println!("| {name} | {bits:.2} | {bytes} | {} | {} |", cells[0], cells[1]);
     }
+}
+
+gguf_test::tests! {
+    [Peers, Shared] every_file_type_of_models_with_wide_rows,
+        some_file_types_of_all_other_files,
+        options,
+        big_endian_models_become_what_little_endian_ones_do,
+        perplexity_rises_as_it_should,
+        types_chosen_for_a_size_are_as_good_as_a_mixture;
+    [Peers, Shared, Asking("makes a table, in some minutes")] table_of_perplexity;
 }

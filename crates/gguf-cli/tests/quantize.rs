@@ -1,13 +1,12 @@
 //! `gguf quantize`: what it writes, what it says and what it refuses. That the bytes are llama.cpp's, the interop tests show.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{folder, gguf};
-use gguf_convert::imatrix::{Entry, Format, Imatrix};
 use gguf_format::{GgmlType, Gguf, TensorInfo, ValueRef};
+use gguf_quantize::imatrix::{Entry, Format, Imatrix};
+use gguf_test::files::{folder, head, names, small, write};
+use gguf_test::program::{self, Run, gguf, program};
 
 /// The example model, converted.
 fn model(dir: &Path) -> PathBuf {
@@ -17,7 +16,7 @@ fn model(dir: &Path) -> PathBuf {
     out
 }
 
-fn quantize(args: &[&str]) -> common::Run {
+fn quantize(args: &[&str]) -> Run {
     gguf([&["quantize"], args].concat())
 }
 
@@ -42,7 +41,7 @@ fn the_bytes_do_not_depend_on_the_number_of_threads() {
     assert_eq!(gguf.tensor("token_embd.weight").unwrap().ty, GgmlType::Q6_K);
     assert_eq!(gguf.tensor("blk.0.attn_q.weight").unwrap().ty, GgmlType::Q4_K);
     assert_eq!(gguf.tensor("blk.0.attn_norm.weight").unwrap().ty, GgmlType::F32);
-    common::gguf(["check", dir.path().join("1").to_str().unwrap(), "--data"]).exits(0);
+    program::gguf(["check", dir.path().join("1").to_str().unwrap(), "--data"]).exits(0);
 }
 
 #[test]
@@ -75,7 +74,7 @@ fn options_about_types_are_followed_and_their_reasons_said() {
     let out = dir.path().join("out");
     let out = out.to_str().unwrap();
     quantize(&[model, out, "Q8_0", "-q", "--override-kv", "general.name=str:Another"]).exits(0).silently();
-    common::gguf(["get", out, "general.name"]).exits(0).prints(&["Another"]);
+    gguf(["get", out, "general.name"]).exits(0).prints(&["Another"]);
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
         (&[model, out_name, "Q4_0", "--imatrix", text], 1, &["text"]),
         (&[model, out_name, "Q4_0", "--imatrix", "no-such-file"], 2, &["no-such-file"]),
         (&[model, out_name, "Q4_0", "--tensor-type", "ffn_down=q9"], 2, &["unknown tensor type"]),
-        (&[model, out_name, "Q4_0", "--override-kv", "a=int:x"], 2, &["is no whole number"]),
+        (&[model, out_name, "Q4_0", "--override-kv", "a=int:x"], 2, &["is not a whole number"]),
         (&["no-such-model", out_name, "Q4_0"], 2, &["no-such-model"]),
         (&[model, model, "Q4_0", "-f"], 2, &["choose another name for the output"]),
         (&[model, q8_name, "Q4_0"], 2, &["exists already", "--force"]),
@@ -207,7 +206,7 @@ fn blocks_are_left_out() {
     assert_eq!(gguf.get("llama.block_count"), Some(ValueRef::U32(1)));
     assert_eq!(gguf.tensors().filter(|t| t.name.as_bytes().starts_with(b"blk.0.")).count(), 9);
     assert_eq!(gguf.tensors().count(), 11);
-    common::gguf(["check", &out, "--data"]).exits(0);
+    program::gguf(["check", &out, "--data"]).exits(0);
 
     for (blocks, code, said) in
         [("3", 1, "there is no block 3"), ("0,1,2", 1, "at least one must stay"), ("x", 2, "invalid digit")]
@@ -219,33 +218,33 @@ fn blocks_are_left_out() {
 #[test]
 fn standard_output_is_no_place_for_a_model() {
     let dir = folder();
-    let model = common::small(dir.path(), "in.gguf");
+    let model = small(dir.path(), "in.gguf");
     for args in [&["-", "Q8_0"][..], &["-", "--target-bpw", "8.5"]] {
-        let mut command = common::program();
+        let mut command = program();
         let run = command.current_dir(dir.path()).arg("quantize").arg(&model).args(args).output().unwrap();
         let err = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(2), "{err}");
         assert!(err.contains("OUT -: a GGUF file cannot be written to standard output, because"), "{err}");
-        assert_eq!(common::names(dir.path()), ["in.gguf"]);
+        assert_eq!(names(dir.path()), ["in.gguf"]);
     }
 }
 
 #[test]
 fn shards_stay_shards_when_asked() {
     let dir = folder();
-    let whole = common::small(dir.path(), "whole.gguf");
+    let whole = small(dir.path(), "whole.gguf");
     let bytes = fs::read(&whole).unwrap();
     let tensors = Gguf::parse(bytes.as_slice()).unwrap().tensors().map(|t| t.to_owned()).collect::<Vec<_>>();
     for (no, tensor) in tensors.iter().enumerate() {
         let mut head = match no {
-            0 => common::head(&[]),
+            0 => head(&[]),
             _ => gguf_format::Head::default(),
         };
         head.set("split.no", no as u16);
         head.set("split.count", 2u16);
         head.set("split.tensors.count", 2i32);
         head.tensors = vec![tensor.clone()];
-        common::write(&dir.path().join(format!("in-0000{}-of-00002.gguf", no + 1)), &head, &[]);
+        write(&dir.path().join(format!("in-0000{}-of-00002.gguf", no + 1)), &head, &[]);
     }
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let paths = [path("out-00001-of-00002.gguf"), path("out-00002-of-00002.gguf")];
@@ -263,7 +262,7 @@ fn shards_stay_shards_when_asked() {
         );
         assert_eq!(gguf.get("split.count"), Some(ValueRef::U16(2)));
     }
-    common::gguf(["show", &paths[0]]).exits(0).prints(&["2 tensors"]);
+    program::gguf(["show", &paths[0]]).exits(0).prints(&["2 tensors"]);
     for folder in ["./", ".", "..", &path("")] {
         let run = quantize(&[&path("in-00001-of-00002.gguf"), folder, "Q8_0", "--keep-split"]).exits(2);
         run.says(&["gguf: error: ", ": is a folder; with --keep-split, give what the names of the shards begin with"]);

@@ -1,14 +1,13 @@
 //! `gguf recipe`: a model's types as rules, and the same types again from them.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{folder, gguf, glossary, text};
-use gguf_arch::mix::Target;
-use gguf_convert::imatrix::{Entry, Format, Imatrix};
 use gguf_format::Gguf;
+use gguf_quantize::imatrix::{Entry, Format, Imatrix};
+use gguf_quantize::mix::Target;
+use gguf_test::files::{folder, glossary, text};
+use gguf_test::program::gguf;
 
 /// The example model, converted.
 fn model(dir: &Path) -> std::path::PathBuf {
@@ -94,7 +93,7 @@ fn exceptions_are_shown_and_applied() {
 
     fs::write(&recipe, format!("# edited\n{}no_such_tensor=q8_0", shown.out)).unwrap();
     let apply = ["recipe", "apply", text(&recipe), text(&model), text(&two)];
-    let run = gguf(apply).exits(0).says(&["no tensor goes by the rule no_such_tensor=q8_0", "Q4_K_S: 29 tensors"]);
+    let run = gguf(apply).exits(0).says(&["no tensor matches the rule no_such_tensor=q8_0", "Q4_K_S: 29 tensors"]);
     assert_eq!(run.out.trim(), text(&two));
     assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
 

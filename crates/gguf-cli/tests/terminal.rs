@@ -2,11 +2,10 @@
 //!
 //! The terminal is that of `script` (util-linux); where there is none, these tests say so and pass.
 
-mod common;
-
 use std::process::{Command, Stdio};
 
-use common::{folder, glossary, hostile, small, text};
+use gguf_test::files::{folder, glossary, head, hostile, small, text, write};
+use gguf_test::program::gguf;
 
 /// What the program writes to a terminal of so many columns; `None` where there is no `script`.
 fn on_terminal(columns: u32, environment: &[(&str, &str)], line: &str) -> Option<String> {
@@ -63,11 +62,11 @@ fn tables_fit() {
 fn narrow_terminals_cut_and_wrap() {
     let dir = folder();
     let path = dir.path().join(format!("{}-7B-v1.0.gguf", "Averylongnamewithoutanyspaces".repeat(3)));
-    let mut head = common::head(&[("blk.0.attn_q.weight", &[1_000, 100], gguf_format::GgmlType::Q4_0)]);
+    let mut head = head(&[("blk.0.attn_q.weight", &[1_000, 100], gguf_format::GgmlType::Q4_0)]);
     head.set("general.name", "Anothernamewithoutspaces".repeat(2).as_str());
     head.set("tokenizer.chat_template", "{{ something }} ".repeat(20).as_str());
     head.tensors[0].shape = vec![32, 100_000];
-    common::write(&path, &head, &[]);
+    write(&path, &head, &[]);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 1000]).unwrap();
     for columns in [40, 50, 60] {
@@ -108,7 +107,7 @@ fn paths_stay_on_their_line() {
         }
     }
     // Elsewhere they are what they are.
-    let run = common::gguf(["convert", text(&glossary()), "-q", "-f", "-o", text(&odd.join("out.gguf"))]).exits(0);
+    let run = gguf(["convert", text(&glossary()), "-q", "-f", "-o", text(&odd.join("out.gguf"))]).exits(0);
     assert_eq!(run.out, format!("{}\n", text(&odd.join("out.gguf"))));
 }
 

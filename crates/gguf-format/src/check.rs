@@ -5,6 +5,21 @@
 //! in the middle: what stands before the break is judged all the same. What the metadata *means* is another crate's
 //! matter; it reports in the same words.
 //!
+//! ```
+//! use gguf_format::check::{self, Severity};
+//!
+//! let mut head = gguf_format::Head::default();
+//! head.set("General Name", "spelt like no other key");
+//! let file = head.encode()?;
+//!
+//! let report = check::format(&file, file.len() as u64);
+//! assert!(report.is_safe());
+//! assert_eq!(report.worst(), Some(Severity::Warning));
+//! let finding = report.findings().next().ok_or("a finding")?;
+//! assert_eq!((finding.code, finding.place.name()), ("key.spelling", Some("General Name")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Each rule is a row of a table ([`RULES`]) and a few lines that apply it. Findings of one rule are kept up to a fixed
 //! number and counted beyond, so a report stays small whatever the file.
 
@@ -39,6 +54,7 @@ const SHOWN: usize = 96;
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Severity {
     /// Worth knowing; nothing has to be done.
     Note,
@@ -60,6 +76,7 @@ impl fmt::Display for Severity {
 
 /// One rule: a row of a table of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rule {
     /// The name of the rule in reports. It stays when wording changes.
     pub code: &'static str,
@@ -73,6 +90,15 @@ pub struct Rule {
     pub hint: &'static str,
     /// Where the rule comes from.
     pub source: &'static str,
+}
+
+impl Rule {
+    /// A rule with its texts: what is right, what can be done, where the rule comes from. [`rules!`](crate::rules) makes
+    /// tables of them.
+    pub const fn new(code: &'static str, severity: Severity, structural: bool, texts: [&'static str; 3]) -> Rule {
+        let [expected, hint, source] = texts;
+        Rule { code, severity, structural, expected, hint, source }
+    }
 }
 
 /// Declares a table of rules: a constant for each row, and the table of all.
@@ -89,14 +115,12 @@ pub struct Rule {
 macro_rules! rules {
     ($(#[$doc:meta])* $vis:vis $table:ident: $($(#[$mark:ident])? $name:ident $code:literal $severity:ident
         $expected:literal $hint:literal $source:literal;)*) => {
-        $(pub(crate) const $name: $crate::check::Rule = $crate::check::Rule {
-            code: $code,
-            severity: $crate::check::Severity::$severity,
-            structural: $crate::rules!(@ $($mark)?),
-            expected: $expected,
-            hint: $hint,
-            source: $source,
-        };)*
+        $(pub(crate) const $name: $crate::check::Rule = $crate::check::Rule::new(
+            $code,
+            $crate::check::Severity::$severity,
+            $crate::rules!(@ $($mark)?),
+            [$expected, $hint, $source],
+        );)*
         $(#[$doc])*
         $vis const $table: &[$crate::check::Rule] = &[$($name),*];
     };
@@ -106,6 +130,7 @@ macro_rules! rules {
 
 /// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// The file as a whole.
     File,
@@ -128,6 +153,24 @@ pub enum Place {
 }
 
 impl Place {
+    /// What the finding is about, in one word: `file`, `offset`, `key` or `tensor`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Place::File => "file",
+            Place::Offset(_) => "offset",
+            Place::Key { .. } => "key",
+            Place::Tensor { .. } => "tensor",
+        }
+    }
+
+    /// The name of the key or tensor.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Place::File | Place::Offset(_) => None,
+            Place::Key { name, .. } | Place::Tensor { name, .. } => Some(name),
+        }
+    }
+
     /// The byte offset, when the finding has one.
     pub fn offset(&self) -> Option<u64> {
         match self {
@@ -151,6 +194,7 @@ impl fmt::Display for Place {
 
 /// What a finding is about, before it is known whether it is kept.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum At<'a> {
     /// The file as a whole.
     File,
@@ -213,6 +257,7 @@ pub fn shown(text: Str<'_>) -> String {
 
 /// One thing found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The rule's code, such as `tensor.overlap`.
     pub code: &'static str,

@@ -7,6 +7,7 @@ use crate::types::{BlockField, FieldKind, GgmlType, SizeError, TypeInfo};
 
 /// What a scan found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct DataScan {
     /// Numbers looked at.
     pub scanned: u64,
@@ -43,7 +44,7 @@ const PIECE: usize = 4096;
 /// in pieces. Types without floats are scanned and nothing is found.
 ///
 /// # Errors
-/// [`NotScannable`] when the layout of the type's blocks is not known, or the bytes are no whole number of blocks.
+/// [`NotScannable`] when the layout of the type's blocks is not known, or the bytes are not a whole number of blocks.
 pub fn scan_data(ty: GgmlType, order: ByteOrder, bytes: &[u8], first_block: u64) -> Result<DataScan, NotScannable> {
     let info = ty.info().ok_or(NotScannable::UnknownType(ty))?;
     if info.removed && info.fields.is_empty() {
@@ -164,12 +165,13 @@ fn each<const N: usize>(fields: &[u8], block: u64, found: &mut DataScan, class: 
 
 /// Why tensor data cannot be scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NotScannable {
     /// The type is not in the table.
     UnknownType(GgmlType),
     /// A type of interleaved blocks that ggml removed, and whose layout the table does not have.
     Interleaved(GgmlType),
-    /// The bytes are no whole number of blocks.
+    /// The bytes are not a whole number of blocks.
     PartialBlock {
         /// Bytes given.
         bytes: usize,
@@ -186,7 +188,7 @@ impl fmt::Display for NotScannable {
                 write!(f, "where the scales of the removed type {ty} stand is not known; convert the tensor first")
             }
             NotScannable::PartialBlock { bytes, block_bytes } => {
-                write!(f, "{bytes} bytes are no whole number of blocks of {block_bytes} bytes")
+                write!(f, "{bytes} bytes are not a whole number of blocks of {block_bytes} bytes")
             }
         }
     }

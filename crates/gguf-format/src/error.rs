@@ -8,6 +8,7 @@ use crate::value::{MAX_NESTING, Str, ValueError, ValueType};
 
 /// Why a head could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Error {
     /// The field that could not be read.
     pub field: Field,
@@ -22,6 +23,7 @@ pub struct Error {
 /// A field of the head. The number counts key-value pairs or tensors from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named after the fields of the specification")]
+#[non_exhaustive]
 pub enum Field {
     Magic,
     Version,
@@ -38,6 +40,7 @@ pub enum Field {
 
 /// What is wrong with a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Problem {
     /// The bytes given end inside the field. Parsing can succeed once there are at least `need` of them.
     Truncated {
@@ -79,6 +82,7 @@ pub enum Problem {
 
 /// Why `general.alignment` is unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AlignmentError {
     /// The value is not an integer that fits 32 bits.
     Type(ValueError),
@@ -94,6 +98,8 @@ impl fmt::Display for AlignmentError {
         }
     }
 }
+
+impl core::error::Error for AlignmentError {}
 
 impl Error {
     /// How long the head must be at least, when the only thing wrong is that it is too short.
@@ -147,6 +153,8 @@ impl fmt::Display for Problem {
         }
     }
 }
+
+impl core::error::Error for Problem {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ use crate::cursor::Cursor;
 use crate::error::{AlignmentError, Error, Field, Problem};
 use crate::header::align_up;
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect};
+use crate::keys;
 use crate::scan::{HeadScan, Progress};
 use crate::tensor::{Dims, TensorInfoRef};
 use crate::types::{GgmlType, SizeError};
@@ -17,6 +18,7 @@ use crate::value::{FromValue, Str, ValueError, ValueRef, ValueType, read_value};
 
 /// The bytes of a head, borrowed or owned.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum HeadBytes<'a> {
     /// Bytes of somebody else, who keeps them unchanged meanwhile.
     Borrowed(&'a [u8]),
@@ -77,14 +79,16 @@ impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
 /// data section is not needed and not looked at.
 ///
 /// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let mut head = gguf_format::Head::default();
 /// # head.set("general.architecture", "llama");
-/// # let bytes = head.encode(&head.layout()?)?;
+/// # let bytes = head.encode()?;
 /// let gguf = gguf_format::Gguf::parse(&bytes)?;
 /// assert_eq!(gguf.get_as::<&str>("general.architecture")?, "llama");
 /// assert_eq!(gguf.n_tensors(), 0);
-/// # Ok(()) }
+/// for kv in &gguf {
+///     println!("{}: {:?}", kv.key, kv.value);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Gguf<'a> {
@@ -232,9 +236,8 @@ impl<'a> Gguf<'a> {
     }
 
     /// The key-value pairs in file order, duplicates included.
-    pub fn kvs(&self) -> impl ExactSizeIterator<Item = KvRef<'_>> + DoubleEndedIterator + Clone {
-        let n = self.kv_starts.len().saturating_sub(1);
-        (0..n).map(|i| self.kv_at(i).unwrap_or_else(KvRef::nothing))
+    pub fn kvs(&self) -> Kvs<'_> {
+        Kvs { gguf: self, range: 0..self.kv_starts.len().saturating_sub(1) }
     }
 
     /// The first key-value pair of that key.
@@ -247,18 +250,44 @@ impl<'a> Gguf<'a> {
         self.kv(key).map(|kv| kv.value)
     }
 
-    /// The value of that key as `T`; see [`ValueRef::get`] for what converts.
+    /// The value of that key as `T`; see [`FromValue`] for what converts. With `Option<T>` a missing key is `None`.
     ///
     /// # Errors
     /// When the key is missing, or its value is not a `T`.
     pub fn get_as<'g, T: FromValue<'g>>(&'g self, key: &str) -> Result<T, GetError> {
-        let value = self.get(key).ok_or_else(|| GetError { key: key.into(), found: None })?;
+        let Some(value) = self.get(key) else {
+            return T::from_missing().ok_or_else(|| GetError { key: key.into(), found: None });
+        };
         value.get().map_err(|e| GetError { key: key.into(), found: Some(e) })
     }
 
+    /// The value of a key of the model's architecture, as [`get_as`](Gguf::get_as) gives it: `{arch}` in `pattern` stands for the value
+    /// of `general.architecture`. The patterns of [`keys`](crate::keys) have constants.
+    ///
+    /// ```
+    /// # let mut head = gguf_format::Head::default();
+    /// # head.set("general.architecture", "llama");
+    /// # head.set("llama.block_count", 2u32);
+    /// # let bytes = head.encode()?;
+    /// use gguf_format::{Gguf, keys};
+    ///
+    /// let gguf = Gguf::parse(&bytes)?;
+    /// let blocks: u32 = gguf.get_for_arch(keys::BLOCK_COUNT)?; // llama.block_count
+    /// let base: Option<f32> = gguf.get_for_arch("{arch}.rope.freq_base")?;
+    /// assert_eq!((blocks, base), (2, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When `general.architecture` or the key is missing, or its value is not a `T`.
+    pub fn get_for_arch<'g, T: FromValue<'g>>(&'g self, pattern: &str) -> Result<T, GetError> {
+        let arch: &str = self.get_as(keys::GENERAL_ARCHITECTURE)?;
+        self.get_as(&keys::for_arch(pattern, arch))
+    }
+
     /// The tensor infos in file order, duplicates included.
-    pub fn tensors(&self) -> impl ExactSizeIterator<Item = TensorInfoRef<'_>> + DoubleEndedIterator + Clone {
-        (0..self.tensor_starts.len()).map(|i| self.tensor_at(i).unwrap_or_else(no_tensor))
+    pub fn tensors(&self) -> Tensors<'_> {
+        Tensors { gguf: self, range: 0..self.tensor_starts.len() }
     }
 
     /// The first tensor of that name. A walk over the infos; for many look-ups, collect them into a map once.
@@ -311,6 +340,68 @@ impl<'a> Gguf<'a> {
     fn tensor_at(&self, i: usize) -> Option<TensorInfoRef<'_>> {
         let start = usize::try_from(*self.tensor_starts.get(i)?).ok()?;
         read_tensor_info(&mut Cursor::new(&self.head, start, self.dialect), i as u64)
+    }
+}
+
+macro_rules! items {
+    ($(#[$doc:meta])* $name:ident $item:ident $at:ident $nothing:path) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub struct $name<'g> {
+            gguf: &'g Gguf<'g>,
+            range: Range<usize>,
+        }
+
+        impl<'g> $name<'g> {
+            fn item(&self, i: usize) -> $item<'g> {
+                self.gguf.$at(i).unwrap_or_else($nothing)
+            }
+        }
+
+        impl<'g> Iterator for $name<'g> {
+            type Item = $item<'g>;
+
+            #[inline]
+            fn next(&mut self) -> Option<$item<'g>> {
+                self.range.next().map(|i| self.item(i))
+            }
+
+            fn nth(&mut self, n: usize) -> Option<$item<'g>> {
+                self.range.nth(n).map(|i| self.item(i))
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.range.size_hint()
+            }
+        }
+
+        impl DoubleEndedIterator for $name<'_> {
+            fn next_back(&mut self) -> Option<Self::Item> {
+                self.range.next_back().map(|i| self.item(i))
+            }
+        }
+
+        impl ExactSizeIterator for $name<'_> {}
+        impl core::iter::FusedIterator for $name<'_> {}
+    };
+}
+
+items! {
+    /// The key-value pairs of a head in file order; see [`Gguf::kvs`].
+    Kvs KvRef kv_at KvRef::nothing
+}
+items! {
+    /// The tensor infos of a head in file order; see [`Gguf::tensors`].
+    Tensors TensorInfoRef tensor_at no_tensor
+}
+
+/// Iterates over the key-value pairs.
+impl<'g> IntoIterator for &'g Gguf<'_> {
+    type Item = KvRef<'g>;
+    type IntoIter = Kvs<'g>;
+
+    fn into_iter(self) -> Kvs<'g> {
+        self.kvs()
     }
 }
 
@@ -371,6 +462,7 @@ impl fmt::Debug for Gguf<'_> {
 
 /// A key-value pair, viewed in place.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct KvRef<'a> {
     /// Number of the pair in the head, from 0.
     pub index: u64,
@@ -385,13 +477,14 @@ pub struct KvRef<'a> {
 }
 
 impl KvRef<'_> {
-    fn nothing() -> Self {
+    fn nothing<'h>() -> KvRef<'h> {
         KvRef { index: u64::MAX, key: Str(&[]), value: ValueRef::U8(0), offset: 0, value_offset: 0 }
     }
 }
 
 /// Why a key could not be read as the type asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GetError {
     /// The key.
     pub key: alloc::string::String,

@@ -47,6 +47,7 @@ impl fmt::Display for ByteOrder {
 
 /// The format version. The draft and the released version 1 share the number 1 and are told apart by their layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
 pub enum Version {
     /// The draft of version 1 of mid 2023: values carry their length, arrays are length then type, tensor offsets are
     /// absolute, the alignment is 64.
@@ -88,6 +89,7 @@ impl fmt::Display for Version {
 /// Everything about a file's encoding that is not its content. Two heads of the same dialect encode a value to the same
 /// bytes; reading and writing with the same dialect is lossless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct Dialect {
     /// Format version.
     pub version: Version,

@@ -31,6 +31,7 @@ pub use values::*;
 
 /// What is known about one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyInfo {
     /// Name of the constant that holds the pattern.
     pub name: &'static str,
@@ -72,6 +73,7 @@ pub enum Fit {
 
 /// What a key is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Section {
     /// The file and the model as a whole.
     General,
@@ -115,6 +117,7 @@ pub enum Section {
 
 /// Where a key is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// llama.cpp's table of keys, `gguf-py/gguf/constants.py`.
     Constants,
@@ -411,7 +414,7 @@ pub fn nearest(key: &str) -> Option<&'static KeyInfo> {
 
 /// Number of letters to insert, remove, change or swap with their neighbour to get from `a` to `b`, when it is at most
 /// [`MAX_EDITS`]. Only the diagonal band where it can be that small is computed.
-fn edits(a: &[u8], b: &[u8]) -> Option<u8> {
+pub(crate) fn edits(a: &[u8], b: &[u8]) -> Option<u8> {
     let band = usize::from(MAX_EDITS);
     if a.len().abs_diff(b.len()) > band || b.len() > MAX_NEAREST {
         return None;

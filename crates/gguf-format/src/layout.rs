@@ -9,6 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use crate::encode::{self, Count, Out, TooWide};
 use crate::error::AlignmentError;
@@ -16,7 +17,7 @@ use crate::file::{Gguf, alignment_of};
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version, align_up};
 use crate::tensor::TensorInfo;
 use crate::types::SizeError;
-use crate::value::{Str, Value, ValueRef};
+use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
 
 /// The longest tensor name that ggml reads (`GGML_MAX_NAME` counts a NUL).
 pub const MAX_TENSOR_NAME: usize = 63;
@@ -37,6 +38,24 @@ pub struct Kv {
 }
 
 /// A head to write: key-values and tensors in file order.
+///
+/// ```
+/// use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// head.set("llama.rope.freq_base", 10_000f32);
+/// head.tensors.push(TensorInfo::new("output_norm.weight", [64], GgmlType::F32));
+/// let file = head.encode()?;
+///
+/// // A copy of a parsed head, to change and write again.
+/// let gguf = Gguf::parse(&file)?;
+/// let mut copy = Head::from(&gguf);
+/// assert_eq!(copy.encode()?, file);
+/// copy.set("general.name", "Copy");
+/// assert!(copy.remove("llama.rope.freq_base"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Head {
     /// How to encode it; version 3 in little-endian order unless set otherwise.
@@ -81,7 +100,7 @@ impl Head {
     /// The alignment that the key-values set, 32 if they set none (64 for the draft of version 1).
     ///
     /// # Errors
-    /// When `general.alignment` is no power of two of type u32: only that is read by every reader.
+    /// When `general.alignment` is not a power of two of type u32: only that is read by every reader.
     pub fn alignment(&self) -> Result<u64, LayoutError> {
         if self.dialect.version == Version::Draft {
             return Ok(DRAFT_ALIGNMENT);
@@ -98,49 +117,59 @@ impl Head {
         }
     }
 
-    /// Where everything lands: tensors packed in order, each at the next multiple of the alignment.
+    /// Where everything lands: tensors packed in order, each at the next multiple of the alignment. The layout owns the
+    /// encoded head, so offsets and bytes always belong together; later changes of this `Head` do not reach it.
+    ///
+    /// What is laid out can be read by this crate, by llama.cpp and by gguf-py, with the exceptions below. Refused are:
+    ///
+    /// * keys that are empty, longer than [`MAX_KEY`] bytes, not UTF-8, with a NUL byte, or duplicate;
+    /// * a bool whose byte is neither 0 nor 1, also in an array; an array of an unknown element type; arrays nested deeper
+    ///   than [`MAX_NESTING`];
+    /// * a [`ALIGNMENT_KEY`] that is not a power of two of type u32;
+    /// * tensor names that are longer than [`MAX_TENSOR_NAME`] bytes, not UTF-8, with a NUL byte, or duplicate;
+    /// * tensors with more than [`MAX_DIMS`] dimensions, of an unknown type, with a row that is not a whole number of
+    ///   blocks, or of a size over 63 bits;
+    /// * counts and lengths that the version cannot hold, and files over 63 bits.
+    ///
+    /// Not refused, because the specification allows them or a caller asks for them: arrays of arrays, strings over 1 GiB
+    /// and arrays over 2³⁰ elements, tensor types that ggml has removed, version 1, and big-endian order on a
+    /// little-endian machine (llama.cpp reads none of these); strings that are not UTF-8 or have NUL bytes (C programs see
+    /// what stands before the NUL); keys with the names of gguf-py's own fields, such as `GGUF.version`.
+    /// [`check::format`](fn@crate::check::format) reports them.
     ///
     /// # Errors
-    /// [`LayoutError`] for whatever some reader would refuse: see its variants.
+    /// [`LayoutError`] for what is refused.
     pub fn layout(&self) -> Result<Layout, LayoutError> {
         self.refuse_unreadable()?;
         let alignment = self.alignment()?;
+        let is_draft = self.dialect.version == Version::Draft;
         let mut size = Count::default();
         // Offsets are of fixed width, so the head is as long with any of them.
         self.encode_into(&mut size, |t| t.offset)?;
         let data_offset = align_up(size.0, alignment).ok_or(LayoutError::TooLarge)?;
-        let mut end = if self.dialect.version == Version::Draft { data_offset } else { 0 };
+        let mut end = if is_draft { data_offset } else { 0 };
         let mut offsets = Vec::with_capacity(self.tensors.len());
+        let mut sizes = Vec::with_capacity(self.tensors.len());
         for t in &self.tensors {
             offsets.push(end);
             let bytes = t.n_bytes().map_err(|e| LayoutError::TensorSize(printable(&t.name), e))?;
+            sizes.push(bytes);
             end = end.checked_add(bytes).and_then(|e| align_up(e, alignment)).ok_or(LayoutError::TooLarge)?;
         }
-        let file_bytes = match self.dialect.version {
-            Version::Draft => Some(end),
-            _ => data_offset.checked_add(end),
-        };
+        let file_bytes = if is_draft { Some(end) } else { data_offset.checked_add(end) };
         let file_bytes = file_bytes.filter(|&n| i64::try_from(n).is_ok()).ok_or(LayoutError::TooLarge)?;
-        Ok(Layout { dialect: self.dialect, alignment, head_bytes: size.0, data_offset, offsets, file_bytes })
+        let mut head = Vec::with_capacity(usize::try_from(size.0).map_err(|_| LayoutError::TooLarge)?);
+        let mut next = offsets.iter();
+        self.encode_into(&mut head, |t| next.next().copied().unwrap_or(t.offset))?;
+        Ok(Layout { dialect: self.dialect, alignment, head, data_offset, offsets, sizes, file_bytes })
     }
 
-    /// The bytes from the start of the file to the data section, padding included: exactly
-    /// [`Layout::data_offset`] of them.
+    /// The bytes from the start of the file to the data section, padding included: those of [`layout`](Head::layout).
     ///
     /// # Errors
-    /// [`LayoutError::Changed`] when the head is no longer the one that was laid out.
-    pub fn encode(&self, layout: &Layout) -> Result<Vec<u8>, LayoutError> {
-        if layout.offsets.len() != self.tensors.len() || layout.dialect != self.dialect {
-            return Err(LayoutError::Changed);
-        }
-        let mut out = Vec::with_capacity(usize::try_from(layout.data_offset).map_err(|_| LayoutError::TooLarge)?);
-        let mut offsets = layout.offsets.iter();
-        self.encode_into(&mut out, |t| offsets.next().copied().unwrap_or(t.offset))?;
-        if out.len() as u64 != layout.head_bytes {
-            return Err(LayoutError::Changed);
-        }
-        out.resize(usize::try_from(layout.data_offset).map_err(|_| LayoutError::TooLarge)?, 0);
-        Ok(out)
+    /// See [`layout`](Head::layout).
+    pub fn encode(&self) -> Result<Vec<u8>, LayoutError> {
+        self.layout()?.into_padded_head()
     }
 
     /// The bytes from the start of the file to the end of the last tensor info, with the offsets that the tensors carry
@@ -195,17 +224,28 @@ impl Head {
             if kv.key.is_empty() || kv.key.len() > MAX_KEY {
                 return Err(LayoutError::KeyLength(kv.key.len()));
             }
+            // Without a NUL no two keys are equal up to one.
+            if kv.key.contains(&0) {
+                return Err(LayoutError::KeyNul(printable(&kv.key)));
+            }
+            if core::str::from_utf8(&kv.key).is_err() {
+                return Err(LayoutError::KeyNotUtf8(printable(&kv.key)));
+            }
             if seen.insert(kv.key.as_slice(), ()).is_some() {
                 return Err(LayoutError::DuplicateKey(printable(&kv.key)));
             }
-            if let Value::Bool(b @ 2..) = kv.value {
-                return Err(LayoutError::Bool(printable(&kv.key), b));
-            }
+            refuse_value(&kv.key, kv.value.as_ref(), 0)?;
         }
         seen.clear();
         for t in &self.tensors {
             if t.name.len() > MAX_TENSOR_NAME {
                 return Err(LayoutError::TensorName(printable(&t.name), t.name.len()));
+            }
+            if t.name.contains(&0) {
+                return Err(LayoutError::TensorNameNul(printable(&t.name)));
+            }
+            if core::str::from_utf8(&t.name).is_err() {
+                return Err(LayoutError::TensorNameNotUtf8(printable(&t.name)));
             }
             if seen.insert(t.name.as_slice(), ()).is_some() {
                 return Err(LayoutError::DuplicateTensor(printable(&t.name)));
@@ -215,6 +255,45 @@ impl Head {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses a value that no reader takes; `depth` arrays are around it.
+fn refuse_value(key: &[u8], value: ValueRef<'_>, depth: usize) -> Result<(), LayoutError> {
+    let bad_bool = |byte| Err(LayoutError::Bool(printable(key), byte));
+    let array = match value {
+        ValueRef::Bool(byte @ 2..) => return bad_bool(byte),
+        ValueRef::Array(array) => array,
+        _ => return Ok(()),
+    };
+    match array.elem_type() {
+        _ if depth == MAX_NESTING => return Err(LayoutError::TooDeep(printable(key))),
+        elem if !elem.is_known() => return Err(LayoutError::ElementType(printable(key), elem)),
+        ValueType::BOOL => {
+            if let Some(&byte) = array.encoded_bytes().iter().find(|&&byte| byte > 1) {
+                return bad_bool(byte);
+            }
+        }
+        ValueType::ARRAY => {
+            let mut walked = 0;
+            for inner in array {
+                refuse_value(key, inner, depth + 1)?;
+                walked += 1;
+            }
+            // The walk ends early at arrays that are nested too deep.
+            if walked < array.len() {
+                return Err(LayoutError::TooDeep(printable(key)));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// As [`Head::from_gguf`].
+impl From<&Gguf<'_>> for Head {
+    fn from(gguf: &Gguf<'_>) -> Head {
+        Head::from_gguf(gguf)
     }
 }
 
@@ -239,25 +318,61 @@ fn printable(name: &[u8]) -> String {
     Str(name).to_string()
 }
 
-/// Where everything of a file lands; see [`Head::layout`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where everything of a file lands, and its encoded head; see [`Head::layout`].
+#[derive(Clone, PartialEq, Eq)]
 pub struct Layout {
     dialect: Dialect,
     alignment: u64,
-    /// Bytes of the head, without padding.
-    pub head_bytes: u64,
-    /// Where the data section starts: the head, padded.
-    pub data_offset: u64,
-    /// Offset of each tensor as it is written into the file, in the order of the head.
-    pub offsets: Vec<u64>,
-    /// Bytes of the whole file; the last tensor is padded too, as gguf.h's writer does.
-    pub file_bytes: u64,
+    head: Vec<u8>,
+    data_offset: u64,
+    offsets: Vec<u64>,
+    sizes: Vec<u64>,
+    file_bytes: u64,
 }
 
 impl Layout {
-    /// The alignment used.
-    pub fn alignment(&self) -> u64 {
-        self.alignment
+    /// The encoded head, from the start of the file to the end of the last tensor info. Zeros follow up to
+    /// [`data_offset`](Layout::data_offset).
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Bytes of the head, without padding.
+    pub fn head_bytes(&self) -> u64 {
+        self.head.len() as u64
+    }
+
+    /// A copy of the head with its padding: exactly [`data_offset`](Layout::data_offset) bytes.
+    ///
+    /// # Errors
+    /// [`LayoutError::TooLarge`] when an extreme alignment makes it longer than memory can be.
+    pub fn padded_head(&self) -> Result<Vec<u8>, LayoutError> {
+        let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
+        let mut padded = Vec::with_capacity(len);
+        padded.extend_from_slice(&self.head);
+        padded.resize(len, 0);
+        Ok(padded)
+    }
+
+    /// The head with its padding, without a copy; see [`padded_head`](Layout::padded_head).
+    ///
+    /// # Errors
+    /// See [`padded_head`](Layout::padded_head).
+    pub fn into_padded_head(mut self) -> Result<Vec<u8>, LayoutError> {
+        let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
+        self.head.resize(len, 0);
+        Ok(self.head)
+    }
+
+    /// Where the data section starts, from the start of the file: the head, padded.
+    pub fn data_offset(&self) -> u64 {
+        self.data_offset
+    }
+
+    /// Offset of each tensor as it stands in the head, in the order of the head: from the start of the data section (in
+    /// the draft of version 1, from the start of the file).
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
     }
 
     /// Where tensor `i` starts, from the start of the file.
@@ -265,22 +380,71 @@ impl Layout {
         let base = if self.dialect.version == Version::Draft { 0 } else { self.data_offset };
         base.checked_add(*self.offsets.get(i)?)
     }
+
+    /// Where the data of tensor `i` lies, without padding, from the start of the file.
+    pub fn tensor_range(&self, i: usize) -> Option<Range<u64>> {
+        let start = self.file_offset(i)?;
+        Some(start..start.checked_add(*self.sizes.get(i)?)?)
+    }
+
+    /// Bytes of the whole file; the last tensor is padded too, as `gguf.h`'s writer does.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// The alignment of the data section and of every tensor in it.
+    pub fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    /// Whether the head is as long and all tensor data lies at the same places, so that either head can stand in front of
+    /// the same data.
+    pub fn is_interchangeable_with(&self, other: &Layout) -> bool {
+        let places = |l: &Layout| (l.dialect, l.alignment, l.head.len(), l.data_offset, l.file_bytes);
+        places(self) == places(other) && self.offsets == other.offsets && self.sizes == other.sizes
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layout")
+            .field("dialect", &self.dialect)
+            .field("alignment", &self.alignment)
+            .field("head_bytes", &self.head.len())
+            .field("data_offset", &self.data_offset)
+            .field("offsets", &self.offsets)
+            .field("file_bytes", &self.file_bytes)
+            .finish()
+    }
 }
 
 /// Why a head cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// A key that is empty or longer than [`MAX_KEY`] bytes.
     KeyLength(usize),
-    /// A key that is there twice.
+    /// A key with a NUL byte: programs in C see what stands before it.
+    KeyNul(String),
+    /// A key that is not UTF-8.
+    KeyNotUtf8(String),
+    /// A duplicate key.
     DuplicateKey(String),
-    /// A bool that is neither 0 nor 1.
+    /// A key whose value is, or holds, a bool that is neither 0 nor 1.
     Bool(String, u8),
+    /// A key whose arrays are nested deeper than [`MAX_NESTING`].
+    TooDeep(String),
+    /// A key with an array of an unknown element type.
+    ElementType(String, ValueType),
     /// `general.alignment` is not a power of two of type u32.
     Alignment(AlignmentError),
     /// A tensor name longer than [`MAX_TENSOR_NAME`] bytes.
     TensorName(String, usize),
-    /// A tensor name that is there twice.
+    /// A tensor name with a NUL byte: programs in C see what stands before it.
+    TensorNameNul(String),
+    /// A tensor name that is not UTF-8.
+    TensorNameNotUtf8(String),
+    /// A duplicate tensor name.
     DuplicateTensor(String),
     /// A tensor with more than [`MAX_DIMS`] dimensions.
     TensorDims(String, usize),
@@ -290,7 +454,7 @@ pub enum LayoutError {
     TooWide(TooWide),
     /// The file would be longer than 63 bits can say.
     TooLarge,
-    /// The head is not the one that was laid out.
+    /// The head does not fit the space that was reserved for it: a size or a place differs.
     Changed,
 }
 
@@ -304,12 +468,18 @@ impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutError::KeyLength(n) => write!(f, "a key of {n} bytes; 1 to {MAX_KEY} are allowed"),
+            LayoutError::KeyNul(k) => write!(f, "the key {k} has a NUL byte"),
+            LayoutError::KeyNotUtf8(k) => write!(f, "the key {k} is not UTF-8"),
             LayoutError::DuplicateKey(k) => write!(f, "the key {k} is there twice"),
             LayoutError::Bool(k, b) => write!(f, "{k} is a bool with the byte {b}, not 0 or 1"),
+            LayoutError::TooDeep(k) => write!(f, "the arrays of {k} are nested deeper than {MAX_NESTING}"),
+            LayoutError::ElementType(k, ty) => write!(f, "{k} is an array of {ty}, which is not a value type"),
             LayoutError::Alignment(e) => write!(f, "{ALIGNMENT_KEY} {e}; write a power of two of type u32"),
             LayoutError::TensorName(t, n) => {
                 write!(f, "the tensor name {t} has {n} bytes; ggml reads at most {MAX_TENSOR_NAME}")
             }
+            LayoutError::TensorNameNul(t) => write!(f, "the tensor name {t} has a NUL byte"),
+            LayoutError::TensorNameNotUtf8(t) => write!(f, "the tensor name {t} is not UTF-8"),
             LayoutError::DuplicateTensor(t) => write!(f, "the tensor {t} is there twice"),
             LayoutError::TensorDims(t, n) => {
                 write!(f, "the tensor {t} has {n} dimensions; at most {MAX_DIMS} are read")
@@ -317,7 +487,7 @@ impl fmt::Display for LayoutError {
             LayoutError::TensorSize(t, e) => write!(f, "the tensor {t}: {e}"),
             LayoutError::TooWide(e) => write!(f, "{e}"),
             LayoutError::TooLarge => f.write_str("the file would be longer than 2^63 bytes"),
-            LayoutError::Changed => f.write_str("the head was changed after it was laid out; lay it out again"),
+            LayoutError::Changed => f.write_str("the head does not fit the space reserved for it"),
         }
     }
 }

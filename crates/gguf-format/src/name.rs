@@ -14,11 +14,9 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::keys::FileType;
+pub use crate::shard::EXTENSION;
 use crate::shard::ShardNumber;
 use crate::types::GgmlType;
-
-/// Extension of model files.
-pub const EXTENSION: &str = ".gguf";
 
 /// Prefixes of files that go with a model: multimodal projectors and heads that predict several tokens.
 pub const SIDECARS: &[&str] = &["mmproj", "mtp"];
@@ -31,6 +29,7 @@ pub const DEFAULT_VERSION: &str = "v1.0";
 
 /// The parts of a file name. What is absent is `None`; nothing is an empty string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct FileName<'a> {
     /// `mmproj` or `mtp`, for files that go with a model.
     pub sidecar: Option<&'a str>,
@@ -52,6 +51,7 @@ pub struct FileName<'a> {
 
 /// What is off about a file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NameProblem {
     /// The name does not end in `.gguf`.
     Extension,
@@ -249,6 +249,7 @@ pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
 
 /// What a file name is made of, as it stands in the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct NameSource<'a> {
     /// `general.name`; used when there is no base name.
     pub name: Option<&'a str>,
@@ -296,7 +297,7 @@ pub fn size_label(total: u64, shared: u64, per_expert: u64, experts: u64) -> Str
     if experts > 0 { format!("{experts}x{}", rounded(shared.saturating_add(per_expert))) } else { rounded(total) }
 }
 
-/// At least two digits and the scale. The count is multiplied by a power of ten that is no binary number, and halves are
+/// At least two digits and the scale. The count is multiplied by a power of ten that is not a binary number, and halves are
 /// rounded to even: so does Python, and so results agree to the last digit.
 fn rounded(count: u64) -> String {
     let (scale, letter) = match count {
@@ -312,6 +313,7 @@ fn rounded(count: u64) -> String {
 
 /// A size label taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SizeLabel<'a> {
     /// Number of experts, before the `x`.
     pub experts: Option<u64>,

@@ -28,6 +28,21 @@ pub enum Progress {
 }
 
 /// A resumable walk over a head: what it has walked over is sound, and it can go on when more bytes are there.
+///
+/// ```
+/// use gguf_format::{Gguf, Head, HeadScan, Progress};
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// let file = head.encode()?;
+///
+/// let mut scan = HeadScan::new(Some(file.len() as u64));
+/// assert!(matches!(scan.advance(&file[..30])?, Progress::Need(bytes) if bytes > 30));
+/// assert_eq!(scan.advance(&file)?, Progress::Complete);
+/// let gguf = Gguf::from_scan(&file, &scan)?;
+/// assert_eq!(gguf.head_bytes(), scan.head_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct HeadScan {
     total: Option<u64>,

@@ -14,7 +14,9 @@ use core::str::FromStr;
 
 use crate::Gguf;
 pub use crate::keys::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
-use crate::name::EXTENSION;
+
+/// Extension of model files.
+pub const EXTENSION: &str = ".gguf";
 
 /// The most shards that a model can have: `split.count` has 16 bits.
 pub const MAX_SHARDS: u32 = 65535;
@@ -55,7 +57,7 @@ impl fmt::Display for ShardNumber {
     }
 }
 
-/// A text that is no shard number.
+/// A text that is not a shard number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAShardNumber;
 
@@ -122,6 +124,7 @@ pub fn names(prefix: &str, count: u32) -> impl Iterator<Item = String> {
 
 /// What one file says of the split, as far as it says anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ShardKeys {
     /// Value of `split.no`.
     pub no: Option<u64>,
@@ -147,6 +150,7 @@ impl ShardKeys {
 
 /// What is wrong with a set of shards. Files are meant by their place in the list that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ShardProblem {
     /// A file lacks a key that says which shard it is.
     MissingKey {

@@ -9,7 +9,7 @@ use crate::types::{GgmlType, SizeError};
 /// Reverses the byte order of every number in whole blocks of a type, in place. Doing it twice gives the old bytes.
 ///
 /// # Errors
-/// [`SwapError`] when the layout of the type's blocks is not known, or the bytes are no whole number of blocks. The bytes
+/// [`SwapError`] when the layout of the type's blocks is not known, or the bytes are not a whole number of blocks. The bytes
 /// are then as before.
 pub fn swap_blocks(ty: GgmlType, bytes: &mut [u8]) -> Result<(), SwapError> {
     let info = ty.info().ok_or(SwapError::UnknownType(ty))?;
@@ -52,12 +52,13 @@ fn reverse_each<const N: usize>(bytes: &mut [u8]) {
 
 /// Why the byte order of tensor data cannot be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SwapError {
     /// The type is not in the table.
     UnknownType(GgmlType),
     /// A type of interleaved blocks that ggml removed, and whose layout the table does not have.
     Interleaved(GgmlType),
-    /// The bytes are no whole number of blocks.
+    /// The bytes are not a whole number of blocks.
     PartialBlock {
         /// Bytes given.
         bytes: usize,
@@ -74,7 +75,7 @@ impl fmt::Display for SwapError {
                 write!(f, "blocks of the removed type {ty} are interleaved; convert the tensor before its byte order")
             }
             SwapError::PartialBlock { bytes, block_bytes } => {
-                write!(f, "{bytes} bytes are no whole number of blocks of {block_bytes} bytes")
+                write!(f, "{bytes} bytes are not a whole number of blocks of {block_bytes} bytes")
             }
         }
     }

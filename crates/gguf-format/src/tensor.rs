@@ -2,6 +2,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::cursor::Cursor;
 use crate::header::Dialect;
@@ -10,6 +11,7 @@ use crate::value::Str;
 
 /// A tensor info, viewed in place.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct TensorInfoRef<'a> {
     /// Number of the tensor in the head, from 0.
     pub index: u64,
@@ -51,8 +53,9 @@ impl TensorInfoRef<'_> {
     }
 }
 
-/// The dimensions of a tensor, as many as the file says; an iterator over them, first the contiguous one.
-#[derive(Debug, Clone, Copy)]
+/// The dimensions of a tensor, as many as the file says; an iterator over them, first the contiguous one. `Display` writes them as
+/// `4096 x 32000`, `Debug` as a list.
+#[derive(Clone, Copy)]
 pub struct Dims<'a> {
     bytes: &'a [u8],
     dialect: Dialect,
@@ -87,6 +90,21 @@ impl Iterator for Dims<'_> {
 
 impl ExactSizeIterator for Dims<'_> {}
 
+impl fmt::Display for Dims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, dim) in self.enumerate() {
+            write!(f, "{}{dim}", if i == 0 { "" } else { " x " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Dims<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(*self).finish()
+    }
+}
+
 impl PartialEq for Dims<'_> {
     fn eq(&self, other: &Self) -> bool {
         Iterator::eq(*self, *other)
@@ -94,6 +112,13 @@ impl PartialEq for Dims<'_> {
 }
 
 /// A tensor to write.
+///
+/// ```
+/// use gguf_format::{GgmlType, TensorInfo};
+///
+/// let tensor = TensorInfo::new("blk.0.attn_q.weight", [4096, 4096], GgmlType::Q4_K);
+/// assert_eq!(tensor.n_bytes(), Ok(4096 * 16 * 144));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Name; at most 63 bytes in a file that ggml is to read.

@@ -4,14 +4,33 @@
 //! `ggml-common.h`. [`GgmlType`] is an open set: an id that is not in the table survives reading, listing and copying,
 //! and prints as `type 99`.
 
+use alloc::string::String;
 use core::fmt;
+use core::str::FromStr;
+
+use crate::keys::edits;
 
 /// A tensor's element type, as the number that stands in the file.
+///
+/// ```
+/// use gguf_format::GgmlType;
+///
+/// let ty: GgmlType = "Q4_K".parse()?;
+/// assert_eq!(ty, GgmlType::Q4_K);
+/// assert_eq!(ty.to_string(), "q4_K");
+/// assert_eq!(ty.tensor_bytes([4096, 2]), Ok(2 * 16 * 144));
+///
+/// let wrong = "q4k".parse::<GgmlType>().unwrap_err();
+/// assert_eq!(wrong.nearest, Some(GgmlType::Q4_K));
+/// assert_eq!(GgmlType(99).to_string(), "type 99");
+/// # Ok::<(), gguf_format::UnknownTypeName>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GgmlType(pub u32);
 
 /// What the table knows about one tensor type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TypeInfo {
     /// The id in the file.
     pub id: u32,
@@ -37,6 +56,7 @@ impl TypeInfo {
 
 /// A run of equal fields inside a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BlockField {
     /// What each field holds.
     pub kind: FieldKind,
@@ -48,6 +68,7 @@ pub struct BlockField {
 
 /// The number format of a block field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FieldKind {
     /// IEEE half precision.
     F16,
@@ -198,6 +219,7 @@ pub fn n_elements(shape: impl IntoIterator<Item = u64>) -> Option<u64> {
 
 /// Why a tensor has no size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SizeError {
     /// The type is not in the table.
     UnknownType(GgmlType),
@@ -226,6 +248,41 @@ impl fmt::Display for SizeError {
 
 impl core::error::Error for SizeError {}
 
+/// A name that no tensor type has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownTypeName {
+    /// The name.
+    pub name: String,
+    /// The type with the most similar name, when there is one that is alike enough.
+    pub nearest: Option<GgmlType>,
+}
+
+impl fmt::Display for UnknownTypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a tensor type", self.name)?;
+        self.nearest.map_or(Ok(()), |nearest| write!(f, "; the nearest is {nearest}"))
+    }
+}
+
+impl core::error::Error for UnknownTypeName {}
+
+/// Reads ggml's name of a type, without regard to case.
+impl FromStr for GgmlType {
+    type Err = UnknownTypeName;
+
+    fn from_str(name: &str) -> Result<GgmlType, UnknownTypeName> {
+        GgmlType::from_name(name).ok_or_else(|| {
+            // One letter in three may be wrong, and types of today come first.
+            let distance = |t: &TypeInfo| Some((edits(t.name.as_bytes(), name.as_bytes())?, t.removed));
+            let close = TYPES.iter().filter_map(|t| Some((distance(t)?, t)));
+            let close = close.filter(|((edits, _), t)| usize::from(*edits) * 3 <= t.name.len().min(name.len()));
+            let nearest = close.min_by_key(|(distance, _)| *distance).map(|(_, t)| GgmlType(t.id));
+            UnknownTypeName { name: name.into(), nearest }
+        })
+    }
+}
+
 impl fmt::Display for GgmlType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.info() {
@@ -244,6 +301,7 @@ impl fmt::Debug for GgmlType {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn the_table_is_dense_and_its_fields_lie_inside_the_block() {
@@ -275,6 +333,16 @@ mod tests {
             assert_eq!(GgmlType::from_name(t.name), Some(GgmlType(t.id)));
         }
         assert_eq!(GgmlType::from_name("Q4_K"), Some(GgmlType::Q4_K));
+        let nearest = |name: &str| name.parse::<GgmlType>().unwrap_err().nearest;
+        assert_eq!(nearest("Q4_KM"), Some(GgmlType::Q4_K));
+        assert_eq!(nearest("fp16"), Some(GgmlType::F16));
+        assert_eq!(nearest("iq2_xx"), Some(GgmlType::IQ2_XXS));
+        assert_eq!(nearest("safetensors"), None);
+        assert_eq!(nearest(""), None);
+        assert_eq!(
+            "q4k".parse::<GgmlType>().unwrap_err().to_string(),
+            "\"q4k\" is not a tensor type; the nearest is q4_K"
+        );
         assert_eq!(alloc::format!("{} {}", GgmlType(99), GgmlType(u32::MAX)), "type 99 type 4294967295");
     }
 }

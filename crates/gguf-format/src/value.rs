@@ -4,13 +4,17 @@
 //! strings costs no allocation per string.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::cursor::{Cursor, Need};
-use crate::encode;
-use crate::header::{Dialect, Version};
+use crate::header::Dialect;
+
+mod owned;
+
+pub use owned::{Array, ArrayElement, Value};
 
 /// How deep arrays may be nested. The specification sets no bound; llama.cpp refuses any nesting.
 pub const MAX_NESTING: usize = 64;
@@ -76,7 +80,7 @@ impl fmt::Debug for ValueType {
 
 /// A string of the file: bytes, of which UTF-8 is expected and nowhere assumed.
 ///
-/// `Display` is safe for a terminal: control characters, bidirectional overrides and bytes that are no UTF-8 come out
+/// `Display` is safe for a terminal: control characters, bidirectional overrides and bytes that are not UTF-8 come out
 /// escaped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Str<'a>(pub &'a [u8]);
@@ -97,7 +101,7 @@ impl<'a> Str<'a> {
         core::str::from_utf8(self.0)
     }
 
-    /// The text, with a replacement character for what is no UTF-8.
+    /// The text, with a replacement character for what is not UTF-8.
     pub fn to_string_lossy(self) -> String {
         String::from_utf8_lossy(self.0).into_owned()
     }
@@ -120,6 +124,44 @@ impl PartialEq<str> for Str<'_> {
 impl PartialEq<&str> for Str<'_> {
     fn eq(&self, other: &&str) -> bool {
         self.0 == other.as_bytes()
+    }
+}
+
+impl PartialEq<Str<'_>> for str {
+    fn eq(&self, other: &Str<'_>) -> bool {
+        self.as_bytes() == other.0
+    }
+}
+
+impl PartialEq<Str<'_>> for &str {
+    fn eq(&self, other: &Str<'_>) -> bool {
+        self.as_bytes() == other.0
+    }
+}
+
+impl AsRef<[u8]> for Str<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl<'a> From<&'a str> for Str<'a> {
+    fn from(text: &'a str) -> Str<'a> {
+        Str(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for Str<'a> {
+    fn from(bytes: &'a [u8]) -> Str<'a> {
+        Str(bytes)
+    }
+}
+
+impl<'a> TryFrom<Str<'a>> for &'a str {
+    type Error = core::str::Utf8Error;
+
+    fn try_from(text: Str<'a>) -> Result<&'a str, core::str::Utf8Error> {
+        text.to_str()
     }
 }
 
@@ -259,6 +301,29 @@ impl<'a> ValueRef<'a> {
     }
 }
 
+/// A number, `true` or `false`, a text as [`Str`] displays it, and of an array its element type and length: `[string; 32000]`.
+impl fmt::Display for ValueRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueRef::U8(v) => v.fmt(f),
+            ValueRef::I8(v) => v.fmt(f),
+            ValueRef::U16(v) => v.fmt(f),
+            ValueRef::I16(v) => v.fmt(f),
+            ValueRef::U32(v) => v.fmt(f),
+            ValueRef::I32(v) => v.fmt(f),
+            ValueRef::U64(v) => v.fmt(f),
+            ValueRef::I64(v) => v.fmt(f),
+            ValueRef::F32(v) => v.fmt(f),
+            ValueRef::F64(v) => v.fmt(f),
+            ValueRef::Bool(0) => f.pad("false"),
+            ValueRef::Bool(1) => f.pad("true"),
+            ValueRef::Bool(byte) => write!(f, "bool {byte}"),
+            ValueRef::String(text) => text.fmt(f),
+            ValueRef::Array(array) => fmt::Debug::fmt(array, f),
+        }
+    }
+}
+
 /// Reads one value of type `ty`; arrays are viewed, not walked, and reach to the end of the cursor's bytes.
 pub(crate) fn read_value<'a>(c: &mut Cursor<'a>, ty: ValueType, left: u64) -> Result<Option<ValueRef<'a>>, Need> {
     Ok(Some(match ty {
@@ -378,12 +443,29 @@ impl<'a> ArrayRef<'a> {
             .then(|| Strings { cursor: Cursor::new(self.bytes, 0, self.dialect), left: self.len })
     }
 
+    /// The elements with an index for access in any order, when they are strings. Building it walks over the array once;
+    /// it holds one number for each string, and no text.
+    pub fn index_strings(&self) -> Option<StringIndex<'a>> {
+        let mut strings = self.strings()?;
+        let mut starts = Vec::with_capacity(strings.len());
+        loop {
+            let start = strings.cursor.pos();
+            match strings.next() {
+                Some(_) => starts.push(start),
+                None => return Some(StringIndex { bytes: self.bytes, starts, dialect: self.dialect }),
+            }
+        }
+    }
+
     /// All elements as `T`, for example `to_vec::<f32>()`; every element must convert (see [`ValueRef::get`]).
     ///
     /// # Errors
-    /// The first element that does not convert.
+    /// [`ValueError::Element`], for the first element that does not convert.
     pub fn to_vec<T: FromValue<'a>>(&self) -> Result<Vec<T>, ValueError> {
-        self.iter().map(ValueRef::get).collect()
+        let element = |(value, index): (ValueRef<'a>, u64)| {
+            value.get().map_err(|e| ValueError::Element { index, problem: Box::new(e) })
+        };
+        self.iter().zip(0..).map(element).collect()
     }
 }
 
@@ -431,10 +513,15 @@ impl<'a> Iterator for ArrayIter<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
+        // An element takes at least a byte, so there are no more than fit into memory.
         let n = usize::try_from(self.left).unwrap_or(usize::MAX);
-        (0, Some(n))
+        (n, Some(n))
     }
 }
+
+/// The length is that of the array. An array to write may be nested deeper than [`MAX_NESTING`], which no reader takes;
+/// iterating over the outermost of its arrays ends early.
+impl ExactSizeIterator for ArrayIter<'_> {}
 
 /// The strings of an array in order; see [`ArrayRef::strings`].
 #[derive(Debug, Clone)]
@@ -454,12 +541,72 @@ impl<'a> Iterator for Strings<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, usize::try_from(self.left).ok())
+        let n = usize::try_from(self.left).unwrap_or(usize::MAX);
+        (n, Some(n))
+    }
+}
+
+impl ExactSizeIterator for Strings<'_> {}
+
+/// The strings of an array with an index, for access in any order; see [`ArrayRef::index_strings`].
+///
+/// ```
+/// use gguf_format::Array;
+///
+/// let array: Array = ["<s>", "</s>", "hello"].into_iter().collect();
+/// let tokens = array.as_ref().index_strings().ok_or("not an array of strings")?;
+/// assert_eq!(tokens.len(), 3);
+/// assert_eq!(tokens.get(2), Some("hello".into()));
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Clone)]
+pub struct StringIndex<'a> {
+    bytes: &'a [u8],
+    starts: Vec<usize>,
+    dialect: Dialect,
+}
+
+impl<'a> StringIndex<'a> {
+    /// Number of strings.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there are no strings.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// The string at `index`, in constant time.
+    pub fn get(&self, index: usize) -> Option<Str<'a>> {
+        let mut cursor = Cursor::new(self.bytes, *self.starts.get(index)?, self.dialect);
+        Some(Str::new(cursor.string().ok()?, self.dialect))
+    }
+
+    /// The strings in order.
+    pub fn iter(&self) -> Strings<'a> {
+        Strings { cursor: Cursor::new(self.bytes, 0, self.dialect), left: self.starts.len() as u64 }
+    }
+}
+
+impl<'a> IntoIterator for &StringIndex<'a> {
+    type Item = Str<'a>;
+    type IntoIter = Strings<'a>;
+
+    fn into_iter(self) -> Strings<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for StringIndex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[string; {}]", self.len())
     }
 }
 
 /// Why a value is not what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ValueError {
     /// The value has a type that cannot become the one asked for.
     WrongType {
@@ -477,8 +624,15 @@ pub enum ValueError {
     },
     /// A bool whose byte is neither 0 nor 1.
     NotABool(u8),
-    /// A string that is no UTF-8 from this byte on.
+    /// A string that is not UTF-8 from this byte on.
     NotUtf8(usize),
+    /// An array with an element that is not what was asked for.
+    Element {
+        /// Number of the element, from 0.
+        index: u64,
+        /// Why the element is not what was asked for.
+        problem: Box<ValueError>,
+    },
 }
 
 impl fmt::Display for ValueError {
@@ -488,19 +642,111 @@ impl fmt::Display for ValueError {
             ValueError::OutOfRange { asked, found } => write!(f, "is {found}, which does not fit {asked}"),
             ValueError::NotABool(b) => write!(f, "is a bool with the byte {b}, not 0 or 1"),
             ValueError::NotUtf8(at) => write!(f, "is not UTF-8 from byte {at} on"),
+            ValueError::Element { index, problem } => write!(f, "element {index} {problem}"),
         }
     }
 }
 
 impl core::error::Error for ValueError {}
 
-/// Types that a value can be read as; see [`ValueRef::get`].
+/// Types that a value can be read as; see [`ValueRef::get`] and [`Gguf::get_as`](crate::Gguf::get_as).
+///
+/// Integers convert into every integer type that holds them, floats into floats, arrays into vectors. With `Option<T>` a
+/// missing key is `None`; a value of another type is an error all the same.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("llama.block_count", 32u32);
+/// # head.set("tokenizer.ggml.tokens", ["<s>", "</s>"]);
+/// # let bytes = head.encode()?;
+/// let gguf = gguf_format::Gguf::parse(&bytes)?;
+/// let layers: usize = gguf.get_as("llama.block_count")?;
+/// let tokens: Vec<&str> = gguf.get_as("tokenizer.ggml.tokens")?;
+/// let experts: Option<u32> = gguf.get_as("llama.expert_count")?;
+/// assert_eq!((layers, tokens.len(), experts), (32, 2, None));
+/// assert!(gguf.get_as::<Option<&str>>("llama.block_count").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait FromValue<'a>: Sized {
     /// Converts, or says what was found instead.
     ///
     /// # Errors
     /// [`ValueError`], when the value has another type or does not fit.
     fn from_value(value: ValueRef<'a>) -> Result<Self, ValueError>;
+
+    /// What a missing key gives; `None` when it is an error.
+    fn from_missing() -> Option<Self> {
+        None
+    }
+}
+
+impl<'a, T: FromValue<'a>> FromValue<'a> for Option<T> {
+    fn from_value(value: ValueRef<'a>) -> Result<Option<T>, ValueError> {
+        T::from_value(value).map(Some)
+    }
+
+    fn from_missing() -> Option<Option<T>> {
+        Some(None)
+    }
+}
+
+impl<'a, T: FromValue<'a>> FromValue<'a> for Vec<T> {
+    fn from_value(value: ValueRef<'a>) -> Result<Vec<T>, ValueError> {
+        ArrayRef::from_value(value)?.to_vec()
+    }
+}
+
+impl<'a> FromValue<'a> for String {
+    fn from_value(value: ValueRef<'a>) -> Result<String, ValueError> {
+        <&str>::from_value(value).map(String::from)
+    }
+}
+
+impl<'a> FromValue<'a> for ValueRef<'a> {
+    fn from_value(value: ValueRef<'a>) -> Result<ValueRef<'a>, ValueError> {
+        Ok(value)
+    }
+}
+
+macro_rules! try_from_value {
+    ($($ty:ty),* $(,)?) => { $(
+        impl<'a> TryFrom<ValueRef<'a>> for $ty {
+            type Error = ValueError;
+
+            fn try_from(value: ValueRef<'a>) -> Result<$ty, ValueError> {
+                value.get()
+            }
+        }
+    )* };
+}
+try_from_value! { u8, i8, u16, i16, u32, i32, u64, i64, usize, f32, f64, bool, String, &'a str, Str<'a>, ArrayRef<'a> }
+
+impl<'a, T: FromValue<'a>> TryFrom<ValueRef<'a>> for Vec<T> {
+    type Error = ValueError;
+
+    fn try_from(value: ValueRef<'a>) -> Result<Vec<T>, ValueError> {
+        value.get()
+    }
+}
+
+macro_rules! value_ref_from {
+    ($($ty:ty => $variant:ident),* $(,)?) => { $(
+        impl<'a> From<$ty> for ValueRef<'a> {
+            fn from(v: $ty) -> ValueRef<'a> {
+                ValueRef::$variant(v.into())
+            }
+        }
+    )* };
+}
+value_ref_from! {
+    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f32 => F32, f64 => F64,
+    bool => Bool, &'a str => String, Str<'a> => String, ArrayRef<'a> => Array,
+}
+
+impl<'a> From<&'a Value> for ValueRef<'a> {
+    fn from(value: &'a Value) -> ValueRef<'a> {
+        value.as_ref()
+    }
 }
 
 macro_rules! integers {
@@ -563,137 +809,5 @@ impl<'a> FromValue<'a> for &'a str {
 impl<'a> FromValue<'a> for ArrayRef<'a> {
     fn from_value(value: ValueRef<'a>) -> Result<ArrayRef<'a>, ValueError> {
         value.as_array().ok_or(ValueError::WrongType { asked: "array", found: value.value_type() })
-    }
-}
-
-/// One metadata value to write.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "each variant is the value type of that name")]
-pub enum Value {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    U64(u64),
-    I64(i64),
-    F32(f32),
-    F64(f64),
-    /// 0 or 1; another byte only to keep what a file holds.
-    Bool(u8),
-    String(Vec<u8>),
-    Array(Array),
-}
-
-impl Value {
-    /// The view that reading a written value gives.
-    pub fn as_ref(&self) -> ValueRef<'_> {
-        match self {
-            Value::U8(v) => ValueRef::U8(*v),
-            Value::I8(v) => ValueRef::I8(*v),
-            Value::U16(v) => ValueRef::U16(*v),
-            Value::I16(v) => ValueRef::I16(*v),
-            Value::U32(v) => ValueRef::U32(*v),
-            Value::I32(v) => ValueRef::I32(*v),
-            Value::U64(v) => ValueRef::U64(*v),
-            Value::I64(v) => ValueRef::I64(*v),
-            Value::F32(v) => ValueRef::F32(*v),
-            Value::F64(v) => ValueRef::F64(*v),
-            Value::Bool(v) => ValueRef::Bool(*v),
-            Value::String(s) => ValueRef::String(Str(s)),
-            Value::Array(a) => ValueRef::Array(a.as_ref()),
-        }
-    }
-}
-
-macro_rules! value_from {
-    ($($ty:ident $variant:ident)*) => { $(
-        impl From<$ty> for Value {
-            fn from(v: $ty) -> Value {
-                Value::$variant(v)
-            }
-        }
-    )* };
-}
-value_from! { u8 U8  i8 I8  u16 U16  i16 I16  u32 U32  i32 I32  u64 U64  i64 I64  f32 F32  f64 F64  Array Array }
-
-impl From<bool> for Value {
-    fn from(v: bool) -> Value {
-        Value::Bool(v.into())
-    }
-}
-
-impl From<&str> for Value {
-    fn from(v: &str) -> Value {
-        Value::String(v.as_bytes().to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(v: String) -> Value {
-        Value::String(v.into_bytes())
-    }
-}
-
-impl<T: Into<Value>> FromIterator<T> for Array {
-    /// Collects values of one type; the first decides the element type. Without any element the type is `i32`.
-    ///
-    /// # Panics
-    /// When the values are of different types.
-    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Array {
-        let mut values = values.into_iter().map(Into::into).peekable();
-        let mut array = Array::new(values.peek().map_or(ValueType::I32, |v| v.as_ref().value_type()));
-        for v in values {
-            assert!(array.push(v.as_ref()).is_ok(), "an array holds values of one type");
-        }
-        array
-    }
-}
-
-/// An array to write: one buffer of encoded elements.
-#[derive(Clone)]
-pub struct Array {
-    elem: ValueType,
-    len: u64,
-    bytes: Vec<u8>,
-    dialect: Dialect,
-}
-
-impl Array {
-    /// An empty array of the given element type.
-    pub fn new(elem: ValueType) -> Array {
-        Array { elem, len: 0, bytes: Vec::new(), dialect: Dialect::new(Version::V3) }
-    }
-
-    /// Appends an element.
-    ///
-    /// # Errors
-    /// When the value is not of the array's element type.
-    pub fn push(&mut self, value: ValueRef<'_>) -> Result<(), ValueError> {
-        if value.value_type() != self.elem {
-            return Err(ValueError::WrongType { asked: "the array's element type", found: value.value_type() });
-        }
-        encode::value(&mut self.bytes, value, self.dialect)
-            .map_err(|_| ValueError::OutOfRange { asked: "a 32-bit length", found: i128::from(u32::MAX) + 1 })?;
-        self.len += 1;
-        Ok(())
-    }
-
-    /// The view that reading the written array gives.
-    pub fn as_ref(&self) -> ArrayRef<'_> {
-        ArrayRef { elem: self.elem, len: self.len, bytes: &self.bytes, dialect: self.dialect }
-    }
-}
-
-impl PartialEq for Array {
-    fn eq(&self, other: &Array) -> bool {
-        self.as_ref() == other.as_ref()
-    }
-}
-
-impl fmt::Debug for Array {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.as_ref(), f)
     }
 }

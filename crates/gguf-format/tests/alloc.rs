@@ -1,13 +1,10 @@
 //! Memory: at every instant at most three times the bytes read so far and 64 KiB, for every input.
 
-#[path = "corpus/mod.rs"]
-mod corpus;
-#[path = "corpus/counting.rs"]
-mod counting;
-
-use corpus::bytes::*;
-use corpus::other::small;
 use gguf_format::{Gguf, HeadScan, Progress, check};
+use gguf_test::corpus;
+use gguf_test::corpus::bytes::*;
+use gguf_test::corpus::other::small;
+use gguf_test::counting;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

@@ -1,9 +1,7 @@
 //! The format's rules: for each a file that breaks it, with exactly the findings that are due.
 
 use gguf_format::check::{self, KEPT, Place, RULES, Report, Severity};
-use gguf_format::{
-    Array, ByteOrder, Dialect, DraftReading, GgmlType, Gguf, Head, Kv, TensorInfo, Value, ValueType, Version,
-};
+use gguf_format::{Array, ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, TensorInfo, Value, ValueType, Version};
 
 /// A head encoded as it stands, padded to the alignment and followed by `data` zero bytes.
 fn file(head: &Head, alignment: usize, data: usize) -> Vec<u8> {
@@ -169,13 +167,13 @@ fn cases() -> Vec<Case> {
     case("spelling", with_kvs(vec![kv("General.Name", "x"), kv("a..b", 1u8), kv("a b", 1u8)]), &["key.spelling"]);
     case("key in Greek", with_kvs(vec![kv("κλειδί", 1u8)]), &["key.ascii"]);
     case(
-        "key that is no text",
+        "key that is not text",
         with_kvs(vec![Kv { key: vec![0xff], value: 1u8.into() }]),
         &["key.ascii", "readers.key"],
     );
     case("key with NUL", with_kvs(vec![kv("a\0b", 1u8)]), &["key.nul"]);
     case("gguf-py's own key", with_kvs(vec![kv("GGUF.version", 1u8)]), &["key.spelling", "readers.key"]);
-    case("text that is no UTF-8", with_kvs(vec![kv("a", Value::String(vec![b'x', 0xc3]))]), &["value.utf8"]);
+    case("text that is not UTF-8", with_kvs(vec![kv("a", Value::String(vec![b'x', 0xc3]))]), &["value.utf8"]);
     case("text with NUL", with_kvs(vec![kv("a", "x\0y"), kv("b", 1u8)]), &["value.nul"]);
 
     // Tensor infos.
@@ -186,7 +184,7 @@ fn cases() -> Vec<Case> {
     case("no name", named(0), &["tensor.name.empty"]);
     case("name with NUL", with_tensors(vec![w("a\0b", 0)], 32), &["tensor.name.nul"]);
     case(
-        "name that is no text",
+        "name that is not text",
         with_tensors(vec![TensorInfo { name: vec![0xfe], ..w("", 0) }], 32),
         &["tensor.name.utf8"],
     );
@@ -292,13 +290,13 @@ fn cases() -> Vec<Case> {
     case("version 1", in_dialect(Dialect::new(Version::V1)), &["readers.version"]);
     case("version 2", in_dialect(Dialect::new(Version::V2)), &[]);
     case("big-endian", in_dialect(v3.with_order(ByteOrder::Big)), &["readers.byte_order"]);
-    case("NULs counted", in_dialect(Dialect { nul_strings: true, ..Dialect::new(Version::V2) }), &["file.nul_strings"]);
-    case(
-        "magic backwards",
-        in_dialect(Dialect { reversed_magic: true, ..v3.with_order(ByteOrder::Big) }),
-        &["file.magic", "readers.byte_order"],
-    );
-    let draft = Dialect { draft: DraftReading::default(), ..Dialect::new(Version::Draft) };
+    let mut nul_strings = Dialect::new(Version::V2);
+    nul_strings.nul_strings = true;
+    case("NULs counted", in_dialect(nul_strings), &["file.nul_strings"]);
+    let mut reversed = v3.with_order(ByteOrder::Big);
+    reversed.reversed_magic = true;
+    case("magic backwards", in_dialect(reversed), &["file.magic", "readers.byte_order"]);
+    let draft = Dialect::new(Version::Draft);
     case("draft", in_dialect(draft), &["file.draft", "readers.version"]);
     // The count of 8 before the first string's length of 1 would be a contradiction.
     let lying = patched(in_dialect(draft), 16 + 4 + 12 + 4 + 4 + 4 + 1 + 4 + 3, &[2]);

@@ -1,13 +1,11 @@
 //! Every file of the corpus is read, judged and used as expected.
 
-#[path = "corpus/mod.rs"]
-mod corpus;
-
 use std::collections::BTreeSet;
 
-use corpus::{Case, Reading, accessors};
 use gguf_format::check;
 use gguf_format::{Error, Gguf, Problem};
+use gguf_test::corpus;
+use gguf_test::corpus::{Case, Reading, accessors};
 
 fn reading(result: Result<Gguf<'_>, Error>) -> Reading {
     let error = match result {
@@ -25,6 +23,7 @@ fn reading(result: Result<Gguf<'_>, Error>) -> Reading {
         Problem::DraftElements { .. } => Reading::DraftElements,
         Problem::DraftPadding => Reading::DraftPadding,
         Problem::Truncated { .. } => Reading::PastEnd,
+        problem => panic!("a problem without a reading: {problem}"),
     }
 }
 

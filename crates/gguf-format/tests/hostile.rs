@@ -1,13 +1,11 @@
 //! Real heads, cut at every byte, arriving in pieces, and with every number in them set to what could hurt.
 
-#[path = "corpus/mod.rs"]
-mod corpus;
-
-use corpus::bytes::*;
-use corpus::fields::{self, Number};
-use corpus::growth::{End, scan, scan_as_needed};
-use corpus::{Case, accessors};
 use gguf_format::{Gguf, Problem, check};
+use gguf_test::corpus;
+use gguf_test::corpus::bytes::*;
+use gguf_test::corpus::fields::{self, Number};
+use gguf_test::corpus::growth::{End, scan, scan_as_needed};
+use gguf_test::corpus::{Case, accessors};
 
 /// Under emulation only every so many-th mutation is tried.
 const STEP: usize = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) { 1 } else { 11 };

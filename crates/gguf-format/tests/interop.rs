@@ -1,28 +1,26 @@
-//! Our tables against the real ones. Runs when `GGUF_PEERS` names the folder of the peers (llama.cpp's sources and
-//! gguf-py); without it there is nothing to compare with and the tests say so.
+//! Our tables against the real ones, and real models read and written again. `GGUF_PEERS` names the folder of the peers
+//! (llama.cpp's sources and gguf-py), `GGUF_SHARED` that of the reference data; without them the tests are ignored.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gguf_format::{GgmlType, TYPES, keys};
+use gguf_test::{corpus::rewrite, peers};
 
-/// What a Python program prints that has llama.cpp's own gguf-py at hand; `None` without the peers.
-fn gguf_py(program: &str) -> Option<String> {
-    let Some(peers) = std::env::var_os("GGUF_PEERS").map(PathBuf::from) else {
-        eprintln!("skipped: GGUF_PEERS is not set");
-        return None;
-    };
+/// What a Python program prints that has llama.cpp's own gguf-py at hand.
+fn gguf_py(program: &str) -> String {
+    let peers = peers::peers();
     let output = Command::new(peers.join("venv/bin/python"))
         .env("PYTHONPATH", peers.join("llama.cpp/gguf-py"))
         .args(["-c", program])
         .output()
         .expect("the peers' Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).expect("UTF-8"))
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-#[test]
 fn every_key_of_llama_cpp_is_known() {
     let program = "
 from gguf.constants import Keys
@@ -31,7 +29,7 @@ def walk(c):
         if isinstance(v, type): walk(v)
         elif isinstance(v, str) and not name.startswith('_'): print(v)
 walk(Keys)";
-    let Some(theirs) = gguf_py(program) else { return };
+    let theirs = gguf_py(program);
     let theirs = theirs.lines().collect::<BTreeSet<_>>();
     let ours = keys::KEYS.iter().map(|k| k.pattern).collect::<BTreeSet<_>>();
     let missing = theirs.difference(&ours).collect::<Vec<_>>();
@@ -39,24 +37,18 @@ walk(Keys)";
     assert!(theirs.len() > 300, "only {} keys found", theirs.len());
 }
 
-#[test]
 fn every_architecture_of_llama_cpp_is_known() {
-    let Some(theirs) =
-        gguf_py("from gguf.constants import MODEL_ARCH_NAMES\nprint('\\n'.join(MODEL_ARCH_NAMES.values()))")
-    else {
-        return;
-    };
+    let theirs = gguf_py("from gguf.constants import MODEL_ARCH_NAMES\nprint('\\n'.join(MODEL_ARCH_NAMES.values()))");
     let missing = theirs.lines().filter(|a| !keys::is_architecture(a)).collect::<Vec<_>>();
     assert!(missing.is_empty(), "unknown to us: {missing:?}");
     assert!(theirs.lines().count() > 100);
 }
 
-#[test]
 fn the_type_table_is_that_of_llama_cpp() {
     let program = "
 from gguf.constants import GGMLQuantizationType, GGML_QUANT_SIZES
 for t in GGMLQuantizationType: print(int(t), t.name, *GGML_QUANT_SIZES[t])";
-    let Some(theirs) = gguf_py(program) else { return };
+    let theirs = gguf_py(program);
     let mut n = 0;
     for line in theirs.lines() {
         let [id, name, len, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -68,4 +60,36 @@ for t in GGMLQuantizationType: print(int(t), t.name, *GGML_QUANT_SIZES[t])";
         n += 1;
     }
     assert_eq!(n, TYPES.iter().filter(|t| !t.removed).count());
+}
+
+/// All files of a folder and the folders in it whose names end in `.gguf`.
+fn models(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        let path = entry.expect("an entry of the folder").path();
+        if path.is_dir() {
+            models(&path, into);
+        } else if path.extension().is_some_and(|e| e == "gguf") {
+            into.push(path);
+        }
+    }
+}
+
+/// Every model of the shared data, and the vocabularies of llama.cpp: reading and writing gives the same file.
+fn real_models_are_read_and_written_without_a_change() {
+    for folder in [peers::data(""), peers::peers().join("llama.cpp/models")] {
+        let mut paths = vec![];
+        models(&folder, &mut paths);
+        assert!(!paths.is_empty(), "no models in {}", folder.display());
+        for path in paths {
+            let file = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            rewrite::same_bytes(&path.display().to_string(), &file);
+        }
+    }
+}
+
+gguf_test::tests! {
+    [Peers] every_key_of_llama_cpp_is_known,
+        every_architecture_of_llama_cpp_is_known,
+        the_type_table_is_that_of_llama_cpp;
+    [Peers, Shared] real_models_are_read_and_written_without_a_change;
 }

@@ -1,51 +1,10 @@
-//! What is read and written without a change is the same file, byte by byte: for odd files made here, for every file of
-//! the corpus, and, where they are at hand, for real models.
+//! What is read and written without a change is the same file, byte by byte: for odd files made here and for every file
+//! of the corpus. Real models: `interop.rs`.
 
-#[path = "corpus/mod.rs"]
-mod corpus;
-
-use std::path::{Path, PathBuf};
-use std::{env, fs};
-
-use corpus::bytes::*;
-use corpus::rewrite::{plain_dialects, rebuilt, through};
-use corpus::{Reading, accessors};
-use gguf_format::{ByteOrder, Dialect, DraftReading, Gguf, Version};
-
-/// Reads a file, writes its head again in every way, and compares: all of the file, what stands behind the head included.
-fn same_bytes(name: &str, file: &[u8]) -> usize {
-    let gguf = Gguf::parse(file).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let (read, rest) = file.split_at(gguf.head_bytes() as usize);
-    let head = accessors::round_trip(&gguf);
-    let again = [&head.encode_as_read().expect(name), rest].concat();
-    assert!(again == file, "{name} differs");
-    assert!(rebuilt(&head).encode_as_read().expect(name) == read, "{name} differs with its arrays built anew");
-    let mut ways = 0;
-    for dialect in dialects() {
-        let back = through(&head, dialect);
-        ways += usize::from(back.is_some());
-        assert!(back.is_none_or(|back| back == read), "{name} differs by way of {dialect:?}");
-    }
-    ways
-}
-
-/// Every dialect a head can be written in.
-fn dialects() -> Vec<Dialect> {
-    let mut out = plain_dialects().to_vec();
-    for order in [ByteOrder::Little, ByteOrder::Big] {
-        for version in [Version::V1, Version::V2] {
-            let plain = Dialect::new(version).with_order(order);
-            out.extend([plain, Dialect { nul_strings: true, ..plain }]);
-        }
-    }
-    out.push(Dialect { reversed_magic: true, ..Dialect::new(Version::V3).with_order(ByteOrder::Big) });
-    for i in 0..8 {
-        let (value_len_is_inclusive, array_type_first, full_padding) = (i & 1 != 0, i & 2 != 0, i & 4 != 0);
-        let draft = DraftReading { value_len_is_inclusive, array_type_first, full_padding };
-        out.push(Dialect { draft, ..Dialect::new(Version::Draft) });
-    }
-    out
-}
+use gguf_test::corpus;
+use gguf_test::corpus::Reading;
+use gguf_test::corpus::bytes::*;
+use gguf_test::corpus::rewrite::same_bytes;
 
 /// A file with everything that is odd and can be read.
 fn odd(f: Form) -> File {
@@ -98,34 +57,4 @@ fn the_corpus() {
         n += 1;
     }
     assert!(n > 300, "{n} files");
-}
-
-/// All files of a folder and the folders in it whose names end in `.gguf`.
-fn models(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
-        let path = entry.expect("an entry of the folder").path();
-        if path.is_dir() {
-            models(&path, into);
-        } else if path.extension().is_some_and(|e| e == "gguf") {
-            into.push(path);
-        }
-    }
-}
-
-/// Part of the interop suite: every model of the shared data, and the vocabularies of llama.cpp.
-#[test]
-fn real_models() {
-    let folders: Vec<PathBuf> = [("GGUF_SHARED", "data"), ("GGUF_PEERS", "llama.cpp/models")]
-        .iter()
-        .filter_map(|(var, folder)| Some(PathBuf::from(env::var_os(var)?).join(folder)))
-        .collect();
-    for folder in folders {
-        let mut paths = vec![];
-        models(&folder, &mut paths);
-        assert!(!paths.is_empty(), "no models in {}", folder.display());
-        for path in paths {
-            let file = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-            same_bytes(&path.display().to_string(), &file);
-        }
-    }
 }

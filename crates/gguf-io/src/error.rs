@@ -2,12 +2,20 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use gguf_format::shard::ShardProblem;
+use gguf_format::{GgmlType, SizeError, SwapError};
+
 /// Why a file could not be opened, read or written.
+///
+/// The message is complete: it includes that of the cause. [`source`](std::error::Error::source) therefore is what lies
+/// behind the cause, so that a printed chain says nothing twice.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system, or another source of bytes, refused.
     Io {
         /// The file.
         path: PathBuf,
@@ -29,22 +37,105 @@ pub enum Error {
     Busy(PathBuf),
     /// The file or folder is not of the kind that is needed.
     NotAFile(PathBuf),
-    /// A tensor's data is not in the file, or its size is not known.
+    /// There is no tensor of that name.
+    NoTensor {
+        /// The file; of a model, the first one.
+        path: PathBuf,
+        /// The name.
+        name: String,
+        /// Names like that, the nearest first, safe to print.
+        nearest: Vec<String>,
+    },
+    /// A tensor's data cannot be had as it was asked for.
     Tensor {
         /// The file.
         path: PathBuf,
         /// The tensor's name, safe to print.
         name: String,
         /// What is wrong.
-        problem: String,
+        problem: TensorProblem,
     },
     /// The shards of a model do not belong together.
     Shards {
         /// The file that was opened.
         path: PathBuf,
         /// What does not fit.
-        problem: String,
+        problem: ShardsProblem,
     },
+}
+
+/// Why a tensor's data cannot be had as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorProblem {
+    /// Its size is not known.
+    Size(SizeError),
+    /// The file ends inside the data.
+    Truncated {
+        /// Where the data ends, from the start of the GGUF.
+        end: u64,
+        /// Where the file ends.
+        file_bytes: u64,
+    },
+    /// The file was cut short after it was opened.
+    Shrunk {
+        /// The bytes that were to be read, from the start of the GGUF.
+        range: Range<u64>,
+    },
+    /// It does not have the rows.
+    Rows {
+        /// The rows asked for.
+        asked: Range<u64>,
+        /// The rows there are.
+        n_rows: u64,
+    },
+    /// A buffer for its data has another size.
+    Buffer {
+        /// Bytes of the data.
+        needed: u64,
+        /// Bytes of the buffer.
+        given: u64,
+    },
+    /// A buffer for its values has another length.
+    Values {
+        /// Elements of the tensor.
+        needed: u64,
+        /// Elements of the buffer.
+        given: u64,
+    },
+    /// Its byte order cannot be changed.
+    Swap(SwapError),
+    /// Data of the type is not decoded to `f32`.
+    NotDecodable(GgmlType),
+    /// The data does not fit into memory.
+    OutOfMemory {
+        /// Bytes needed.
+        bytes: u64,
+    },
+}
+
+/// Why files do not make a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardsProblem {
+    /// There are no files.
+    NoFiles,
+    /// A shard's name is not one from which those of the others follow.
+    Name {
+        /// The number of shards, as the file says.
+        count: u64,
+    },
+    /// A shard is not there.
+    Missing {
+        /// Number of the shard, from 1.
+        number: u64,
+        /// How many there should be.
+        count: u64,
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// The files contradict each other.
+    Keys(ShardProblem),
 }
 
 impl Error {
@@ -61,6 +152,7 @@ impl Error {
             | Error::Exists(path)
             | Error::Busy(path)
             | Error::NotAFile(path)
+            | Error::NoTensor { path, .. }
             | Error::Tensor { path, .. }
             | Error::Shards { path, .. } => path,
         }
@@ -68,7 +160,17 @@ impl Error {
 
     /// Whether the file's content is at fault, as opposed to the call or the machine.
     pub fn is_bad_file(&self) -> bool {
-        matches!(self, Error::Head { .. } | Error::Tensor { .. } | Error::Shards { .. })
+        match self {
+            Error::Head { .. } | Error::NoTensor { .. } | Error::Shards { .. } => true,
+            Error::Tensor { problem, .. } => !matches!(
+                problem,
+                TensorProblem::Rows { .. }
+                    | TensorProblem::Buffer { .. }
+                    | TensorProblem::Values { .. }
+                    | TensorProblem::OutOfMemory { .. }
+            ),
+            _ => false,
+        }
     }
 }
 
@@ -88,8 +190,15 @@ impl fmt::Display for Error {
             Error::Busy(_) => f.write_str("another process is at work on it; wait until it is done"),
             Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder, a file is needed"),
             Error::NotAFile(_) => f.write_str("is not a regular file"),
+            Error::NoTensor { name, nearest, .. } => {
+                write!(f, "there is no tensor {}", gguf_format::Str(name.as_bytes()))?;
+                match nearest.as_slice() {
+                    [] => Ok(()),
+                    names => write!(f, "; did you mean {}?", names.join(" or ")),
+                }
+            }
             Error::Tensor { name, problem, .. } => write!(f, "tensor {name}: {problem}"),
-            Error::Shards { problem, .. } => f.write_str(problem),
+            Error::Shards { problem, .. } => write!(f, "{problem}"),
         }
     }
 }
@@ -97,9 +206,70 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } => Some(source),
-            Error::Head { source, .. } => Some(source),
+            Error::Io { source, .. } => source.source(),
+            Error::Head { source, .. } => source.source(),
+            Error::Tensor { problem, .. } => problem.source(),
+            Error::Shards { problem, .. } => problem.source(),
+            Error::Exists(_) | Error::Busy(_) | Error::NotAFile(_) | Error::NoTensor { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for TensorProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TensorProblem::Size(e) => write!(f, "{e}"),
+            TensorProblem::Truncated { end, file_bytes } => write!(
+                f,
+                "its data ends at byte {end}, the file at byte {file_bytes}; {} bytes are missing",
+                end.saturating_sub(*file_bytes)
+            ),
+            TensorProblem::Shrunk { range } => write!(
+                f,
+                "its data, bytes {} to {}, is no longer in the file, which became shorter",
+                range.start, range.end
+            ),
+            TensorProblem::Rows { asked, n_rows } => {
+                write!(f, "there are no rows {} to {}; it has {n_rows}", asked.start, asked.end)
+            }
+            TensorProblem::Buffer { needed, given } => {
+                write!(f, "its data has {needed} bytes, the buffer has {given}")
+            }
+            TensorProblem::Values { needed, given } => {
+                write!(f, "it has {needed} elements, the buffer has room for {given}")
+            }
+            TensorProblem::Swap(e) => write!(f, "{e}"),
+            TensorProblem::NotDecodable(ty) => write!(f, "data of type {ty} is not decoded to f32"),
+            TensorProblem::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for TensorProblem {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TensorProblem::Size(e) => e.source(),
+            TensorProblem::Swap(e) => e.source(),
             _ => None,
         }
     }
 }
+
+impl fmt::Display for ShardsProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShardsProblem::NoFiles => f.write_str("a model has at least one file"),
+            ShardsProblem::Name { count } => write!(
+                f,
+                "it says it is one of {count} shards, but is not named like one; the others cannot be found without a \
+                 name that ends in -00001-of-{count:05}.gguf"
+            ),
+            ShardsProblem::Missing { number, count, path } => {
+                write!(f, "shard {number} of {count} is missing: {}", path.display())
+            }
+            ShardsProblem::Keys(problem) => write!(f, "{problem}"),
+        }
+    }
+}
+
+impl std::error::Error for ShardsProblem {}

@@ -1,27 +1,38 @@
-//! GGUF files on the operating system: opening, mapping, reading parts of them, and writing them so that nothing but a
-//! whole file ever stands under the final name.
+#![doc = include_str!("../README.md")]
 //!
-//! * [`ModelFile`] is one file: its head on the heap, its payload read in pieces or mapped.
-//! * [`Model`] is all shards of a model, opened from any of them.
-//! * [`Output`] is a file in the making: temporary, positioned writes, synced, then renamed; [`open_locked`] keeps others away.
-//! * [`Writer`] puts a head and its tensors onto any [`std::io::Write`], in either order.
+//! # Overview
+//!
+//! * [`ModelFile`] is one file, [`Model`] all shards of a model. Their heads are on the heap; their
+//!   [tensors](Tensor) are read, borrowed or decoded when they are asked for.
+//! * [`ReadAt`] is where the bytes come from. [`File`](std::fs::File), memory and [`Map`] implement it; a source of your
+//!   own, such as ranges of a remote object, needs two methods. [`read_head`] reads a head from a stream.
+//! * [`Writer`] writes a head and its tensors to any [`Write`](std::io::Write), in three orders and always with the same
+//!   bytes.
+//! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
+//!   opens a file for one process at a time.
 #![deny(unsafe_code)]
 
 mod buffer;
 mod error;
+mod file;
+mod head;
 mod lock;
 mod map;
 mod model;
-
-mod open;
 mod output;
+mod plain;
+mod read_at;
+mod tensor;
 mod writer;
 
-pub use error::Error;
+pub use error::{Error, ShardsProblem, TensorProblem};
+pub use file::ModelFile;
+pub use head::{HeadRead, read_head};
 pub use lock::open_locked;
 pub use map::Map;
-pub use model::{Model, ModelTensor};
-
-pub use open::{HeadRead, ModelFile, read_exact_at, read_head};
+pub use model::Model;
 pub use output::Output;
-pub use writer::{WriteError, Writer};
+pub use plain::Plain;
+pub use read_at::{InMemory, ReadAt};
+pub use tensor::Tensor;
+pub use writer::{TensorWriter, WriteError, Writer};

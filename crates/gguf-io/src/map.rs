@@ -4,12 +4,22 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 
-/// A read-only mapping of a file's bytes.
+/// A read-only mapping of a whole file, as a [`ReadAt`](crate::ReadAt) whose bytes are in memory.
 ///
-/// The bytes are for reading as numbers, nothing else: another process that writes to the file changes them under the
-/// reader's eyes, and one that truncates it makes a read fail with a signal. Strings and structure therefore never come
-/// from a map; heads are copied to the heap. Code that serves untrusted folders reads with
-/// [`ModelFile::read_at`](crate::ModelFile::read_at) instead.
+/// A map is the fastest way to a model's data: nothing is copied, and processes share the pages. It is also a promise
+/// about what all other processes do, so [`Map::new`] is unsafe. Reading through [`ReadAt`](crate::ReadAt) from the
+/// [`File`] needs no promise.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use gguf_io::{Map, ModelFile};
+///
+/// let file = std::fs::File::open("model.gguf")?;
+/// // SAFETY: nobody writes to the files of this folder.
+/// let map = unsafe { Map::new(&file) }?;
+/// let model = ModelFile::from_reader(map, "model.gguf")?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Map(memmap2::Mmap);
 
@@ -17,12 +27,16 @@ impl Map {
     /// Maps the whole file.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The system's.
+    ///
+    /// # Safety
+    /// As long as the map lives, nobody changes the mapped file: neither this process nor another one writes to it or
+    /// truncates it. A write changes bytes behind a shared reference, which is undefined behaviour; a read beyond the new
+    /// end of a truncated file is a signal that ends the process. To remove the file, or to replace it by renaming
+    /// another one, changes nothing: the map keeps the old one.
     #[allow(unsafe_code, reason = "the one place that maps files")]
-    pub fn new(file: &File) -> io::Result<Map> {
-        // SAFETY: the mapping is private to this process and read-only. That nobody changes the file meanwhile is what
-        // the caller accepts by choosing a map; the bytes are only ever taken as plain numbers, for which every bit
-        // pattern is valid, so a concurrent write can spoil values but not types.
+    pub unsafe fn new(file: &File) -> io::Result<Map> {
+        // SAFETY: the caller vouches for it that the file does not change.
         unsafe { memmap2::Mmap::map(file) }.map(Map)
     }
 }

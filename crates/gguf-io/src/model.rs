@@ -1,25 +1,28 @@
 //! A model: one file, or all shards of one, opened from any of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use gguf_format::Gguf;
 use gguf_format::shard::{self, ShardKeys, ShardName};
-use gguf_format::{Gguf, TensorInfoRef};
 
-use crate::{Error, ModelFile};
+use crate::tensor::{Tensor, nearest};
+use crate::{Error, ModelFile, ReadAt, ShardsProblem};
 
 /// The files of a model, in the order of their shards.
+///
+/// ```no_run
+/// # fn main() -> Result<(), gguf_io::Error> {
+/// use gguf_io::Model;
+///
+/// // Any shard will do; the others are found by their names.
+/// let model = Model::open("big-00002-of-00003.gguf")?;
+/// let architecture = model.gguf().get_as::<&str>("general.architecture");
+/// let query = model.tensor("blk.0.attn_q.weight")?.rows(0..8)?.to_f32()?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Model {
     files: Vec<ModelFile>,
-}
-
-/// A tensor of a model, and the file it is in.
-#[derive(Debug, Clone, Copy)]
-pub struct ModelTensor<'a> {
-    /// The file.
-    pub file: &'a ModelFile,
-    /// What the file's head says of it.
-    pub info: TensorInfoRef<'a>,
 }
 
 impl Model {
@@ -29,17 +32,30 @@ impl Model {
     /// # Errors
     /// [`Error::Shards`] when a shard is missing or they do not belong together; otherwise see [`ModelFile::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
-        let path = path.as_ref();
-        let first = ModelFile::open(path)?;
+        Model::open_with(path.as_ref(), |path| ModelFile::open(path))
+    }
+
+    /// As [`open`](Model::open), with the tensor data of all files mapped into memory.
+    ///
+    /// # Errors
+    /// See [`open`](Model::open); also when the system cannot map a file.
+    ///
+    /// # Safety
+    /// That of [`Map::new`](crate::Map::new) for every file of the model: as long as it is open here, nobody writes to it
+    /// or truncates it.
+    #[allow(unsafe_code, reason = "passes the contract of a map on")]
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Model, Error> {
+        // SAFETY: the caller vouches for all files of the model.
+        Model::open_with(path.as_ref(), |path| unsafe { ModelFile::map(path) })
+    }
+
+    fn open_with(path: &Path, open: impl Fn(&Path) -> Result<ModelFile, Error>) -> Result<Model, Error> {
+        let first = open(path)?;
         let Some(count @ 2..) = ShardKeys::of(first.gguf()).count else { return Ok(Model { files: vec![first] }) };
-        let bad = |problem: String| Error::Shards { path: path.to_owned(), problem };
+        let bad = |problem| Error::Shards { path: path.to_owned(), problem };
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let name = ShardName::parse(name).filter(|n| u64::from(n.number.count()) == count).ok_or_else(|| {
-            bad(format!(
-                "it says it is one of {count} shards, but is not named like one; the others cannot be found without a \
-                 name that ends in -00001-of-{count:05}.gguf"
-            ))
-        })?;
+        let name = ShardName::parse(name).filter(|n| u64::from(n.number.count()) == count);
+        let name = name.ok_or_else(|| bad(ShardsProblem::Name { count }))?;
         let mut opened = Some(first);
         let mut files = Vec::new();
         for (i, sibling) in name.siblings().enumerate() {
@@ -48,18 +64,42 @@ impl Model {
                 None => {
                     let sibling = path.with_file_name(&sibling);
                     if !sibling.exists() {
-                        return Err(bad(format!("shard {} of {count} is missing: {}", i + 1, sibling.display())));
+                        return Err(bad(ShardsProblem::Missing { number: i as u64 + 1, count, path: sibling }));
                     }
-                    ModelFile::open(sibling)?
+                    open(&sibling)?
                 }
             };
             files.push(file);
         }
+        Model::of_shards(files, path)
+    }
+
+    /// The model in a source of bytes that holds all of it: memory, a [`Map`](crate::Map), a remote object. `name` stands for it
+    /// in messages.
+    ///
+    /// # Errors
+    /// See [`ModelFile::from_reader`]; [`Error::Shards`] when it is one of several shards.
+    pub fn from_reader(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<Model, Error> {
+        Model::from_files(vec![ModelFile::from_reader(source, name)?])
+    }
+
+    /// The model that files make, from any sources: one file, or all shards in their order.
+    ///
+    /// # Errors
+    /// [`Error::Shards`] when there is no file, or the files do not belong together.
+    pub fn from_files(files: Vec<ModelFile>) -> Result<Model, Error> {
+        let path = files.first().map(|file| file.path().to_owned()).unwrap_or_default();
+        Model::of_shards(files, &path)
+    }
+
+    fn of_shards(files: Vec<ModelFile>, path: &Path) -> Result<Model, Error> {
         let keys = files.iter().map(|f| ShardKeys::of(f.gguf())).collect::<Vec<_>>();
-        if let Some(problem) = shard::problems(&keys).into_iter().next() {
-            return Err(bad(problem.to_string()));
-        }
-        Ok(Model { files })
+        let problem = match shard::problems(&keys).into_iter().next() {
+            _ if files.is_empty() => ShardsProblem::NoFiles,
+            Some(problem) => ShardsProblem::Keys(problem),
+            None => return Ok(Model { files }),
+        };
+        Err(Error::Shards { path: path.to_owned(), problem })
     }
 
     /// The files, in the order of their shards.
@@ -69,17 +109,31 @@ impl Model {
 
     /// The head that carries the model's key-values: the first shard's.
     pub fn gguf(&self) -> &Gguf<'static> {
-        // There is always a first file; `open` makes no model without one.
+        // There is always a first file: no model is made without one.
         self.files[0].gguf()
     }
 
+    /// The first tensor of that name. This walks over the heads' tensors; for many look-ups, collect
+    /// [`tensors`](Model::tensors) into a map once.
+    ///
+    /// # Errors
+    /// [`Error::NoTensor`], which says what tensors have a name like that.
+    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
+        let found = self.files.iter().find_map(|file| Some(Tensor::new(file, file.gguf().tensor(name)?)));
+        found.ok_or_else(|| Error::NoTensor {
+            path: self.files.first().map(|file| file.path().to_owned()).unwrap_or_default(),
+            name: name.to_owned(),
+            nearest: nearest(name, self.tensors().map(|t| t.name())),
+        })
+    }
+
     /// The tensors of all files, in order.
-    pub fn tensors(&self) -> impl Iterator<Item = ModelTensor<'_>> {
-        self.files.iter().flat_map(|file| file.gguf().tensors().map(move |info| ModelTensor { file, info }))
+    pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
+        self.files.iter().flat_map(ModelFile::tensors)
     }
 
     /// Bytes of all files together.
     pub fn file_bytes(&self) -> u64 {
-        self.files.iter().map(ModelFile::file_bytes).sum()
+        self.files.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add)
     }
 }

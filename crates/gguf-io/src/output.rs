@@ -7,14 +7,29 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile, TempPath};
 
 use crate::lock::open_or_create;
-use crate::{Error, read_exact_at};
+use crate::{Error, ReadAt};
 
 /// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
 /// syncs it and renames it. Whatever happens at whatever instant, the final name shows the old file, the new one, or
 /// nothing, as it was before.
 ///
-/// Dropped before that, the file of [`create`](Output::create) is removed; that of [`reopen`](Output::reopen) stays, under a
-/// name that is always the same, for a later attempt.
+/// ```
+/// # fn main() -> Result<(), gguf_io::Error> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("model.gguf");
+/// use gguf_io::Output;
+///
+/// let output = Output::create(&path, false)?;
+/// output.write_at(4, b"second")?;
+/// output.write_at(0, b"1st ")?;
+/// assert!(!path.exists());
+/// output.commit()?;
+/// assert_eq!(std::fs::read(&path).unwrap(), b"1st second");
+/// # Ok(()) }
+/// ```
+///
+/// Without [`commit`](Output::commit), the file of [`create`](Output::create) is removed when it is dropped. That of
+/// [`reopen`](Output::reopen) stays, under a name that is always the same, for a later attempt.
 #[derive(Debug)]
 pub struct Output {
     temp: Temp,
@@ -36,7 +51,8 @@ impl Output {
     /// Whether a file may come to be called `path`: asked before work begins, as the answer may change until it is done.
     ///
     /// # Errors
-    /// [`Error::Exists`] when there is one and `replace` is false; [`Error::NotAFile`] when something is there that is none.
+    /// [`Error::Exists`] when there is one and `replace` is false; [`Error::NotAFile`] when something else has the name: a
+    /// folder, a device, a pipe, or a link to one.
     pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
         match fs::symlink_metadata(path) {
             Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
@@ -144,7 +160,7 @@ impl Output {
     /// # Errors
     /// [`Error::Io`], also when the file ends before `buf` is full.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        read_exact_at(self.file(), buf, offset).map_err(Error::io(&self.path, "read back"))
+        self.file().read_exact_at(offset, buf).map_err(Error::io(&self.path, "read back"))
     }
 
     /// Makes what was written durable. [`commit`](Output::commit) does so as well.
@@ -171,7 +187,8 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Exists`] when a file of that name has appeared meanwhile and may not be replaced; [`Error::Io`]. What stood
-    /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept.
+    /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept. On Windows a
+    /// file that is open or mapped anywhere cannot be replaced, which is an error here.
     pub fn commit(self) -> Result<(), Error> {
         self.sync()?;
         let Output { temp, path, replace } = self;
@@ -202,7 +219,7 @@ impl Output {
     }
 }
 
-/// Whether a link leads to something that is no file: a device, a pipe, or what `/proc` shows of a process, as `/dev/stdout` does.
+/// Whether a link leads to something that is not a file: a device, a pipe, or what `/proc` shows of a process, as `/dev/stdout` does.
 fn leads_elsewhere(link: &Path) -> bool {
     fs::metadata(link).is_ok_and(|there| !there.is_file())
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
@@ -261,4 +278,10 @@ fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Without positioned writes in the standard library, and without files: as for reading.
+#[cfg(not(any(unix, windows)))]
+fn write_all_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

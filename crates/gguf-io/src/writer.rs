@@ -1,52 +1,383 @@
 //! A head and its tensors onto a stream.
 
 use std::fmt;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use gguf_format::{Head, Layout, LayoutError};
+use gguf_format::{Head, LayoutError, Str, Value};
 
-/// Writes a GGUF in one of the three ways of the format, always to the same bytes:
+/// Writes a GGUF to any stream, in one of the three ways of the format, always with the same bytes:
 ///
 /// * [`Writer::write`]: the whole file in one pass, from tensors that are at hand;
-/// * [`Writer::new`]: the head first, then tensor data as it comes;
-/// * [`Writer::data_first`]: tensor data first, behind space reserved for the head, and the head last.
+/// * [`Writer::new`]: the head first, then tensors as they come;
+/// * [`Writer::data_first`]: tensors first, behind space reserved for the head, which [`finish`](Writer::finish) writes.
 ///
-/// Data is appended in the order of the head's tensors, in pieces of any size; padding is added in between. Finishing
-/// before the last byte is an error, as is one byte too many.
+/// Offsets, sizes and padding follow from the head. Every tensor is given by name, in the order of the head, and with
+/// exactly the bytes that its type and shape say; anything else is an error at once.
+///
+/// ```
+/// # fn main() -> Result<(), gguf_io::WriteError> {
+/// use gguf_format::{GgmlType, Head, TensorInfo};
+/// use gguf_io::Writer;
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// head.tensors.push(TensorInfo::new("output_norm.weight", [2], GgmlType::F32));
+///
+/// let mut writer = Writer::new(Vec::new(), &head)?;
+/// writer.tensor("output_norm.weight", &[0, 0, 128, 63, 0, 0, 128, 63])?;
+/// let bytes = writer.finish()?;
+/// assert_eq!(bytes.len() % 32, 0);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    layout: Layout,
-    /// End of each tensor's data from the start of the file.
-    ends: Vec<u64>,
+    places: Vec<Place>,
+    file_bytes: u64,
+    /// The tensor that comes next, or is being written.
     next: usize,
+    /// Bytes of the file so far; of the data section, where the head comes last.
     pos: u64,
-    head_is_written: bool,
+    late: Option<Late<W>>,
+    /// The stream failed, so what it took is not known.
+    is_broken: bool,
 }
 
-/// Why a file could not be written.
+/// Where a tensor comes.
 #[derive(Debug)]
+struct Place {
+    name: Vec<u8>,
+    /// Of its data, from the start of the file.
+    start: u64,
+    end: u64,
+}
+
+/// A head that comes last.
+struct Late<W> {
+    head: Head,
+    data_offset: u64,
+    write: fn(&mut W, &[u8]) -> io::Result<()>,
+}
+
+impl<W> fmt::Debug for Late<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Late").field("data_offset", &self.data_offset).finish_non_exhaustive()
+    }
+}
+
+/// What follows from a head: its bytes, padded up to the data section, and where everything comes.
+struct Plan {
+    head: Vec<u8>,
+    places: Vec<Place>,
+    file_bytes: u64,
+}
+
+impl Plan {
+    fn of(head: &Head) -> Result<Plan, LayoutError> {
+        let layout = head.layout()?;
+        let places = head.tensors.iter().enumerate().map(|(i, t)| {
+            // Sizes and offsets were checked when the layout was made.
+            let start = layout.file_offset(i).unwrap_or(0);
+            Place { name: t.name.clone(), start, end: start + t.n_bytes().unwrap_or(0) }
+        });
+        let (places, file_bytes) = (places.collect(), layout.file_bytes());
+        Ok(Plan { places, head: layout.into_padded_head()?, file_bytes })
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// The whole file in one pass: `tensors` gives the data of each tensor, in the order of the head.
+    ///
+    /// # Errors
+    /// [`WriteError`]; among others when a tensor's data has not the size that its type and shape say.
+    pub fn write<D: AsRef<[u8]>>(out: W, head: &Head, tensors: impl IntoIterator<Item = D>) -> Result<W, WriteError> {
+        let mut writer = Writer::new(out, head)?;
+        for data in tensors {
+            let name = writer.places.get(writer.next).ok_or(WriteError::TooMany { tensors: writer.next })?.name.clone();
+            writer.tensor(name, data.as_ref())?;
+        }
+        writer.finish()
+    }
+
+    /// Writes the head; the tensors follow.
+    ///
+    /// # Errors
+    /// [`WriteError::Layout`], [`WriteError::Io`].
+    pub fn new(mut out: W, head: &Head) -> Result<Writer<W>, WriteError> {
+        let plan = Plan::of(head)?;
+        out.write_all(&plan.head)?;
+        Ok(Writer::start(out, plan, None))
+    }
+
+    fn start(out: W, plan: Plan, late: Option<Late<W>>) -> Writer<W> {
+        let pos = plan.head.len() as u64;
+        Writer { out, places: plan.places, file_bytes: plan.file_bytes, next: 0, pos, late, is_broken: false }
+    }
+
+    /// Bytes of the whole file, when it is done.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Writes the next tensor.
+    ///
+    /// # Errors
+    /// [`WriteError::Order`] when it is not the turn of that tensor, [`WriteError::Size`] when the data has not its size;
+    /// nothing is written then, and the right tensor can follow. Otherwise [`WriteError::Io`].
+    pub fn tensor(&mut self, name: impl AsRef<[u8]>, data: &[u8]) -> Result<(), WriteError> {
+        let needed = self.turn(name.as_ref())?;
+        if data.len() as u64 != needed {
+            return Err(self.size(self.next, needed, data.len() as u64));
+        }
+        self.put(data)?;
+        self.end()
+    }
+
+    /// Writes the next tensor with bytes from a reader, which is read no further than the tensor needs.
+    ///
+    /// # Errors
+    /// As [`tensor`](Writer::tensor). A reader that ends early leaves the tensor incomplete: the file cannot be finished.
+    pub fn tensor_from(&mut self, name: impl AsRef<[u8]>, reader: impl Read) -> Result<(), WriteError> {
+        let mut tensor = self.begin(name)?;
+        let needed = tensor.left();
+        io::copy(&mut reader.take(needed), &mut tensor)?;
+        tensor.end()
+    }
+
+    /// Begins the next tensor, whose data comes in pieces.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use gguf_format::{GgmlType, Head, TensorInfo};
+    /// # let mut head = Head::default();
+    /// # head.tensors.push(TensorInfo::new("output_norm.weight", [2], GgmlType::F32));
+    /// # let mut writer = gguf_io::Writer::new(Vec::new(), &head)?;
+    /// use std::io::Write;
+    ///
+    /// let mut tensor = writer.begin("output_norm.weight")?;
+    /// for value in [1.0f32, 2.0] {
+    ///     tensor.write_all(&value.to_le_bytes())?;
+    /// }
+    /// tensor.end()?;
+    /// # writer.finish()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`WriteError::Order`] when it is not the turn of that tensor; [`WriteError::Io`].
+    pub fn begin(&mut self, name: impl AsRef<[u8]>) -> Result<TensorWriter<'_, W>, WriteError> {
+        let (tensor, needed) = (self.next, self.turn(name.as_ref())?);
+        if needed == 0 {
+            self.end()?;
+        }
+        Ok(TensorWriter { writer: self, tensor, needed, left: needed })
+    }
+
+    /// Ends the file, which writes a head that comes last, and gives the stream back, flushed.
+    ///
+    /// # Errors
+    /// [`WriteError::Short`] when tensor data is missing; [`WriteError::Io`].
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.usable()?;
+        if let Some(place) = self.places.get(self.next) {
+            let later = self.places.iter().skip(self.next + 1).map(|p| p.end - p.start);
+            let missing = later.fold(place.end.saturating_sub(self.pos), u64::saturating_add);
+            return Err(WriteError::Short { tensor: printable(&place.name), missing });
+        }
+        if let Some(late) = self.late {
+            (late.write)(&mut self.out, &Plan::of(&late.head)?.head)?;
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// Checks that it is a tensor's turn; gives the bytes of its data.
+    fn turn(&self, name: &[u8]) -> Result<u64, WriteError> {
+        self.usable()?;
+        match self.places.get(self.next) {
+            Some(place) if self.pos > place.start => {
+                Err(WriteError::Short { tensor: printable(&place.name), missing: place.end.saturating_sub(self.pos) })
+            }
+            Some(place) if place.name == name => Ok(place.end - place.start),
+            place => Err(WriteError::Order { expected: place.map(|p| printable(&p.name)), given: printable(name) }),
+        }
+    }
+
+    fn usable(&self) -> Result<(), WriteError> {
+        if self.is_broken { Err(WriteError::Broken) } else { Ok(()) }
+    }
+
+    fn put(&mut self, data: &[u8]) -> Result<(), WriteError> {
+        self.usable()?;
+        self.is_broken = true;
+        self.out.write_all(data)?;
+        self.is_broken = false;
+        self.pos += data.len() as u64;
+        Ok(())
+    }
+
+    /// Ends a tensor that is complete: zeros up to where the next one starts, or the file ends.
+    fn end(&mut self) -> Result<(), WriteError> {
+        self.next += 1;
+        let to = self.places.get(self.next).map_or(self.file_bytes, |place| place.start);
+        let mut left = usize::try_from(to.saturating_sub(self.pos)).unwrap_or(usize::MAX);
+        let zeros = [0; 256];
+        while left > 0 {
+            let n = left.min(zeros.len());
+            self.put(zeros.get(..n).unwrap_or_default())?;
+            left -= n;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// Reserves the space of the head at the start of the stream. The tensors follow, and the head is written by
+    /// [`finish`](Writer::finish). Until then its values can be [set](Writer::set), as long as it keeps its size.
+    ///
+    /// # Errors
+    /// [`WriteError::Layout`], [`WriteError::Io`].
+    pub fn data_first(mut out: W, head: Head) -> Result<Writer<W>, WriteError> {
+        let plan = Plan::of(&head)?;
+        let data_offset = plan.head.len() as u64;
+        out.seek(SeekFrom::Start(data_offset))?;
+        let write = |out: &mut W, head: &[u8]| {
+            out.seek(SeekFrom::Start(0))?;
+            out.write_all(head)
+        };
+        Ok(Writer::start(out, plan, Some(Late { head, data_offset, write })))
+    }
+}
+
+impl<W> Writer<W> {
+    fn size(&self, tensor: usize, needed: u64, given: u64) -> WriteError {
+        let tensor = self.places.get(tensor).map(|p| printable(&p.name)).unwrap_or_default();
+        WriteError::Size { tensor, needed, given }
+    }
+
+    /// Changes a value of a head that comes last, for what is known only when the tensors are written.
+    ///
+    /// # Errors
+    /// [`WriteError::HeadIsWritten`] when the head came first; [`LayoutError::Changed`] when it would no longer fit its
+    /// space; [`WriteError::Layout`] when the value cannot be written. The head is then as before.
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) -> Result<(), WriteError> {
+        let late = self.late.as_mut().ok_or(WriteError::HeadIsWritten)?;
+        let mut head = late.head.clone();
+        head.set(key, value);
+        // Tensors cannot change, so all of them stay in their places if the data section does.
+        if Plan::of(&head)?.head.len() as u64 != late.data_offset {
+            return Err(WriteError::Layout(LayoutError::Changed));
+        }
+        late.head = head;
+        Ok(())
+    }
+}
+
+/// A tensor that is written in pieces of any size, as a [`Write`]; see [`Writer::begin`].
+///
+/// More bytes than the tensor has are refused before any of them is written. The file cannot be finished when a tensor is
+/// dropped before it has all its bytes; [`end`](TensorWriter::end) says so at once.
+#[derive(Debug)]
+pub struct TensorWriter<'w, W> {
+    writer: &'w mut Writer<W>,
+    tensor: usize,
+    needed: u64,
+    left: u64,
+}
+
+impl<W> TensorWriter<'_, W> {
+    /// Bytes that are missing.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Ends the tensor.
+    ///
+    /// # Errors
+    /// [`WriteError::Size`] when bytes are missing.
+    pub fn end(self) -> Result<(), WriteError> {
+        if self.left > 0 { Err(self.size(self.needed - self.left)) } else { Ok(()) }
+    }
+
+    fn size(&self, given: u64) -> WriteError {
+        self.writer.size(self.tensor, self.needed, given)
+    }
+}
+
+/// A refusal of this writer is an [`io::Error`] that contains a [`WriteError`]; `?` in a function that returns
+/// [`WriteError`] takes it out again.
+impl<W: Write> Write for TensorWriter<'_, W> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let given = data.len() as u64;
+        let written = match self.left.checked_sub(given) {
+            None => Err(self.size((self.needed - self.left).saturating_add(given))),
+            Some(left) => self.writer.put(data).and_then(|()| {
+                self.left = left;
+                // Nothing comes after the last byte but padding, so nothing depends on `end`.
+                if left == 0 && given > 0 { self.writer.end() } else { Ok(()) }
+            }),
+        };
+        match written {
+            Ok(()) => Ok(data.len()),
+            Err(WriteError::Io(e)) => Err(e),
+            Err(e) => Err(io::Error::new(io::ErrorKind::InvalidInput, e)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.out.flush()
+    }
+}
+
+fn printable(name: &[u8]) -> String {
+    Str(name).to_string()
+}
+
+/// Why a file could not be written. As with [`Error`](crate::Error), the message includes that of the cause.
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The stream refused.
     Io(io::Error),
-    /// The head cannot be laid out, or changed after it was.
+    /// The head cannot be laid out, or no longer fits the space reserved for it.
     Layout(LayoutError),
-    /// Finished before all tensor data was there.
-    Short {
-        /// The tensor whose data is not complete.
+    /// It is the turn of another tensor.
+    Order {
+        /// The tensor whose turn it is; `None` behind the last one.
+        expected: Option<String>,
+        /// The tensor that was given.
+        given: String,
+    },
+    /// A tensor's data has not the size that its type and shape say.
+    Size {
+        /// The tensor.
         tensor: String,
-        /// Bytes of tensor data still missing, of this tensor and all after it.
+        /// Bytes of its data.
+        needed: u64,
+        /// Bytes that were given.
+        given: u64,
+    },
+    /// Data for more tensors than the head has.
+    TooMany {
+        /// Tensors of the head.
+        tensors: usize,
+    },
+    /// Finished, or gone on, before all data was there.
+    Short {
+        /// The first tensor whose data is not complete.
+        tensor: String,
+        /// Bytes of tensor data still missing: when finishing, of this tensor and all after it.
         missing: u64,
     },
-    /// More data than the tensors take.
-    TooMuch,
-    /// Finished without the head, which was to come last.
-    NoHead,
+    /// The head was written first, so its values cannot change.
+    HeadIsWritten,
+    /// The stream failed earlier, so it is not known what it took.
+    Broken,
 }
 
 impl From<io::Error> for WriteError {
     fn from(e: io::Error) -> WriteError {
-        WriteError::Io(e)
+        e.downcast::<WriteError>().unwrap_or_else(WriteError::Io)
     }
 }
 
@@ -61,155 +392,31 @@ impl fmt::Display for WriteError {
         match self {
             WriteError::Io(e) => write!(f, "{e}"),
             WriteError::Layout(e) => write!(f, "{e}"),
+            WriteError::Order { expected: Some(expected), given } => {
+                write!(f, "tensor {given} out of order: the next one is {expected}")
+            }
+            WriteError::Order { expected: None, given } => {
+                write!(f, "tensor {given} out of order: all tensors are written")
+            }
+            WriteError::Size { tensor, needed, given } => {
+                write!(f, "tensor {tensor}: {given} bytes given, its type and shape need {needed}")
+            }
+            WriteError::TooMany { tensors } => write!(f, "data for more tensors than the {tensors} of the head"),
             WriteError::Short { tensor, missing } => {
-                write!(f, "finished inside tensor {tensor}, {missing} bytes of tensor data are missing")
+                write!(f, "tensor {tensor} is not complete, {missing} bytes of tensor data are missing")
             }
-            WriteError::NoHead => f.write_str("the head was to be written last and was not"),
-            WriteError::TooMuch => f.write_str("more tensor data than the head announces"),
+            WriteError::HeadIsWritten => f.write_str("the head is written already"),
+            WriteError::Broken => f.write_str("the output failed earlier"),
         }
     }
 }
 
-impl std::error::Error for WriteError {}
-
-impl<W: Write> Writer<W> {
-    /// The whole file in one pass: `tensors` gives the data of each tensor, in the order of the head.
-    ///
-    /// # Errors
-    /// [`WriteError`]; among others when a tensor's data has not the size that its type and shape say.
-    pub fn write<D: AsRef<[u8]>>(out: W, head: &Head, tensors: impl IntoIterator<Item = D>) -> Result<W, WriteError> {
-        let mut writer = Writer::new(out, head)?;
-        for (i, data) in tensors.into_iter().enumerate() {
-            let data = data.as_ref();
-            match writer.tensor_bytes(i) {
-                Some(n) if data.len() as u64 == n => writer.append(data)?,
-                Some(n) if (data.len() as u64) < n => return Err(writer.short_or(head, WriteError::TooMuch)),
-                _ => return Err(WriteError::TooMuch),
-            }
+impl std::error::Error for WriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            WriteError::Io(e) => e.source(),
+            WriteError::Layout(e) => e.source(),
+            _ => None,
         }
-        writer.finish(head)
-    }
-
-    /// Writes the head; tensor data follows with [`append`](Writer::append).
-    ///
-    /// # Errors
-    /// [`WriteError::Layout`], [`WriteError::Io`].
-    pub fn new(mut out: W, head: &Head) -> Result<Writer<W>, WriteError> {
-        let layout = head.layout()?;
-        out.write_all(&head.encode(&layout)?)?;
-        Ok(Writer { head_is_written: true, ..Writer::start(out, head, layout) })
-    }
-
-    fn start(out: W, head: &Head, layout: Layout) -> Writer<W> {
-        // Sizes and offsets were checked when the layout was made.
-        let ends = head.tensors.iter().enumerate();
-        let ends = ends.map(|(i, t)| layout.file_offset(i).unwrap_or(0) + t.n_bytes().unwrap_or(0)).collect();
-        let pos = layout.data_offset;
-        let mut writer = Writer { out, layout, ends, next: 0, pos, head_is_written: false };
-        writer.skip_empty();
-        writer
-    }
-
-    /// Where everything lands.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Appends tensor data; it may end inside a tensor or run over several.
-    ///
-    /// # Errors
-    /// [`WriteError::TooMuch`] after the last tensor, [`WriteError::Io`].
-    pub fn append(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
-        while !data.is_empty() {
-            let left = self.left();
-            if left == 0 {
-                return Err(WriteError::TooMuch);
-            }
-            let n = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-            let (now, rest) = data.split_at(n);
-            self.out.write_all(now)?;
-            self.pos += n as u64;
-            data = rest;
-            if self.left() == 0 {
-                self.next += 1;
-                self.skip_empty();
-                self.pad()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes that the current tensor still takes.
-    fn left(&self) -> u64 {
-        self.ends.get(self.next).map_or(0, |end| end.saturating_sub(self.pos))
-    }
-
-    /// Tensors without data are complete at once.
-    fn skip_empty(&mut self) {
-        while self.tensor_bytes(self.next) == Some(0) {
-            self.next += 1;
-        }
-    }
-
-    /// Bytes of the data of tensor `i`.
-    fn tensor_bytes(&self, i: usize) -> Option<u64> {
-        self.ends.get(i)?.checked_sub(self.layout.file_offset(i)?)
-    }
-
-    /// Zeros up to where the next tensor starts, or the file ends.
-    fn pad(&mut self) -> Result<(), WriteError> {
-        let to = self.layout.file_offset(self.next).unwrap_or(self.layout.file_bytes);
-        io::copy(&mut io::Read::take(io::repeat(0), to.saturating_sub(self.pos)), &mut self.out)?;
-        self.pos = self.pos.max(to);
-        Ok(())
-    }
-
-    fn short_or(&self, head: &Head, otherwise: WriteError) -> WriteError {
-        let Some(tensor) = head.tensors.get(self.next) else { return otherwise };
-        let later = head.tensors.iter().skip(self.next + 1).map(|t| t.n_bytes().unwrap_or(0)).sum::<u64>();
-        let tensor = gguf_format::Str(&tensor.name).to_string();
-        WriteError::Short { tensor, missing: self.left() + later }
-    }
-
-    /// Ends the file and gives the stream back, flushed.
-    ///
-    /// # Errors
-    /// [`WriteError::Short`] when tensor data is missing, [`WriteError::NoHead`] when the head was to come last,
-    /// [`WriteError::Io`].
-    pub fn finish(mut self, head: &Head) -> Result<W, WriteError> {
-        if self.next < self.ends.len() {
-            return Err(self.short_or(head, WriteError::TooMuch));
-        }
-        if !self.head_is_written {
-            return Err(WriteError::NoHead);
-        }
-        self.out.flush()?;
-        Ok(self.out)
-    }
-}
-
-impl<W: Write + Seek> Writer<W> {
-    /// Reserves the space of the head at the stream's start; tensor data follows with [`append`](Writer::append), and
-    /// the head comes last, with [`finish_with_head`](Writer::finish_with_head).
-    ///
-    /// # Errors
-    /// [`WriteError::Layout`], [`WriteError::Io`].
-    pub fn data_first(mut out: W, head: &Head) -> Result<Writer<W>, WriteError> {
-        let layout = head.layout()?;
-        out.seek(SeekFrom::Start(layout.data_offset))?;
-        Ok(Writer::start(out, head, layout))
-    }
-
-    /// Writes the head into the space reserved for it. Its values may differ from those announced, as long as every size
-    /// is the same.
-    ///
-    /// # Errors
-    /// [`WriteError::Short`] when tensor data is missing, [`LayoutError::Changed`] when the head does not fit its space.
-    pub fn finish_with_head(mut self, head: &Head) -> Result<W, WriteError> {
-        let bytes = head.encode(&self.layout)?;
-        self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&bytes)?;
-        self.head_is_written = true;
-        self.finish(head)
     }
 }

@@ -1,15 +1,11 @@
 //! Memory while a head is read from a stream: at every instant at most three times the bytes read so far and 64 KiB, for
 //! every file of the format's corpus and for heads made to cost much.
 
-#[path = "../../gguf-format/tests/corpus/mod.rs"]
-mod corpus;
-#[path = "../../gguf-format/tests/corpus/counting.rs"]
-mod counting;
-
 use std::io::{self, Read};
 
-use corpus::bytes::*;
 use gguf_io::read_head;
+use gguf_test::corpus::bytes::*;
+use gguf_test::{corpus, counting};
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;

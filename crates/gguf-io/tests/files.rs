@@ -89,10 +89,10 @@ fn shards_open_from_any_of_them() {
     for i in 0..3 {
         let model = Model::open(at(i)).unwrap();
         assert_eq!(model.gguf().get_as::<&str>("general.architecture"), Ok("test"));
-        let names = model.tensors().map(|t| t.info.name.to_string()).collect::<String>();
+        let names = model.tensors().map(|t| t.name().to_string()).collect::<String>();
         assert_eq!(names, "abcd");
         let d = model.tensors().last().unwrap();
-        assert_eq!(d.file.tensor_data(&d.info).unwrap(), b"dddddddddddddddd");
+        assert_eq!(d.read().unwrap(), b"dddddddddddddddd");
     }
 
     fs::write(at(1), shard_bytes(2, 3, 4, &["c"])).unwrap();
@@ -113,10 +113,10 @@ fn a_model_inside_another_file() {
     let model = shard_bytes(0, 1, 1, &["t"]);
     fs::write(&path, [b"seven b".as_slice(), &model].concat()).unwrap();
     let file = ModelFile::open_at(&path, 7).unwrap();
-    let t = file.gguf().tensor("t").unwrap();
-    assert_eq!(file.tensor_data(&t).unwrap(), [b't'; 16]);
+    let t = file.tensor("t").unwrap();
+    assert_eq!(t.read().unwrap(), [b't'; 16]);
     let mut buf = [0; 16];
-    file.read_at(file.gguf().tensor_range(&t).unwrap().start, &mut buf).unwrap();
+    file.read_at(t.byte_range().unwrap().start, &mut buf).unwrap();
     assert_eq!(buf, [b't'; 16]);
     assert!(matches!(ModelFile::open(&path), Err(Error::Head { .. })));
     assert!(matches!(ModelFile::open_at(&path, 1 << 40), Err(Error::Head { .. })));
@@ -130,7 +130,7 @@ fn a_truncated_file_says_what_is_missing() {
     bytes.truncate(bytes.len() - 16 - 5);
     fs::write(&path, bytes).unwrap();
     let file = ModelFile::open(&path).unwrap();
-    let error = file.tensor_data(&file.gguf().tensor("t").unwrap()).unwrap_err().to_string();
+    let error = file.tensor("t").unwrap().read().unwrap_err().to_string();
     assert!(error.contains("5 bytes are missing"), "{error}");
 }
 

@@ -6,10 +6,12 @@ use core::fmt;
 
 use crate::dispatch::Isa;
 use crate::float;
-use crate::rows::Rows;
+use crate::rows::{Rows, RowsError};
+use block::Refused;
 use gguf_format::GgmlType;
 
-pub mod blocks;
+mod block;
+mod blocks;
 pub mod fp4;
 pub mod iq1;
 pub mod iq1_m;
@@ -42,15 +44,30 @@ pub mod q8_0;
 pub mod q8_1;
 pub mod q8_k;
 pub mod removed;
-pub mod sixteen;
+mod sixteen;
 pub mod small;
 pub mod tq1_0;
 pub mod tq2_0;
+mod words;
 
 /// Packed little-endian blocks to values, as many blocks as both sides hold.
 pub(crate) type Decode = fn(isa: Isa, packed: &[u8], values: &mut [f32]);
 /// Rows to packed little-endian blocks; `packed` has the right size.
 pub(crate) type Encode = fn(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused>;
+
+/// The encoder of a type, if it has one.
+#[derive(Debug, Clone, Copy)]
+enum Encoder {
+    Compiled(Encode),
+    /// It comes with this feature of the crate.
+    #[cfg_attr(
+        all(feature = "encode", feature = "iq"),
+        expect(dead_code, reason = "with all features nothing is left out")
+    )]
+    LeftOut(&'static str),
+    /// ggml does not encode the type.
+    None,
+}
 
 /// What an encoder does with an importance matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +81,22 @@ pub enum Matrix {
 }
 
 /// What can be done with one tensor type.
+///
+/// ```
+/// use gguf_format::GgmlType;
+/// use gguf_quants::{Rows, codec};
+///
+/// let codec = codec(GgmlType::Q5_K).unwrap();
+/// let values = [0.25; 2 * 256];
+/// // Memory belongs to the caller: here for two rows of one block each.
+/// let mut packed = vec![0; codec.packed_bytes(values.len()).unwrap()];
+/// codec.encode(Rows::new(&values, 256, None)?, &mut packed)?;
+/// // Any whole blocks can be decoded by themselves.
+/// let mut second = [0.0; 256];
+/// codec.decode(&packed[176..], &mut second)?;
+/// assert!(second.iter().all(|x| (x - 0.25).abs() < 0.001));
+/// # Ok::<(), gguf_quants::CodecError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Codec {
     /// The type.
@@ -73,21 +106,26 @@ pub struct Codec {
     /// How many finite values of a row become infinite when encoded; `None` where none can.
     pub overflows: Option<fn(values: &[f32]) -> u64>,
     decode: Decode,
-    encode: Option<Encode>,
-}
-
-/// ggml aborts on a block, so there are no bytes that would be right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
-    /// The block, counted from the first one of the call.
-    pub block: usize,
+    encode: Encoder,
 }
 
 /// Why rows were not encoded or blocks not decoded. Nothing was written, but for [`CodecError::Refused`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CodecError {
+    /// The type is not in the table of codecs.
+    NoCodec(GgmlType),
     /// The type is only read.
     DecodeOnly(GgmlType),
+    /// The encoder was not compiled.
+    LeftOut {
+        /// The type.
+        ty: GgmlType,
+        /// The feature of this crate that has it.
+        feature: &'static str,
+    },
+    /// Values, rows and weights do not fit each other.
+    Rows(RowsError),
     /// A row is not a whole number of blocks.
     PartialBlock {
         /// The type.
@@ -101,7 +139,7 @@ pub enum CodecError {
     Size {
         /// The type.
         ty: GgmlType,
-        /// Bytes needed; 0 when the values are no whole number of blocks.
+        /// Bytes needed; 0 when the values are not a whole number of blocks.
         needed: usize,
         /// Bytes given.
         given: usize,
@@ -118,6 +156,11 @@ pub enum CodecError {
 impl fmt::Display for CodecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            CodecError::NoCodec(ty) => write!(f, "{ty} can be neither read nor written"),
+            CodecError::LeftOut { ty, feature } => {
+                write!(f, "{ty} cannot be written: gguf-quants was compiled without the feature {feature}")
+            }
+            CodecError::Rows(e) => e.fmt(f),
             CodecError::DecodeOnly(ty) => write!(f, "{ty} can be read but not written"),
             CodecError::PartialBlock { ty, row_len } => {
                 let block_len = ty.info().map_or(0, |t| t.block_len);
@@ -136,13 +179,15 @@ impl fmt::Display for CodecError {
 
 impl core::error::Error for CodecError {}
 
-impl Codec {
-    const fn both(ty: GgmlType, matrix: Matrix, decode: Decode, encode: Encode) -> Codec {
-        Codec { ty, matrix, overflows: None, decode, encode: Some(encode) }
+impl From<RowsError> for CodecError {
+    fn from(error: RowsError) -> CodecError {
+        CodecError::Rows(error)
     }
+}
 
-    const fn read_only(ty: GgmlType, decode: Decode) -> Codec {
-        Codec { ty, matrix: Matrix::Ignored, overflows: None, decode, encode: None }
+impl Codec {
+    const fn new(ty: GgmlType, matrix: Matrix, decode: Decode, encode: Encoder) -> Codec {
+        Codec { ty, matrix, overflows: None, decode, encode }
     }
 
     const fn overflowing(mut self, count: fn(&[f32]) -> u64) -> Codec {
@@ -150,12 +195,12 @@ impl Codec {
         self
     }
 
-    /// Whether values can be encoded as this type.
+    /// Whether values can be encoded as this type: ggml does so, and the [feature](crate#features) that has the encoder is on.
     pub fn can_encode(&self) -> bool {
-        self.encode.is_some()
+        matches!(self.encode, Encoder::Compiled(_))
     }
 
-    /// Bytes that so many values take; `None` when they are no whole number of blocks.
+    /// Bytes that so many values take; `None` when they are not a whole number of blocks.
     pub fn packed_bytes(&self, values: usize) -> Option<usize> {
         usize::try_from(self.ty.tensor_bytes([values as u64]).ok()?).ok()
     }
@@ -164,7 +209,15 @@ impl Codec {
     ///
     /// # Errors
     /// [`CodecError::Size`] when the bytes are not just those of the values.
-    pub fn decode(&self, isa: Isa, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
+    pub fn decode(&self, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
+        self.decode_with(Isa::best(), packed, values)
+    }
+
+    /// [`Codec::decode`] with an instruction set of choice; the values are the same.
+    ///
+    /// # Errors
+    /// As for [`Codec::decode`].
+    pub fn decode_with(&self, isa: Isa, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
         self.check_size(values.len(), packed.len())?;
         (self.decode)(isa, packed, values);
         Ok(())
@@ -174,9 +227,21 @@ impl Codec {
     ///
     /// # Errors
     /// [`CodecError`]; only after [`CodecError::Refused`] has anything been written.
-    pub fn encode(&self, isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), CodecError> {
+    pub fn encode(&self, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), CodecError> {
+        self.encode_with(Isa::best(), rows, packed)
+    }
+
+    /// [`Codec::encode`] with an instruction set of choice; the bytes are the same.
+    ///
+    /// # Errors
+    /// As for [`Codec::encode`].
+    pub fn encode_with(&self, isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), CodecError> {
         let ty = self.ty;
-        let encode = self.encode.ok_or(CodecError::DecodeOnly(ty))?;
+        let encode = match self.encode {
+            Encoder::Compiled(encode) => encode,
+            Encoder::LeftOut(feature) => return Err(CodecError::LeftOut { ty, feature }),
+            Encoder::None => return Err(CodecError::DecodeOnly(ty)),
+        };
         if self.packed_bytes(rows.row_len()).is_none() {
             return Err(CodecError::PartialBlock { ty, row_len: rows.row_len() });
         }
@@ -198,46 +263,72 @@ impl Codec {
     }
 }
 
+/// An encoder that comes with a feature.
+macro_rules! encoder {
+    ($feature:literal, $encode:expr) => {{
+        #[cfg(feature = $feature)]
+        let encoder = Encoder::Compiled($encode);
+        #[cfg(not(feature = $feature))]
+        let encoder = Encoder::LeftOut($feature);
+        encoder
+    }};
+}
+
+/// The codec of a type of blocks, which is only read or has an encoder.
+macro_rules! blocks {
+    ($ty:ident, $module:ident :: $block:ident) => {
+        Codec::new(GgmlType::$ty, Matrix::Ignored, block::decode::<$module::$block, _, _>, Encoder::None)
+    };
+    ($ty:ident, $matrix:ident, $module:ident, $feature:literal) => {
+        Codec::new(
+            GgmlType::$ty,
+            Matrix::$matrix,
+            block::decode::<$module::Block, _, _>,
+            encoder!($feature, block::encode::<$module::Block, _, _>),
+        )
+    };
+}
+
 const CODECS: &[Codec] = &[
-    Codec::both(GgmlType::F32, Matrix::Ignored, plain::decode_f32, plain::encode_f32),
-    Codec::both(GgmlType::F16, Matrix::Ignored, plain::decode_f16, plain::encode_f16)
+    Codec::new(GgmlType::F32, Matrix::Ignored, plain::decode_f32, encoder!("encode", plain::encode_f32)),
+    Codec::new(GgmlType::F16, Matrix::Ignored, plain::decode_f16, encoder!("encode", plain::encode_f16))
         .overflowing(float::count_f16_overflows),
-    Codec::both(GgmlType::Q4_0, Matrix::Used, q4_0::decode, q4_0::encode),
-    Codec::both(GgmlType::Q4_1, Matrix::Used, q4_1::decode, q4_1::encode),
-    Codec::read_only(GgmlType::Q4_2, removed::decode_q4_2),
-    Codec::read_only(GgmlType::Q4_3, removed::decode_q4_3),
-    Codec::both(GgmlType::Q5_0, Matrix::Used, q5_0::decode, q5_0::encode),
-    Codec::both(GgmlType::Q5_1, Matrix::Used, q5_1::decode, q5_1::encode),
-    Codec::both(GgmlType::Q8_0, Matrix::Ignored, q8_0::decode, q8_0::encode),
-    Codec::read_only(GgmlType::Q8_1, q8_1::decode),
-    Codec::both(GgmlType::Q2_K, Matrix::Used, q2_k::decode, q2_k::encode),
-    Codec::both(GgmlType::Q3_K, Matrix::Used, q3_k::decode, q3_k::encode),
-    Codec::both(GgmlType::Q4_K, Matrix::Used, q4_k::decode, q4_k::encode),
-    Codec::both(GgmlType::Q5_K, Matrix::Used, q5_k::decode, q5_k::encode),
-    Codec::both(GgmlType::Q6_K, Matrix::Used, q6_k::decode, q6_k::encode),
-    Codec::read_only(GgmlType::Q8_K, q8_k::decode),
-    Codec::both(GgmlType::IQ2_XXS, Matrix::Required, iq2_xxs::decode, iq2_xxs::encode),
-    Codec::both(GgmlType::IQ2_XS, Matrix::Required, iq2_xs::decode, iq2_xs::encode),
-    Codec::both(GgmlType::IQ3_XXS, Matrix::Used, iq3_xxs::decode, iq3_xxs::encode),
-    Codec::both(GgmlType::IQ1_S, Matrix::Required, iq1_s::decode, iq1_s::encode),
-    Codec::both(GgmlType::IQ4_NL, Matrix::Used, iq4_nl::decode, iq4_nl::encode),
-    Codec::both(GgmlType::IQ3_S, Matrix::Used, iq3_s::decode, iq3_s::encode),
-    Codec::both(GgmlType::IQ2_S, Matrix::Used, iq2_s::decode, iq2_s::encode),
-    Codec::both(GgmlType::IQ4_XS, Matrix::Used, iq4_xs::decode, iq4_xs::encode),
-    Codec::read_only(GgmlType::I8, plain::decode_i8),
-    Codec::read_only(GgmlType::I16, plain::decode_i16),
-    Codec::read_only(GgmlType::I32, plain::decode_i32),
-    Codec::read_only(GgmlType::I64, plain::decode_i64),
-    Codec::read_only(GgmlType::F64, plain::decode_f64),
-    Codec::both(GgmlType::IQ1_M, Matrix::Used, iq1_m::decode, iq1_m::encode),
-    Codec::both(GgmlType::BF16, Matrix::Ignored, plain::decode_bf16, plain::encode_bf16)
+    blocks!(Q4_0, Used, q4_0, "encode"),
+    blocks!(Q4_1, Used, q4_1, "encode"),
+    blocks!(Q4_2, removed::Q4_2),
+    blocks!(Q4_3, removed::Q4_3),
+    blocks!(Q5_0, Used, q5_0, "encode"),
+    blocks!(Q5_1, Used, q5_1, "encode"),
+    blocks!(Q8_0, Ignored, q8_0, "encode"),
+    blocks!(Q8_1, q8_1::Block),
+    blocks!(Q2_K, Used, q2_k, "encode"),
+    blocks!(Q3_K, Used, q3_k, "encode"),
+    blocks!(Q4_K, Used, q4_k, "encode"),
+    blocks!(Q5_K, Used, q5_k, "encode"),
+    blocks!(Q6_K, Used, q6_k, "encode"),
+    blocks!(Q8_K, q8_k::Block),
+    blocks!(IQ2_XXS, Required, iq2_xxs, "iq"),
+    blocks!(IQ2_XS, Required, iq2_xs, "iq"),
+    blocks!(IQ3_XXS, Used, iq3_xxs, "iq"),
+    blocks!(IQ1_S, Required, iq1_s, "iq"),
+    blocks!(IQ4_NL, Used, iq4_nl, "iq"),
+    blocks!(IQ3_S, Used, iq3_s, "iq"),
+    blocks!(IQ2_S, Used, iq2_s, "iq"),
+    blocks!(IQ4_XS, Used, iq4_xs, "iq"),
+    Codec::new(GgmlType::I8, Matrix::Ignored, plain::decode_i8, Encoder::None),
+    Codec::new(GgmlType::I16, Matrix::Ignored, plain::decode_i16, Encoder::None),
+    Codec::new(GgmlType::I32, Matrix::Ignored, plain::decode_i32, Encoder::None),
+    Codec::new(GgmlType::I64, Matrix::Ignored, plain::decode_i64, Encoder::None),
+    Codec::new(GgmlType::F64, Matrix::Ignored, plain::decode_f64, Encoder::None),
+    blocks!(IQ1_M, Used, iq1_m, "iq"),
+    Codec::new(GgmlType::BF16, Matrix::Ignored, plain::decode_bf16, encoder!("encode", plain::encode_bf16))
         .overflowing(float::count_bf16_overflows),
-    Codec::both(GgmlType::TQ1_0, Matrix::Ignored, tq1_0::decode, tq1_0::encode),
-    Codec::both(GgmlType::TQ2_0, Matrix::Ignored, tq2_0::decode, tq2_0::encode),
-    Codec::both(GgmlType::MXFP4, Matrix::Ignored, mxfp4::decode, mxfp4::encode),
-    Codec::both(GgmlType::NVFP4, Matrix::Ignored, nvfp4::decode, nvfp4::encode),
-    Codec::both(GgmlType::Q1_0, Matrix::Ignored, q1_0::decode, q1_0::encode),
-    Codec::both(GgmlType::Q2_0, Matrix::Ignored, q2_0::decode, q2_0::encode),
+    blocks!(TQ1_0, Ignored, tq1_0, "encode"),
+    blocks!(TQ2_0, Ignored, tq2_0, "encode"),
+    blocks!(MXFP4, Ignored, mxfp4, "encode"),
+    blocks!(NVFP4, Ignored, nvfp4, "encode"),
+    blocks!(Q1_0, Ignored, q1_0, "encode"),
+    blocks!(Q2_0, Ignored, q2_0, "encode"),
 ];
 
 /// The codec of a type, if there is one.

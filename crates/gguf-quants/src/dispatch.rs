@@ -2,34 +2,46 @@
 //!
 //! [`Isa`] names one; [`Isa::best`] is the fastest that this machine has. Every one gives the same bits, so the choice is of speed
 //! only, and tests force each in turn.
-#![allow(unsafe_code, reason = "entering code compiled for instructions that were found on this CPU")]
 
 use core::fmt;
 use core::str::FromStr;
+use std::sync::OnceLock;
 
-use crate::lanes::Lanes;
 use crate::lanes::arrays::Arrays;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 use crate::lanes::neon::Neon;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::lanes::simd128::Simd128;
-use crate::lanes::twice::Twice;
+use crate::lanes::{Lanes, Part};
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::{avx2::Avx2, avx512::Avx512, sse41::Sse41};
 
 /// An instruction set that the codecs can run on.
+///
+/// ```
+/// use gguf_quants::Isa;
+///
+/// assert!(Isa::best().is_available());
+/// assert_eq!("scalar".parse(), Ok(Isa::Scalar));
+/// // An instruction set that the machine lacks does no harm: the plain code gives the same.
+/// let mut values = [0.0; 2];
+/// gguf_quants::codec(gguf_format::GgmlType::BF16).unwrap().decode_with(Isa::Neon, &[0x80, 0x3f, 0, 0], &mut values)?;
+/// assert_eq!(values, [1.0, 0.0]);
+/// # Ok::<(), gguf_quants::CodecError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isa {
     /// The reference: one block at a time, as ggml's source reads.
     Scalar,
-    /// The kernels over plain arrays of eight; needs nothing of the CPU.
+    /// The kernels over plain arrays of eight; needs nothing of the CPU. Available where there is no other set of vectors, and with the
+    /// feature `arrays`.
     Arrays,
     /// aarch64 with NEON: four lanes.
     Neon,
     /// WebAssembly compiled for `simd128`: four lanes.
     Simd128,
-    /// x86-64 with SSE4.1 and SSSE3: four lanes.
+    /// x86-64 with SSE4.1 and SSSE3: four lanes. Available with the feature `sse41`, which is on by default.
     Sse41,
     /// x86-64 with AVX2: eight lanes.
     Avx2,
@@ -49,26 +61,28 @@ const NAMES: &[(Isa, &str)] = &[
 ];
 
 impl Isa {
-    /// All that this machine has, the slowest first; [`Isa::Scalar`] and [`Isa::Arrays`] are everywhere.
+    /// All that this machine has, the slowest first; [`Isa::Scalar`] is everywhere.
     pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
         NAMES.iter().map(|&(isa, _)| isa).filter(|isa| isa.is_available())
     }
 
-    /// The fastest that this machine has.
+    /// The fastest that this machine has. The CPU is asked once.
     pub fn best() -> Isa {
-        Isa::available().next_back().unwrap_or(Isa::Arrays)
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| Isa::available().next_back().unwrap_or(Isa::Scalar))
     }
 
     /// Whether this machine has it.
     pub fn is_available(self) -> bool {
         match self {
-            Isa::Scalar | Isa::Arrays => true,
+            Isa::Scalar => true,
+            Isa::Arrays => Arrays::COMPILED,
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Isa::Neon => Neon::detect().is_some(),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Isa::Simd128 => Simd128::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
-            Isa::Sse41 => Sse41::detect().is_some(),
+            Isa::Sse41 => cfg!(feature = "sse41") && Sse41::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Avx2::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
@@ -111,90 +125,55 @@ impl fmt::Display for UnknownIsa {
 
 impl core::error::Error for UnknownIsa {}
 
-/// Work written over the vector vocabulary.
-pub(crate) trait Kernel {
+/// Work written over the vector vocabulary, and in plain steps.
+pub(crate) trait Kernel: Sized {
     /// What it gives.
     type Output;
-    /// Does it. Implementations, and all they call with vectors, are `#[inline(always)]`.
+    /// Does it in plain steps.
+    fn plain(self) -> Self::Output;
+    /// Does it with vectors. Implementations, and all they call with vectors, are `#[inline(always)]`.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-#[target_feature(enable = "neon")]
-fn enter_neon<K: Kernel, L: Lanes>(kernel: K, lanes: L) -> K::Output {
-    kernel.run(lanes)
-}
+/// All of a kernel.
+struct Whole<K>(K);
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.1,ssse3")]
-fn enter_sse41<K: Kernel, L: Lanes>(kernel: K, lanes: L) -> K::Output {
-    kernel.run(lanes)
-}
+impl<L: Lanes, K: Kernel> Part<L> for Whole<K> {
+    type Output = K::Output;
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c,bmi2")]
-fn enter_avx2<K: Kernel, L: Lanes>(kernel: K, lanes: L) -> K::Output {
-    kernel.run(lanes)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c,bmi2")]
-fn enter_avx512<K: Kernel, L: Lanes>(kernel: K, lanes: L) -> K::Output {
-    kernel.run(lanes)
-}
-
-/// Enters the code for one instruction set, with lanes made of its witness; over plain arrays where the machine lacks it.
-macro_rules! enter {
-    ($isa:expr, $kernel:expr, |$witness:ident| $lanes:expr) => {{
-        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        if $isa == Isa::Neon
-            && let Some($witness) = Neon::detect()
-        {
-            // SAFETY: the witness says that the CPU has the instructions.
-            return unsafe { enter_neon($kernel, $lanes) };
-        }
-        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        if $isa == Isa::Simd128
-            && let Some($witness) = Simd128::detect()
-        {
-            return $kernel.run($lanes);
-        }
-        #[cfg(target_arch = "x86_64")]
-        {
-            if $isa == Isa::Avx512
-                && let Some($witness) = Avx512::detect()
-            {
-                // SAFETY: the witness says that the CPU has the instructions.
-                return unsafe { enter_avx512($kernel, $lanes) };
-            }
-            if $isa == Isa::Avx2
-                && let Some($witness) = Avx2::detect()
-            {
-                // SAFETY: the witness says that the CPU has the instructions.
-                return unsafe { enter_avx2($kernel, $lanes) };
-            }
-            if $isa == Isa::Sse41
-                && let Some($witness) = Sse41::detect()
-            {
-                // SAFETY: the witness says that the CPU has the instructions.
-                return unsafe { enter_sse41($kernel, $lanes) };
-            }
-        }
-        $kernel.run(Arrays)
-    }};
+    #[inline(always)]
+    fn run(self, lanes: L) -> K::Output {
+        self.0.run(lanes)
+    }
 }
 
 impl Isa {
-    /// Runs a kernel with the lanes of this instruction set; over plain arrays where the machine lacks it.
+    /// Runs a kernel with the lanes of this instruction set; in plain steps where the machine lacks it.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        enter!(self, kernel, |lanes| lanes)
-    }
-
-    /// Runs a kernel with two vectors in step, which hides the latency of sums that must go one after the other.
-    #[inline]
-    pub(crate) fn run_twice<K: Kernel>(self, kernel: K) -> K::Output {
-        enter!(self, kernel, |lanes| Twice(lanes))
+        #[allow(unused_macros, reason = "some targets have no vectors")]
+        macro_rules! enter {
+            ($lanes:ident) => {
+                if let Some(lanes) = $lanes::detect() {
+                    return lanes.call(Whole(kernel));
+                }
+            };
+        }
+        match self {
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Isa::Neon => enter!(Neon),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Isa::Simd128 => enter!(Simd128),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Sse41 if const { cfg!(feature = "sse41") } => enter!(Sse41),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => enter!(Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => enter!(Avx512),
+            Isa::Arrays if const { Arrays::COMPILED } => return Arrays.call(Whole(kernel)),
+            _ => {}
+        }
+        kernel.plain()
     }
 }
 
@@ -217,6 +196,9 @@ mod tests {
 
     impl Kernel for Width {
         type Output = usize;
+        fn plain(self) -> usize {
+            1
+        }
         #[inline(always)]
         fn run<L: Lanes>(self, _: L) -> usize {
             L::N
@@ -227,18 +209,17 @@ mod tests {
     fn the_instruction_set_that_was_asked_for_is_entered() {
         for isa in Isa::available() {
             let lanes = match isa {
-                Isa::Scalar | Isa::Arrays => 8,
+                Isa::Scalar => 1,
+                Isa::Arrays => 8,
                 Isa::Neon | Isa::Simd128 | Isa::Sse41 => 4,
                 Isa::Avx2 => 8,
                 Isa::Avx512 => 16,
             };
             assert_eq!(isa.run(Width), lanes, "{isa}");
-            let twice = if matches!(isa, Isa::Scalar | Isa::Arrays) { lanes } else { 2 * lanes };
-            assert_eq!(isa.run_twice(Width), twice, "{isa}");
         }
-        // What another machine has is entered over arrays.
+        // What only another machine has is done in plain steps.
         for &(isa, _) in NAMES.iter().filter(|(isa, _)| !isa.is_available()) {
-            assert_eq!((isa.run(Width), isa.run_twice(Width)), (8, 8), "{isa}");
+            assert_eq!(isa.run(Width), 1, "{isa}");
         }
         assert!(Isa::best().is_available());
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]

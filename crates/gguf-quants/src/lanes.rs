@@ -16,6 +16,9 @@
 use core::fmt::Debug;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
+#[macro_use]
+mod table;
+
 pub(crate) mod arrays;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -38,6 +41,8 @@ pub const MAX_LANES: usize = 32;
 pub trait Lanes: Copy + Debug {
     /// Lanes of a vector; a power of two, at most [`MAX_LANES`].
     const N: usize;
+    /// Whether two vectors in step hide the latency of sums that go one after the other.
+    const PAIRS_ARE_FASTER: bool = true;
     /// `N` single-precision numbers.
     type F: Floats<I = Self::I, M = Self::M>;
     /// `N` 32-bit integers, taken as signed or unsigned by the operation.
@@ -50,6 +55,10 @@ pub trait Lanes: Copy + Debug {
     type Table8: Copy;
     /// Sixteen numbers to choose from.
     type Table16: Copy;
+
+    /// Runs a part of a kernel as a function of its own, compiled for this instruction set. A kernel is entered so, and what several
+    /// kernels share or is large is compiled once.
+    fn call<P: Part<Self>>(self, part: P) -> P::Output;
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::F;
@@ -82,7 +91,7 @@ pub trait Lanes: Copy + Debug {
     fn store_half(self, x: Self::F, to: &mut [u8]) {
         let to = &mut to.as_chunks_mut::<2>().0[..Self::N];
         let mut words = [0; MAX_LANES];
-        floats_to_halves(self, x).store(&mut words);
+        to_half(self, x).store(&mut words);
         for i in 0..Self::N {
             to[i] = (words[i] as u16).to_le_bytes();
         }
@@ -204,9 +213,9 @@ fn pick<L: Lanes>(table: L::F, index: L::I, of: usize) -> [f32; MAX_LANES] {
     to
 }
 
-/// [`f32_to_f16_ggml`](crate::float::f32_to_f16_ggml) of each lane.
+/// The bits of [`f32_to_f16_ggml`](crate::float::f32_to_f16_ggml) of each lane.
 #[inline(always)]
-fn floats_to_halves<L: Lanes>(lanes: L, x: L::F) -> L::I {
+pub(crate) fn to_half<L: Lanes>(lanes: L, x: L::F) -> L::I {
     let bits = x.bits();
     let sign = bits.shr::<16>() & lanes.splat_i(0x8000);
     let magnitude = bits & lanes.splat_i(0x7fff_ffff);
@@ -218,6 +227,20 @@ fn floats_to_halves<L: Lanes>(lanes: L, x: L::F) -> L::I {
     let special = magnitude.gt(lanes.splat_i(0x7f80_0000)).select_i(lanes.splat_i(0x7e00), lanes.splat_i(0x7c00));
     let finite = lanes.splat_i(0x3880_0000).gt(magnitude).select_i(subnormal, normal);
     lanes.splat_i(0x4780_0000).gt(magnitude).select_i(finite, special) | sign
+}
+
+/// Work with the vectors of one instruction set, for [`Lanes::call`].
+pub trait Part<L: Lanes> {
+    /// What it gives.
+    type Output;
+    /// Does it. Implementations are `#[inline(always)]`.
+    fn run(self, lanes: L) -> Self::Output;
+}
+
+/// What x86's `cvttps2dq` gives: cut towards zero; `i32::MIN` for NaN and for what does not fit.
+#[inline(always)]
+pub(crate) fn trunc(x: f32) -> i32 {
+    if (-2147483648.0..2147483648.0).contains(&x) { x as i32 } else { i32::MIN }
 }
 
 /// Vectors know their length.

@@ -19,6 +19,18 @@
 //! **The same figures for every split.** A [`RowError`] adds up one row in double precision, in an order that depends on nothing
 //! but its length: value `i` goes to sum `i % 8`, whatever vectors the CPU has. A [`TensorError`] adds the sums of rows without
 //! rounding, so rows may come in any order, from any number of threads and parts; what is rounded is the total.
+//!
+//! ```
+//! use gguf_quants::measure::{RowError, TensorError};
+//!
+//! let mut tensor = TensorError::new();
+//! tensor.add(0, &RowError::new(&[1.0, 2.0], &[1.0, 2.5], None));
+//! tensor.add(1, &RowError::new(&[3.0, 4.0], &[3.0, 4.0], None));
+//! let figures = tensor.figures();
+//! assert_eq!(figures.rmse, 0.25);
+//! let largest = figures.largest.unwrap();
+//! assert_eq!((largest.error, largest.row, largest.column), (0.5, 0, 1));
+//! ```
 
 use crate::dispatch::{Isa, Kernel};
 use crate::lanes::Lanes;
@@ -111,7 +123,15 @@ impl RowError {
     ///
     /// # Panics
     /// When the lengths differ.
-    pub fn new(isa: Isa, original: &[f32], decoded: &[f32], weights: Option<&[f32]>) -> RowError {
+    pub fn new(original: &[f32], decoded: &[f32], weights: Option<&[f32]>) -> RowError {
+        RowError::with(Isa::best(), original, decoded, weights)
+    }
+
+    /// [`RowError::new`] with an instruction set of choice; the figures are the same.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn with(isa: Isa, original: &[f32], decoded: &[f32], weights: Option<&[f32]>) -> RowError {
         assert_eq!(original.len(), decoded.len(), "values compared with values of another length");
         match weights {
             None => {
@@ -235,8 +255,20 @@ struct Add<'a, const WEIGHTED: bool> {
 impl<const WEIGHTED: bool> Kernel for Add<'_, WEIGHTED> {
     type Output = ([Sums; 2], u64);
 
+    fn plain(self) -> ([Sums; 2], u64) {
+        self.sums()
+    }
+
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) -> ([Sums; 2], u64) {
+        self.sums()
+    }
+}
+
+impl<const WEIGHTED: bool> Add<'_, WEIGHTED> {
+    /// In the same order whatever vectors there are.
+    #[inline(always)]
+    fn sums(self) -> ([Sums; 2], u64) {
         let mut sums = [LaneSums::default(); 2];
         let mut worst = [Worst::default(); 2];
         let mut not_finite = 0;
@@ -461,7 +493,7 @@ mod tests {
     use super::*;
 
     fn row(x: &[f32], y: &[f32], w: Option<&[f32]>) -> RowError {
-        let [first, others @ ..] = &Isa::available().map(|isa| RowError::new(isa, x, y, w)).collect::<Vec<_>>()[..]
+        let [first, others @ ..] = &Isa::available().map(|isa| RowError::with(isa, x, y, w)).collect::<Vec<_>>()[..]
         else {
             panic!("no instruction set")
         };

@@ -8,6 +8,16 @@ use crate::lanes::MAX_LANES;
 ///
 /// A row is what ggml calls `n_per_row`: some types look at a whole row, and the importance matrix has one weight for each column,
 /// the same for every row. Many rows in one call are faster than one: kernels take sixteen or thirty-two blocks at a time.
+///
+/// ```
+/// use gguf_quants::Rows;
+///
+/// let values = [1.0; 3 * 32];
+/// let rows = Rows::new(&values, 32, None)?;
+/// assert_eq!(rows.values().len() / rows.row_len(), 3);
+/// assert!(Rows::new(&values, 64, None).is_err());
+/// # Ok::<(), gguf_quants::RowsError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     values: &'a [f32],
@@ -17,6 +27,7 @@ pub struct Rows<'a> {
 
 /// Why values are not rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RowsError {
     /// The values are not a whole number of rows.
     PartialRow {
@@ -94,13 +105,31 @@ impl<'a> Rows<'a> {
         Some(&blocks[block % blocks.len()])
     }
 
-    /// The blocks `first..first + n` side by side; past the last block, the last one is repeated.
-    #[inline]
-    pub(crate) fn tile<const LEN: usize>(&self, first: usize, n: usize) -> Tile<'a, LEN> {
+    /// The blocks `first..first + n` side by side; past the last block, the last one is repeated, and all of them stand in `last`. So the
+    /// values of a tile are always together, and a kernel needs no table of places.
+    #[inline(always)]
+    pub(crate) fn tile<'t, const LEN: usize>(
+        &self,
+        first: usize,
+        n: usize,
+        last: &'t mut Option<[[f32; LEN]; MAX_LANES]>,
+    ) -> Tile<'t, LEN>
+    where
+        'a: 't,
+    {
         let blocks = self.values.as_chunks::<LEN>().0;
-        let mut tile = Tile { values: [&blocks[first]; MAX_LANES], weights: None, len: n.min(blocks.len() - first) };
+        let len = n.min(blocks.len() - first);
+        let together = match blocks.get(first..first + n) {
+            Some(together) => together,
+            None => {
+                let last = last.insert([blocks[blocks.len() - 1]; MAX_LANES]);
+                last[..len].copy_from_slice(&blocks[first..]);
+                &last[..n]
+            }
+        };
+        let mut tile = Tile { values: [&together[0]; MAX_LANES], weights: None, len };
         for lane in 0..n {
-            tile.values[lane] = &blocks[(first + lane).min(blocks.len() - 1)];
+            tile.values[lane] = &together[lane];
         }
         if let Some(weights) = self.weights {
             let columns = weights.as_chunks::<LEN>().0;
@@ -123,6 +152,14 @@ pub(crate) struct Tile<'a, const LEN: usize> {
     pub weights: Option<[&'a [f32; LEN]; MAX_LANES]>,
     /// How many lanes hold blocks of their own; the others repeat the last block.
     pub len: usize,
+}
+
+impl<const LEN: usize> Tile<'_, LEN> {
+    /// Bit `i` is whether lane `i` holds a block of its own.
+    #[inline(always)]
+    pub fn lanes(&self) -> u32 {
+        u32::MAX >> (MAX_LANES - self.len)
+    }
 }
 
 /// The sub-blocks number `part` of `PART` values, of each lane.

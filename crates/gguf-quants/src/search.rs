@@ -10,7 +10,7 @@
 
 use core::ops::Range;
 
-use crate::lanes::{Floats, Ints, Lanes, Masks};
+use crate::lanes::{Floats, Lanes, Masks, Part};
 
 /// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
 pub(crate) const ROUND: f32 = 12582912.0;
@@ -239,49 +239,65 @@ pub(crate) fn fit_min_lanes<L: Lanes, const N: usize>(
     x: &[L::F; N],
     weights: &[L::F; N],
 ) -> LaneFit<L> {
-    let zero = lanes.splat(0.0);
-    let one = lanes.splat(1.0);
-    let top = search.levels as f32;
+    lanes.call(FitMin { search, x, weights })
+}
 
-    let (mut min, mut max) = (x[0], x[0]);
-    let mut sum_w = weights[0];
-    let mut sum_x = sum_w * x[0];
-    for i in 1..N {
-        min = x[i].min(min);
-        max = x[i].max(max);
-        sum_w = sum_w + weights[i];
-        sum_x = sum_x + weights[i] * x[i];
-    }
-    // The smallest value stays the smallest, whatever minimum the search puts in its place.
-    let smallest = min;
-    min = min.gt(zero).select(zero, min);
-    let constant = max.le(min);
+struct FitMin<'a, L: Lanes, const N: usize> {
+    search: MinSearch,
+    x: &'a [L::F; N],
+    weights: &'a [L::F; N],
+}
 
-    let level_iscale = lanes.splat(top) / (max - min);
-    let level_min = min;
-    let scale = one / level_iscale;
-    let mut best = zero;
-    let valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
-    for i in 0..N {
-        let l = level(lanes, level_iscale * (x[i] - min), 0.0, top);
-        let d = scale * l + min - x[i];
-        let d = if search.absolute { d.abs() } else { d * d };
-        best = best + weights[i] * d;
-    }
+impl<L: Lanes, const N: usize> Part<L> for FitMin<'_, L, N> {
+    type Output = LaneFit<L>;
 
-    let group = MinGroup { x, weights, max, smallest, sum_w, sum_x };
-    let found = MinFound { scale, min, level_iscale, level_min, best, valid };
-    // Up to here a step's largest product rounds to the highest level at most.
-    let inside = (0..=search.last).take_while(|&step| search.offset(step) < 0.46).count() as i32;
-    let found = min_steps::<L, N, false>(lanes, search, 0..inside, &group, found);
-    let found = min_steps::<L, N, true>(lanes, search, inside..search.last + 1, &group, found);
-    LaneFit {
-        scale: constant.select(zero, found.scale),
-        min: -constant.select(smallest.gt(zero).select(zero, smallest), found.min),
-        iscale: constant.select(zero, found.level_iscale),
-        level_min: constant.select(zero, found.level_min),
-        // A NaN is neither the smallest nor the largest, but it makes the sum one.
-        valid: (found.valid | constant) & sum_x.equal(sum_x),
+    #[inline(always)]
+    fn run(self, lanes: L) -> LaneFit<L> {
+        let FitMin { search, x, weights } = self;
+        let zero = lanes.splat(0.0);
+        let one = lanes.splat(1.0);
+        let top = search.levels as f32;
+
+        let (mut min, mut max) = (x[0], x[0]);
+        let mut sum_w = weights[0];
+        let mut sum_x = sum_w * x[0];
+        for i in 1..N {
+            min = x[i].min(min);
+            max = x[i].max(max);
+            sum_w = sum_w + weights[i];
+            sum_x = sum_x + weights[i] * x[i];
+        }
+        // The smallest value stays the smallest, whatever minimum the search puts in its place.
+        let smallest = min;
+        min = min.gt(zero).select(zero, min);
+        let constant = max.le(min);
+
+        let level_iscale = lanes.splat(top) / (max - min);
+        let level_min = min;
+        let scale = one / level_iscale;
+        let mut best = zero;
+        let valid = roundable(lanes, level_iscale * (max - min), level_iscale * (smallest - min));
+        for i in 0..N {
+            let l = level(lanes, level_iscale * (x[i] - min), 0.0, top);
+            let d = scale * l + min - x[i];
+            let d = if search.absolute { d.abs() } else { d * d };
+            best = best + weights[i] * d;
+        }
+
+        let group = MinGroup { x, weights, max, smallest, sum_w, sum_x };
+        let found = MinFound { scale, min, level_iscale, level_min, best, valid };
+        // Up to here a step's largest product rounds to the highest level at most.
+        let inside = (0..=search.last).take_while(|&step| search.offset(step) < 0.46).count() as i32;
+        let found = min_steps::<L, N, false>(lanes, search, 0..inside, &group, found);
+        let found = min_steps::<L, N, true>(lanes, search, inside..search.last + 1, &group, found);
+        LaneFit {
+            scale: constant.select(zero, found.scale),
+            min: -constant.select(smallest.gt(zero).select(zero, smallest), found.min),
+            iscale: constant.select(zero, found.level_iscale),
+            level_min: constant.select(zero, found.level_min),
+            // A NaN is neither the smallest nor the largest, but it makes the sum one.
+            valid: (found.valid | constant) & sum_x.equal(sum_x),
+        }
     }
 }
 
@@ -362,181 +378,120 @@ fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
     MinFound { scale, min, level_iscale, level_min, best, valid }
 }
 
-/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes
-/// all is right.
+/// What a level of at least -256 is once it was stored as a byte, where levels may be below zero.
 #[inline(always)]
-pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize>(
+fn as_byte<L: Lanes, const WRAP: bool>(lanes: L, l: L::F) -> L::F {
+    if WRAP { l.lt(lanes.splat(0.0)).select(l + lanes.splat(256.0), l) } else { l }
+}
+
+/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes all is right.
+///
+/// Numbers below zero have levels that wrap when they are stored as bytes. With `WRAP` they are taken so, down to the level -255; without, which
+/// is faster, such lanes are not right.
+#[inline(always)]
+pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize, const WRAP: bool>(
     lanes: L,
     top: i32,
     x: &[L::F; N],
     weights: &[L::F; N],
     levels: &mut [L::F; N],
 ) -> (L::F, L::M) {
-    let zero = lanes.splat(0.0);
-    let one = lanes.splat(1.0);
-    let top_f = top as f32;
-    let mut max = zero;
-    let mut smallest = zero;
-    for i in 0..N {
-        max = max.max(x[i]);
-        smallest = x[i].min(smallest);
-    }
-    let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
-
-    let mut iscale = lanes.splat(top_f) / max;
-    let scale = one / iscale;
-    // Numbers below zero, which the searches before this one do not give, would have levels that wrap.
-    let mut valid = smallest.ge(zero) & roundable(lanes, iscale * max, iscale * max);
-    let mut best = zero;
-    for i in 0..N {
-        // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
-        let l = level(lanes, iscale * x[i], 0.0, 255.0);
-        let d = x[i] - scale * l;
-        best = best + weights[i] * d * d;
-    }
-    for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
-        let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
-        let this_scale = one / this_iscale;
-        valid = valid & roundable(lanes, this_iscale * max, this_iscale * max);
-        let mut error = zero;
-        for i in 0..N {
-            let l = level(lanes, this_iscale * x[i], 0.0, top_f);
-            let d = x[i] - this_scale * l;
-            error = error + weights[i] * d * d;
-        }
-        let better = error.lt(best);
-        best = better.select(error, best);
-        iscale = better.select(this_iscale, iscale);
-    }
-
-    let (mut sum_lx, mut sum_l2) = (zero, zero);
-    for i in 0..N {
-        let l = level(lanes, iscale * x[i], 0.0, top_f);
-        levels[i] = l;
-        sum_lx = sum_lx + weights[i] * x[i] * l;
-        sum_l2 = sum_l2 + weights[i] * l * l;
-    }
-    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
-    for _ in 0..5 {
-        let mut changed = lanes.mask(0);
-        for i in 0..N {
-            let (w, l) = (weights[i], levels[i]);
-            let without_lx = sum_lx - w * x[i] * l;
-            let without_l2 = sum_l2 - w * l * l;
-            let open = without_lx.gt(zero) & without_l2.gt(zero);
-            let wish = x[i] * without_l2 / without_lx;
-            // A negative level would be stored as a byte and read back otherwise; such lanes are for the plain search.
-            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(zero)));
-            let new = level(lanes, wish, 0.0, top_f);
-            let with_lx = without_lx + w * x[i] * new;
-            let with_l2 = without_l2 + w * new * new;
-            let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
-            let take = open & better & !new.equal(l);
-            levels[i] = take.select(new, l);
-            sum_lx = take.select(with_lx, sum_lx);
-            sum_l2 = take.select(with_l2, sum_l2);
-            changed = changed | take;
-        }
-        if !changed.any() {
-            break;
-        }
-    }
-    for i in 0..N {
-        levels[i] = empty.select(zero, levels[i]);
-    }
-    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
-    (empty.select(zero, scale), valid | empty)
+    lanes.call(FitPositive::<L, N, WRAP> { top, x, weights, levels })
 }
 
-/// What a level of at least -256 is once it was stored as a byte.
-#[inline(always)]
-fn as_byte<L: Lanes>(lanes: L, l: L::F) -> L::F {
-    l.lt(lanes.splat(0.0)).select(l + lanes.splat(256.0), l)
+/// [`fit_positive_lanes`] as a part.
+pub(crate) struct FitPositive<'a, L: Lanes, const N: usize, const WRAP: bool> {
+    pub top: i32,
+    pub x: &'a [L::F; N],
+    pub weights: &'a [L::F; N],
+    pub levels: &'a mut [L::F; N],
 }
 
-/// [`fit_positive_lanes`] that also answers for numbers below zero, for a caller that does not use the levels; the levels are left in `levels` as numbers, and the mask says for which lanes
-/// all is right. Numbers below zero are taken as the plain search takes them: their levels are kept as bytes, and read back as such.
-#[inline(always)]
-pub(crate) fn fit_wrapping_lanes<L: Lanes, const N: usize>(
-    lanes: L,
-    top: i32,
-    x: &[L::F; N],
-    weights: &[L::F; N],
-    levels: &mut [L::F; N],
-) -> (L::F, L::M) {
-    let zero = lanes.splat(0.0);
-    let one = lanes.splat(1.0);
-    let top_f = top as f32;
-    let mut max = zero;
-    let mut smallest = zero;
-    for i in 0..N {
-        max = max.max(x[i]);
-        smallest = x[i].min(smallest);
-    }
-    let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+impl<L: Lanes, const N: usize, const WRAP: bool> Part<L> for FitPositive<'_, L, N, WRAP> {
+    type Output = (L::F, L::M);
 
-    let mut iscale = lanes.splat(top_f) / max;
-    let scale = one / iscale;
-    let lowest = lanes.splat(-255.0);
-    let mut valid = (iscale * smallest).ge(lowest) & roundable(lanes, iscale * max, iscale * max);
-    let mut best = zero;
-    for i in 0..N {
-        // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
-        let l = as_byte(lanes, level(lanes, iscale * x[i], -255.0, 255.0));
-        let d = x[i] - scale * l;
-        best = best + weights[i] * d * d;
-    }
-    for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
-        let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
-        let this_scale = one / this_iscale;
-        valid = valid & (this_iscale * smallest).ge(lowest) & roundable(lanes, this_iscale * max, this_iscale * max);
-        let mut error = zero;
+    #[inline(always)]
+    fn run(self, lanes: L) -> (L::F, L::M) {
+        let FitPositive { top, x, weights, levels } = self;
+        let zero = lanes.splat(0.0);
+        let one = lanes.splat(1.0);
+        let top_f = top as f32;
+        let mut max = zero;
+        let mut smallest = zero;
         for i in 0..N {
-            let l = level(lanes, this_iscale * x[i], -255.0, top_f);
-            let d = x[i] - this_scale * l;
-            error = error + weights[i] * d * d;
+            max = max.max(x[i]);
+            smallest = x[i].min(smallest);
         }
-        let better = error.lt(best);
-        best = better.select(error, best);
-        iscale = better.select(this_iscale, iscale);
-    }
+        let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
 
-    let (mut sum_lx, mut sum_l2) = (zero, zero);
-    for i in 0..N {
-        let l = level(lanes, iscale * x[i], -255.0, top_f);
-        levels[i] = as_byte(lanes, l);
-        sum_lx = sum_lx + weights[i] * x[i] * l;
-        sum_l2 = sum_l2 + weights[i] * l * l;
-    }
-    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
-    for _ in 0..5 {
-        let mut changed = lanes.mask(0);
+        let mut iscale = lanes.splat(top_f) / max;
+        let scale = one / iscale;
+        let low = if WRAP { -255.0 } else { 0.0 };
+        let lowest = lanes.splat(low);
+        let in_reach = if WRAP { (iscale * smallest).ge(lowest) } else { smallest.ge(zero) };
+        let mut valid = in_reach & roundable(lanes, iscale * max, iscale * max);
+        let mut best = zero;
         for i in 0..N {
-            let (w, l) = (weights[i], levels[i]);
-            let without_lx = sum_lx - w * x[i] * l;
-            let without_l2 = sum_l2 - w * l * l;
-            let open = without_lx.gt(zero) & without_l2.gt(zero);
-            let wish = x[i] * without_l2 / without_lx;
-            valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(lowest)));
-            let new = level(lanes, wish, -255.0, top_f);
-            let with_lx = without_lx + w * x[i] * new;
-            let with_l2 = without_l2 + w * new * new;
-            let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
-            let take = open & better & !new.equal(l);
-            levels[i] = take.select(as_byte(lanes, new), l);
-            sum_lx = take.select(with_lx, sum_lx);
-            sum_l2 = take.select(with_l2, sum_l2);
-            changed = changed | take;
+            // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
+            let l = as_byte::<L, WRAP>(lanes, level(lanes, iscale * x[i], low, 255.0));
+            let d = x[i] - scale * l;
+            best = best + weights[i] * d * d;
         }
-        if !changed.any() {
-            break;
+        for step in [-4, -3, -2, -1, 1, 2, 3, 4] {
+            let this_iscale = lanes.splat(0.1 * step as f32 + top_f) / max;
+            let this_scale = one / this_iscale;
+            valid = valid & roundable(lanes, this_iscale * max, this_iscale * max);
+            if WRAP {
+                valid = valid & (this_iscale * smallest).ge(lowest);
+            }
+            let mut error = zero;
+            for i in 0..N {
+                let l = level(lanes, this_iscale * x[i], low, top_f);
+                let d = x[i] - this_scale * l;
+                error = error + weights[i] * d * d;
+            }
+            let better = error.lt(best);
+            best = better.select(error, best);
+            iscale = better.select(this_iscale, iscale);
         }
+
+        let (mut sum_lx, mut sum_l2) = (zero, zero);
+        for i in 0..N {
+            let l = level(lanes, iscale * x[i], low, top_f);
+            levels[i] = as_byte::<L, WRAP>(lanes, l);
+            sum_lx = sum_lx + weights[i] * x[i] * l;
+            sum_l2 = sum_l2 + weights[i] * l * l;
+        }
+        // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+        for _ in 0..5 {
+            let mut changed = lanes.mask(0);
+            for i in 0..N {
+                let (w, l) = (weights[i], levels[i]);
+                let without_lx = sum_lx - w * x[i] * l;
+                let without_l2 = sum_l2 - w * l * l;
+                let open = without_lx.gt(zero) & without_l2.gt(zero);
+                let wish = x[i] * without_l2 / without_lx;
+                valid = valid & (!(open) | (roundable(lanes, wish, wish) & wish.ge(lowest)));
+                let new = level(lanes, wish, low, top_f);
+                let with_lx = without_lx + w * x[i] * new;
+                let with_l2 = without_l2 + w * new * new;
+                let better = (with_lx * with_lx * sum_l2).gt(sum_lx * sum_lx * with_l2);
+                let take = open & better & !new.equal(l);
+                levels[i] = take.select(as_byte::<L, WRAP>(lanes, new), l);
+                sum_lx = take.select(with_lx, sum_lx);
+                sum_l2 = take.select(with_l2, sum_l2);
+                changed = changed | take;
+            }
+            if !changed.any() {
+                break;
+            }
+        }
+        for i in 0..N {
+            levels[i] = empty.select(zero, levels[i]);
+        }
+        let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
+        (empty.select(zero, scale), valid | empty)
     }
-    for i in 0..N {
-        levels[i] = empty.select(zero, levels[i]);
-    }
-    let scale = sum_l2.gt(zero).select(sum_lx / sum_l2, zero);
-    (empty.select(zero, scale), valid | empty)
 }
 
 /// The first of the numbers with the largest magnitude; zero when all are zero or NaN.
@@ -653,45 +608,62 @@ pub(crate) fn fit_signed_lanes<L: Lanes, const N: usize>(
     x: &[L::F; N],
     weights: &[L::F; N],
 ) -> LaneScale<L> {
-    let zero = lanes.splat(0.0);
-    let top = top as f32;
-    let largest = first_largest_lanes(lanes, x);
-    let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+    lanes.call(FitSigned { top, x, weights })
+}
 
-    let mut wx = [zero; N];
-    for i in 0..N {
-        wx[i] = weights[i] * x[i];
-    }
+/// [`fit_signed_lanes`] as a part.
+pub(crate) struct FitSigned<'a, L: Lanes, const N: usize> {
+    pub top: i32,
+    pub x: &'a [L::F; N],
+    pub weights: &'a [L::F; N],
+}
 
-    let iscale = lanes.splat(-top) / largest;
-    let (mut sum_lx, mut sum_l2) = (zero, zero);
-    for i in 0..N {
-        let l = level(lanes, iscale * x[i], -top, top - 1.0);
-        sum_lx = sum_lx + wx[i] * l;
-        sum_l2 = sum_l2 + weights[i] * l * l;
-    }
-    // A NaN is no largest number, but it makes the sum one. Products are never larger than that of the largest.
-    let product = iscale * largest;
-    let valid = empty | (sum_lx.equal(sum_lx) & roundable(lanes, product, product));
-    let scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
-    let best = scale * sum_lx;
+impl<L: Lanes, const N: usize> Part<L> for FitSigned<'_, L, N> {
+    type Output = LaneScale<L>;
 
-    let mut found = SignedFit { iscale, scale, best };
-    let group = SignedGroup { top, largest, x, weights, wx: &wx };
-    // No product is larger than that of the largest number. Up to the step of 4 that one rounds to -top or above, and up to
-    // the step of -6 its opposite rounds to top - 1 or below.
-    let (first, rest) = SIGNED_STEPS.split_at(4);
-    let (middle, last) = rest.split_at(8);
-    if L::N > 8 {
-        found = signed_steps::<L, N, 4, false, false>(lanes, first, &group, found);
-        found = signed_steps::<L, N, 4, false, true>(lanes, middle, &group, found);
-        found = signed_steps::<L, N, 3, true, true>(lanes, last, &group, found);
-    } else {
-        found = signed_steps::<L, N, 2, false, false>(lanes, first, &group, found);
-        found = signed_steps::<L, N, 2, false, true>(lanes, middle, &group, found);
-        found = signed_steps::<L, N, 2, true, true>(lanes, last, &group, found);
+    #[inline(always)]
+    fn run(self, lanes: L) -> LaneScale<L> {
+        let FitSigned { top, x, weights } = self;
+        let zero = lanes.splat(0.0);
+        let top = top as f32;
+        let largest = first_largest_lanes(lanes, x);
+        let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+
+        let mut wx = [zero; N];
+        for i in 0..N {
+            wx[i] = weights[i] * x[i];
+        }
+
+        let iscale = lanes.splat(-top) / largest;
+        let (mut sum_lx, mut sum_l2) = (zero, zero);
+        for i in 0..N {
+            let l = level(lanes, iscale * x[i], -top, top - 1.0);
+            sum_lx = sum_lx + wx[i] * l;
+            sum_l2 = sum_l2 + weights[i] * l * l;
+        }
+        // A NaN is never the largest number, but it makes the sum one. Products are never larger than that of the largest.
+        let product = iscale * largest;
+        let valid = empty | (sum_lx.equal(sum_lx) & roundable(lanes, product, product));
+        let scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
+        let best = scale * sum_lx;
+
+        let mut found = SignedFit { iscale, scale, best };
+        let group = SignedGroup { top, largest, x, weights, wx: &wx };
+        // No product is larger than that of the largest number. Up to the step of 4 that one rounds to -top or above, and up to
+        // the step of -6 its opposite rounds to top - 1 or below.
+        let (first, rest) = SIGNED_STEPS.split_at(4);
+        let (middle, last) = rest.split_at(8);
+        if L::N > 8 {
+            found = signed_steps::<L, N, 4, false, false>(lanes, first, &group, found);
+            found = signed_steps::<L, N, 4, false, true>(lanes, middle, &group, found);
+            found = signed_steps::<L, N, 3, true, true>(lanes, last, &group, found);
+        } else {
+            found = signed_steps::<L, N, 2, false, false>(lanes, first, &group, found);
+            found = signed_steps::<L, N, 2, false, true>(lanes, middle, &group, found);
+            found = signed_steps::<L, N, 2, true, true>(lanes, last, &group, found);
+        }
+        LaneScale { scale: empty.select(zero, found.scale), iscale: found.iscale, empty, valid }
     }
-    LaneScale { scale: empty.select(zero, found.scale), iscale: found.iscale, empty, valid }
 }
 
 /// What [`fit_signed_lanes`] looks at.
@@ -877,20 +849,4 @@ pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
         valid = valid & (right[g] | empty[g]);
     }
     (scales, valid)
-}
-
-/// The half-precision bits of the numbers, as [`crate::float::f32_to_f16_ggml`] gives them.
-#[inline(always)]
-pub(crate) fn half<L: Lanes>(lanes: L, x: L::F) -> L::I {
-    let one = lanes.splat_i(1);
-    let bits = x.bits();
-    let sign = bits.shr::<16>() & lanes.splat_i(0x8000);
-    let magnitude = bits & lanes.splat_i(0x7fff_ffff);
-    let subnormal = (magnitude.as_f() + lanes.splat(0.5)).bits() - lanes.splat_i(0.5f32.to_bits() as i32);
-    let odd = magnitude.shr::<13>() & one;
-    let rounded = (magnitude - lanes.splat_i(112 << 23) + lanes.splat_i(0xfff) + odd).shr::<13>();
-    let half = lanes.splat_i(0x3880_0000).gt(magnitude).select_i(subnormal, rounded);
-    let half = magnitude.gt(lanes.splat_i(0x477f_ffff)).select_i(lanes.splat_i(0x7c00), half);
-    let half = magnitude.gt(lanes.splat_i(0x7f80_0000)).select_i(lanes.splat_i(0x7e00), half);
-    sign | half
 }

@@ -1,14 +1,13 @@
 //! The table of types in the crate's documentation is what the code says and does.
-
-mod data;
+#![cfg(feature = "iq")]
 
 use std::fmt::Write;
 
-use data::{Kind, Random, Weights};
 use gguf_format::TYPES;
+use gguf_quants::Rows;
 use gguf_quants::codec::{Matrix, codec};
 use gguf_quants::measure::{RowError, TensorError};
-use gguf_quants::{Isa, Rows};
+use gguf_test::data::{Kind, Random, Weights};
 
 const ROW: usize = 256;
 const ROWS: usize = 256;
@@ -20,12 +19,12 @@ fn error(ty: gguf_format::GgmlType) -> Option<f64> {
     let weights = Weights::Positive.columns(&mut Random::new("table", 1), ROW).map(|w| vec![1.0; w.len()]);
     let weights = weights.filter(|_| codec.matrix == Matrix::Required);
     let mut packed = vec![0; codec.packed_bytes(values.len())?];
-    codec.encode(Isa::best(), Rows::new(&values, ROW, weights.as_deref()).unwrap(), &mut packed).unwrap();
+    codec.encode(Rows::new(&values, ROW, weights.as_deref()).unwrap(), &mut packed).unwrap();
     let mut decoded = vec![0.0; values.len()];
-    codec.decode(Isa::best(), &packed, &mut decoded).unwrap();
+    codec.decode(&packed, &mut decoded).unwrap();
     let mut sum = TensorError::new();
     for (i, (x, y)) in values.chunks(ROW).zip(decoded.chunks(ROW)).enumerate() {
-        sum.add(i as u64, &RowError::new(Isa::best(), x, y, None));
+        sum.add(i as u64, &RowError::new(x, y, None));
     }
     Some(sum.figures().relative * 100.0)
 }

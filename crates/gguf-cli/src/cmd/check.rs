@@ -73,7 +73,7 @@ struct Checked {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         if self.shown.rules {
-            return findings::print_rules(ui, &[format::RULES, gguf_arch::check::RULES, RULES], self.shown.json);
+            return findings::print_rules(ui, &[format::RULES, gguf_model::check::RULES, RULES], self.shown.json);
         }
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
@@ -154,7 +154,7 @@ impl Args {
             if heads.len() == checked.len() {
                 let first = checked.first().map_or(path, |c| c.path.as_path());
                 let name = first.file_name().and_then(|name| name.to_str());
-                model = gguf_arch::check::model(&heads, name);
+                model = gguf_model::check::model(&heads, name);
             }
             model.append(missing);
         }
@@ -169,7 +169,7 @@ impl Args {
         Ok(sections)
     }
 
-    /// Judges what one file says of itself. What is no GGUF, or not a whole one, is judged as far as it goes.
+    /// Judges what one file says of itself. What is not GGUF, or not a whole file, is judged as far as it goes.
     fn head(&self, path: PathBuf) -> Result<Checked, Failure> {
         within(&path, self.at)?;
         let judge = if self.structure { format::structure } else { format::format };

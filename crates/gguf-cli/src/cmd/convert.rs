@@ -4,10 +4,10 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::{Target, UnknownName};
-use gguf_convert::quantize::{Original, QuantizeOptions};
-use gguf_convert::{ConversionPlan, Options, OutType, Skipped, Summary};
 use gguf_format::{ByteOrder, Str};
+use gguf_hf::{Conversion, Options, OutType, Skipped};
+use gguf_pipeline::{RunOptions, RunSummary};
+use gguf_quantize::mix::{Target, UnknownName};
 
 use super::quantize::{self, Shown};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -127,90 +127,86 @@ impl Args {
             FileType::Floats(ty) => ty,
             FileType::Quantized(_) => OutType::Lossless,
         };
-        let options = Options {
-            ty,
-            name: self.name.clone(),
-            metadata: self.metadata.clone(),
-            pre: self.pre.clone(),
-            order: if self.big_endian { ByteOrder::Big } else { ByteOrder::Little },
-            vocab_only: self.vocab_only,
-            threads: self.threads,
-            force: self.force,
-            resume: self.resume,
-        };
-        let plan = gguf_convert::plan(&self.dir, &options)?;
-        if let FileType::Quantized(target) = self.ty {
-            return self.quantize(ui, plan, target);
+        let options = Options::default()
+            .ty(ty)
+            .name(self.name.clone())
+            .metadata(self.metadata.clone())
+            .pre(self.pre.clone())
+            .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
+            .vocab_only(self.vocab_only);
+        let conversion = gguf_hf::plan(&self.dir, &options)?;
+        for warning in &conversion.warnings {
+            ui.warning(&warning.to_string());
         }
-        for warning in plan.warnings() {
-            ui.warning(warning);
-        }
-        match &self.output {
-            Some(out) if !self.dry_run => self.write(ui, &plan, out),
-            out => dry_run(ui, &plan, out.as_deref()),
+        match (&self.output, self.ty) {
+            (_, FileType::Quantized(target)) => self.quantize(ui, conversion, target),
+            (Some(out), _) if !self.dry_run => self.write(ui, &conversion, out),
+            (out, _) => dry_run(ui, &conversion, out.as_deref()),
         }
     }
 
+    fn run_options(&self) -> RunOptions {
+        RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
+    }
+
     /// Quantizes what the conversion would write, without writing it.
-    fn quantize(&self, ui: &mut Ui, plan: ConversionPlan, target: Target) -> Outcome {
-        let out = self.output.as_ref().map(|out| plan.output_path_as(out, &target.to_string()));
-        let left_out = plan.arch().skipped.clone();
+    fn quantize(&self, ui: &mut Ui, conversion: Conversion, target: Target) -> Outcome {
+        let out = self.output.as_ref().map(|out| conversion.output_path_as(out, &target.to_string()));
         let matrix = self.quantization.matrix()?;
-        let options = QuantizeOptions {
-            threads: self.threads,
-            force: self.force,
-            resume: self.resume,
-            ..self.quantization.with(&self.dir, target, matrix.as_ref())?
-        };
-        let plan = gguf_convert::quantize::plan(Original::conversion(plan), matrix.as_ref(), &options)?;
-        for warning in plan.warnings() {
-            ui.warning(warning);
+        let options = self.quantization.with(&self.dir, &target, matrix.as_deref())?;
+        let planned = gguf_quantize::plan(conversion.plan.into_draft(), matrix, &options, &target)?;
+        for warning in &planned.warnings {
+            ui.warning(&warning.to_string());
         }
         match out {
-            Some(out) if !self.dry_run => quantize::write(ui, &plan, &target, &out, self.quiet, Shown::Path),
+            Some(out) if !self.dry_run => {
+                let options = self.run_options().protect(self.quantization.files());
+                quantize::write(ui, &planned.plan, &options, &target, &out, self.quiet, Shown::Path)
+            }
             out => {
-                quantize::print_plan(ui, &plan, &target)?;
-                print_left_out(ui, &left_out)?;
+                quantize::print_plan(ui, &planned.plan, &target)?;
+                print_left_out(ui, &conversion.skipped)?;
                 out.map_or(Ok(()), |out| ui.print_path(&out))?;
                 Ok(Verdict::Good)
             }
         }
     }
 
-    fn write(&self, ui: &mut Ui, plan: &ConversionPlan, out: &Path) -> Outcome {
+    fn write(&self, ui: &mut Ui, conversion: &Conversion, out: &Path) -> Outcome {
         let watch = Watch::new(self.quiet);
-        let result = plan.run(out, &watch);
+        let result = conversion.plan.run(conversion.output_path(out), &self.run_options(), &watch);
         watch.clear();
-        let summary = result?;
-        for overflow in &summary.overflows {
+        let RunSummary { paths, overflows, .. } = result?;
+        for overflow in &overflows {
             ui.warning(&format!(
                 "{}: {} values are beyond the range of {} and became infinite; --type bf16 or f32 keeps them",
                 Str(overflow.tensor.as_bytes()),
                 grouped(overflow.values),
-                summary.ty,
+                conversion.ty,
             ));
         }
         if !self.quiet {
             if let Some(kept) = watch.said_of_kept() {
                 ui.note(&kept);
             }
-            ui.note(&said(&summary, &watch));
+            ui.note(&said(conversion, &watch));
         }
-        ui.print_path(&summary.path)?;
+        paths.iter().try_for_each(|path| ui.print_path(path))?;
         Ok(Verdict::Good)
     }
 }
 
-fn said(summary: &Summary, watch: &Watch) -> String {
+fn said(conversion: &Conversion, watch: &Watch) -> String {
+    let plan = &conversion.plan;
     format!(
         "{}, {}: {} tensors, {} parameters, {} in {}{}",
-        summary.architecture,
-        summary.ty,
-        grouped(summary.n_tensors as u64),
-        count(summary.n_parameters),
-        size(summary.file_bytes),
+        conversion.architecture,
+        conversion.ty,
+        grouped(plan.tensors().len() as u64),
+        count(plan.n_elements()),
+        size(plan.file_bytes()),
         duration(watch.elapsed()),
-        watch.rate(summary.file_bytes),
+        watch.rate(plan.file_bytes()),
     )
 }
 
@@ -228,7 +224,8 @@ fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
 }
 
 /// Prints what would be written.
-fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
+fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome {
+    let plan = &conversion.plan;
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
@@ -238,21 +235,20 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
         Column::text("REASON").styled(Style::Dim),
     ];
     let mut table = Table::new(columns);
-    for (t, info) in plan.arch().tensors.iter().zip(&plan.head().tensors) {
+    for t in plan.tensors() {
         let from = t.op.input().map_or("computed".to_owned(), |input| input.ty.to_string());
-        let bytes = ui.bytes(info.n_bytes().unwrap_or(0));
-        let name = Str(t.name.as_bytes()).to_string();
+        let bytes = ui.bytes(t.n_bytes());
+        let name = Str(&t.name).to_string();
         table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, t.reason.to_string()]);
     }
     table.print(ui, 0)?;
-    print_left_out(ui, &plan.arch().skipped)?;
-    let parameters = plan.arch().n_parameters().unwrap_or(u64::MAX);
+    print_left_out(ui, &conversion.skipped)?;
     let said = format!(
         "{}, {}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
-        plan.arch().architecture,
-        plan.arch().ty,
-        grouped(plan.arch().tensors.len() as u64),
-        count(parameters),
+        conversion.architecture,
+        conversion.ty,
+        grouped(plan.tensors().len() as u64),
+        count(plan.n_elements()),
         grouped(plan.head().kvs.len() as u64),
         size(plan.file_bytes()),
         grouped(plan.file_bytes()),
@@ -262,7 +258,7 @@ fn dry_run(ui: &mut Ui, plan: &ConversionPlan, out: Option<&Path>) -> Outcome {
         writeln!(ui.out, "{line}")?;
     }
     if let Some(out) = out {
-        ui.print_path(&plan.output_path(out))?;
+        ui.print_path(&conversion.output_path(out))?;
     }
     Ok(Verdict::Good)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gguf_convert::imatrix::ImatrixFile;
+use gguf_quantize::imatrix::ImatrixFile;
 
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
@@ -48,7 +48,7 @@ impl Args {
 }
 
 fn open(path: &Path) -> Result<ImatrixFile, Failure> {
-    Ok(ImatrixFile::open(path).map_err(gguf_convert::Error::from)?)
+    Ok(ImatrixFile::open(path)?)
 }
 
 /// `1 entry`, `2,000 entries`

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::naming::file_name;
 use gguf_format::name::{FileName, problems};
 use gguf_format::{Gguf, Str};
+use gguf_model::naming::file_name;
 use serde_json::{Map, Value, json};
 
 use crate::cmd::open_model;

@@ -6,16 +6,18 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::{Reason, Target, TensorTypeRule};
-use gguf_convert::imatrix::ImatrixFile;
-use gguf_convert::quantize::budget::Budget;
-use gguf_convert::quantize::{self, Original, QuantizeOptions, QuantizePlan};
-use gguf_convert::report::Report;
 use gguf_format::Str;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
+use gguf_pipeline::plan::Reason;
+use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
+use gguf_pipeline::{RunOptions, RunSummary};
+use gguf_quantize::budget::Budget;
+use gguf_quantize::mix::{Target, TensorTypeRule};
+use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::hints;
 use crate::json;
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grouped, size, wrap};
@@ -120,7 +122,7 @@ impl Args {
             return Err(Failure::CouldNotRun(problem));
         }
         if let Some(budget) = self.budget.budget() {
-            return self.run_within(ui, &budget);
+            return self.run_within(ui, budget);
         }
         let (out, ty) = match self.rest.as_slice() {
             [out, ty] => (Some(Path::new(out)), ty),
@@ -143,7 +145,7 @@ impl Args {
     }
 
     /// Chooses the types for a size.
-    fn run_within(&self, ui: &mut Ui, budget: &Budget) -> Outcome {
+    fn run_within(&self, ui: &mut Ui, budget: Budget<'_>) -> Outcome {
         let fail = |problem: &str| Err(Failure::CouldNotRun(problem.to_owned()));
         let how = &self.how;
         let out = match self.rest.as_slice() {
@@ -154,16 +156,12 @@ impl Args {
         };
         how.check_out(out)?;
         let within = Within(budget.limit);
-        let matrix = how.options.matrix()?;
-        let mut options = how.options_for(&self.input, Target::Copy, matrix.as_ref())?;
-        if let Some((_, target)) = options.provenance.iter_mut().find(|(key, _)| *key == "ggufkit.quantize.target") {
-            *target = within.to_string().as_str().into();
-        }
         let watch = Watch::new(how.quiet);
-        let plan = quantize::budget::plan(Original::open(&self.input)?, matrix.as_ref(), &options, budget, &watch);
+        let budget = Budget { threads: how.threads, progress: &watch, ..budget };
+        let planned = how.plan(&self.input, &within, &budget, Vec::new());
         watch.clear();
-        let plan = plan?;
-        how.finish(ui, &plan, out, &within, &file_type(&plan))
+        let planned = planned?;
+        how.finish(ui, &planned, out, &within, &file_type(&planned.plan), None)
     }
 }
 
@@ -178,14 +176,25 @@ impl How {
         recipe: Option<(&Path, Vec<TensorTypeRule>)>,
     ) -> Outcome {
         self.check_out(out)?;
+        let (path, rules) = recipe.unzip();
+        let planned = self.plan(input, &target, &target, rules.unwrap_or_default())?;
+        self.finish(ui, &planned, out, &target, &target, path)
+    }
+
+    /// Decides everything, with rules for names that come after those of the options.
+    fn plan(
+        &self,
+        input: &Path,
+        target: &dyn Display,
+        types: &dyn ChooseTypes,
+        rules: Vec<TensorTypeRule>,
+    ) -> Result<Quantization, Failure> {
         let matrix = self.options.matrix()?;
-        let mut options = self.options_for(input, target, matrix.as_ref())?;
-        if let Some((path, rules)) = recipe {
-            options.mix.tensor_types.extend(rules);
-            options.also_read.extend(path.canonicalize());
-        }
-        let plan = quantize::plan(Original::open(input)?, matrix.as_ref(), &options)?;
-        self.finish(ui, &plan, out, &target, &target)
+        let mut options: QuantizeOptions = self.options.with(input, target, matrix.as_deref())?;
+        options.allow_requantize = self.allow_requantize;
+        options.keep_split = self.keep_split;
+        options.mix.tensor_types.extend(rules);
+        Ok(gguf_quantize::plan(Draft::copy_of(input)?, matrix, &options, types)?)
     }
 
     /// Sees that the output, if there is to be one, can be the name of a file, or begin names of shards.
@@ -204,36 +213,33 @@ impl How {
         Ok(())
     }
 
-    fn options_for(
-        &self,
-        input: &Path,
-        target: Target,
-        matrix: Option<&ImatrixFile>,
-    ) -> Result<QuantizeOptions, Failure> {
-        Ok(QuantizeOptions {
-            allow_requantize: self.allow_requantize,
-            threads: self.threads,
-            force: self.force,
-            resume: self.resume,
-            keep_split: self.keep_split,
-            ..self.options.with(input, target, matrix)?
-        })
-    }
-
-    /// Carries a plan out or shows it, under what it was made for and the file type that comes of it.
+    /// Carries a plan out or shows it, under what it was made for and the file type that comes of it. The recipe that it was made
+    /// by must not be replaced.
     fn finish(
         &self,
         ui: &mut Ui,
-        plan: &QuantizePlan<'_>,
+        planned: &Quantization,
         out: Option<&Path>,
         target: &dyn Display,
         file_type: &dyn Display,
+        recipe: Option<&Path>,
     ) -> Outcome {
-        for warning in plan.warnings() {
-            ui.warning(warning);
+        for warning in &planned.warnings {
+            ui.warning(&warning.to_string());
         }
+        let plan = &planned.plan;
         match out {
-            Some(out) if !self.dry_run => write(ui, plan, target, out, self.quiet, Shown::of(self.report, self.json)),
+            Some(out) if !self.dry_run => {
+                let shown = Shown::of(self.report, self.json);
+                let recipe = recipe.and_then(|path| path.canonicalize().ok());
+                let options = RunOptions::default()
+                    .threads(self.threads)
+                    .force(self.force)
+                    .resume(self.resume)
+                    .measure(shown != Shown::Path)
+                    .protect(self.options.files().chain(recipe));
+                write(ui, plan, &options, target, out, self.quiet, shown)
+            }
             _ if self.json => print_json(ui, plan, file_type),
             _ => print_plan(ui, plan, target),
         }
@@ -241,7 +247,7 @@ impl How {
 }
 
 /// The file type that the output says it has.
-fn file_type(plan: &QuantizePlan<'_>) -> String {
+fn file_type(plan: &Plan) -> String {
     let id = plan.head().get(FILE_TYPE).and_then(|value| value.get::<u32>().ok());
     id.map_or(String::new(), |id| FileType(id).to_string())
 }
@@ -249,19 +255,17 @@ fn file_type(plan: &QuantizePlan<'_>) -> String {
 /// Quantizes, and says what came of it.
 pub fn write(
     ui: &mut Ui,
-    plan: &QuantizePlan<'_>,
+    plan: &Plan,
+    options: &RunOptions,
     target: &dyn Display,
     out: &Path,
     quiet: bool,
     shown: Shown,
 ) -> Outcome {
     let watch = Watch::new(quiet);
-    let result = match shown {
-        Shown::Path => plan.run(out, &watch).map(|()| Report::default()),
-        Shown::Report | Shown::Json => plan.run_measured(out, &watch),
-    };
+    let result = plan.run(out, options, &watch);
     watch.clear();
-    let report = result?;
+    let RunSummary { paths, report, .. } = result?;
     if !quiet {
         if let Some(kept) = watch.said_of_kept() {
             ui.note(&kept);
@@ -270,15 +274,15 @@ pub fn write(
         let sizes = Sizes::of(plan);
         ui.note(&format!(
             "{target}: {}, {} to {} ({} bits per weight) in {}{}",
-            tensors(plan.head().tensors.len()),
-            size(plan.original_bytes()),
+            tensors(plan.tensors().len()),
+            size(plan.input_bytes()),
             size(bytes),
             bits_per_weight(sizes.bits_per_weight()),
             duration(time),
             watch.rate(sizes.from),
         ));
     }
-    shown.print(ui, &report, &plan.output_paths(out))?;
+    shown.print(ui, &report.unwrap_or_default(), &paths)?;
     Ok(Verdict::Good)
 }
 
@@ -294,19 +298,14 @@ impl Sizes {
         self.to as f64 * 8.0 / self.weights.max(1) as f64
     }
 
-    fn of(plan: &QuantizePlan<'_>) -> Sizes {
-        let mut sizes = Sizes { from: 0, to: 0, weights: 0 };
-        for (tensor, from, _) in plan.tensors() {
-            sizes.from += from.tensor_bytes(tensor.shape.iter().copied()).unwrap_or(0);
-            sizes.to += tensor.n_bytes().unwrap_or(0);
-            sizes.weights += gguf_format::n_elements(tensor.shape.iter().copied()).unwrap_or(0);
-        }
-        sizes
+    fn of(plan: &Plan) -> Sizes {
+        let sum = |of: fn(&TensorPlan) -> u64| plan.tensors().iter().map(of).sum();
+        Sizes { from: sum(TensorPlan::from_bytes), to: sum(TensorPlan::n_bytes), weights: plan.n_elements() }
     }
 }
 
 /// Prints what would be written.
-pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: &dyn Display) -> Outcome {
+pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
@@ -316,17 +315,18 @@ pub fn print_plan(ui: &mut Ui, plan: &QuantizePlan<'_>, target: &dyn Display) ->
         Column::text("REASON").styled(Style::Dim),
     ];
     let mut table = Table::new(columns);
-    for (tensor, from, decision) in plan.tensors() {
-        let bytes = ui.bytes(tensor.n_bytes().unwrap_or(0));
+    for tensor in plan.tensors() {
+        let bytes = ui.bytes(tensor.n_bytes());
         let name = Str(&tensor.name).to_string();
         let shape = shape(tensor.shape.iter().copied());
-        table.row([name, shape, from.to_string(), tensor.ty.to_string(), bytes, decision.why.to_string()]);
+        let (from, to) = (tensor.from.to_string(), tensor.ty.to_string());
+        table.row([name, shape, from, to, bytes, hints::reason(&tensor.reason)]);
     }
     table.print(ui, 0)?;
     let sizes = Sizes::of(plan);
     let said = format!(
         "{target}: {}, {} weights, {} ({} bytes), {} bits per weight",
-        tensors(plan.head().tensors.len()),
+        tensors(plan.tensors().len()),
         count(sizes.weights),
         size(plan.file_bytes()),
         grouped(plan.file_bytes()),
@@ -362,20 +362,20 @@ struct JsonTensor {
     needs_imatrix: bool,
 }
 
-fn print_json(ui: &mut Ui, plan: &QuantizePlan<'_>, target: &dyn Display) -> Outcome {
+fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     let sizes = Sizes::of(plan);
-    let tensors = plan.tensors().map(|(tensor, from, decision)| JsonTensor {
+    let tensors = plan.tensors().iter().map(|tensor| JsonTensor {
         name: String::from_utf8_lossy(&tensor.name).into_owned(),
         shape: tensor.shape.clone(),
-        from: from.to_string(),
+        from: tensor.from.to_string(),
         to: tensor.ty.to_string(),
-        bytes: tensor.n_bytes().unwrap_or(0),
-        reason: decision.why.to_string(),
-        relative_error: match decision.why {
+        bytes: tensor.n_bytes(),
+        reason: hints::reason(&tensor.reason),
+        relative_error: match tensor.reason {
             Reason::Budget { relative_ppm } => Some(f64::from(relative_ppm) / 1e6),
             _ => None,
         },
-        needs_imatrix: decision.needs_imatrix,
+        needs_imatrix: tensor.needs_importance,
     });
     let document = JsonPlan {
         file_type: target.to_string(),

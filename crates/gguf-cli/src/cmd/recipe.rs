@@ -3,15 +3,16 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use gguf_arch::mix::recipe::{Recipe, RecipeError};
-use gguf_arch::mix::{ModelFacts, Target, TensorFacts, processing_order};
 use gguf_format::keys::{self, FileType};
 use gguf_format::{Str, TensorInfo};
 use gguf_io::Model;
+use gguf_quantize::mix::recipe::{Recipe, RecipeError};
+use gguf_quantize::mix::{ModelFacts, Target, TensorFacts, processing_order};
 use serde::Serialize;
 
 use super::quantize::{How, read_text};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::hints;
 use crate::json;
 use crate::ui::Ui;
 
@@ -63,7 +64,7 @@ struct ShowArgs {
 /// Quantize a model with the types of a recipe.
 ///
 /// Tensors that are never quantized stay as they are. Where the rows of a tensor are not whole blocks of its type, another takes
-/// its place, as in `gguf quantize`; that is said, as are rules that no tensor goes by.
+/// its place, as in `gguf quantize`; that is said, as are rules that match no tensor.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -114,7 +115,7 @@ impl ShowArgs {
     fn run(&self, ui: &mut Ui) -> Outcome {
         let recipe = self.recipe()?;
         if self.json {
-            let rule = |r: &gguf_arch::mix::TensorTypeRule| JsonRule {
+            let rule = |r: &gguf_quantize::mix::TensorTypeRule| JsonRule {
                 pattern: r.pattern.to_string(),
                 r#type: r.ty.to_string(),
             };
@@ -131,7 +132,7 @@ impl ShowArgs {
 
     fn recipe(&self) -> Result<Recipe, Failure> {
         let model = Model::open(&self.model)?;
-        let mut tensors: Vec<TensorInfo> = model.tensors().map(|t| t.info.to_owned()).collect();
+        let mut tensors: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
         tensors.sort_by(|a, b| processing_order(&a.name, &b.name));
         let facts: Vec<TensorFacts<'_>> =
             tensors.iter().map(|t| TensorFacts { name: Str(&t.name), shape: &t.shape, ty: t.ty }).collect();
@@ -142,7 +143,7 @@ impl ShowArgs {
             true => Recipe::of_rules(&of_model, &facts),
             false => Recipe::of(&of_model, &facts, says),
         };
-        recipe.map_err(|e| Failure::Bad(format!("{}: {e}", self.model.display())))
+        recipe.map_err(|e| Failure::Bad(format!("{}: {e}{}", self.model.display(), hints::for_recipe(&e))))
     }
 }
 
@@ -150,7 +151,7 @@ impl ApplyArgs {
     fn run(&self, ui: &mut Ui) -> Outcome {
         let wrong = |e: &dyn std::fmt::Display| Failure::CouldNotRun(format!("{}: {e}", self.recipe.display()));
         let text = read_text(&self.recipe)?;
-        let recipe = Recipe::parse(&text).map_err(|e| wrong(&e))?;
+        let recipe = Recipe::parse(&text).map_err(|e| wrong(&format!("{e}{}", hints::for_recipe(&e))))?;
         let target = match (self.ty, recipe.file_type) {
             (Some(target), _) => target,
             (None, Some(ty)) => Target::FileType(ty),

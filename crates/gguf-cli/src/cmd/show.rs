@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use gguf_arch::summary::{Summary, summary};
 use gguf_format::Gguf;
 use gguf_io::ModelFile;
+use gguf_model::summary::{Summary, summary};
 
 use crate::cmd::{offset, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -14,7 +14,7 @@ use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, perce
 
 mod json;
 
-/// Columns that a value has where nothing else sets them: standard output that is no terminal.
+/// Columns that a value has where nothing else sets them: standard output that is not a terminal.
 const PLAIN_LIMIT: usize = 160;
 
 /// Columns that a value has at least, if need be at the cost of its key.

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gguf_convert::{Event, Progress};
 use gguf_format::Str;
+use gguf_pipeline::{Event, Progress};
 
 use super::{cut_end, duration, is_dumb, rate, size, width_of};
 
@@ -80,7 +80,7 @@ impl ProgressLine {
         self.change(|s| s.done = s.done.saturating_add(bytes));
     }
 
-    /// So many more bytes were done before; looking after that is no work to judge the rate by.
+    /// So many more bytes were done before; looking after that is not work to judge the rate by.
     fn keep(&self, bytes: u64) {
         self.change(|s| {
             s.done = s.done.saturating_add(bytes);

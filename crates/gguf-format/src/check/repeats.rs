@@ -9,6 +9,7 @@ use crate::value::Str;
 
 /// A text that stood there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Repeat<'a> {
     /// The number given with the text the first time.
     pub first: u64,

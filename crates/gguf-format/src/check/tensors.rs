@@ -114,7 +114,7 @@ impl<'g> Extents<'g> {
                 report.add(
                     &OFFSET_UNALIGNED,
                     &t,
-                    format_args!("the offset {} is no multiple of {alignment}", t.offset),
+                    format_args!("the offset {} is not a multiple of {alignment}", t.offset),
                 );
             }
             let Ok(bytes) = t.n_bytes() else {

@@ -13,6 +13,7 @@ pub struct FileType(pub u32);
 
 /// What the table knows about one file type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileTypeInfo {
     /// The number in the file.
     pub id: u32,
@@ -136,6 +137,7 @@ impl fmt::Debug for FileType {
 
 /// The kind of a token, in `tokenizer.ggml.token_type` (`llama_token_type` in `llama.h`, and the specification).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TokenType {
     /// A piece of text.
     Normal = 1,

@@ -6,29 +6,6 @@
 //! as there are lanes, compute the scales of all of them in one go, and then read each block again, which is still in the cache.
 
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::Rows;
-
-/// Encodes every block, one after the other.
-pub(super) fn encode_each<const LEN: usize, const BYTES: usize>(
-    rows: Rows<'_>,
-    packed: &mut [u8],
-    encode: fn(&[f32; LEN]) -> [u8; BYTES],
-) {
-    for (i, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-        *out = encode(rows.block(i));
-    }
-}
-
-/// Decodes every block, one after the other.
-pub(super) fn decode_each<const LEN: usize, const BYTES: usize>(
-    packed: &[u8],
-    values: &mut [f32],
-    decode: fn(&[u8; BYTES], &mut [f32; LEN]),
-) {
-    for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
-        decode(block, values);
-    }
-}
 
 /// The largest magnitude of each lane's block, as bits; those of a NaN when there is one in the block.
 ///
@@ -142,10 +119,14 @@ pub(super) fn round<L: Lanes>(lanes: L, x: L::F) -> L::I {
 mod tests {
     use super::*;
     use crate::dispatch::{Isa, Kernel};
+    use crate::lanes::arrays::Arrays;
 
     struct Round<'a>(&'a [f32]);
     impl Kernel for Round<'_> {
         type Output = Vec<i32>;
+        fn plain(self) -> Vec<i32> {
+            self.run(Arrays)
+        }
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Vec<i32> {
             let mut out = Vec::new();
@@ -175,6 +156,9 @@ mod tests {
     struct LargestOf<'a>(&'a [f32; 64]);
     impl Kernel for LargestOf<'_> {
         type Output = u32;
+        fn plain(self) -> u32 {
+            self.run(Arrays)
+        }
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> u32 {
             let (zero, mut out) = ([0.0; 64], [0; MAX_LANES]);

@@ -63,11 +63,15 @@ mod tests {
     use super::*;
     use crate::dispatch::{Isa, Kernel};
     use crate::lanes::MAX_LANES;
+    use crate::lanes::arrays::Arrays;
 
     /// [`index`] of every value, on the lanes it is run with.
     struct Index<'a>(&'a [[f32; MAX_LANES]], f32);
     impl Kernel for Index<'_> {
         type Output = Vec<u8>;
+        fn plain(self) -> Vec<u8> {
+            self.run(Arrays)
+        }
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Vec<u8> {
             let middles = middles(lanes, lanes.splat(self.1));
@@ -102,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What the kernels leave to the plain search: there, several levels miss by the same, or by what is no number.
+    /// What the kernels leave to the plain search: there, several levels miss by the same, or by NaN.
     #[test]
     fn the_first_of_equals_wins() {
         assert_eq!([best_index(f32::INFINITY, 1.0), best_index(f32::NAN, 1.0), best_index(1e30, 1.0)], [0, 0, 0]);

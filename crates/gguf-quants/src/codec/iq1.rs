@@ -11,6 +11,7 @@
 
 use std::sync::OnceLock;
 
+use super::block::Lost;
 use crate::grids::{self, IQ1_CODES, Place};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 
@@ -22,10 +23,6 @@ pub(super) const POINT: usize = 8;
 pub(super) const DELTA: f32 = 0.125;
 /// The number of the point whose levels are all 2.
 const LAST_POINT: i32 = 6560;
-
-/// ggml gives up on the block.
-#[derive(Debug)]
-pub(super) struct Lost;
 
 /// Twice the mean square of a super-block.
 pub(super) fn sigma2(x: &[f32; LEN]) -> f32 {

@@ -14,13 +14,12 @@
 //!
 //! Rules: `block_iq1_m` in `ggml-common.h`; `dequantize_row_iq1_m` and `quantize_row_iq1_m_impl` in `ggml-quants.c`.
 
-use super::Refused;
-use super::iq1::{self, DELTA, LEN, Lost, Near, Neighbours, POINT, Placed, Sorted, cuts};
-use crate::dispatch::{Isa, Kernel};
+use super::block::{DecodeBlock, EncodeBlock, Lost};
+use super::iq1::{self, DELTA, LEN, Near, Neighbours, POINT, Placed, Sorted, cuts};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Rows, Tile, part};
+use crate::rows::{Tile, part};
 use crate::search::{ROUND, nearest_int};
 
 const GROUP: usize = 16;
@@ -40,17 +39,11 @@ fn head(block: &[u8; BYTES]) -> (u16, [u16; 4]) {
     (halves[0] >> 12 | halves[1] >> 12 << 4 | halves[2] >> 12 << 8 | halves[3] >> 12 << 12, halves)
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ1_M.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let (d, halves) = head(block);
         let d = f16_to_f32_ggml(d);
         for (i, value) in values.iter_mut().enumerate() {
@@ -62,35 +55,24 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             *value = scale * iq1::value(iq1::level(IQ1_CODES[index], i % POINT), delta);
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (d, halves) = head(block);
-            let d = lanes.half(d);
-            let mut bytes = [[0; GROUP]; GROUPS];
-            let mut scales = [0.0; GROUPS];
-            for g in 0..GROUPS {
-                scales[g] = d * f32::from(2 * (halves[g / 4] >> (3 * (g % 4)) & 7) + 1);
-                for k in 0..POINTS {
-                    let high = block[32 + g] >> (4 * k) & 15;
-                    let index = usize::from(block[POINTS * g + k]) | usize::from(high & 7) << 8;
-                    let point = iq1::decode_point(index, high & 8 != 0);
-                    bytes[g][POINT * k..POINT * (k + 1)].copy_from_slice(&point);
-                }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let (d, halves) = head(block);
+        let d = lanes.half(d);
+        let mut bytes = [[0; GROUP]; GROUPS];
+        let mut scales = [0.0; GROUPS];
+        for g in 0..GROUPS {
+            scales[g] = d * f32::from(2 * (halves[g / 4] >> (3 * (g % 4)) & 7) + 1);
+            for k in 0..POINTS {
+                let high = block[32 + g] >> (4 * k) & 15;
+                let index = usize::from(block[POINTS * g + k]) | usize::from(high & 7) << 8;
+                let point = iq1::decode_point(index, high & 8 != 0);
+                bytes[g][POINT * k..POINT * (k + 1)].copy_from_slice(&point);
             }
-            for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-                iq1::decode_values(lanes, scales[g], &bytes[g], values);
-            }
+        }
+        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            iq1::decode_values(lanes, scales[g], &bytes[g], values);
         }
     }
 }
@@ -150,24 +132,6 @@ fn pack(found: &[Found; GROUPS], scales: Option<(&[u8; GROUPS], f32)>) -> [u8; B
 
 /// The scale of a super-block is made a little larger: the rule has it so.
 const SCALE_UP: f32 = 1.1125;
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (block, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-                *out = reference_block(rows, block)?;
-            }
-            Ok(())
-        }
-        _ => isa.run(Encode { rows, packed }),
-    }
-}
-
-#[inline(never)]
-fn reference_block(rows: Rows<'_>, block: usize) -> Result<[u8; BYTES], Refused> {
-    reference(rows.block(block), rows.block_weights(block)).map_err(|Lost| Refused { block })
-}
 
 /// One super-block in plain steps.
 #[inline(never)]
@@ -290,11 +254,6 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
 /// down.
 fn sides(kind: usize) -> [f32; 2] {
     [if kind < 2 { DELTA } else { -DELTA }, if kind.is_multiple_of(2) { DELTA } else { -DELTA }]
-}
-
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
 }
 
 /// Cuts through a group, one per lane.
@@ -425,148 +384,140 @@ fn columns<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, sigma2: L::F, group: usize)
     (x, weights)
 }
 
-impl Kernel for Encode<'_> {
-    type Output = Result<(), Refused>;
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        reference(x, weights)
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let (zero, zero_i) = (lanes.splat(0.0), lanes.splat_i(0));
         let (up, down) = (lanes.splat(DELTA), lanes.splat(-DELTA));
         let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
         let neighbours = Neighbours::get();
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let out = &mut blocks[first..first + tile.len];
 
-            let mut sigma2 = zero;
-            if tile.weights.is_some() {
-                for g in 0..GROUPS {
-                    let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-                    for i in 0..GROUP {
-                        sigma2 = sigma2 + x[i] * x[i];
-                    }
-                }
-                sigma2 = lanes.splat(2.0) * sigma2 / lanes.splat(LEN as f32);
-            }
-            let mut lane_sigma2 = [0.0; MAX_LANES];
-            sigma2.store(&mut lane_sigma2);
-
-            let mut found = [[Found::default(); GROUPS]; MAX_LANES];
-            let mut placed = [[Placed::NONE; POINTS]; GROUPS];
-            let mut deltas = [[up; POINTS]; GROUPS];
-            let mut scales = [zero; GROUPS];
-            let mut max_scale = zero;
-            let mut valid = !lanes.mask(0);
-            let mut lost = 0;
-            let all = u32::MAX >> (32 - tile.len);
+        let mut sigma2 = zero;
+        if tile.weights.is_some() {
             for g in 0..GROUPS {
-                let (x, weights) = columns(lanes, &tile, sigma2, g);
-                let mut max = x[0].abs();
-                for i in 1..GROUP {
-                    max = max.max(x[i].abs());
+                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+                for i in 0..GROUP {
+                    sigma2 = sigma2 + x[i] * x[i];
                 }
-                let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
-                let sorted = iq1::sorted_lanes(lanes, &x, &weights);
-                let cut = search(lanes, &sorted, max);
-                valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
-                let none = empty | zero_i.gt(cut.cuts);
+            }
+            sigma2 = lanes.splat(2.0) * sigma2 / lanes.splat(LEN as f32);
+        }
+        let mut lane_sigma2 = [0.0; MAX_LANES];
+        sigma2.store(&mut lane_sigma2);
 
-                let flip = cut.scale.lt(zero);
-                let mut scale = flip.select(-cut.scale, cut.scale);
-                let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
-                let mut lane_scale = [0.0; MAX_LANES];
-                scale.store(&mut lane_scale);
-                let of = !none.to_bits() & all;
-                let mut replaced = 0;
-                for k in 0..POINTS {
-                    let bit = if k == 0 { 2 << 16 } else { 1 << 16 };
-                    let moved_up = (cut.cuts & lanes.splat_i(bit)).equal(zero_i);
-                    let delta = moved_up.select(up, down);
-                    deltas[g][k] = none.select(up, flip.select(-delta, delta));
-                    let mut lane_delta = [0.0; MAX_LANES];
-                    deltas[g][k].store(&mut lane_delta);
-                    let near = |lane: usize| Near {
-                        x: &tile.values[lane].as_chunks().0[POINTS * g + k],
-                        matrix: tile.weights.as_ref().map(|m| &m[lane].as_chunks().0[POINTS * g + k]),
-                        sigma2: lane_sigma2[lane],
-                        scale: lane_scale[lane],
-                        delta: lane_delta[lane],
-                    };
-                    // Where there is nothing, the first point, whose code is 0.
-                    let point = none.select_i(zero_i, points[k]);
-                    neighbours.place(lanes, point, of, near, &mut placed[g][k]);
-                    replaced |= placed[g][k].replaced;
-                    lost |= placed[g][k].lost;
-                    for i in 0..tile.len {
-                        found[i][g].index[k] = placed[g][k].index[i] as u16;
-                        found[i][g].down |= u8::from(lane_delta[i] < 0.0) << k;
-                    }
-                }
+        let mut found = [[Found::default(); GROUPS]; MAX_LANES];
+        let mut placed = [[Placed::NONE; POINTS]; GROUPS];
+        let mut deltas = [[up; POINTS]; GROUPS];
+        let mut scales = [zero; GROUPS];
+        let mut max_scale = zero;
+        let mut valid = !lanes.mask(0);
+        let mut lost = 0;
+        let all = tile.lanes();
+        for g in 0..GROUPS {
+            let (x, weights) = columns(lanes, tile, sigma2, g);
+            let mut max = x[0].abs();
+            for i in 1..GROUP {
+                max = max.max(x[i].abs());
+            }
+            let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+            let sorted = iq1::sorted_lanes(lanes, &x, &weights);
+            let cut = search(lanes, &sorted, max);
+            valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
+            let none = empty | zero_i.gt(cut.cuts);
 
-                let (mut sum_qx, mut sum_q2) = (zero, zero);
-                for k in 0..POINTS {
-                    let mut code = lanes.load_i(&placed[g][k].code);
-                    for i in POINT * k..POINT * (k + 1) {
-                        let q = lanes.lookup4(table, code) + deltas[g][k];
-                        let wq = weights[i] * q;
-                        sum_qx = sum_qx + wq * x[i];
-                        sum_q2 = sum_q2 + wq * q;
-                        code = code.shr::<2>();
-                    }
+            let flip = cut.scale.lt(zero);
+            let mut scale = flip.select(-cut.scale, cut.scale);
+            let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
+            let mut lane_scale = [0.0; MAX_LANES];
+            scale.store(&mut lane_scale);
+            let of = !none.to_bits() & all;
+            let mut replaced = 0;
+            for k in 0..POINTS {
+                let bit = if k == 0 { 2 << 16 } else { 1 << 16 };
+                let moved_up = (cut.cuts & lanes.splat_i(bit)).equal(zero_i);
+                let delta = moved_up.select(up, down);
+                deltas[g][k] = none.select(up, flip.select(-delta, delta));
+                let mut lane_delta = [0.0; MAX_LANES];
+                deltas[g][k].store(&mut lane_delta);
+                let near = |lane: usize| Near {
+                    x: &tile.values[lane].as_chunks().0[POINTS * g + k],
+                    matrix: tile.weights.as_ref().map(|m| &m[lane].as_chunks().0[POINTS * g + k]),
+                    sigma2: lane_sigma2[lane],
+                    scale: lane_scale[lane],
+                    delta: lane_delta[lane],
+                };
+                // Where there is nothing, the first point, whose code is 0.
+                let point = none.select_i(zero_i, points[k]);
+                neighbours.place(lanes, point, of, near, &mut placed[g][k]);
+                replaced |= placed[g][k].replaced;
+                lost |= placed[g][k].lost;
+                for i in 0..tile.len {
+                    found[i][g].index[k] = placed[g][k].index[i] as u16;
+                    found[i][g].down |= u8::from(lane_delta[i] < 0.0) << k;
                 }
-                let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
-                scale = refit.select(sum_qx / sum_q2, scale);
-                scale = none.select(zero, scale);
-                // NaN is for the reference.
-                valid = valid & scale.ge(zero);
-                scales[g] = scale;
-                max_scale = max_scale.max(scale);
             }
 
-            let d = max_scale / lanes.splat(15.0);
-            let inverse = lanes.splat(1.0) / d;
             let (mut sum_qx, mut sum_q2) = (zero, zero);
-            let mut levels = [[0; MAX_LANES]; GROUPS];
-            for g in 0..GROUPS {
-                let (x, weights) = columns(lanes, &tile, sigma2, g);
-                // The bits that `nearest_int` takes, whatever the number.
-                let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
-                let sum = (wish + lanes.splat(ROUND)).bits();
-                let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
-                let level = level.min(lanes.splat_i(7)).max(zero_i);
-                level.store(&mut levels[g]);
-                let times = (level + level + lanes.splat_i(1)).to_f();
-                for k in 0..POINTS {
-                    let mut code = lanes.load_i(&placed[g][k].code);
-                    for i in POINT * k..POINT * (k + 1) {
-                        let q = (lanes.lookup4(table, code) + deltas[g][k]) * times;
-                        let wq = weights[i] * q;
-                        sum_qx = sum_qx + wq * x[i];
-                        sum_q2 = sum_q2 + wq * q;
-                        code = code.shr::<2>();
-                    }
+            for k in 0..POINTS {
+                let mut code = lanes.load_i(&placed[g][k].code);
+                for i in POINT * k..POINT * (k + 1) {
+                    let q = lanes.lookup4(table, code) + deltas[g][k];
+                    let wq = weights[i] * q;
+                    sum_qx = sum_qx + wq * x[i];
+                    sum_q2 = sum_q2 + wq * q;
+                    code = code.shr::<2>();
                 }
             }
-            let d = sum_q2.gt(zero).select(sum_qx / sum_q2, d) * lanes.splat(SCALE_UP);
+            let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
+            scale = refit.select(sum_qx / sum_q2, scale);
+            scale = none.select(zero, scale);
+            // NaN is for the reference.
+            valid = valid & scale.ge(zero);
+            scales[g] = scale;
+            max_scale = max_scale.max(scale);
+        }
 
-            let (mut lane_d, mut lane_max) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
-            d.store(&mut lane_d);
-            max_scale.store(&mut lane_max);
-            let valid = valid.to_bits() & !lost;
-            for (i, out) in out.iter_mut().enumerate() {
-                if valid >> i & 1 == 0 {
-                    *out = reference_block(self.rows, first + i)?;
-                    continue;
+        let d = max_scale / lanes.splat(15.0);
+        let inverse = lanes.splat(1.0) / d;
+        let (mut sum_qx, mut sum_q2) = (zero, zero);
+        let mut levels = [[0; MAX_LANES]; GROUPS];
+        for g in 0..GROUPS {
+            let (x, weights) = columns(lanes, tile, sigma2, g);
+            // The bits that `nearest_int` takes, whatever the number.
+            let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
+            let sum = (wish + lanes.splat(ROUND)).bits();
+            let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
+            let level = level.min(lanes.splat_i(7)).max(zero_i);
+            level.store(&mut levels[g]);
+            let times = (level + level + lanes.splat_i(1)).to_f();
+            for k in 0..POINTS {
+                let mut code = lanes.load_i(&placed[g][k].code);
+                for i in POINT * k..POINT * (k + 1) {
+                    let q = (lanes.lookup4(table, code) + deltas[g][k]) * times;
+                    let wq = weights[i] * q;
+                    sum_qx = sum_qx + wq * x[i];
+                    sum_q2 = sum_q2 + wq * q;
+                    code = code.shr::<2>();
                 }
-                let mut lane_levels = [0; GROUPS];
-                for g in 0..GROUPS {
-                    lane_levels[g] = levels[g][i] as u8;
-                }
-                let scales = (lane_max[i] != 0.0).then_some((&lane_levels, lane_d[i]));
-                *out = pack(&found[i], scales);
             }
         }
-        Ok(())
+        let d = sum_q2.gt(zero).select(sum_qx / sum_q2, d) * lanes.splat(SCALE_UP);
+
+        let (mut lane_d, mut lane_max) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+        d.store(&mut lane_d);
+        max_scale.store(&mut lane_max);
+        for (i, out) in out.iter_mut().enumerate() {
+            let mut lane_levels = [0; GROUPS];
+            for g in 0..GROUPS {
+                lane_levels[g] = levels[g][i] as u8;
+            }
+            let scales = (lane_max[i] != 0.0).then_some((&lane_levels, lane_d[i]));
+            *out = pack(&found[i], scales);
+        }
+        valid.to_bits() & !lost
     }
 }

@@ -13,13 +13,12 @@
 //!
 //! Rules: `block_iq1_s` in `ggml-common.h`; `dequantize_row_iq1_s` and `quantize_row_iq1_s_impl` in `ggml-quants.c`.
 
-use super::Refused;
-use super::iq1::{self, DELTA, LEN, Lost, Near, Neighbours, POINT, Placed, Sorted, cuts};
-use crate::dispatch::{Isa, Kernel};
+use super::block::{DecodeBlock, EncodeBlock, Lost};
+use super::iq1::{self, DELTA, LEN, Near, Neighbours, POINT, Placed, Sorted, cuts};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids::IQ1_CODES;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Rows, part};
+use crate::rows::{Tile, part};
 use crate::search::nearest_int;
 
 const GROUP: usize = 32;
@@ -31,17 +30,11 @@ const BYTES: usize = 50;
 /// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS_IQ1_S`).
 const GROUP_MAX_EPS: f32 = 1e-12;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ1_S.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for (i, value) in values.iter_mut().enumerate() {
             let (g, k) = (i / GROUP, i % GROUP / POINT);
@@ -52,35 +45,24 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             *value = scale * iq1::value(iq1::level(IQ1_CODES[index], i % POINT), delta);
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            let (head, groups) = block.split_at(34);
-            let mut bytes = [[0; GROUP]; GROUPS];
-            let mut scales = [0.0; GROUPS];
-            for g in 0..GROUPS {
-                let group = u16::from_le_bytes([groups[2 * g], groups[2 * g + 1]]);
-                scales[g] = d * f32::from(2 * (group >> 12 & 7) + 1);
-                for k in 0..POINTS {
-                    let index = usize::from(head[2 + POINTS * g + k]) | usize::from(group >> (3 * k) & 7) << 8;
-                    let point = iq1::decode_point(index, group >> 15 == 1);
-                    bytes[g][POINT * k..POINT * (k + 1)].copy_from_slice(&point);
-                }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        let (head, groups) = block.split_at(34);
+        let mut bytes = [[0; GROUP]; GROUPS];
+        let mut scales = [0.0; GROUPS];
+        for g in 0..GROUPS {
+            let group = u16::from_le_bytes([groups[2 * g], groups[2 * g + 1]]);
+            scales[g] = d * f32::from(2 * (group >> 12 & 7) + 1);
+            for k in 0..POINTS {
+                let index = usize::from(head[2 + POINTS * g + k]) | usize::from(group >> (3 * k) & 7) << 8;
+                let point = iq1::decode_point(index, group >> 15 == 1);
+                bytes[g][POINT * k..POINT * (k + 1)].copy_from_slice(&point);
             }
-            for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-                iq1::decode_values(lanes, scales[g], &bytes[g], values);
-            }
+        }
+        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            iq1::decode_values(lanes, scales[g], &bytes[g], values);
         }
     }
 }
@@ -120,27 +102,6 @@ fn pack(found: &[Found; GROUPS]) -> [u8; BYTES] {
         out[34 + 2 * g..36 + 2 * g].copy_from_slice(&group.to_le_bytes());
     }
     out
-}
-
-/// Values to blocks; without a matrix there is no rule.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (block, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-                *out = reference_block(rows, block)?;
-            }
-            Ok(())
-        }
-        _ => isa.run(Encode { rows, packed }),
-    }
-}
-
-#[inline(never)]
-fn reference_block(rows: Rows<'_>, block: usize) -> Result<[u8; BYTES], Refused> {
-    match (rows.block(block), rows.block_weights(block)) {
-        (x, Some(matrix)) => reference(x, matrix).map_err(|Lost| Refused { block }),
-        (_, None) => Err(Refused { block }),
-    }
 }
 
 /// One super-block in plain steps.
@@ -224,11 +185,6 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     }
     // ggml asserts it; only NaN can fail.
     if scale >= 0.0 { Ok(Found { scale, down: delta < 0.0, index }) } else { Err(Lost) }
-}
-
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
 }
 
 /// Cuts through a group, one per lane.
@@ -315,105 +271,101 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     Cut { cuts: at, scale, valid }
 }
 
-impl Kernel for Encode<'_> {
-    type Output = Result<(), Refused>;
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        reference(x, weights.ok_or(Lost)?)
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let zero = lanes.splat(0.0);
         let neighbours = Neighbours::get();
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let Some(matrix) = &tile.weights else { return Err(Refused { block: first }) };
-            let out = &mut blocks[first..first + tile.len];
+        let Some(matrix) = &tile.weights else { return 0 };
 
-            let mut sum_x2 = zero;
-            for g in 0..GROUPS {
-                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-                for i in 0..GROUP {
-                    sum_x2 = sum_x2 + x[i] * x[i];
-                }
-            }
-            let sigma2 = lanes.splat(2.0) * sum_x2 / lanes.splat(LEN as f32);
-            let mut lane_sigma2 = [0.0; MAX_LANES];
-            sigma2.store(&mut lane_sigma2);
-
-            let mut found = [[Found::default(); GROUPS]; MAX_LANES];
-            let mut valid = !lanes.mask(0);
-            let mut lost = 0;
-            let all = u32::MAX >> (32 - tile.len);
-            for g in 0..GROUPS {
-                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-                let m = lanes.columns::<GROUP>(&part(matrix, g));
-                let mut weights = [zero; GROUP];
-                let mut max = x[0].abs();
-                for i in 0..GROUP {
-                    weights[i] = m[i] * (sigma2 + x[i] * x[i]).sqrt();
-                    max = max.max(x[i].abs());
-                }
-                let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
-                let sorted = iq1::sorted_lanes(lanes, &x, &weights);
-                let cut = search(lanes, &sorted, max);
-                valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
-                let none = empty | lanes.splat_i(0).gt(cut.cuts);
-
-                let flip = cut.scale.lt(zero);
-                let mut scale = flip.select(-cut.scale, cut.scale);
-                let up = (cut.cuts & lanes.splat_i(1 << 16)).equal(lanes.splat_i(0));
-                let down = (!up & !flip) | (up & flip);
-                let delta = down.select(lanes.splat(-DELTA), lanes.splat(DELTA));
-                let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
-
-                let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
-                scale.store(&mut lane_scale);
-                delta.store(&mut lane_delta);
-                let of = !none.to_bits() & all;
-                let mut placed = [Placed::NONE; POINTS];
-                let mut replaced = 0;
-                for k in 0..POINTS {
-                    let near = |lane: usize| Near {
-                        x: &tile.values[lane].as_chunks().0[POINTS * g + k],
-                        matrix: Some(&matrix[lane].as_chunks().0[POINTS * g + k]),
-                        sigma2: lane_sigma2[lane],
-                        scale: lane_scale[lane],
-                        delta: lane_delta[lane],
-                    };
-                    neighbours.place(lanes, points[k], of, near, &mut placed[k]);
-                    replaced |= placed[k].replaced;
-                    lost |= placed[k].lost;
-                }
-
-                let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
-                let (mut sum_qx, mut sum_q2) = (zero, zero);
-                for k in 0..POINTS {
-                    let mut code = lanes.load_i(&placed[k].code);
-                    for i in POINT * k..POINT * (k + 1) {
-                        let q = lanes.lookup4(table, code) + delta;
-                        let wq = weights[i] * q;
-                        sum_qx = sum_qx + wq * x[i];
-                        sum_q2 = sum_q2 + wq * q;
-                        code = code.shr::<2>();
-                    }
-                }
-                let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
-                scale = refit.select(sum_qx / sum_q2, scale);
-                // NaN is for the reference.
-                valid = valid & (none | scale.ge(zero));
-                scale.store(&mut lane_scale);
-                for i in 0..tile.len {
-                    if of >> i & 1 == 1 {
-                        let index = [0, 1, 2, 3].map(|k: usize| placed[k].index[i] as u16);
-                        found[i][g] = Found { scale: lane_scale[i], down: lane_delta[i] < 0.0, index };
-                    }
-                }
-            }
-
-            let valid = valid.to_bits() & !lost;
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = if valid >> i & 1 == 1 { pack(&found[i]) } else { reference_block(self.rows, first + i)? };
+        let mut sum_x2 = zero;
+        for g in 0..GROUPS {
+            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            for i in 0..GROUP {
+                sum_x2 = sum_x2 + x[i] * x[i];
             }
         }
-        Ok(())
+        let sigma2 = lanes.splat(2.0) * sum_x2 / lanes.splat(LEN as f32);
+        let mut lane_sigma2 = [0.0; MAX_LANES];
+        sigma2.store(&mut lane_sigma2);
+
+        let mut found = [[Found::default(); GROUPS]; MAX_LANES];
+        let mut valid = !lanes.mask(0);
+        let mut lost = 0;
+        let all = tile.lanes();
+        for g in 0..GROUPS {
+            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let m = lanes.columns::<GROUP>(&part(matrix, g));
+            let mut weights = [zero; GROUP];
+            let mut max = x[0].abs();
+            for i in 0..GROUP {
+                weights[i] = m[i] * (sigma2 + x[i] * x[i]).sqrt();
+                max = max.max(x[i].abs());
+            }
+            let empty = max.lt(lanes.splat(GROUP_MAX_EPS));
+            let sorted = iq1::sorted_lanes(lanes, &x, &weights);
+            let cut = search(lanes, &sorted, max);
+            valid = valid & (empty | (cut.valid & max.le(lanes.splat(f32::MAX))));
+            let none = empty | lanes.splat_i(0).gt(cut.cuts);
+
+            let flip = cut.scale.lt(zero);
+            let mut scale = flip.select(-cut.scale, cut.scale);
+            let up = (cut.cuts & lanes.splat_i(1 << 16)).equal(lanes.splat_i(0));
+            let down = (!up & !flip) | (up & flip);
+            let delta = down.select(lanes.splat(-DELTA), lanes.splat(DELTA));
+            let points = iq1::points::<L, GROUP, POINTS>(lanes, &x, &sorted, cut.cuts, flip);
+
+            let (mut lane_scale, mut lane_delta) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
+            scale.store(&mut lane_scale);
+            delta.store(&mut lane_delta);
+            let of = !none.to_bits() & all;
+            let mut placed = [Placed::NONE; POINTS];
+            let mut replaced = 0;
+            for k in 0..POINTS {
+                let near = |lane: usize| Near {
+                    x: &tile.values[lane].as_chunks().0[POINTS * g + k],
+                    matrix: Some(&matrix[lane].as_chunks().0[POINTS * g + k]),
+                    sigma2: lane_sigma2[lane],
+                    scale: lane_scale[lane],
+                    delta: lane_delta[lane],
+                };
+                neighbours.place(lanes, points[k], of, near, &mut placed[k]);
+                replaced |= placed[k].replaced;
+                lost |= placed[k].lost;
+            }
+
+            let table = lanes.table4(&[-1.0, 0.0, 1.0, 0.0]);
+            let (mut sum_qx, mut sum_q2) = (zero, zero);
+            for k in 0..POINTS {
+                let mut code = lanes.load_i(&placed[k].code);
+                for i in POINT * k..POINT * (k + 1) {
+                    let q = lanes.lookup4(table, code) + delta;
+                    let wq = weights[i] * q;
+                    sum_qx = sum_qx + wq * x[i];
+                    sum_q2 = sum_q2 + wq * q;
+                    code = code.shr::<2>();
+                }
+            }
+            let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
+            scale = refit.select(sum_qx / sum_q2, scale);
+            // NaN is for the reference.
+            valid = valid & (none | scale.ge(zero));
+            scale.store(&mut lane_scale);
+            for i in 0..tile.len {
+                if of >> i & 1 == 1 {
+                    let index = [0, 1, 2, 3].map(|k: usize| placed[k].index[i] as u16);
+                    found[i][g] = Found { scale: lane_scale[i], down: lane_delta[i] < 0.0, index };
+                }
+            }
+        }
+
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = pack(&found[i]);
+        }
+        valid.to_bits() & !lost
     }
 }

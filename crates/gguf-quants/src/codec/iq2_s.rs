@@ -14,39 +14,20 @@
 //! Rules: `block_iq2_s` and `iq2s_grid` in `ggml-common.h`; `dequantize_row_iq2_s` and `quantize_row_iq2_s_impl` in
 //! `ggml-quants.c`.
 
-use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule, SIGNS};
-use crate::dispatch::{Isa, Kernel};
+use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
+use super::iq_grid::{self, Again, Found, Grids, LEN, MAGNITUDES_2, MAX_SUBS, Rule, SIGNS};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
 use crate::lanes::Lanes;
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const BYTES: usize = 82;
-
-const RULE: Rule = Rule {
-    grid: grids::iq2_s,
-    top: 2,
-    spread: 2.0,
-    plain_share: Some(0.25),
-    even_signs: false,
-    empty_below: 1e-8,
-    reach: 9,
-    step: 0.1,
-    fitted: false,
-    again: Again::Replaced,
-};
 
 /// The magnitudes of the points.
 static POINTS: [[u8; 8]; 1024] = grids::magnitudes(&grids::codes::IQ2_S, &MAGNITUDES_2);
 
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    iq_grid::encode::<16, 8, BYTES>(isa, RULE, pack, rows, packed)
-}
-
-fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
-    packed.fill(0);
+fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
+    let mut packed = [0; BYTES];
     // Points and signs are written even where all scales are zero.
     for k in 0..32 {
         let (index, signs) = (found[k / 2].index[k % 2], found[k / 2].signs[k % 2]);
@@ -54,25 +35,20 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
         packed[34 + k] = signs;
         packed[66 + k / 4] |= ((index >> 8) as u8) << (2 * (k % 4));
     }
-    let Some((d, scales)) = iq_grid::scales(found) else { return };
+    let Some((d, scales)) = iq_grid::scales(found) else { return packed };
     // The factor is ggml's, and makes the result a little better.
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 0.9875).to_le_bytes());
     for b in 0..8 {
         packed[74 + b] = scales[2 * b] | scales[2 * b + 1] << 4;
     }
+    packed
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ2_S.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for k in 0..32 {
             let high = block[66 + k / 4] >> (2 * (k % 4)) & 3;
@@ -85,27 +61,44 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             }
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            let values = values.as_chunks_mut::<8>().0;
-            for k in 0..32 {
-                let high = usize::from(block[66 + k / 4] >> (2 * (k % 4)) & 3);
-                let scale = d * (0.5 + f32::from(block[74 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
-                let signs = &SIGNS[usize::from(block[34 + k])];
-                iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(block[2 + k]) | high << 8], signs);
-            }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        let values = values.as_chunks_mut::<8>().0;
+        for k in 0..32 {
+            let high = usize::from(block[66 + k / 4] >> (2 * (k % 4)) & 3);
+            let scale = d * (0.5 + f32::from(block[74 + k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
+            let signs = &SIGNS[usize::from(block[34 + k])];
+            iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(block[2 + k]) | high << 8], signs);
         }
+    }
+}
+
+impl Grids for Block {
+    const RULE: Rule = Rule {
+        grid: grids::iq2_s,
+        top: 2,
+        spread: 2.0,
+        plain_share: Some(0.25),
+        even_signs: false,
+        empty_below: 1e-8,
+        reach: 9,
+        step: 0.1,
+        fitted: false,
+        again: Again::Replaced,
+    };
+}
+
+impl EncodeBlock<LEN, BYTES> for Block {
+    const PAIRS: Pairs = iq_grid::PAIRS;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(pack(&iq_grid::search::<16, 8>(&Self::RULE, x, weights)?))
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        iq_grid::encode_tile::<L, Self, 16, 8, BYTES>(lanes, tile, pack, out)
     }
 }

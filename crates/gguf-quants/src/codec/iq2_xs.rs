@@ -13,40 +13,21 @@
 //! Rules: `block_iq2_xs` and `iq2xs_grid` in `ggml-common.h`; `dequantize_row_iq2_xs` and `quantize_row_iq2_xs_impl` in
 //! `ggml-quants.c`.
 
-use super::Refused;
-use super::iq_grid::{self, Again, EVEN_SIGNS, Found, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
-use crate::dispatch::{Isa, Kernel};
+use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
+use super::iq_grid::{self, Again, EVEN_SIGNS, Found, Grids, LEN, MAGNITUDES_2, MAX_SUBS, Rule};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
 use crate::lanes::Lanes;
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const BYTES: usize = 74;
-
-const RULE: Rule = Rule {
-    grid: grids::iq2_xs,
-    top: 2,
-    spread: 1.0,
-    plain_share: None,
-    even_signs: true,
-    empty_below: 1e-15,
-    reach: 9,
-    step: 0.1,
-    fitted: false,
-    again: Again::Replaced,
-};
 
 /// The magnitudes of the points.
 static POINTS: [[u8; 8]; 512] = grids::magnitudes(&grids::codes::IQ2_XS, &MAGNITUDES_2);
 
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    iq_grid::encode::<16, 8, BYTES>(isa, RULE, pack, rows, packed)
-}
-
-fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
-    packed.fill(0);
-    let Some((d, scales)) = iq_grid::scales(found) else { return };
+fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
+    let mut packed = [0; BYTES];
+    let Some((d, scales)) = iq_grid::scales(found) else { return packed };
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d).to_le_bytes());
     let (halves, packed_scales) = packed[2..].split_at_mut(64);
     for (i, out) in halves.as_chunks_mut::<2>().0.iter_mut().enumerate() {
@@ -56,19 +37,14 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
     for (b, out) in packed_scales.iter_mut().enumerate() {
         *out = scales[2 * b] | scales[2 * b + 1] << 4;
     }
+    packed
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ2_XS.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for k in 0..32 {
             let half = u16::from_le_bytes([block[2 + 2 * k], block[3 + 2 * k]]);
@@ -81,29 +57,46 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             }
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            let values = values.as_chunks_mut::<8>().0;
-            let (halves, scales) = block[2..].split_at(64);
-            let halves = halves.as_chunks::<2>().0;
-            for k in 0..32 {
-                let half = u16::from_le_bytes(halves[k]);
-                let scale = d * (0.5 + f32::from(scales[k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
-                let signs = &EVEN_SIGNS[usize::from(half >> 9)];
-                iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(half & 511)], signs);
-            }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        let values = values.as_chunks_mut::<8>().0;
+        let (halves, scales) = block[2..].split_at(64);
+        let halves = halves.as_chunks::<2>().0;
+        for k in 0..32 {
+            let half = u16::from_le_bytes(halves[k]);
+            let scale = d * (0.5 + f32::from(scales[k / 4] >> (4 * (k / 2 % 2)) & 15)) * 0.25;
+            let signs = &EVEN_SIGNS[usize::from(half >> 9)];
+            iq_grid::put_eight(&mut values[k], scale, POINTS[usize::from(half & 511)], signs);
         }
+    }
+}
+
+impl Grids for Block {
+    const RULE: Rule = Rule {
+        grid: grids::iq2_xs,
+        top: 2,
+        spread: 1.0,
+        plain_share: None,
+        even_signs: true,
+        empty_below: 1e-15,
+        reach: 9,
+        step: 0.1,
+        fitted: false,
+        again: Again::Replaced,
+    };
+}
+
+impl EncodeBlock<LEN, BYTES> for Block {
+    const PAIRS: Pairs = iq_grid::PAIRS;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(pack(&iq_grid::search::<16, 8>(&Self::RULE, x, weights)?))
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        iq_grid::encode_tile::<L, Self, 16, 8, BYTES>(lanes, tile, pack, out)
     }
 }

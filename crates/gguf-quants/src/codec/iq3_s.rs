@@ -14,40 +14,20 @@
 //! Rules: `block_iq3_s` and `iq3s_grid` in `ggml-common.h`; `dequantize_row_iq3_s` and `quantize_row_iq3_s_impl` in
 //! `ggml-quants.c`.
 
-use super::Refused;
-use super::iq_grid::{self, Again, Found, LEN, MAX_SUBS, Rule, SIGNS, both};
-use crate::dispatch::{Isa, Kernel};
+use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
+use super::iq_grid::{self, Again, Found, Grids, LEN, MAX_SUBS, Rule, SIGNS, both};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
 use crate::lanes::Lanes;
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const BYTES: usize = 110;
-
-const RULE: Rule = Rule {
-    grid: grids::iq3_s,
-    top: 7,
-    spread: 2.0,
-    plain_share: None,
-    even_signs: false,
-    // Nothing but zero.
-    empty_below: f32::from_bits(1),
-    reach: 9,
-    step: 0.2,
-    fitted: false,
-    again: Again::AllIfReplaced,
-};
 
 /// The magnitudes of the points.
 static POINTS: [[u8; 4]; 512] = grids::magnitudes(&grids::codes::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15]);
 
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    iq_grid::encode::<32, 4, BYTES>(isa, RULE, pack, rows, packed)
-}
-
-fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
-    packed.fill(0);
+fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
+    let mut packed = [0; BYTES];
     // Points and signs are written even where all scales are zero. An empty sub-block takes no place in the bytes of the indexes and
     // signs: those after it move up, though not their high bits and scales, and decode as other values. So ggml does it.
     let full = found[..8].iter().enumerate().filter(|(_, found)| found.any);
@@ -58,25 +38,20 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
         }
         packed[74 + 4 * place..78 + 4 * place].copy_from_slice(&found.signs);
     }
-    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
+    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return packed };
     // The factor is ggml's, and makes the result a little better.
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.033).to_le_bytes());
     for b in 0..4 {
         packed[106 + b] = scales[2 * b] | scales[2 * b + 1] << 4;
     }
+    packed
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ3_S.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for s in 0..8 {
             let scale = d * f32::from(1 + 2 * (block[106 + s / 2] >> (4 * (s % 2)) & 15));
@@ -89,38 +64,58 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             }
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            let values = values.as_chunks_mut::<8>().0;
-            for s in 0..8 {
-                let scale = d * f32::from(1 + 2 * (block[106 + s / 2] >> (4 * (s % 2)) & 15));
-                let high = usize::from(block[66 + s]);
-                for k in 0..4 {
-                    let a = usize::from(block[2 + 8 * s + 2 * k]) | high << (8 - 2 * k) & 256;
-                    let b = usize::from(block[3 + 8 * s + 2 * k]) | high << (7 - 2 * k) & 256;
-                    let signs = &SIGNS[usize::from(block[74 + 4 * s + k])];
-                    iq_grid::put_eight(&mut values[4 * s + k], scale, both(POINTS[a], POINTS[b]), signs);
-                }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        let values = values.as_chunks_mut::<8>().0;
+        for s in 0..8 {
+            let scale = d * f32::from(1 + 2 * (block[106 + s / 2] >> (4 * (s % 2)) & 15));
+            let high = usize::from(block[66 + s]);
+            for k in 0..4 {
+                let a = usize::from(block[2 + 8 * s + 2 * k]) | high << (8 - 2 * k) & 256;
+                let b = usize::from(block[3 + 8 * s + 2 * k]) | high << (7 - 2 * k) & 256;
+                let signs = &SIGNS[usize::from(block[74 + 4 * s + k])];
+                iq_grid::put_eight(&mut values[4 * s + k], scale, both(POINTS[a], POINTS[b]), signs);
             }
         }
+    }
+}
+
+impl Grids for Block {
+    const RULE: Rule = Rule {
+        grid: grids::iq3_s,
+        top: 7,
+        spread: 2.0,
+        plain_share: None,
+        even_signs: false,
+        // Nothing but zero.
+        empty_below: f32::from_bits(1),
+        reach: 9,
+        step: 0.2,
+        fitted: false,
+        again: Again::AllIfReplaced,
+    };
+}
+
+impl EncodeBlock<LEN, BYTES> for Block {
+    const PAIRS: Pairs = iq_grid::PAIRS;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(pack(&iq_grid::search::<32, 4>(&Self::RULE, x, weights)?))
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        iq_grid::encode_tile::<L, Self, 32, 4, BYTES>(lanes, tile, pack, out)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::block;
+    use crate::{Isa, Rows};
 
     /// What ggml writes for an empty sub-block before a full one: nothing, and so the full one's indexes and signs stand where those of the
     /// empty one should, while its ninth bits and its scale stand in their own place.
@@ -135,7 +130,8 @@ mod tests {
             let encode_block = |values: &[f32; LEN]| {
                 let mut packed = [0; BYTES];
                 // The weights are squares: they do not look at the rest of the super-block.
-                encode(isa, Rows::new(values, LEN, None).unwrap(), &mut packed).unwrap();
+                let rows = Rows::new(values, LEN, None).unwrap();
+                block::encode::<Block, _, _>(isa, rows, &mut packed).unwrap();
                 packed
             };
             let (late, early) = (encode_block(&late), encode_block(&early));

@@ -12,28 +12,14 @@
 //! Rules: `block_iq3_xxs` and `iq3xxs_grid` in `ggml-common.h`; `dequantize_row_iq3_xxs` and `quantize_row_iq3_xxs_impl` in
 //! `ggml-quants.c`.
 
-use super::Refused;
-use super::iq_grid::{self, Again, EVEN_SIGNS, Found, LEN, MAX_SUBS, Rule, both};
-use crate::dispatch::{Isa, Kernel};
+use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
+use super::iq_grid::{self, Again, EVEN_SIGNS, Found, Grids, LEN, MAX_SUBS, Rule, both};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::grids;
 use crate::lanes::Lanes;
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const BYTES: usize = 98;
-
-const RULE: Rule = Rule {
-    grid: grids::iq3_xxs,
-    top: 7,
-    spread: 2.0,
-    plain_share: None,
-    even_signs: true,
-    empty_below: 1e-8,
-    reach: 15,
-    step: 0.2,
-    fitted: false,
-    again: Again::Replaced,
-};
 
 /// The magnitudes of the levels, for decoding; the top one is not in line with the others.
 const MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
@@ -41,14 +27,9 @@ const MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
 /// The magnitudes of the points.
 static POINTS: [[u8; 4]; 256] = grids::magnitudes(&grids::codes::IQ3_XXS, &MAGNITUDES);
 
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    iq_grid::encode::<32, 4, BYTES>(isa, RULE, pack, rows, packed)
-}
-
-fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
-    packed.fill(0);
-    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return };
+fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
+    let mut packed = [0; BYTES];
+    let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return packed };
     // The factor is ggml's, and makes the result a little better.
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.0125).to_le_bytes());
     let (index, words) = packed[2..].split_at_mut(64);
@@ -58,19 +39,14 @@ fn pack(found: &[Found; MAX_SUBS], packed: &mut [u8]) {
         }
         words[4 * s..4 * s + 4].copy_from_slice(&iq_grid::word(found.signs, scales[s]).to_le_bytes());
     }
+    packed
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ3_XXS.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for s in 0..8 {
             let word = u32::from_le_bytes(*block[66..].as_chunks().0[s..].first().unwrap());
@@ -83,32 +59,49 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             }
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            let values = values.as_chunks_mut::<8>().0;
-            let (index, words) = block[2..].split_at(64);
-            let (index, words) = (index.as_chunks::<8>().0, words.as_chunks::<4>().0);
-            for s in 0..8 {
-                let word = u32::from_le_bytes(words[s]);
-                let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
-                for k in 0..4 {
-                    let (a, b) = (POINTS[usize::from(index[s][2 * k])], POINTS[usize::from(index[s][2 * k + 1])]);
-                    let signs = &EVEN_SIGNS[(word >> (7 * k) & 127) as usize];
-                    iq_grid::put_eight(&mut values[4 * s + k], scale, both(a, b), signs);
-                }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        let values = values.as_chunks_mut::<8>().0;
+        let (index, words) = block[2..].split_at(64);
+        let (index, words) = (index.as_chunks::<8>().0, words.as_chunks::<4>().0);
+        for s in 0..8 {
+            let word = u32::from_le_bytes(words[s]);
+            let scale = d * (0.5 + (word >> 28) as f32) * 0.5;
+            for k in 0..4 {
+                let (a, b) = (POINTS[usize::from(index[s][2 * k])], POINTS[usize::from(index[s][2 * k + 1])]);
+                let signs = &EVEN_SIGNS[(word >> (7 * k) & 127) as usize];
+                iq_grid::put_eight(&mut values[4 * s + k], scale, both(a, b), signs);
             }
         }
+    }
+}
+
+impl Grids for Block {
+    const RULE: Rule = Rule {
+        grid: grids::iq3_xxs,
+        top: 7,
+        spread: 2.0,
+        plain_share: None,
+        even_signs: true,
+        empty_below: 1e-8,
+        reach: 15,
+        step: 0.2,
+        fitted: false,
+        again: Again::Replaced,
+    };
+}
+
+impl EncodeBlock<LEN, BYTES> for Block {
+    const PAIRS: Pairs = iq_grid::PAIRS;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(pack(&iq_grid::search::<32, 4>(&Self::RULE, x, weights)?))
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        iq_grid::encode_tile::<L, Self, 32, 4, BYTES>(lanes, tile, pack, out)
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! Rules: `kvalues_iq4nl` in `ggml-common.h`; `best_index_int8` and `quantize_row_iq4_nl_impl` in `ggml-quants.c`.
 
-use crate::lanes::{Floats, Ints, Lanes, Masks};
+use super::words::word;
+use crate::lanes::{Floats, Ints, Lanes, Masks, Part};
 use crate::search::GROUP_MAX_EPS;
 
 /// Values in a group.
@@ -183,68 +184,84 @@ pub(super) fn fit_lanes<L: Lanes>(
     x: &[L::F; GROUP],
     weights: &[L::F; GROUP],
 ) -> (L::F, L::M) {
-    let zero = lanes.splat(0.0);
-    let (mut largest, mut max) = (zero, zero);
-    let mut finite = !lanes.mask(0);
-    for i in 0..GROUP {
-        let magnitude = x[i].abs();
-        let larger = magnitude.gt(largest);
-        largest = larger.select(magnitude, largest);
-        max = larger.select(x[i], max);
-        finite = finite & magnitude.le(lanes.splat(f32::MAX));
-    }
-    let empty = largest.lt(lanes.splat(GROUP_MAX_EPS));
+    lanes.call(Fit { near, x, weights })
+}
 
-    // Between two middles the values themselves are the borders: no factor of the tries takes a number past both.
-    let mut borders = [f32::INFINITY; 15];
-    borders[..14].copy_from_slice(&VALUES[1..15]);
-    let border = Position::new(lanes, borders);
-    let mut middles = [f32::INFINITY; 16];
-    middles[..15].copy_from_slice(&MIDDLES);
-    let mut above = [0.0; 16];
-    above[..15].copy_from_slice(&VALUES[1..]);
-    let (middles, below, above) = (lanes.table16(&middles), lanes.table16(&VALUES), lanes.table16(&above));
-    let inverse = lanes.splat(VALUES[0]) / max;
-    let mut choices = [Choice::<L> { x: zero, middle: zero, qx: [zero; 2], q2: [zero; 2] }; GROUP];
-    let first = lanes.splat(1.0) / (-max / lanes.splat(VALUES[0]));
-    let (mut sum_qx, mut sum_q2) = (zero, zero);
-    for i in 0..GROUP {
-        let (x, w) = (x[i], weights[i]);
-        let q = lanes.lookup16(below, near.of(lanes, first * x));
-        sum_qx = sum_qx + w * q * x;
-        sum_q2 = sum_q2 + w * q * q;
+struct Fit<'a, L: Lanes> {
+    near: &'a Nearest<L>,
+    x: &'a [L::F; GROUP],
+    weights: &'a [L::F; GROUP],
+}
 
-        let at = border.of(lanes, inverse * x);
-        let q = [lanes.lookup16(below, at), lanes.lookup16(above, at)];
-        let wq = [w * q[0], w * q[1]];
-        choices[i] = Choice {
-            x,
-            middle: lanes.lookup16(middles, at),
-            qx: [wq[0] * x, wq[1] * x],
-            q2: [wq[0] * q[0], wq[1] * q[1]],
-        };
-    }
-    let mut scale = sum_q2.gt(zero).select(sum_qx / sum_q2, zero);
-    let mut best = scale * sum_qx;
+impl<L: Lanes> Part<L> for Fit<'_, L> {
+    type Output = (L::F, L::M);
 
-    // As many steps at once as there are registers for.
-    let (mut sum_qx, mut sum_q2) = ([zero; 15], [zero; 15]);
-    if L::N >= 16 {
-        steps::<L, 8>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
-        steps::<L, 7>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
-    } else {
-        steps::<L, 4>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
-        steps::<L, 4>(lanes, &choices, max, 4, &mut sum_qx, &mut sum_q2);
-        steps::<L, 4>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
-        steps::<L, 3>(lanes, &choices, max, 12, &mut sum_qx, &mut sum_q2);
+    #[inline(always)]
+    fn run(self, lanes: L) -> (L::F, L::M) {
+        let Fit { near, x, weights } = self;
+        let zero = lanes.splat(0.0);
+        let (mut largest, mut max) = (zero, zero);
+        let mut finite = !lanes.mask(0);
+        for i in 0..GROUP {
+            let magnitude = x[i].abs();
+            let larger = magnitude.gt(largest);
+            largest = larger.select(magnitude, largest);
+            max = larger.select(x[i], max);
+            finite = finite & magnitude.le(lanes.splat(f32::MAX));
+        }
+        let empty = largest.lt(lanes.splat(GROUP_MAX_EPS));
+
+        // Between two middles the values themselves are the borders: no factor of the tries takes a number past both.
+        let mut borders = [f32::INFINITY; 15];
+        borders[..14].copy_from_slice(&VALUES[1..15]);
+        let border = Position::new(lanes, borders);
+        let mut middles = [f32::INFINITY; 16];
+        middles[..15].copy_from_slice(&MIDDLES);
+        let mut above = [0.0; 16];
+        above[..15].copy_from_slice(&VALUES[1..]);
+        let (middles, below, above) = (lanes.table16(&middles), lanes.table16(&VALUES), lanes.table16(&above));
+        let inverse = lanes.splat(VALUES[0]) / max;
+        let mut choices = [Choice::<L> { x: zero, middle: zero, qx: [zero; 2], q2: [zero; 2] }; GROUP];
+        let first = lanes.splat(1.0) / (-max / lanes.splat(VALUES[0]));
+        let (mut sum_qx, mut sum_q2) = (zero, zero);
+        for i in 0..GROUP {
+            let (x, w) = (x[i], weights[i]);
+            let q = lanes.lookup16(below, near.of(lanes, first * x));
+            sum_qx = sum_qx + w * q * x;
+            sum_q2 = sum_q2 + w * q * q;
+
+            let at = border.of(lanes, inverse * x);
+            let q = [lanes.lookup16(below, at), lanes.lookup16(above, at)];
+            let wq = [w * q[0], w * q[1]];
+            choices[i] = Choice {
+                x,
+                middle: lanes.lookup16(middles, at),
+                qx: [wq[0] * x, wq[1] * x],
+                q2: [wq[0] * q[0], wq[1] * q[1]],
+            };
+        }
+        let mut scale = sum_q2.gt(zero).select(sum_qx / sum_q2, zero);
+        let mut best = scale * sum_qx;
+
+        // As many steps at once as there are registers for.
+        let (mut sum_qx, mut sum_q2) = ([zero; 15], [zero; 15]);
+        if L::N >= 16 {
+            steps::<L, 8>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
+            steps::<L, 7>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
+        } else {
+            steps::<L, 4>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
+            steps::<L, 4>(lanes, &choices, max, 4, &mut sum_qx, &mut sum_q2);
+            steps::<L, 4>(lanes, &choices, max, 8, &mut sum_qx, &mut sum_q2);
+            steps::<L, 3>(lanes, &choices, max, 12, &mut sum_qx, &mut sum_q2);
+        }
+        for i in 0..15 {
+            let better = sum_q2[i].gt(zero) & (sum_qx[i] * sum_qx[i]).gt(best * sum_q2[i]);
+            let this = sum_qx[i] / sum_q2[i];
+            scale = better.select(this, scale);
+            best = better.select(this * sum_qx[i], best);
+        }
+        (empty.select(zero, scale), finite)
     }
-    for i in 0..15 {
-        let better = sum_q2[i].gt(zero) & (sum_qx[i] * sum_qx[i]).gt(best * sum_q2[i]);
-        let this = sum_qx[i] / sum_q2[i];
-        scale = better.select(this, scale);
-        best = better.select(this * sum_qx[i], best);
-    }
-    (empty.select(zero, scale), finite)
 }
 
 /// The sums of `N` steps.
@@ -298,7 +315,7 @@ pub(super) fn pack_lanes<L: Lanes>(lanes: L, near: &Nearest<L>, inverse: L::F, x
             let high = near.of(lanes, inverse * x[16 + 4 * w + b]);
             bytes[b] = low | high.shl::<4>();
         }
-        words[w] = bytes[0] | bytes[1].shl::<8>() | bytes[2].shl::<16>() | bytes[3].shl::<24>();
+        words[w] = word::<L>(bytes);
     }
     words
 }
@@ -320,11 +337,15 @@ mod tests {
     use super::*;
     use crate::dispatch::{Isa, Kernel};
     use crate::lanes::MAX_LANES;
+    use crate::lanes::arrays::Arrays;
 
     struct Levels<'a>(&'a [f32], &'a mut Vec<i32>);
 
     impl Kernel for Levels<'_> {
         type Output = ();
+        fn plain(self) {
+            self.run(Arrays);
+        }
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) {
             let near = Nearest::new(lanes);

@@ -8,63 +8,33 @@
 //!
 //! Rules: `block_iq4_nl` in `ggml-common.h`; `dequantize_row_iq4_nl` and `quantize_iq4_nl` in `ggml-quants.c`.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::iq4::{self, GROUP, Nearest};
-use crate::dispatch::{Isa, Kernel};
+use super::words::put;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::Rows;
+use crate::lanes::{Floats, Lanes, MAX_LANES, Masks};
+use crate::rows::Tile;
 
 /// Values in a block.
 const LEN: usize = GROUP;
 const BYTES: usize = 18;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// IQ4_NL.
+pub(super) struct Block;
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for (i, value) in values.iter_mut().enumerate() {
             *value = d * iq4::value(&block[2..], i);
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            iq4::decode_group(lanes, d, block[2..].first_chunk().unwrap(), values);
-        }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        iq4::decode_group(lanes, d, block[2..].first_chunk().unwrap(), values);
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (i, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-                *out = reference(rows.block(i), rows.block_weights(i));
-            }
-        }
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 /// One block in plain steps.
@@ -78,55 +48,37 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x, weights))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let (zero, one) = (lanes.splat(0.0), lanes.splat(1.0));
         let near = Nearest::new(lanes);
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let out = &mut blocks[first..first + tile.len];
-            let x = lanes.columns(&tile.values);
-            let weights = match &tile.weights {
-                Some(matrix) => {
-                    let mut sum = zero;
-                    for i in 0..LEN {
-                        sum = sum + x[i] * x[i];
-                    }
-                    let sigma2 = sum * lanes.splat(2.0 / LEN as f32);
-                    iq4::weights_lanes::<L>(&x, Some(&lanes.columns(matrix)), sigma2)
+        let x = lanes.columns(&tile.values);
+        let weights = match &tile.weights {
+            Some(matrix) => {
+                let mut sum = zero;
+                for i in 0..LEN {
+                    sum = sum + x[i] * x[i];
                 }
-                None => iq4::weights_lanes::<L>(&x, None, zero),
-            };
-            let (scale, valid) = iq4::fit_lanes(lanes, &near, &x, &weights);
-            let inverse = scale.equal(zero).select(zero, one / scale);
-            let packed = iq4::pack_lanes(lanes, &near, inverse, &x);
+                let sigma2 = sum * lanes.splat(2.0 / LEN as f32);
+                iq4::weights_lanes::<L>(&x, Some(&lanes.columns(matrix)), sigma2)
+            }
+            None => iq4::weights_lanes::<L>(&x, None, zero),
+        };
+        let (scale, valid) = iq4::fit_lanes(lanes, &near, &x, &weights);
+        let inverse = scale.equal(zero).select(zero, one / scale);
+        let packed = iq4::pack_lanes(lanes, &near, inverse, &x);
 
-            let mut scales = [0.0; MAX_LANES];
-            scale.store(&mut scales);
-            let mut words = [[0; MAX_LANES]; 4];
-            for w in 0..4 {
-                packed[w].store(&mut words[w]);
-            }
-            let valid = valid.to_bits();
-            for (i, out) in out.iter_mut().enumerate() {
-                if valid >> i & 1 == 0 {
-                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
-                    continue;
-                }
-                out[..2].copy_from_slice(&f32_to_f16_ggml(scales[i]).to_le_bytes());
-                for w in 0..4 {
-                    out[2 + 4 * w..6 + 4 * w].copy_from_slice(&words[w][i].to_le_bytes());
-                }
-            }
+        let mut scales = [0.0; MAX_LANES];
+        scale.store(&mut scales);
+        for (i, out) in out.iter_mut().enumerate() {
+            out[..2].copy_from_slice(&f32_to_f16_ggml(scales[i]).to_le_bytes());
         }
+        put::<L, BYTES, 4>(out, 2, &packed);
+        valid.to_bits()
     }
 }

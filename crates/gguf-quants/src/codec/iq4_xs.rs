@@ -11,26 +11,18 @@
 //!
 //! Rules: `block_iq4_xs` in `ggml-common.h`; `dequantize_row_iq4_xs` and `quantize_iq4_xs` in `ggml-quants.c`.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::iq4::{self, GROUP, Nearest};
-use crate::dispatch::{Isa, Kernel};
+use super::words::put;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Rows, part};
+use crate::rows::{Tile, part};
 use crate::search::{ROUND, nearest_int};
 
 /// Values in a super-block (`QK_K`).
 const LEN: usize = 256;
 const GROUPS: usize = LEN / GROUP;
 const BYTES: usize = 136;
-
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => decode_reference(packed, values),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
 
 /// The scale of a group, 6 bits.
 #[inline(always)]
@@ -40,9 +32,11 @@ fn scale(block: &[u8; BYTES], group: usize) -> i32 {
     i32::from(low) | i32::from(high) << 4
 }
 
-/// One value after the other.
-fn decode_reference(packed: &[u8], values: &mut [f32]) {
-    for (block, values) in packed.as_chunks::<BYTES>().0.iter().zip(values.as_chunks_mut::<LEN>().0) {
+/// IQ4_XS.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
         for (i, value) in values.iter_mut().enumerate() {
             let g = i / GROUP;
@@ -50,39 +44,15 @@ fn decode_reference(packed: &[u8], values: &mut [f32]) {
             *value = scale * iq4::value(&block[8 + 16 * g..], i % GROUP);
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
-            let groups = block[8..].as_chunks::<16>().0.iter().zip(values.as_chunks_mut::<GROUP>().0);
-            for (g, (levels, values)) in groups.enumerate() {
-                iq4::decode_group(lanes, d * (scale(block, g) - 32) as f32, levels, values);
-            }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[0], block[1]]));
+        let groups = block[8..].as_chunks::<16>().0.iter().zip(values.as_chunks_mut::<GROUP>().0);
+        for (g, (levels, values)) in groups.enumerate() {
+            iq4::decode_group(lanes, d * (scale(block, g) - 32) as f32, levels, values);
         }
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (i, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-                *out = reference(rows.block(i), rows.block_weights(i));
-            }
-        }
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 /// One super-block in plain steps.
@@ -127,92 +97,69 @@ fn put_head(out: &mut [u8; BYTES], d: f32, levels: &[i32; GROUPS]) {
     out[4..8].copy_from_slice(&low.to_le_bytes());
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x, weights))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let (zero, one) = (lanes.splat(0.0), lanes.splat(1.0));
         let near = Nearest::new(lanes);
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let out = &mut blocks[first..first + tile.len];
 
-            let mut sigma2 = zero;
-            if tile.weights.is_some() {
-                for g in 0..GROUPS {
-                    let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-                    for i in 0..GROUP {
-                        sigma2 = sigma2 + x[i] * x[i];
-                    }
-                }
-                sigma2 = sigma2 * lanes.splat(2.0 / LEN as f32);
-            }
-
-            let mut scales = [zero; GROUPS];
-            let (mut largest, mut max_scale) = (zero, zero);
-            let mut valid = !lanes.mask(0);
+        let mut sigma2 = zero;
+        if tile.weights.is_some() {
             for g in 0..GROUPS {
                 let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-                let weights = match &tile.weights {
-                    Some(matrix) => {
-                        iq4::weights_lanes::<L>(&x, Some(&lanes.columns::<GROUP>(&part(matrix, g))), sigma2)
-                    }
-                    None => iq4::weights_lanes::<L>(&x, None, zero),
-                };
-                let (scale, right) = iq4::fit_lanes(lanes, &near, &x, &weights);
-                valid = valid & right;
-                scales[g] = scale;
-                let larger = scale.abs().gt(largest);
-                largest = larger.select(scale.abs(), largest);
-                max_scale = larger.select(scale, max_scale);
-            }
-
-            let d = -max_scale / lanes.splat(32.0);
-            let inverse = d.equal(zero).select(zero, one / d);
-            let mut lane_levels = [[0; MAX_LANES]; GROUPS];
-            for g in 0..GROUPS {
-                // The bits that `nearest_int` takes, whatever the number.
-                let sum = (inverse * scales[g] + lanes.splat(ROUND)).bits();
-                let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
-                let level = level.min(lanes.splat_i(31)).max(lanes.splat_i(-32));
-                level.store(&mut lane_levels[g]);
-                let scale = d * level.to_f();
-                let inverse = scale.equal(zero).select(zero, one / scale);
-                let x = lanes.columns::<GROUP>(&part(&tile.values, g));
-                let packed = iq4::pack_lanes(lanes, &near, inverse, &x);
-                let mut words = [[0; MAX_LANES]; 4];
-                for w in 0..4 {
-                    packed[w].store(&mut words[w]);
-                }
-                for (i, out) in out.iter_mut().enumerate() {
-                    for w in 0..4 {
-                        let at = 8 + 16 * g + 4 * w;
-                        out[at..at + 4].copy_from_slice(&words[w][i].to_le_bytes());
-                    }
+                for i in 0..GROUP {
+                    sigma2 = sigma2 + x[i] * x[i];
                 }
             }
-
-            let mut lane_d = [0.0; MAX_LANES];
-            d.store(&mut lane_d);
-            let valid = valid.to_bits();
-            for (i, out) in out.iter_mut().enumerate() {
-                if valid >> i & 1 == 0 {
-                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
-                    continue;
-                }
-                let mut levels = [0; GROUPS];
-                for g in 0..GROUPS {
-                    levels[g] = lane_levels[g][i];
-                }
-                put_head(out, lane_d[i], &levels);
-            }
+            sigma2 = sigma2 * lanes.splat(2.0 / LEN as f32);
         }
+
+        let mut scales = [zero; GROUPS];
+        let (mut largest, mut max_scale) = (zero, zero);
+        let mut valid = !lanes.mask(0);
+        for g in 0..GROUPS {
+            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let weights = match &tile.weights {
+                Some(matrix) => iq4::weights_lanes::<L>(&x, Some(&lanes.columns::<GROUP>(&part(matrix, g))), sigma2),
+                None => iq4::weights_lanes::<L>(&x, None, zero),
+            };
+            let (scale, right) = iq4::fit_lanes(lanes, &near, &x, &weights);
+            valid = valid & right;
+            scales[g] = scale;
+            let larger = scale.abs().gt(largest);
+            largest = larger.select(scale.abs(), largest);
+            max_scale = larger.select(scale, max_scale);
+        }
+
+        let d = -max_scale / lanes.splat(32.0);
+        let inverse = d.equal(zero).select(zero, one / d);
+        let mut lane_levels = [[0; MAX_LANES]; GROUPS];
+        for g in 0..GROUPS {
+            // The bits that `nearest_int` takes, whatever the number.
+            let sum = (inverse * scales[g] + lanes.splat(ROUND)).bits();
+            let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
+            let level = level.min(lanes.splat_i(31)).max(lanes.splat_i(-32));
+            level.store(&mut lane_levels[g]);
+            let scale = d * level.to_f();
+            let inverse = scale.equal(zero).select(zero, one / scale);
+            let x = lanes.columns::<GROUP>(&part(&tile.values, g));
+            let packed = iq4::pack_lanes(lanes, &near, inverse, &x);
+            put::<L, BYTES, 4>(out, 8 + 16 * g, &packed);
+        }
+
+        let mut lane_d = [0.0; MAX_LANES];
+        d.store(&mut lane_d);
+        for (i, out) in out.iter_mut().enumerate() {
+            let mut levels = [0; GROUPS];
+            for g in 0..GROUPS {
+                levels[g] = lane_levels[g][i];
+            }
+            put_head(out, lane_d[i], &levels);
+        }
+        valid.to_bits()
     }
 }

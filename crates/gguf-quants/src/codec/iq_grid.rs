@@ -18,13 +18,13 @@
 //! sum is still made in the order of the elements, and so has the bits of the reference.
 #![allow(clippy::needless_range_loop, reason = "elements, groups and steps are counted")]
 
-use super::Refused;
-use crate::dispatch::{Isa, Kernel};
+use core::marker::PhantomData;
+
+use super::block::{Lost, Pairs};
 use crate::grids::{self, Eights, Grid, Place};
-use crate::lanes::twice::Twice;
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Rows, part};
-use crate::search::{ROUND, fit_positive, fit_wrapping_lanes, nearest_int, roundable};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
+use crate::rows::{Tile, part};
+use crate::search::{FitPositive, ROUND, fit_positive, nearest_int, roundable};
 
 /// Values in a super-block (`QK_K`).
 pub(super) const LEN: usize = 256;
@@ -58,6 +58,12 @@ pub(super) struct Rule {
     pub fitted: bool,
     /// Which groups are rounded again with the scale that was found.
     pub again: Again,
+}
+
+/// A type with its rule. That is a constant of the kernel, which knows how many steps there are when it is compiled.
+pub(super) trait Grids {
+    /// The rule.
+    const RULE: Rule;
 }
 
 /// Which groups are rounded again.
@@ -145,30 +151,12 @@ pub(super) fn both(a: [u8; 4], b: [u8; 4]) -> [u8; 8] {
     (u64::from(u32::from_le_bytes(a)) | u64::from(u32::from_le_bytes(b)) << 32).to_le_bytes()
 }
 
-/// Turns what was found for a super-block into its bytes.
-pub(super) type Pack = fn(found: &[Found; MAX_SUBS], packed: &mut [u8]);
-
-/// Values to blocks of `BYTES`, with sub-blocks of `SUB` values and points of `E` elements.
-pub(super) fn encode<const SUB: usize, const E: usize, const BYTES: usize>(
-    isa: Isa,
-    rule: Rule,
-    pack: Pack,
-    rows: Rows<'_>,
-    packed: &mut [u8],
-) -> Result<(), Refused> {
-    let kernel = Encode::<SUB, E, BYTES> { rule, pack, rows, packed };
-    match isa {
-        Isa::Scalar => kernel.plain(),
-        _ => isa.run(kernel),
-    }
-}
-
-/// A point that ggml does not find: it aborts.
-struct Lost;
+/// Neighbours are looked at in eights.
+pub(super) const PAIRS: Pairs = Pairs::Narrow;
 
 /// One super-block in plain steps.
 #[inline(never)]
-fn reference<const SUB: usize, const E: usize>(
+pub(super) fn search<const SUB: usize, const E: usize>(
     rule: &Rule,
     x: &[f32; LEN],
     matrix: Option<&[f32; LEN]>,
@@ -357,111 +345,83 @@ fn best_neighbour(rule: &Rule, near: &[u16], x: &[f32], roots: &[f32], scale: f3
     code.ok_or(Lost)
 }
 
-struct Encode<'a, const SUB: usize, const E: usize, const BYTES: usize> {
-    rule: Rule,
-    pack: Pack,
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl<const SUB: usize, const E: usize, const BYTES: usize> Encode<'_, SUB, E, BYTES> {
-    fn plain(self) -> Result<(), Refused> {
-        for (block, out) in self.packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-            plain_block::<SUB, E>(&self.rule, self.pack, self.rows, block, out)?;
-        }
-        Ok(())
+/// One super-block per lane: what `pack` makes of it, and for which lanes that is right.
+#[inline(always)]
+pub(super) fn encode_tile<L: Lanes, T: Grids, const SUB: usize, const E: usize, const BYTES: usize>(
+    lanes: L,
+    tile: &Tile<'_, LEN>,
+    pack: fn(&[Found; MAX_SUBS]) -> [u8; BYTES],
+    out: &mut [[u8; BYTES]],
+) -> u32 {
+    let (found, valid) = lanes.call(SearchTile::<T, SUB, E> { tile, of: PhantomData });
+    for (out, found) in out.iter_mut().zip(&found) {
+        *out = pack(found);
     }
+    valid
 }
 
-#[inline(never)]
-fn plain_block<const SUB: usize, const E: usize>(
-    rule: &Rule,
-    pack: Pack,
-    rows: Rows<'_>,
-    block: usize,
-    out: &mut [u8],
-) -> Result<(), Refused> {
-    let found =
-        reference::<SUB, E>(rule, rows.block(block), rows.block_weights(block)).map_err(|Lost| Refused { block })?;
-    pack(&found, out);
-    Ok(())
+/// [`search`] for one super-block per lane, and for which lanes the result is right.
+struct SearchTile<'a, T, const SUB: usize, const E: usize> {
+    tile: &'a Tile<'a, LEN>,
+    of: PhantomData<T>,
 }
 
-impl<const SUB: usize, const E: usize, const BYTES: usize> Kernel for Encode<'_, SUB, E, BYTES> {
-    type Output = Result<(), Refused>;
+impl<L: Lanes, T: Grids, const SUB: usize, const E: usize> Part<L> for SearchTile<'_, T, SUB, E> {
+    type Output = ([[Found; MAX_SUBS]; MAX_LANES], u32);
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
-        // Neighbours are looked at in eights.
-        if const { L::N < 8 } { self.tiles(Twice(lanes)) } else { self.tiles(lanes) }
-    }
-}
-
-impl<const SUB: usize, const E: usize, const BYTES: usize> Encode<'_, SUB, E, BYTES> {
-    #[inline(always)]
-    fn tiles<L: Lanes>(self, lanes: L) -> Result<(), Refused> {
-        let rule = &self.rule;
+    fn run(self, lanes: L) -> Self::Output {
+        let (rule, tile) = (&T::RULE, self.tile);
         let grid = (rule.grid)();
         let mut scratch = Scratch::new();
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let mut sum_x2 = lanes.splat(0.0);
-            for sub in 0..LEN / SUB {
-                let x = lanes.columns::<SUB>(&part(&tile.values, sub));
-                for i in 0..SUB {
-                    sum_x2 = sum_x2 + x[i] * x[i];
-                }
+        let mut sum_x2 = lanes.splat(0.0);
+        for sub in 0..LEN / SUB {
+            let x = lanes.columns::<SUB>(&part(&tile.values, sub));
+            for i in 0..SUB {
+                sum_x2 = sum_x2 + x[i] * x[i];
             }
-            let sigma2 = lanes.splat(rule.spread) * sum_x2 / lanes.splat(LEN as f32);
-            // Without NaN and infinity.
-            let mut valid = sigma2.lt(lanes.splat(f32::INFINITY)).to_bits() & (u32::MAX >> (32 - tile.len));
-            let mut found = [[Found::default(); MAX_SUBS]; MAX_LANES];
-            for sub in 0..LEN / SUB {
-                let x = lanes.columns::<SUB>(&part(&tile.values, sub));
-                let mut weights = [lanes.splat(0.0); SUB];
-                match &tile.weights {
-                    Some(matrix) => {
-                        let q = lanes.columns::<SUB>(&part(matrix, sub));
-                        for i in 0..SUB {
-                            weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
-                        }
-                    }
-                    None => {
-                        for i in 0..SUB {
-                            weights[i] = x[i] * x[i];
-                        }
-                        if let Some(share) = rule.plain_share {
-                            for i in 0..SUB {
-                                weights[i] = lanes.splat(share) * sigma2 + weights[i];
-                            }
-                        }
+        }
+        let sigma2 = lanes.splat(rule.spread) * sum_x2 / lanes.splat(LEN as f32);
+        // Without NaN and infinity.
+        let mut valid = sigma2.lt(lanes.splat(f32::INFINITY)).to_bits() & tile.lanes();
+        let mut found = [[Found::default(); MAX_SUBS]; MAX_LANES];
+        for sub in 0..LEN / SUB {
+            let x = lanes.columns::<SUB>(&part(&tile.values, sub));
+            let mut weights = [lanes.splat(0.0); SUB];
+            match &tile.weights {
+                Some(matrix) => {
+                    let q = lanes.columns::<SUB>(&part(matrix, sub));
+                    for i in 0..SUB {
+                        weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
                     }
                 }
-                let lane = sub_block::<L, SUB, E>(lanes, rule, grid, &mut scratch, &x, &weights, valid);
-                valid &= lane.valid;
-                for i in 0..tile.len {
-                    if lane.any >> i & 1 == 1 {
-                        let found = &mut found[i][sub];
-                        *found = Found { any: true, scale: lane.scale[i], ..*found };
-                        for k in 0..SUB / 8 {
-                            found.signs[k] = lane.signs[k][i] as u8;
-                        }
-                        for g in 0..SUB / E {
-                            found.index[g] = grid.index(lane.codes[g][i] as u16);
+                None => {
+                    for i in 0..SUB {
+                        weights[i] = x[i] * x[i];
+                    }
+                    if let Some(share) = rule.plain_share {
+                        for i in 0..SUB {
+                            weights[i] = lanes.splat(share) * sigma2 + weights[i];
                         }
                     }
                 }
             }
-            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
-                if valid >> i & 1 == 1 {
-                    (self.pack)(&found[i], out);
-                } else {
-                    plain_block::<SUB, E>(rule, self.pack, self.rows, first + i, out)?;
+            let lane = sub_block::<L, SUB, E>(lanes, rule, grid, &mut scratch, &x, &weights, valid);
+            valid &= lane.valid;
+            for i in 0..tile.len {
+                if lane.any >> i & 1 == 1 {
+                    let found = &mut found[i][sub];
+                    *found = Found { any: true, scale: lane.scale[i], ..*found };
+                    for k in 0..SUB / 8 {
+                        found.signs[k] = lane.signs[k][i] as u8;
+                    }
+                    for g in 0..SUB / E {
+                        found.index[g] = grid.index(lane.codes[g][i] as u16);
+                    }
                 }
             }
         }
-        Ok(())
+        (found, valid)
     }
 }
 
@@ -541,7 +501,11 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let highest = (2 * rule.top + 1) as f32;
     let mut valid = all;
     let (mut scale, full) = if rule.fitted {
-        let (scale, fits) = fit_wrapping_lanes(lanes, rule.top + 2, &x, weights, &mut [zero; SUB]);
+        let (scale, fits) = {
+            // No other type has this search, so it is compiled into the kernel.
+            let levels = &mut [zero; SUB];
+            FitPositive::<L, SUB, true> { top: rule.top + 2, x: &x, weights, levels }.run(lanes)
+        };
         let full = scale * lanes.splat((rule.top + 1) as f32);
         empty = empty | (fits & full.le(zero));
         valid = valid & fits;

@@ -1,4 +1,5 @@
-//! What Q4_K and Q5_K have in common: a super-block of eight groups of 32, each with a 6-bit scale and a 6-bit minimum.
+//! What Q4_K and Q5_K have in common: a super-block of eight groups of 32, each with a 6-bit scale and a 6-bit minimum, and the same
+//! code with or without a fifth bit.
 //!
 //! ```text
 //! value = d * scale[group] * level - dmin * min[group]
@@ -8,39 +9,176 @@
 //!                    8..12  the low 4 bits of scale[4..8], and of min[4..8] above
 //! ```
 
+use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
+use super::words::{put, word};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::{Rows, Tile, part};
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part};
+use crate::rows::{Tile, part};
 use crate::search::{Fit, MinSearch, fit_min, fit_min_lanes, fit_positive, fit_positive_lanes, level, nearest_int};
 
 /// Values in a super-block (`QK_K`).
-pub(super) const LEN: usize = 256;
+const LEN: usize = 256;
 /// Values in a group.
-pub(super) const GROUP: usize = 32;
+const GROUP: usize = 32;
 const GROUPS: usize = LEN / GROUP;
+/// The words of a group of one byte each.
+const WORDS: usize = GROUP / 4;
+
+/// Where the fifth bits start, if there are any.
+const FIFTH_AT: usize = 16;
+/// Bytes of the low four bits, which are last.
+const LOW_BYTES: usize = LEN / 2;
+
+/// A type with levels of `BITS` bits.
+pub(super) struct Block<const BITS: u32, const BYTES: usize>;
+
+const fn search(bits: u32, with_matrix: bool) -> MinSearch {
+    let levels = (1 << bits) - 1;
+    match (with_matrix, bits) {
+        (true, _) => MinSearch { levels, first: -0.9, step: 0.05, last: 36, absolute: false },
+        (false, 4) => MinSearch { levels, first: -1.0, step: 0.1, last: 20, absolute: false },
+        (false, _) => MinSearch { levels, first: -0.5, step: 0.1, last: 15, absolute: false },
+    }
+}
+
+impl<const BITS: u32, const BYTES: usize> DecodeBlock<LEN, BYTES> for Block<BITS, BYTES> {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]]));
+        let scales = block[4..].first_chunk().unwrap();
+        let low: &[u8; LOW_BYTES] = block.last_chunk().unwrap();
+        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            let (scale, min) = scale_and_min(scales, g);
+            let (d, min) = (d * f32::from(scale), dmin * f32::from(min));
+            for i in 0..GROUP {
+                let fifth = if BITS == 5 { (block[FIFTH_AT + i] >> g & 1) << 4 } else { 0 };
+                let level = low[GROUP * (g / 2) + i] >> (4 * (g % 2)) & 15 | fifth;
+                values[i] = d * f32::from(level) - min;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let (d, min) = products(lanes, block.first_chunk().unwrap());
+        let low: &[u8; LOW_BYTES] = block.last_chunk().unwrap();
+        let mut fifths = [lanes.splat_i(0); 8];
+        if BITS == 5 {
+            let fifth: &[u8; GROUP] = block[FIFTH_AT..].first_chunk().unwrap();
+            for i in (0..GROUP).step_by(L::N) {
+                fifths[i / L::N] = lanes.load_u8(&fifth[i..]);
+            }
+        }
+        for pair in 0..GROUPS / 2 {
+            let low = &low.as_chunks::<GROUP>().0[pair];
+            let values = &mut values.as_chunks_mut::<{ 2 * GROUP }>().0[pair];
+            let (d0, m0) = (lanes.splat(d[2 * pair]), lanes.splat(min[2 * pair]));
+            let (d1, m1) = (lanes.splat(d[2 * pair + 1]), lanes.splat(min[2 * pair + 1]));
+            for i in (0..GROUP).step_by(L::N) {
+                let bytes = lanes.load_u8(&low[i..]);
+                let (mut first, mut second) = (bytes & lanes.splat_i(15), bytes.shr::<4>());
+                if BITS == 5 {
+                    let fifth = fifths[i / L::N];
+                    first = first | (fifth & lanes.splat_i(1)).shl::<4>();
+                    second = second | (fifth & lanes.splat_i(2)).shl::<3>();
+                    fifths[i / L::N] = fifth.shr::<2>();
+                }
+                (d0 * first.to_f() - m0).store(&mut values[i..]);
+                (d1 * second.to_f() - m1).store(&mut values[GROUP + i..]);
+            }
+        }
+    }
+}
+
+impl<const BITS: u32, const BYTES: usize> EncodeBlock<LEN, BYTES> for Block<BITS, BYTES> {
+    const PAIRS: Pairs = Pairs::Always;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(pack::<BITS, BYTES>(&reference(search(BITS, weights.is_some()), x, weights)))
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        const { assert!(BYTES == FIFTH_AT + LOW_BYTES + if BITS == 5 { GROUP } else { 0 }) };
+        let search = search(BITS, tile.weights.is_some());
+        let low_half = lanes.splat_i(0x0f0f_0f0f);
+        let lowest_bits = lanes.splat_i(0x0101_0101);
+        let lane = lanes.call(Heads { search, tile });
+        let mut valid = lane.valid;
+        let mut fifth = [lanes.splat_i(0); WORDS];
+        for pair in 0..GROUPS / 2 {
+            let (first, valid_first) = lane.levels(lanes, search.levels, tile, 2 * pair);
+            let (second, valid_second) = lane.levels(lanes, search.levels, tile, 2 * pair + 1);
+            valid = valid & valid_first & valid_second;
+            let mut low = [lanes.splat_i(0); WORDS];
+            for w in 0..WORDS {
+                let first = word::<L>([first[4 * w], first[4 * w + 1], first[4 * w + 2], first[4 * w + 3]]);
+                let second = word::<L>([second[4 * w], second[4 * w + 1], second[4 * w + 2], second[4 * w + 3]]);
+                low[w] = first & low_half | (second & low_half).shl::<4>();
+                if BITS == 5 {
+                    // The bits of a pair come in from above, so the first pair ends lowest.
+                    let bits =
+                        (first.shr::<4>() & lowest_bits).shl::<6>() | (second.shr::<4>() & lowest_bits).shl::<7>();
+                    fifth[w] = (fifth[w].shr::<2>() & lanes.splat_i(0x3f3f_3f3f)) | bits;
+                }
+            }
+            put::<L, BYTES, WORDS>(out, BYTES - LOW_BYTES + GROUP * pair, &low);
+        }
+        if BITS == 5 {
+            put::<L, BYTES, WORDS>(out, FIFTH_AT, &fifth);
+        }
+        for (i, out) in out.iter_mut().enumerate() {
+            out[..16].copy_from_slice(&lane.heads[i].bytes());
+        }
+        valid.to_bits()
+    }
+}
+
+fn pack<const BITS: u32, const BYTES: usize>(block: &Plain) -> [u8; BYTES] {
+    let mut out = [0; BYTES];
+    out[..16].copy_from_slice(&block.head.bytes());
+    for (g, levels) in block.levels.as_chunks::<GROUP>().0.iter().enumerate() {
+        for i in 0..GROUP {
+            if BITS == 5 {
+                out[FIFTH_AT + i] |= levels[i] >> 4 << g;
+            }
+            out[BYTES - LOW_BYTES + g / 2 * GROUP + i] |= (levels[i] & 15) << (4 * (g % 2));
+        }
+    }
+    out
+}
 
 /// A super-block before its levels are packed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plain {
-    pub head: Head,
-    pub levels: [u8; LEN],
+struct Plain {
+    head: Head,
+    levels: [u8; LEN],
 }
 
 /// The scales of a super-block, as they are stored.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Head {
+struct Head {
     /// Half-precision bits.
-    pub d: u16,
+    d: u16,
     /// Half-precision bits.
-    pub dmin: u16,
-    pub scales: [u8; 12],
+    dmin: u16,
+    scales: [u8; 12],
 }
 
 impl Head {
     /// The scale and minimum of a group, 6 bits each (`get_scale_min_k4`).
     #[inline(always)]
-    pub fn group(&self, group: usize) -> (u8, u8) {
+    fn group(&self, group: usize) -> (u8, u8) {
         scale_and_min(&self.scales, group)
+    }
+
+    /// As they stand in a block.
+    fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&self.d.to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.dmin.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.scales);
+        bytes
     }
 
     fn new(d: f32, dmin: f32, scales: &[u8; GROUPS], mins: &[u8; GROUPS]) -> Head {
@@ -74,7 +212,7 @@ impl Head {
 
 /// The scale and minimum of a group, 6 bits each (`get_scale_min_k4`).
 #[inline(always)]
-pub(super) fn scale_and_min(scales: &[u8; 12], group: usize) -> (u8, u8) {
+fn scale_and_min(scales: &[u8; 12], group: usize) -> (u8, u8) {
     if group < 4 {
         (scales[group] & 63, scales[group + 4] & 63)
     } else {
@@ -85,7 +223,7 @@ pub(super) fn scale_and_min(scales: &[u8; 12], group: usize) -> (u8, u8) {
 
 /// The scales and minima of all groups, multiplied by `d` and `dmin`.
 #[inline(always)]
-pub(super) fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [f32; GROUPS]) {
+fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [f32; GROUPS]) {
     let d = lanes.half(u16::from_le_bytes([head[0], head[1]]));
     let dmin = lanes.half(u16::from_le_bytes([head[2], head[3]]));
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -104,7 +242,7 @@ pub(super) fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [
 
 /// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and their like for Q5_K).
 #[inline(never)]
-pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
+fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
     let mut levels = [0; LEN];
     let mut fits = [Fit { scale: 0.0, min: 0.0 }; GROUPS];
     let mut sum_w = [0.0; GROUPS];
@@ -170,10 +308,10 @@ pub(super) fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32;
 }
 
 /// The heads of a tile's super-blocks and, group by group, the levels.
-pub(super) struct Lane<L: Lanes> {
-    pub heads: [Head; MAX_LANES],
+struct Lane<L: Lanes> {
+    heads: [Head; MAX_LANES],
     /// Lanes that are right; the others are for [`reference`].
-    pub valid: L::M,
+    valid: L::M,
     groups: [GroupFit<L>; GROUPS],
 }
 
@@ -184,8 +322,23 @@ struct GroupFit<L: Lanes> {
 }
 
 /// One super-block per lane: the heads.
+struct Heads<'a> {
+    search: MinSearch,
+    tile: &'a Tile<'a, LEN>,
+}
+
+impl<L: Lanes> Part<L> for Heads<'_> {
+    type Output = Lane<L>;
+
+    #[inline(always)]
+    fn run(self, lanes: L) -> Lane<L> {
+        // No type of these looks at magnitudes.
+        heads(lanes, MinSearch { absolute: false, ..self.search }, self.tile)
+    }
+}
+
 #[inline(always)]
-pub(super) fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L> {
+fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L> {
     let zero = lanes.splat(0.0);
     let mut groups = [GroupFit { iscale: zero, level_min: zero }; GROUPS];
     let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
@@ -236,8 +389,8 @@ pub(super) fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>)
     let mut lane_mins = [[0.0; MAX_LANES]; GROUPS];
     if tile.weights.is_some() {
         let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
-        let (d, valid_d) = fit_positive_lanes(lanes, 63, &scales, &sum_w, &mut scale_levels);
-        let (dmin, valid_min) = fit_positive_lanes(lanes, 63, &mins, &sum_w, &mut min_levels);
+        let (d, valid_d) = fit_positive_lanes::<L, GROUPS, false>(lanes, 63, &scales, &sum_w, &mut scale_levels);
+        let (dmin, valid_min) = fit_positive_lanes::<L, GROUPS, false>(lanes, 63, &mins, &sum_w, &mut min_levels);
         valid = valid & valid_d & valid_min;
         let (mut lane_d, mut lane_dmin) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
         d.store(&mut lane_d);
@@ -270,7 +423,7 @@ pub(super) fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>)
 impl<L: Lanes> Lane<L> {
     /// The levels of one group, and for which lanes they are right.
     #[inline(always)]
-    pub fn levels(&self, lanes: L, top: i32, tile: &Tile<'_, LEN>, group: usize) -> ([L::I; GROUP], L::M) {
+    fn levels(&self, lanes: L, top: i32, tile: &Tile<'_, LEN>, group: usize) -> ([L::I; GROUP], L::M) {
         let zero = lanes.splat(0.0);
         let top = top as f32;
         let (mut d, mut dmin) = ([0.0; MAX_LANES], [0.0; MAX_LANES]);
@@ -298,22 +451,5 @@ impl<L: Lanes> Lane<L> {
             levels[i] = l.trunc();
         }
         (levels, unscaled | largest.le(lanes.splat(4194303.0)))
-    }
-}
-
-/// Four levels of a byte each, as one little-endian word.
-#[inline(always)]
-pub(super) fn word<L: Lanes>(bytes: [L::I; 4]) -> L::I {
-    bytes[0] | bytes[1].shl::<8>() | bytes[2].shl::<16>() | bytes[3].shl::<24>()
-}
-
-/// Encodes every block one after the other.
-pub(super) fn each_block<const BYTES: usize>(
-    rows: Rows<'_>,
-    packed: &mut [u8],
-    encode: fn(&[f32; LEN], Option<&[f32; LEN]>) -> [u8; BYTES],
-) {
-    for (i, out) in packed.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
-        *out = encode(rows.block(i), rows.block_weights(i));
     }
 }

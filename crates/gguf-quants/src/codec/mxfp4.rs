@@ -11,11 +11,11 @@
 //! Rules: `block_mxfp4` in `ggml-common.h`; `quantize_row_mxfp4_ref` and `dequantize_row_mxfp4` in `ggml-quants.c`;
 //! `ggml_e8m0_to_fp32_half` in `ggml-impl.h`. An importance matrix changes nothing.
 
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, INFINITY};
-use super::{Refused, fp4};
-use crate::dispatch::{Isa, Kernel};
+use super::fp4;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const LEN: usize = 32;
 const BYTES: usize = 17;
@@ -25,52 +25,29 @@ fn scale(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// MXFP4.
+pub(super) struct Block;
 
-fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = scale(block[0]);
-    for (i, value) in values.iter_mut().enumerate() {
-        let level = block[1 + i % 16] >> (4 * (i / 16)) & 15;
-        *value = fp4::LEVELS[usize::from(level)] * d;
-    }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let table = lanes.table16(&fp4::LEVELS);
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (e, levels) = block.split_first().unwrap();
-            let d = lanes.splat(scale(*e));
-            for i in (0..16).step_by(L::N) {
-                let byte = lanes.load_u8(&levels[i..]);
-                (lanes.lookup16(table, byte) * d).store(&mut values[i..]);
-                (lanes.lookup16(table, byte.shr::<4>()) * d).store(&mut values[16 + i..]);
-            }
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = scale(block[0]);
+        for (i, value) in values.iter_mut().enumerate() {
+            let level = block[1 + i % 16] >> (4 * (i / 16)) & 15;
+            *value = fp4::LEVELS[usize::from(level)] * d;
         }
     }
-}
 
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => blocks::encode_each(rows, packed, reference),
-        _ => isa.run(Encode { rows, packed }),
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let table = lanes.table16(&fp4::LEVELS);
+        let (e, levels) = block.split_first().unwrap();
+        let d = lanes.splat(scale(*e));
+        for i in (0..16).step_by(L::N) {
+            let byte = lanes.load_u8(&levels[i..]);
+            (lanes.lookup16(table, byte) * d).store(&mut values[i..]);
+            (lanes.lookup16(table, byte.shr::<4>()) * d).store(&mut values[16 + i..]);
+        }
     }
-    Ok(())
 }
 
 /// How many numbers below 2 to the power `p` have a logarithm that single precision rounds up to `p`.
@@ -133,54 +110,43 @@ const ROUNDS_UP: [i32; 256] = {
     from
 };
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let middles = fp4::middles(lanes, lanes.splat(1.0));
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let largest = blocks::largest(lanes, &tile.values);
+        let largest = blocks::largest(lanes, &tile.values);
 
-            // The largest is 2^(exponent - 127) and something; e is 2 less than its logarithm's whole part, plus 127.
-            let zero = lanes.splat_i(0);
-            let exponent = largest.shr::<23>();
-            let up = lanes.gather_i(&ROUNDS_UP, exponent).gt(largest).select_i(zero, lanes.splat_i(1));
-            let e = exponent + up - lanes.splat_i(2);
-            // Where e and one over the scale, 2^(128 - e), are ordinary numbers; and blocks that are all zero.
-            let empty = largest.equal(zero);
-            let valid = (e.gt(zero) & lanes.splat_i(252).gt(e)) | empty;
-            let e = empty.select_i(zero, e);
-            let inverse = empty.select_i(zero, (lanes.splat_i(255) - e).shl::<23>()).as_f();
-            let (mut exponents, mut inverses) = ([0; MAX_LANES], [0.0; MAX_LANES]);
-            e.store(&mut exponents);
-            inverse.store(&mut inverses);
-            let valid = valid.to_bits();
+        // The largest is 2^(exponent - 127) and something; e is 2 less than its logarithm's whole part, plus 127.
+        let zero = lanes.splat_i(0);
+        let exponent = largest.shr::<23>();
+        let up = lanes.gather_i(&ROUNDS_UP, exponent).gt(largest).select_i(zero, lanes.splat_i(1));
+        let e = exponent + up - lanes.splat_i(2);
+        // Where e and one over the scale, 2^(128 - e), are ordinary numbers; and blocks that are all zero.
+        let empty = largest.equal(zero);
+        let valid = (e.gt(zero) & lanes.splat_i(252).gt(e)) | empty;
+        let e = empty.select_i(zero, e);
+        let inverse = empty.select_i(zero, (lanes.splat_i(255) - e).shl::<23>()).as_f();
+        let (mut exponents, mut inverses) = ([0; MAX_LANES], [0.0; MAX_LANES]);
+        e.store(&mut exponents);
+        inverse.store(&mut inverses);
 
-            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
-                let x = tile.values[i];
-                if valid >> i & 1 == 0 {
-                    *out = reference(x);
-                    continue;
-                }
-                let (e, levels) = out.split_first_mut().unwrap();
-                *e = exponents[i] as u8;
-                // Dividing by a power of two is exact, or of no account.
-                let inverse = lanes.splat(inverses[i]);
-                for j in (0..16).step_by(L::N) {
-                    let low = fp4::index(lanes, lanes.load(&x[j..]) * inverse, &middles);
-                    let high = fp4::index(lanes, lanes.load(&x[16 + j..]) * inverse, &middles);
-                    (low | high.shl::<4>()).store_u8(&mut levels[j..]);
-                }
+        for (i, out) in out.iter_mut().enumerate() {
+            let x = tile.values[i];
+            let (e, levels) = out.split_first_mut().unwrap();
+            *e = exponents[i] as u8;
+            // Dividing by a power of two is exact, or of no account.
+            let inverse = lanes.splat(inverses[i]);
+            for j in (0..16).step_by(L::N) {
+                let low = fp4::index(lanes, lanes.load(&x[j..]) * inverse, &middles);
+                let high = fp4::index(lanes, lanes.load(&x[16 + j..]) * inverse, &middles);
+                (low | high.shl::<4>()).store_u8(&mut levels[j..]);
             }
         }
+        valid.to_bits()
     }
 }
 

@@ -12,12 +12,11 @@
 //! Rules: `block_nvfp4` in `ggml-common.h`; `quantize_row_nvfp4_ref` and `dequantize_row_nvfp4` in `ggml-quants.c`;
 //! `ggml_fp32_to_ue4m3` and `ggml_ue4m3_to_fp32` in `ggml-impl.h`. An importance matrix changes nothing.
 
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks;
-use super::{Refused, fp4};
-use crate::dispatch::{Isa, Kernel};
-use crate::lanes::arrays::trunc;
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::Rows;
+use super::fp4;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, trunc};
+use crate::rows::Tile;
 
 const LEN: usize = 64;
 const BYTES: usize = 36;
@@ -64,58 +63,35 @@ fn scale_bits(x: f32) -> u8 {
     if rounded >= 0x78 { LARGEST as u8 } else { rounded as u8 }
 }
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
-        _ => isa.run(Decode { packed, values }),
+/// NVFP4.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        for (i, value) in values.iter_mut().enumerate() {
+            let (group, at) = (i / GROUP, i % GROUP);
+            let level = block[4 + 8 * group + at % 8] >> (4 * (at / 8)) & 15;
+            *value = fp4::LEVELS[usize::from(level)] * scale(block[group]);
+        }
     }
-}
-
-fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    for (i, value) in values.iter_mut().enumerate() {
-        let (group, at) = (i / GROUP, i % GROUP);
-        let level = block[4 + 8 * group + at % 8] >> (4 * (at / 8)) & 15;
-        *value = fp4::LEVELS[usize::from(level)] * scale(block[group]);
-    }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
         let table = lanes.table16(&fp4::LEVELS);
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (scales, levels) = block.split_first_chunk::<4>().unwrap();
-            for group in 0..GROUPS {
-                let d = lanes.splat(SCALES[usize::from(scales[group])]);
-                let values = &mut values.as_chunks_mut::<GROUP>().0[group];
-                // Both halves of eight bytes side by side, so that a vector may be as long as the group.
-                let word = u64::from_le_bytes(levels.as_chunks().0[group]);
-                let mut bytes = [0; GROUP];
-                bytes[..8].copy_from_slice(&word.to_le_bytes());
-                bytes[8..].copy_from_slice(&(word >> 4).to_le_bytes());
-                for i in (0..GROUP).step_by(L::N) {
-                    (lanes.lookup16(table, lanes.load_u8(&bytes[i..])) * d).store(&mut values[i..]);
-                }
+        let (scales, levels) = block.split_first_chunk::<4>().unwrap();
+        for group in 0..GROUPS {
+            let d = lanes.splat(SCALES[usize::from(scales[group])]);
+            let values = &mut values.as_chunks_mut::<GROUP>().0[group];
+            // Both halves of eight bytes side by side, so that a vector may be as long as the group.
+            let word = u64::from_le_bytes(levels.as_chunks().0[group]);
+            let mut bytes = [0; GROUP];
+            bytes[..8].copy_from_slice(&word.to_le_bytes());
+            bytes[8..].copy_from_slice(&(word >> 4).to_le_bytes());
+            for i in (0..GROUP).step_by(L::N) {
+                (lanes.lookup16(table, lanes.load_u8(&bytes[i..])) * d).store(&mut values[i..]);
             }
         }
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => blocks::encode_each(rows, packed, reference),
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 #[inline(never)]
@@ -131,28 +107,29 @@ fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     out
 }
 
-/// Lane `i` holds group `i`, so that a vector of scales serves all columns.
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let magnitude = lanes.splat_i(i32::MAX);
-        for first in (0..blocks.len() * GROUPS).step_by(L::N) {
-            let tile = self.rows.tile::<GROUP>(first, L::N);
-            let x = lanes.columns(&tile.values);
+        let at_once = L::N / GROUPS;
+        let mut valid = 0;
+        // A lane holds a group, so that a vector of scales serves all columns; a tile takes as many turns as a block has groups.
+        for (turn, out) in out.chunks_mut(at_once).enumerate() {
+            let mut groups = [&tile.values[0].as_chunks::<GROUP>().0[0]; MAX_LANES];
+            for lane in 0..L::N {
+                groups[lane] = &tile.values[turn * at_once + lane / GROUPS].as_chunks().0[lane % GROUPS];
+            }
+            let x = lanes.columns(&groups);
             let mut largest = lanes.splat_i(0);
             for x in &x {
                 largest = largest.max(x.bits() & magnitude);
             }
             // Far above the largest scale, differences are rounded so that several levels are equally good.
-            let valid = largest.as_f().lt(lanes.splat(ORDINARY)).to_bits();
+            let right = largest.as_f().lt(lanes.splat(ORDINARY)).to_bits();
 
             let target = largest.as_f() / lanes.splat(6.0);
             let small = (target * lanes.splat(512.0) + lanes.splat(0.5)).trunc().min(lanes.splat_i(7));
@@ -178,19 +155,18 @@ impl Kernel for Encode<'_> {
                 }
                 word.store(&mut words[w]);
             }
-            for i in 0..tile.len {
-                let (block, group) = ((first + i) / GROUPS, (first + i) % GROUPS);
-                let out = &mut blocks[block];
-                if valid >> i & 1 == 0 {
-                    *out = reference(self.rows.block(block));
-                    continue;
+            for (i, out) in out.iter_mut().enumerate() {
+                for group in 0..GROUPS {
+                    let lane = GROUPS * i + group;
+                    out[group] = scales[lane];
+                    let levels = &mut out[4..].as_chunks_mut::<8>().0[group];
+                    levels[..4].copy_from_slice(&words[0][lane].to_le_bytes());
+                    levels[4..].copy_from_slice(&words[1][lane].to_le_bytes());
                 }
-                out[group] = scales[i];
-                let levels = &mut out[4..].as_chunks_mut::<8>().0[group];
-                levels[..4].copy_from_slice(&words[0][i].to_le_bytes());
-                levels[4..].copy_from_slice(&words[1][i].to_le_bytes());
+                valid |= u32::from(right >> (GROUPS * i) & 15 == 15) << (turn * at_once + i);
             }
         }
+        valid
     }
 }
 

@@ -1,31 +1,44 @@
 //! The types that are not quantized: one number after the other, in floats of other sizes and in integers.
 //!
 //! F16 and BF16 are rounded as ggml rounds them (`ggml_fp32_to_fp16_row`, `ggml_fp32_to_bf16_row_ref` in `ggml.c`), which for a
-//! NaN is not what the converter's rules say (see [`float`](crate::float)). F64 and the integers are only read; ggml does not convert
+//! NaN is not what the converter's rules say (see [`float`]). F64 and the integers are only read; ggml does not convert
 //! them, and here they become the nearest `f32`.
 
-use super::Refused;
+use super::block::Refused;
 use crate::dispatch::{Isa, Kernel};
-use crate::float::{bf16_to_f32, f16_to_f32_ggml, f32_to_bf16, f32_to_f16_ggml};
+use crate::float::{self, bf16_to_f32, f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Lanes};
 use crate::rows::Rows;
+
+/// A loop over numbers, which compilers vectorise for each instruction set.
+macro_rules! stream {
+    ($isa:expr, $from:expr => $to:expr, |$a:ident: $from_type:ty, $b:ident: $to_type:ty| $body:expr) => {{
+        struct Stream<'a>(&'a [$from_type], &'a mut [$to_type]);
+        impl Kernel for Stream<'_> {
+            type Output = ();
+            #[inline(always)]
+            fn plain(self) {
+                for ($a, $b) in self.0.iter().zip(self.1) {
+                    *$b = $body;
+                }
+            }
+            #[inline(always)]
+            fn run<L: Lanes>(self, _: L) {
+                self.plain();
+            }
+        }
+        $isa.run(Stream($from, $to))
+    }};
+}
 
 macro_rules! decode {
     ($($(#[$doc:meta])* $name:ident: $number:ty, |$x:ident| $value:expr;)*) => {$(
         $(#[$doc])*
         pub(super) fn $name(isa: Isa, packed: &[u8], values: &mut [f32]) {
-            struct Decode<'a>(&'a [u8], &'a mut [f32]);
-            impl Kernel for Decode<'_> {
-                type Output = ();
-                #[inline(always)]
-                fn run<L: Lanes>(self, _: L) {
-                    for (value, bytes) in self.1.iter_mut().zip(self.0.as_chunks().0) {
-                        let $x = <$number>::from_le_bytes(*bytes);
-                        *value = $value;
-                    }
-                }
-            }
-            isa.run(Decode(packed, values));
+            stream!(isa, packed.as_chunks().0 => values, |bytes: [u8; size_of::<$number>()], value: f32| {
+                let $x = <$number>::from_le_bytes(*bytes);
+                $value
+            });
         }
     )*};
 }
@@ -47,11 +60,30 @@ decode! {
     decode_i64: i64, |x| x as f32;
 }
 
+/// The values themselves.
+pub(super) fn encode_f32(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    stream!(isa, rows.values() => packed.as_chunks_mut().0, |x: f32, bytes: [u8; 4]| x.to_le_bytes());
+    Ok(())
+}
+
+/// The nearest bfloat16 numbers.
+pub(super) fn encode_bf16(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
+    stream!(isa, rows.values() => packed.as_chunks_mut().0, |x: f32, bytes: [u8; 2]| float::f32_to_bf16(*x).to_le_bytes());
+    Ok(())
+}
+
 /// Half-precision numbers; a NaN becomes quiet.
 pub(super) fn decode_f16(isa: Isa, packed: &[u8], values: &mut [f32]) {
     struct Decode<'a>(&'a [u8], &'a mut [f32]);
     impl Kernel for Decode<'_> {
         type Output = ();
+
+        fn plain(self) {
+            for (value, half) in self.1.iter_mut().zip(self.0.as_chunks().0) {
+                *value = f16_to_f32_ggml(u16::from_le_bytes(*half));
+            }
+        }
+
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) {
             let (packed, last) = self.0.as_chunks::<64>();
@@ -61,46 +93,10 @@ pub(super) fn decode_f16(isa: Isa, packed: &[u8], values: &mut [f32]) {
                     lanes.load_half(&packed[2 * i..]).store(&mut values[i..]);
                 }
             }
-            decode_f16_reference(last, last_values);
+            Decode(last, last_values).plain();
         }
     }
-    match isa {
-        Isa::Scalar => decode_f16_reference(packed, values),
-        _ => isa.run(Decode(packed, values)),
-    }
-}
-
-fn decode_f16_reference(packed: &[u8], values: &mut [f32]) {
-    for (value, half) in values.iter_mut().zip(packed.as_chunks().0) {
-        *value = f16_to_f32_ggml(u16::from_le_bytes(*half));
-    }
-}
-
-macro_rules! encode {
-    ($($(#[$doc:meta])* $name:ident: |$x:ident| $number:expr;)*) => {$(
-        $(#[$doc])*
-        pub(super) fn $name(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-            struct Encode<'a>(&'a [f32], &'a mut [u8]);
-            impl Kernel for Encode<'_> {
-                type Output = ();
-                #[inline(always)]
-                fn run<L: Lanes>(self, _: L) {
-                    for (&$x, bytes) in self.0.iter().zip(self.1.as_chunks_mut().0) {
-                        *bytes = $number.to_le_bytes();
-                    }
-                }
-            }
-            isa.run(Encode(rows.values(), packed));
-            Ok(())
-        }
-    )*};
-}
-
-encode! {
-    /// The values themselves.
-    encode_f32: |x| x;
-    /// The nearest bfloat16 numbers.
-    encode_bf16: |x| f32_to_bf16(x);
+    isa.run(Decode(packed, values));
 }
 
 /// The nearest half-precision numbers.
@@ -108,6 +104,13 @@ pub(super) fn encode_f16(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<
     struct Encode<'a>(&'a [f32], &'a mut [u8]);
     impl Kernel for Encode<'_> {
         type Output = ();
+
+        fn plain(self) {
+            for (value, half) in self.0.iter().zip(self.1.as_chunks_mut().0) {
+                *half = f32_to_f16_ggml(*value).to_le_bytes();
+            }
+        }
+
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) {
             let (values, last) = self.0.as_chunks::<32>();
@@ -117,18 +120,9 @@ pub(super) fn encode_f16(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<
                     lanes.store_half(lanes.load(&values[i..]), &mut packed[2 * i..]);
                 }
             }
-            encode_f16_reference(last, last_packed);
+            Encode(last, last_packed).plain();
         }
     }
-    match isa {
-        Isa::Scalar => encode_f16_reference(rows.values(), packed),
-        _ => isa.run(Encode(rows.values(), packed)),
-    }
+    isa.run(Encode(rows.values(), packed));
     Ok(())
-}
-
-fn encode_f16_reference(values: &[f32], packed: &mut [u8]) {
-    for (value, half) in values.iter().zip(packed.as_chunks_mut().0) {
-        *half = f32_to_f16_ggml(*value).to_le_bytes();
-    }
 }

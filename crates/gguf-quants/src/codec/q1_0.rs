@@ -11,61 +11,37 @@
 //! Rules: `block_q1_0` in `ggml-common.h`; `quantize_row_q1_0_ref` and `dequantize_row_q1_0` in `ggml-quants.c`. An importance
 //! matrix changes nothing.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks;
-use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Lanes, MAX_LANES, Masks};
-use crate::rows::{Rows, part};
+use crate::rows::{Tile, part};
 
 const LEN: usize = 128;
 const BYTES: usize = 18;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
-        _ => isa.run(Decode { packed, values }),
+/// Q1_0.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = if block[2 + i / 8] >> (i % 8) & 1 == 1 { d } else { -d };
+        }
     }
-}
-
-fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-    for (i, value) in values.iter_mut().enumerate() {
-        *value = if block[2 + i / 8] >> (i % 8) & 1 == 1 { d } else { -d };
-    }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (head, signs) = block.split_first_chunk().unwrap();
-            let d = lanes.splat_half(u16::from_le_bytes(*head));
-            for (values, signs) in values.as_chunks_mut::<16>().0.iter_mut().zip(signs.as_chunks().0) {
-                let signs = u32::from(u16::from_le_bytes(*signs));
-                for i in (0..16).step_by(L::N) {
-                    lanes.mask(signs >> i).select(d, -d).store(&mut values[i..]);
-                }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let (head, signs) = block.split_first_chunk().unwrap();
+        let d = lanes.splat_half(u16::from_le_bytes(*head));
+        for (values, signs) in values.as_chunks_mut::<16>().0.iter_mut().zip(signs.as_chunks().0) {
+            let signs = u32::from(u16::from_le_bytes(*signs));
+            for i in (0..16).step_by(L::N) {
+                lanes.mask(signs >> i).select(d, -d).store(&mut values[i..]);
             }
         }
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => blocks::encode_each(rows, packed, reference),
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 #[inline(never)]
@@ -82,40 +58,34 @@ fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let zero = lanes.splat(0.0);
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let mut sum = zero;
-            for p in 0..LEN / 16 {
-                let columns = lanes.columns(&part::<LEN, 16>(&tile.values, p));
-                for column in columns {
-                    sum = sum + column.abs();
-                }
-            }
-            let mut d = [0; MAX_LANES];
-            blocks::halves(lanes, sum / lanes.splat(LEN as f32), &mut d);
-            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
-                let (head, signs) = out.split_first_chunk_mut().unwrap();
-                *head = d[i].to_le_bytes();
-                for (x, signs) in tile.values[i].as_chunks::<16>().0.iter().zip(signs.as_chunks_mut().0) {
-                    let mut bits = 0;
-                    for j in (0..16).step_by(L::N) {
-                        bits |= lanes.load(&x[j..]).ge(zero).to_bits() << j;
-                    }
-                    *signs = (bits as u16).to_le_bytes();
-                }
+        let mut sum = zero;
+        for p in 0..LEN / 16 {
+            let columns = lanes.columns(&part::<LEN, 16>(&tile.values, p));
+            for column in columns {
+                sum = sum + column.abs();
             }
         }
+        let mut d = [0; MAX_LANES];
+        blocks::halves(lanes, sum / lanes.splat(LEN as f32), &mut d);
+        for (i, out) in out.iter_mut().enumerate() {
+            let (head, signs) = out.split_first_chunk_mut().unwrap();
+            *head = d[i].to_le_bytes();
+            for (x, signs) in tile.values[i].as_chunks::<16>().0.iter().zip(signs.as_chunks_mut().0) {
+                let mut bits = 0;
+                for j in (0..16).step_by(L::N) {
+                    bits |= lanes.load(&x[j..]).ge(zero).to_bits() << j;
+                }
+                *signs = (bits as u16).to_le_bytes();
+            }
+        }
+        u32::MAX
     }
 }

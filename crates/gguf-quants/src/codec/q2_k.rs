@@ -13,14 +13,14 @@
 //! Rules: `block_q2_K` in `ggml-common.h`; `dequantize_row_q2_K`, `quantize_row_q2_K_ref` (without a matrix) and
 //! `quantize_row_q2_K_impl` (with one) in `ggml-quants.c`.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost, Pairs};
 use super::sixteen::{self, GROUP, GROUPS, LEN, WORDS};
-use crate::dispatch::{Isa, Kernel};
+use super::words::put;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::{Floats, Ints, Lanes, Masks};
-use crate::rows::Rows;
+use crate::lanes::{Floats, Ints, Lanes, Masks, to_half};
+use crate::rows::Tile;
 use crate::search::{
-    Fit, MinSearch, fit_min, fit_min_lanes, fit_positive, fit_positive_lanes, half, level, nearest_int, roundable,
+    Fit, MinSearch, fit_min, fit_min_lanes, fit_positive, fit_positive_lanes, level, nearest_int, roundable,
 };
 
 const BYTES: usize = 84;
@@ -30,79 +30,48 @@ const SCALE_TOP: i32 = 15;
 const PLAIN: MinSearch = MinSearch { levels: TOP, first: -0.5, step: 0.1, last: 15, absolute: true };
 const WEIGHTED: MinSearch = MinSearch { levels: TOP, first: -0.9, step: 0.05, last: 36, absolute: false };
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    if isa == Isa::Scalar {
-        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
-            decode_block(block, values);
+/// Q2_K.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[80], block[81]]));
+        let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[82], block[83]]));
+        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            let (d, min) = (d * f32::from(block[g] & 15), dmin * f32::from(block[g] >> 4));
+            let (half, run, odd) = (g / 8, g / 2, g % 2 * 16);
+            let levels: &[u8; 16] = block[16 + 32 * half + odd..].first_chunk().unwrap();
+            for i in 0..GROUP {
+                values[i] = d * f32::from(levels[i] >> (2 * (run % 4)) & 3) - min;
+            }
         }
-    } else {
-        isa.run(Decode { packed, values });
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (scales, rest) = block.split_first_chunk::<GROUPS>().unwrap();
-            let (levels, rest) = rest.split_first_chunk::<64>().unwrap();
-            let d = lanes.half(u16::from_le_bytes([rest[0], rest[1]]));
-            let dmin = lanes.half(u16::from_le_bytes([rest[2], rest[3]]));
-            let (mut ds, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
-            for g in 0..GROUPS {
-                ds[g] = d * f32::from(scales[g] & 15);
-                mins[g] = dmin * f32::from(scales[g] >> 4);
-            }
-            for h in 0..2 {
-                let levels = &levels.as_chunks::<32>().0[h];
-                let values = &mut values.as_chunks_mut::<128>().0[h];
-                for i in (0..32).step_by(L::N) {
-                    let mut bytes = lanes.load_u8(&levels[i..]);
-                    for run in 0..4 {
-                        let g = 8 * h + 2 * run + i / GROUP;
-                        let level = (bytes & lanes.splat_i(3)).to_f();
-                        (lanes.splat(ds[g]) * level - lanes.splat(mins[g])).store(&mut values[32 * run + i..]);
-                        bytes = bytes.shr::<2>();
-                    }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let (scales, rest) = block.split_first_chunk::<GROUPS>().unwrap();
+        let (levels, rest) = rest.split_first_chunk::<64>().unwrap();
+        let d = lanes.half(u16::from_le_bytes([rest[0], rest[1]]));
+        let dmin = lanes.half(u16::from_le_bytes([rest[2], rest[3]]));
+        let (mut ds, mut mins) = ([0.0; GROUPS], [0.0; GROUPS]);
+        for g in 0..GROUPS {
+            ds[g] = d * f32::from(scales[g] & 15);
+            mins[g] = dmin * f32::from(scales[g] >> 4);
+        }
+        for h in 0..2 {
+            let levels = &levels.as_chunks::<32>().0[h];
+            let values = &mut values.as_chunks_mut::<128>().0[h];
+            for i in (0..32).step_by(L::N) {
+                let mut bytes = lanes.load_u8(&levels[i..]);
+                for run in 0..4 {
+                    let g = 8 * h + 2 * run + i / GROUP;
+                    let level = (bytes & lanes.splat_i(3)).to_f();
+                    (lanes.splat(ds[g]) * level - lanes.splat(mins[g])).store(&mut values[32 * run + i..]);
+                    bytes = bytes.shr::<2>();
                 }
             }
         }
     }
-}
-
-/// One block, value by value.
-fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[80], block[81]]));
-    let dmin = f16_to_f32_ggml(u16::from_le_bytes([block[82], block[83]]));
-    for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-        let (d, min) = (d * f32::from(block[g] & 15), dmin * f32::from(block[g] >> 4));
-        let (half, run, odd) = (g / 8, g / 2, g % 2 * 16);
-        let levels: &[u8; 16] = block[16 + 32 * half + odd..].first_chunk().unwrap();
-        for i in 0..GROUP {
-            values[i] = d * f32::from(levels[i] >> (2 * (run % 4)) & 3) - min;
-        }
-    }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
-                *out = reference(rows.block(i), rows.block_weights(i));
-            }
-        }
-        _ => isa.run_twice(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 /// One block in plain steps.
@@ -185,127 +154,117 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
 #[derive(Clone, Copy)]
 struct GroupFit<L: Lanes> {
     iscale: L::F,
     level_min: L::F,
 }
 
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    const PAIRS: Pairs = Pairs::Always;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x, weights))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let zero = lanes.splat(0.0);
         let scale_top = lanes.splat(SCALE_TOP as f32);
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let out = &mut blocks[first..first + tile.len];
 
-            let mut groups = [GroupFit::<L> { iscale: zero, level_min: zero }; GROUPS];
-            let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
-            let mut valid = !lanes.mask(0);
-            let mut sigma2 = zero;
-            if tile.weights.is_some() {
-                sigma2 = sixteen::sum_of_squares(lanes, &tile) / lanes.splat(LEN as f32);
-            }
-            for g in 0..GROUPS {
-                let x = sixteen::columns(lanes, &tile.values, g);
-                let mut weights = [zero; GROUP];
-                match &tile.weights {
-                    Some(matrix) => {
-                        let q = sixteen::columns(lanes, matrix, g);
-                        for i in 0..GROUP {
-                            weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
-                            sum_w[g] = sum_w[g] + weights[i];
-                        }
-                    }
-                    None => {
-                        for i in 0..GROUP {
-                            weights[i] = x[i].abs();
-                        }
-                    }
-                }
-                let search = if tile.weights.is_some() { WEIGHTED } else { PLAIN };
-                let fit = fit_min_lanes(lanes, search, &x, &weights);
-                valid = valid & fit.valid & fit.scale.ge(zero) & fit.min.ge(zero);
-                (scales[g], mins[g]) = (fit.scale, fit.min);
-                groups[g] = GroupFit { iscale: fit.iscale, level_min: fit.level_min };
-            }
-
-            let (d, dmin);
-            let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
-            if tile.weights.is_some() {
-                let (valid_d, valid_min);
-                (d, valid_d) = fit_positive_lanes(lanes, SCALE_TOP, &scales, &sum_w, &mut scale_levels);
-                (dmin, valid_min) = fit_positive_lanes(lanes, SCALE_TOP, &mins, &sum_w, &mut min_levels);
-                valid = valid & valid_d & valid_min;
-            } else {
-                let (mut max_scale, mut max_min) = (zero, zero);
-                for g in 0..GROUPS {
-                    max_scale = scales[g].max(max_scale);
-                    max_min = mins[g].max(max_min);
-                }
-                let inverse_scale = max_scale.gt(zero).select(scale_top / max_scale, zero);
-                let inverse_min = max_min.gt(zero).select(scale_top / max_min, zero);
-                valid = valid & roundable(lanes, inverse_scale * max_scale, inverse_min * max_min);
-                for g in 0..GROUPS {
-                    scale_levels[g] = level(lanes, inverse_scale * scales[g], 0.0, SCALE_TOP as f32);
-                    min_levels[g] = level(lanes, inverse_min * mins[g], 0.0, SCALE_TOP as f32);
-                }
-                d = max_scale / scale_top;
-                dmin = max_min / scale_top;
-            }
-
-            let (half_d, half_dmin) = (half(lanes, d), half(lanes, dmin));
-            let (d, dmin) = (sixteen::from_half(lanes, half_d), sixteen::from_half(lanes, half_dmin));
-            for h in 0..2 {
-                let mut words = [[lanes.splat_i(0); WORDS]; 4];
-                for part in 0..8 {
-                    let g = 8 * h + part;
-                    let x = sixteen::columns(lanes, &tile.values, g);
-                    let (d, min) = (d * scale_levels[g], dmin * min_levels[g]);
-                    // Without a scale the levels stay those of the search.
-                    let unscaled = d.equal(zero);
-                    let keep_search = unscaled.any();
-                    let mut largest = zero;
-                    let mut levels = [zero; GROUP];
-                    for i in 0..GROUP {
-                        let wish = (x[i] + min) / d;
-                        largest = largest.max(wish.abs());
-                        levels[i] = level(lanes, wish, 0.0, TOP as f32);
-                        if keep_search {
-                            let wish = groups[g].iscale * (x[i] - groups[g].level_min);
-                            levels[i] = unscaled.select(level(lanes, wish, 0.0, TOP as f32), levels[i]);
-                        }
-                    }
-                    valid = valid & (unscaled | largest.le(lanes.splat(4194303.0)));
-                    let levels = sixteen::words_of_numbers(lanes, &levels);
-                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
-                }
-                sixteen::put::<L, BYTES, WORDS>(out, 16 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
-            }
-
-            let scale_words = sixteen::words_of_numbers(lanes, &scale_levels);
-            let min_words = sixteen::words_of_numbers(lanes, &min_levels);
-            let mut packed = scale_words;
-            for w in 0..4 {
-                packed[w] = scale_words[w] | min_words[w].shl::<4>();
-            }
-            sixteen::put::<L, BYTES, 4>(out, 0, &packed);
-            sixteen::put::<L, BYTES, 1>(out, 80, &[half_d | half_dmin.shl::<16>()]);
-            let valid = valid.to_bits();
-            for (i, out) in out.iter_mut().enumerate() {
-                if valid >> i & 1 == 0 {
-                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
-                }
-            }
+        let mut groups = [GroupFit::<L> { iscale: zero, level_min: zero }; GROUPS];
+        let (mut scales, mut mins, mut sum_w) = ([zero; GROUPS], [zero; GROUPS], [zero; GROUPS]);
+        let mut valid = !lanes.mask(0);
+        let mut sigma2 = zero;
+        if tile.weights.is_some() {
+            sigma2 = sixteen::sum_of_squares(lanes, tile) / lanes.splat(LEN as f32);
         }
+        for g in 0..GROUPS {
+            let x = sixteen::columns(lanes, &tile.values, g);
+            let mut weights = [zero; GROUP];
+            match &tile.weights {
+                Some(matrix) => {
+                    let q = sixteen::columns(lanes, matrix, g);
+                    for i in 0..GROUP {
+                        weights[i] = q[i] * (sigma2 + x[i] * x[i]).sqrt();
+                        sum_w[g] = sum_w[g] + weights[i];
+                    }
+                }
+                None => {
+                    for i in 0..GROUP {
+                        weights[i] = x[i].abs();
+                    }
+                }
+            }
+            let search = if tile.weights.is_some() { WEIGHTED } else { PLAIN };
+            let fit = fit_min_lanes(lanes, search, &x, &weights);
+            valid = valid & fit.valid & fit.scale.ge(zero) & fit.min.ge(zero);
+            (scales[g], mins[g]) = (fit.scale, fit.min);
+            groups[g] = GroupFit { iscale: fit.iscale, level_min: fit.level_min };
+        }
+
+        let (d, dmin);
+        let (mut scale_levels, mut min_levels) = ([zero; GROUPS], [zero; GROUPS]);
+        if tile.weights.is_some() {
+            let (valid_d, valid_min);
+            (d, valid_d) = fit_positive_lanes::<L, GROUPS, false>(lanes, SCALE_TOP, &scales, &sum_w, &mut scale_levels);
+            (dmin, valid_min) =
+                fit_positive_lanes::<L, GROUPS, false>(lanes, SCALE_TOP, &mins, &sum_w, &mut min_levels);
+            valid = valid & valid_d & valid_min;
+        } else {
+            let (mut max_scale, mut max_min) = (zero, zero);
+            for g in 0..GROUPS {
+                max_scale = scales[g].max(max_scale);
+                max_min = mins[g].max(max_min);
+            }
+            let inverse_scale = max_scale.gt(zero).select(scale_top / max_scale, zero);
+            let inverse_min = max_min.gt(zero).select(scale_top / max_min, zero);
+            valid = valid & roundable(lanes, inverse_scale * max_scale, inverse_min * max_min);
+            for g in 0..GROUPS {
+                scale_levels[g] = level(lanes, inverse_scale * scales[g], 0.0, SCALE_TOP as f32);
+                min_levels[g] = level(lanes, inverse_min * mins[g], 0.0, SCALE_TOP as f32);
+            }
+            d = max_scale / scale_top;
+            dmin = max_min / scale_top;
+        }
+
+        let (half_d, half_dmin) = (to_half(lanes, d), to_half(lanes, dmin));
+        let (d, dmin) = (sixteen::from_half(lanes, half_d), sixteen::from_half(lanes, half_dmin));
+        for h in 0..2 {
+            let mut words = [[lanes.splat_i(0); WORDS]; 4];
+            for part in 0..8 {
+                let g = 8 * h + part;
+                let x = sixteen::columns(lanes, &tile.values, g);
+                let (d, min) = (d * scale_levels[g], dmin * min_levels[g]);
+                // Without a scale the levels stay those of the search.
+                let unscaled = d.equal(zero);
+                let keep_search = unscaled.any();
+                let mut largest = zero;
+                let mut levels = [zero; GROUP];
+                for i in 0..GROUP {
+                    let wish = (x[i] + min) / d;
+                    largest = largest.max(wish.abs());
+                    levels[i] = level(lanes, wish, 0.0, TOP as f32);
+                    if keep_search {
+                        let wish = groups[g].iscale * (x[i] - groups[g].level_min);
+                        levels[i] = unscaled.select(level(lanes, wish, 0.0, TOP as f32), levels[i]);
+                    }
+                }
+                valid = valid & (unscaled | largest.le(lanes.splat(4194303.0)));
+                let levels = sixteen::words_of_numbers(lanes, &levels);
+                words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
+            }
+            put::<L, BYTES, WORDS>(out, 16 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
+        }
+
+        let scale_words = sixteen::words_of_numbers(lanes, &scale_levels);
+        let min_words = sixteen::words_of_numbers(lanes, &min_levels);
+        let mut packed = scale_words;
+        for w in 0..4 {
+            packed[w] = scale_words[w] | min_words[w].shl::<4>();
+        }
+        put::<L, BYTES, 4>(out, 0, &packed);
+        put::<L, BYTES, 1>(out, 80, &[half_d | half_dmin.shl::<16>()]);
+        valid.to_bits()
     }
 }

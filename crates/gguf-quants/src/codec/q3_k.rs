@@ -15,15 +15,16 @@
 //! Rules: `block_q3_K` in `ggml-common.h`; `dequantize_row_q3_K`, `quantize_row_q3_K_ref` (without a matrix) and
 //! `quantize_row_q3_K_impl` (with one) in `ggml-quants.c`.
 
-use super::Refused;
+use super::block::{self, DecodeBlock, EncodeBlock, Lost, Pairs, Refused};
 use super::sixteen::{self, GROUP, GROUPS, LEN, WORDS};
-use crate::dispatch::{Isa, Kernel};
+use super::words::put;
+use crate::dispatch::Isa;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::Rows;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, to_half};
+use crate::rows::{Rows, Tile};
 use crate::search::{
-    first_largest, first_largest_lanes, fit_moving, fit_moving_lanes, fit_signed, fit_signed_lanes, half, level,
-    nearest_int, roundable,
+    first_largest, first_largest_lanes, fit_moving, fit_moving_lanes, fit_signed, fit_signed_lanes, level, nearest_int,
+    roundable,
 };
 
 const BYTES: usize = 110;
@@ -32,68 +33,50 @@ const SCALE_TOP: i32 = 32;
 /// Groups that the search without a matrix takes at a time.
 const IN_STEP: usize = 2;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    if isa == Isa::Scalar {
-        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
-            decode_block(block, values);
+/// Q3_K.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[108], block[109]]));
+        let third: &[u8; 32] = block.first_chunk().unwrap();
+        let scales = unpack_scales(block[96..].first_chunk().unwrap());
+        for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+            let d = d * f32::from(scales[g] as i8 - SCALE_TOP as i8);
+            let (half, run, odd) = (g / 8, g / 2, g % 2 * 16);
+            let low: &[u8; 16] = block[32 + 32 * half + odd..].first_chunk().unwrap();
+            let third: &[u8; 16] = third[odd..].first_chunk().unwrap();
+            for i in 0..GROUP {
+                let level = low[i] >> (2 * (run % 4)) & 3 | (third[i] >> run & 1) << 2;
+                values[i] = d * (i32::from(level) - TOP) as f32;
+            }
         }
-    } else {
-        isa.run(Decode { packed, values });
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (third, rest) = block.split_first_chunk::<32>().unwrap();
-            let (levels, rest) = rest.split_first_chunk::<64>().unwrap();
-            let (scales, d) = rest.split_first_chunk::<12>().unwrap();
-            let d = lanes.half(u16::from_le_bytes([d[0], d[1]]));
-            let scales = unpack_scales(scales);
-            let mut ds = [0.0; GROUPS];
-            for g in 0..GROUPS {
-                ds[g] = d * (i32::from(scales[g]) - SCALE_TOP) as f32;
-            }
-            for i in (0..32).step_by(L::N) {
-                let mut third = lanes.load_u8(&third[i..]);
-                for h in 0..2 {
-                    let mut bytes = lanes.load_u8(&levels.as_chunks::<32>().0[h][i..]);
-                    let values = &mut values.as_chunks_mut::<128>().0[h];
-                    for run in 0..4 {
-                        let level = bytes & lanes.splat_i(3) | (third & lanes.splat_i(1)).shl::<2>();
-                        let d = lanes.splat(ds[8 * h + 2 * run + i / GROUP]);
-                        (d * (level - lanes.splat_i(TOP)).to_f()).store(&mut values[32 * run + i..]);
-                        bytes = bytes.shr::<2>();
-                        third = third.shr::<1>();
-                    }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let (third, rest) = block.split_first_chunk::<32>().unwrap();
+        let (levels, rest) = rest.split_first_chunk::<64>().unwrap();
+        let (scales, d) = rest.split_first_chunk::<12>().unwrap();
+        let d = lanes.half(u16::from_le_bytes([d[0], d[1]]));
+        let scales = unpack_scales(scales);
+        let mut ds = [0.0; GROUPS];
+        for g in 0..GROUPS {
+            ds[g] = d * (i32::from(scales[g]) - SCALE_TOP) as f32;
+        }
+        for i in (0..32).step_by(L::N) {
+            let mut third = lanes.load_u8(&third[i..]);
+            for h in 0..2 {
+                let mut bytes = lanes.load_u8(&levels.as_chunks::<32>().0[h][i..]);
+                let values = &mut values.as_chunks_mut::<128>().0[h];
+                for run in 0..4 {
+                    let level = bytes & lanes.splat_i(3) | (third & lanes.splat_i(1)).shl::<2>();
+                    let d = lanes.splat(ds[8 * h + 2 * run + i / GROUP]);
+                    (d * (level - lanes.splat_i(TOP)).to_f()).store(&mut values[32 * run + i..]);
+                    bytes = bytes.shr::<2>();
+                    third = third.shr::<1>();
                 }
             }
-        }
-    }
-}
-
-/// One block, value by value.
-fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[108], block[109]]));
-    let third: &[u8; 32] = block.first_chunk().unwrap();
-    let scales = unpack_scales(block[96..].first_chunk().unwrap());
-    for (g, values) in values.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
-        let d = d * f32::from(scales[g] as i8 - SCALE_TOP as i8);
-        let (half, run, odd) = (g / 8, g / 2, g % 2 * 16);
-        let low: &[u8; 16] = block[32 + 32 * half + odd..].first_chunk().unwrap();
-        let third: &[u8; 16] = third[odd..].first_chunk().unwrap();
-        for i in 0..GROUP {
-            let level = low[i] >> (2 * (run % 4)) & 3 | (third[i] >> run & 1) << 2;
-            values[i] = d * (i32::from(level) - TOP) as f32;
         }
     }
 }
@@ -109,21 +92,6 @@ fn unpack_scales(packed: &[u8; 12]) -> [u8; GROUPS] {
         *four = (low | (top >> (2 * q) & 0x0303_0303) << 4).to_le_bytes();
     }
     scales
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
-                *out = reference(rows.block(i), rows.block_weights(i));
-            }
-        }
-        _ if rows.weights().is_some() => isa.run_twice(Encode { rows, packed }),
-        // Rounds go on until the last lane is content, so fewer lanes have fewer rounds.
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 /// One block in plain steps.
@@ -185,129 +153,146 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
+/// With a matrix, which takes another search.
+struct Weighted;
 
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x, weights))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let zero = lanes.splat(0.0);
-        let scale_top = SCALE_TOP as f32;
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let out = &mut blocks[first..first + tile.len];
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        encode_tile::<L, false>(lanes, tile, out)
+    }
 
-            let mut fits = [zero; GROUPS];
-            let mut search = [[lanes.splat_i(0); 4]; GROUPS];
-            let mut scales = [zero; GROUPS];
-            let mut valid = !lanes.mask(0);
-            let d;
-            match &tile.weights {
-                None => {
-                    for first in (0..GROUPS).step_by(IN_STEP) {
-                        let mut x = [[zero; GROUP]; IN_STEP];
-                        for g in 0..IN_STEP {
-                            x[g] = sixteen::columns(lanes, &tile.values, first + g);
-                        }
-                        let mut levels = [[zero; GROUP]; IN_STEP];
-                        let (scales, right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
-                        valid = valid & right;
-                        for g in 0..IN_STEP {
-                            valid = valid & scales[g].equal(scales[g]);
-                            fits[first + g] = scales[g];
-                            search[first + g] = sixteen::words_of_numbers(lanes, &levels[g]);
-                        }
-                    }
-                    let largest = first_largest_lanes(lanes, &fits);
-                    let empty = largest.equal(zero);
-                    let iscale = lanes.splat(-scale_top) / largest;
-                    let product = iscale * largest;
-                    valid = valid & (empty | roundable(lanes, product, product));
-                    for g in 0..GROUPS {
-                        let l = level(lanes, iscale * fits[g], -scale_top, scale_top - 1.0);
-                        scales[g] = empty.select(zero, l + lanes.splat(scale_top));
-                    }
-                    d = empty.select(zero, lanes.splat(1.0) / iscale);
-                }
-                Some(matrix) => {
-                    let sigma2 = lanes.splat(2.0) * sixteen::sum_of_squares(lanes, &tile) / lanes.splat(LEN as f32);
-                    let mut sum_w = [zero; GROUPS];
-                    for g in 0..GROUPS {
-                        let x = sixteen::columns(lanes, &tile.values, g);
-                        let mut weights = sixteen::columns(lanes, matrix, g);
-                        for i in 0..GROUP {
-                            weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();
-                            sum_w[g] = sum_w[g] + weights[i];
-                        }
-                        let fit = fit_signed_lanes(lanes, TOP, &x, &weights);
-                        valid = valid & fit.valid;
-                        fits[g] = fit.scale;
-                        let mut levels = [zero; GROUP];
-                        for i in 0..GROUP {
-                            levels[i] = fit.level(lanes, TOP, x[i]);
-                        }
-                        search[g] = sixteen::words_of_numbers(lanes, &levels);
-                    }
-                    let fit = fit_signed_lanes(lanes, SCALE_TOP, &fits, &sum_w);
-                    valid = valid & fit.valid;
-                    for g in 0..GROUPS {
-                        scales[g] = fit.level(lanes, SCALE_TOP, fits[g]);
-                    }
-                    d = fit.scale;
-                }
-            }
-
-            let half_d = half(lanes, d);
-            let d = sixteen::from_half(lanes, half_d);
-            let mut third = [lanes.splat_i(0); WORDS];
-            for h in 0..2 {
-                let mut words = [[lanes.splat_i(0); WORDS]; 4];
-                for part in 0..8 {
-                    let g = 8 * h + part;
-                    let x = sixteen::columns(lanes, &tile.values, g);
-                    let d = d * (scales[g] - lanes.splat(scale_top));
-                    let unscaled = d.equal(zero);
-                    let (levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
-                    valid = valid & (right | unscaled);
-                    // Without a scale the levels stay those of the search.
-                    let levels = sixteen::select::<L>(unscaled, &search[g], &levels);
-                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
-                }
-                for run in &words {
-                    for w in 0..WORDS {
-                        // The bits of a run come in from above, so the first run ends lowest.
-                        let bits = (run[w].shr::<2>() & lanes.splat_i(0x0101_0101)).shl::<7>();
-                        third[w] = (third[w].shr::<1>() & lanes.splat_i(0x7f7f_7f7f)) | bits;
-                    }
-                }
-                sixteen::put::<L, BYTES, WORDS>(out, 32 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
-            }
-            sixteen::put::<L, BYTES, WORDS>(out, 0, &third);
-
-            let scales = sixteen::words_of_numbers(lanes, &scales);
-            let (low, two) = (lanes.splat_i(0x0f0f_0f0f), lanes.splat_i(0x0303_0303));
-            let mut packed = [lanes.splat_i(0); 3];
-            packed[0] = scales[0] & low | (scales[2] & low).shl::<4>();
-            packed[1] = scales[1] & low | (scales[3] & low).shl::<4>();
-            packed[2] = scales[0].shr::<4>() & two
-                | (scales[1].shr::<4>() & two).shl::<2>()
-                | (scales[2].shr::<4>() & two).shl::<4>()
-                | (scales[3].shr::<4>() & two).shl::<6>();
-            sixteen::put::<L, BYTES, 3>(out, 96, &packed);
-            let mut lane_d = [0; MAX_LANES];
-            half_d.store(&mut lane_d);
-            let valid = valid.to_bits();
-            for (i, out) in out.iter_mut().enumerate() {
-                out[108..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
-                if valid >> i & 1 == 0 {
-                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
-                }
-            }
+    fn rows(isa: Isa, rows: Rows<'_>, blocks: &mut [[u8; BYTES]]) -> Result<(), Refused> {
+        match rows.weights() {
+            Some(_) => block::encode_blocks::<Weighted, LEN, BYTES>(isa, rows, blocks),
+            None => block::encode_blocks::<Self, LEN, BYTES>(isa, rows, blocks),
         }
     }
+}
+
+impl EncodeBlock<LEN, BYTES> for Weighted {
+    // The search without a matrix goes on until the last lane is content, so fewer lanes have fewer rounds there.
+    const PAIRS: Pairs = Pairs::Always;
+
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x, weights))
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        encode_tile::<L, true>(lanes, tile, out)
+    }
+}
+
+/// One block per lane.
+#[inline(always)]
+fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+    let zero = lanes.splat(0.0);
+    let scale_top = SCALE_TOP as f32;
+
+    let mut fits = [zero; GROUPS];
+    let mut search = [[lanes.splat_i(0); 4]; GROUPS];
+    let mut scales = [zero; GROUPS];
+    let mut valid = !lanes.mask(0);
+    let d;
+    if !MATRIX {
+        for first in (0..GROUPS).step_by(IN_STEP) {
+            let mut x = [[zero; GROUP]; IN_STEP];
+            for g in 0..IN_STEP {
+                x[g] = sixteen::columns(lanes, &tile.values, first + g);
+            }
+            let mut levels = [[zero; GROUP]; IN_STEP];
+            let (scales, right) = fit_moving_lanes(lanes, TOP, &x, &mut levels);
+            valid = valid & right;
+            for g in 0..IN_STEP {
+                valid = valid & scales[g].equal(scales[g]);
+                fits[first + g] = scales[g];
+                search[first + g] = sixteen::words_of_numbers(lanes, &levels[g]);
+            }
+        }
+        let largest = first_largest_lanes(lanes, &fits);
+        let empty = largest.equal(zero);
+        let iscale = lanes.splat(-scale_top) / largest;
+        let product = iscale * largest;
+        valid = valid & (empty | roundable(lanes, product, product));
+        for g in 0..GROUPS {
+            let l = level(lanes, iscale * fits[g], -scale_top, scale_top - 1.0);
+            scales[g] = empty.select(zero, l + lanes.splat(scale_top));
+        }
+        d = empty.select(zero, lanes.splat(1.0) / iscale);
+    } else {
+        let Some(matrix) = &tile.weights else { return 0 };
+        let sigma2 = lanes.splat(2.0) * sixteen::sum_of_squares(lanes, tile) / lanes.splat(LEN as f32);
+        let mut sum_w = [zero; GROUPS];
+        for g in 0..GROUPS {
+            let x = sixteen::columns(lanes, &tile.values, g);
+            let mut weights = sixteen::columns(lanes, matrix, g);
+            for i in 0..GROUP {
+                weights[i] = weights[i] * (sigma2 + x[i] * x[i]).sqrt();
+                sum_w[g] = sum_w[g] + weights[i];
+            }
+            let fit = fit_signed_lanes(lanes, TOP, &x, &weights);
+            valid = valid & fit.valid;
+            fits[g] = fit.scale;
+            let mut levels = [zero; GROUP];
+            for i in 0..GROUP {
+                levels[i] = fit.level(lanes, TOP, x[i]);
+            }
+            search[g] = sixteen::words_of_numbers(lanes, &levels);
+        }
+        let fit = fit_signed_lanes(lanes, SCALE_TOP, &fits, &sum_w);
+        valid = valid & fit.valid;
+        for g in 0..GROUPS {
+            scales[g] = fit.level(lanes, SCALE_TOP, fits[g]);
+        }
+        d = fit.scale;
+    }
+
+    let half_d = to_half(lanes, d);
+    let d = sixteen::from_half(lanes, half_d);
+    let mut third = [lanes.splat_i(0); WORDS];
+    for h in 0..2 {
+        let mut words = [[lanes.splat_i(0); WORDS]; 4];
+        for part in 0..8 {
+            let g = 8 * h + part;
+            let x = sixteen::columns(lanes, &tile.values, g);
+            let d = d * (scales[g] - lanes.splat(scale_top));
+            let unscaled = d.equal(zero);
+            let (levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
+            valid = valid & (right | unscaled);
+            // Without a scale the levels stay those of the search.
+            let levels = sixteen::select::<L>(unscaled, &search[g], &levels);
+            words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
+        }
+        for run in &words {
+            for w in 0..WORDS {
+                // The bits of a run come in from above, so the first run ends lowest.
+                let bits = (run[w].shr::<2>() & lanes.splat_i(0x0101_0101)).shl::<7>();
+                third[w] = (third[w].shr::<1>() & lanes.splat_i(0x7f7f_7f7f)) | bits;
+            }
+        }
+        put::<L, BYTES, WORDS>(out, 32 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
+    }
+    put::<L, BYTES, WORDS>(out, 0, &third);
+
+    let scales = sixteen::words_of_numbers(lanes, &scales);
+    let (low, two) = (lanes.splat_i(0x0f0f_0f0f), lanes.splat_i(0x0303_0303));
+    let mut packed = [lanes.splat_i(0); 3];
+    packed[0] = scales[0] & low | (scales[2] & low).shl::<4>();
+    packed[1] = scales[1] & low | (scales[3] & low).shl::<4>();
+    packed[2] = scales[0].shr::<4>() & two
+        | (scales[1].shr::<4>() & two).shl::<2>()
+        | (scales[2].shr::<4>() & two).shl::<4>()
+        | (scales[3].shr::<4>() & two).shl::<6>();
+    put::<L, BYTES, 3>(out, 96, &packed);
+    let mut lane_d = [0; MAX_LANES];
+    half_d.store(&mut lane_d);
+    for (i, out) in out.iter_mut().enumerate() {
+        out[108..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
+    }
+    valid.to_bits()
 }

@@ -11,20 +11,7 @@
 //! Rules: `block_q4_0` in `ggml-common.h`; `dequantize_row_q4_0`, `quantize_row_q4_0_ref` (without a matrix) and
 //! `quantize_row_q4_0_impl` (with one) in `ggml-quants.c`. The code is that of `small.rs`.
 
-use super::{Refused, small};
-use crate::dispatch::Isa;
-use crate::rows::Rows;
+use super::small;
 
-const BITS: u32 = 4;
-const MIN: bool = false;
-const BYTES: usize = 18;
-
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    small::decode::<BITS, MIN, BYTES>(isa, packed, values);
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    small::encode::<BITS, MIN, BYTES>(isa, rows, packed)
-}
+/// Q4_0.
+pub(super) type Block = small::Block<4, false, 18>;

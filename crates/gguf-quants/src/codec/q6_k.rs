@@ -13,37 +13,36 @@
 //! Rules: `block_q6_K` in `ggml-common.h`; `dequantize_row_q6_K`, `quantize_row_q6_K_ref` (without a matrix) and
 //! `quantize_row_q6_K_impl` (with one) in `ggml-quants.c`.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::sixteen::{self, GROUP, GROUPS, LEN, WORDS};
-use crate::dispatch::{Isa, Kernel};
+use super::words::put;
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
-use crate::rows::Rows;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, Part, to_half};
+use crate::rows::Tile;
 use crate::search::{
-    GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, fit_signed_lanes, half, level,
-    nearest_int, roundable,
+    FitSigned, GROUP_MAX_EPS, LaneScale, first_largest, first_largest_lanes, fit_signed, level, nearest_int, roundable,
 };
 
 const BYTES: usize = 210;
 const TOP: i32 = 32;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, _: L) {
-            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                decode_block(block, values);
-            }
-        }
+/// Q6_K.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        decode(block, values);
     }
-    isa.run(Decode(packed, values));
+
+    /// Compilers do this one well.
+    #[inline(always)]
+    fn lanes<L: Lanes>(_: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        decode(block, values);
+    }
 }
 
 #[inline(always)]
-fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+fn decode(block: &[u8; BYTES], values: &mut [f32; LEN]) {
     let d = f16_to_f32_ggml(u16::from_le_bytes([block[208], block[209]]));
     let scales: &[u8; 16] = block[192..].first_chunk().unwrap();
     for h in 0..2 {
@@ -61,19 +60,6 @@ fn decode_block(block: &[u8; BYTES], values: &mut [f32; LEN]) {
             }
         }
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => {
-            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
-                *out = reference(rows.block(i), rows.block_weights(i));
-            }
-        }
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 /// One block in plain steps. Without a matrix a value weighs its square; with one, what the matrix says.
@@ -117,100 +103,91 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x, weights))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let zero = lanes.splat(0.0);
         let low_bits = lanes.splat_i(0x0f0f_0f0f);
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let out = &mut blocks[first..first + tile.len];
+        let mut scales = [zero; GROUPS];
+        let mut fits = [LaneScale::none(lanes); GROUPS];
+        let mut valid = !lanes.mask(0);
+        for g in 0..GROUPS {
+            let x = sixteen::columns(lanes, &tile.values, g);
+            let mut weights = [zero; GROUP];
+            match &tile.weights {
+                Some(matrix) => weights = sixteen::columns(lanes, matrix, g),
+                None => {
+                    for i in 0..GROUP {
+                        weights[i] = x[i] * x[i];
+                    }
+                }
+            }
+            // No other type has this search with as many lanes, so it is compiled into the kernel.
+            let fit = FitSigned { top: TOP, x: &x, weights: &weights }.run(lanes);
+            valid = valid & fit.valid & fit.scale.equal(fit.scale);
+            scales[g] = fit.scale;
+            fits[g] = fit;
+        }
 
-            let mut scales = [zero; GROUPS];
-            let mut fits = [LaneScale::none(lanes); GROUPS];
-            let mut valid = !lanes.mask(0);
-            for g in 0..GROUPS {
+        let largest = first_largest_lanes(lanes, &scales);
+        let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
+        let iscale = lanes.splat(-128.0) / largest;
+        let product = iscale * largest;
+        valid = empty | (valid & roundable(lanes, product, product));
+        let half_d = to_half(lanes, lanes.splat(1.0) / iscale);
+        let d = sixteen::from_half(lanes, half_d);
+        let mut scale_words = [lanes.splat_i(0); GROUPS];
+        for g in 0..GROUPS {
+            scales[g] = level(lanes, iscale * scales[g], -128.0, 127.0);
+            scale_words[g] = scales[g].trunc() & lanes.splat_i(255);
+        }
+        put::<L, BYTES, 4>(out, 192, &sixteen::words::<L>(&scale_words));
+
+        for h in 0..2 {
+            let mut words = [[lanes.splat_i(0); WORDS]; 4];
+            for part in 0..8 {
+                let g = 8 * h + part;
                 let x = sixteen::columns(lanes, &tile.values, g);
-                let mut weights = [zero; GROUP];
-                match &tile.weights {
-                    Some(matrix) => weights = sixteen::columns(lanes, matrix, g),
-                    None => {
-                        for i in 0..GROUP {
-                            weights[i] = x[i] * x[i];
-                        }
+                let d = d * scales[g];
+                let unscaled = d.equal(zero);
+                let (mut levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
+                valid = valid & (right | unscaled | empty);
+                if unscaled.any() {
+                    // Without a scale the levels stay those of the search.
+                    let mut search = [zero; GROUP];
+                    for i in 0..GROUP {
+                        search[i] = fits[g].level(lanes, TOP, x[i]);
                     }
+                    levels = sixteen::select::<L>(unscaled, &sixteen::words_of_numbers(lanes, &search), &levels);
                 }
-                let fit = fit_signed_lanes(lanes, TOP, &x, &weights);
-                valid = valid & fit.valid & fit.scale.equal(fit.scale);
-                scales[g] = fit.scale;
-                fits[g] = fit;
+                words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
             }
-
-            let largest = first_largest_lanes(lanes, &scales);
-            let empty = largest.abs().lt(lanes.splat(GROUP_MAX_EPS));
-            let iscale = lanes.splat(-128.0) / largest;
-            let product = iscale * largest;
-            valid = empty | (valid & roundable(lanes, product, product));
-            let half_d = half(lanes, lanes.splat(1.0) / iscale);
-            let d = sixteen::from_half(lanes, half_d);
-            let mut scale_words = [lanes.splat_i(0); GROUPS];
-            for g in 0..GROUPS {
-                scales[g] = level(lanes, iscale * scales[g], -128.0, 127.0);
-                scale_words[g] = scales[g].trunc() & lanes.splat_i(255);
+            let mut low = [lanes.splat_i(0); 2 * WORDS];
+            for w in 0..WORDS {
+                let [w0, w1, w2, w3] = [words[0][w], words[1][w], words[2][w], words[3][w]];
+                low[w] = w0 & low_bits | (w2 & low_bits).shl::<4>();
+                low[WORDS + w] = w1 & low_bits | (w3 & low_bits).shl::<4>();
+                for run in &mut words {
+                    run[w] = run[w].shr::<4>();
+                }
             }
-            sixteen::put::<L, BYTES, 4>(out, 192, &sixteen::words::<L>(&scale_words));
+            put::<L, BYTES, { 2 * WORDS }>(out, 64 * h, &low);
+            put::<L, BYTES, WORDS>(out, 128 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
+        }
 
-            for h in 0..2 {
-                let mut words = [[lanes.splat_i(0); WORDS]; 4];
-                for part in 0..8 {
-                    let g = 8 * h + part;
-                    let x = sixteen::columns(lanes, &tile.values, g);
-                    let d = d * scales[g];
-                    let unscaled = d.equal(zero);
-                    let (mut levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
-                    valid = valid & (right | unscaled | empty);
-                    if unscaled.any() {
-                        // Without a scale the levels stay those of the search.
-                        let mut search = [zero; GROUP];
-                        for i in 0..GROUP {
-                            search[i] = fits[g].level(lanes, TOP, x[i]);
-                        }
-                        levels = sixteen::select::<L>(unscaled, &sixteen::words_of_numbers(lanes, &search), &levels);
-                    }
-                    words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
-                }
-                let mut low = [lanes.splat_i(0); 2 * WORDS];
-                for w in 0..WORDS {
-                    let [w0, w1, w2, w3] = [words[0][w], words[1][w], words[2][w], words[3][w]];
-                    low[w] = w0 & low_bits | (w2 & low_bits).shl::<4>();
-                    low[WORDS + w] = w1 & low_bits | (w3 & low_bits).shl::<4>();
-                    for run in &mut words {
-                        run[w] = run[w].shr::<4>();
-                    }
-                }
-                sixteen::put::<L, BYTES, { 2 * WORDS }>(out, 64 * h, &low);
-                sixteen::put::<L, BYTES, WORDS>(out, 128 + 32 * h, &sixteen::pairs_of_bits(lanes, &words));
-            }
-
-            let mut lane_d = [0; MAX_LANES];
-            half_d.store(&mut lane_d);
-            let (valid, empty) = (valid.to_bits(), empty.to_bits());
-            for (i, out) in out.iter_mut().enumerate() {
-                out[208..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
-                if valid >> i & 1 == 0 {
-                    *out = reference(self.rows.block(first + i), self.rows.block_weights(first + i));
-                } else if empty >> i & 1 == 1 {
-                    *out = [0; BYTES];
-                }
+        let mut lane_d = [0; MAX_LANES];
+        half_d.store(&mut lane_d);
+        let empty = empty.to_bits();
+        for (i, out) in out.iter_mut().enumerate() {
+            out[208..].copy_from_slice(&(lane_d[i] as u16).to_le_bytes());
+            if empty >> i & 1 == 1 {
+                *out = [0; BYTES];
             }
         }
+        valid.to_bits()
     }
 }

@@ -9,45 +9,30 @@
 //! `s` is the sum of the values, which ggml's products need and a decoder does not. Rules: `block_q8_1` in `ggml-common.h`,
 //! `quantize_row_q8_1_ref` in `ggml-quants.c`. ggml has no decoder; this one does what that of Q8_0 does.
 
-use super::blocks;
-use crate::dispatch::{Isa, Kernel};
+use super::block::DecodeBlock;
 use crate::float::f16_to_f32_ggml;
 use crate::lanes::{Floats, Ints, Lanes};
 
 const LEN: usize = 32;
 const BYTES: usize = 36;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
-        _ => isa.run(Decode { packed, values }),
+/// Q8_1.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for (value, level) in values.iter_mut().zip(&block[4..]) {
+            *value = f32::from(*level as i8) * d;
+        }
     }
-}
-
-fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-    for (value, level) in values.iter_mut().zip(&block[4..]) {
-        *value = f32::from(*level as i8) * d;
-    }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let ([d0, d1, _, _], levels) = block.split_first_chunk().unwrap();
-            let d = lanes.splat_half(u16::from_le_bytes([*d0, *d1]));
-            for i in (0..LEN).step_by(L::N) {
-                (lanes.load_i8(&levels[i..]).to_f() * d).store(&mut values[i..]);
-            }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let ([d0, d1, _, _], levels) = block.split_first_chunk().unwrap();
+        let d = lanes.splat_half(u16::from_le_bytes([*d0, *d1]));
+        for i in (0..LEN).step_by(L::N) {
+            (lanes.load_i8(&levels[i..]).to_f() * d).store(&mut values[i..]);
         }
     }
 }

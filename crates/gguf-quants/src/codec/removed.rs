@@ -23,8 +23,9 @@
 //! Rules: `dequantize_row_q4_2` and `dequantize_row_q4_3` in `ggml.c` of May and April 2023; `make_block_q4_0x4`, `make_block_q4_0x8`,
 //! `make_block_iq4_nlx4` and `make_block_iq4_nlx8` in `ggml-cpu/repack.cpp`, which still makes these blocks in memory.
 
-use super::{CodecError, blocks, codec};
-use crate::dispatch::{Isa, Kernel};
+use super::block::DecodeBlock;
+use super::{CodecError, codec};
+use crate::dispatch::Isa;
 use crate::float::f16_to_f32_ggml;
 use crate::lanes::{Floats, Ints, Lanes};
 use gguf_format::GgmlType;
@@ -41,68 +42,52 @@ fn pairs(packed: &[u8; 8]) -> [u8; LEN] {
     levels
 }
 
-/// Q4_2 blocks to values.
-pub(super) fn decode_q4_2(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, lanes: L) {
-            for (block, values) in self.0.as_chunks::<10>().0.iter().zip(self.1.as_chunks_mut::<LEN>().0) {
-                let (head, packed) = block.split_first_chunk().unwrap();
-                let d = lanes.splat_half(u16::from_le_bytes(*head));
-                let levels = pairs(packed.first_chunk().unwrap());
-                for i in (0..LEN).step_by(L::N) {
-                    let level = lanes.load_u8(&levels[i..]) - lanes.splat_i(8);
-                    (level.to_f() * d).store(&mut values[i..]);
-                }
-            }
+/// Q4_2.
+pub(super) struct Q4_2;
+
+impl DecodeBlock<LEN, 10> for Q4_2 {
+    fn plain(block: &[u8; 10], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        for (i, value) in values.iter_mut().enumerate() {
+            let level = block[2 + i / 2] >> (4 * (i % 2)) & 15;
+            *value = (f32::from(level) - 8.0) * d;
         }
     }
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, q4_2_reference),
-        _ => isa.run(Decode(packed, values)),
-    }
-}
 
-fn q4_2_reference(block: &[u8; 10], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-    for (i, value) in values.iter_mut().enumerate() {
-        let level = block[2 + i / 2] >> (4 * (i % 2)) & 15;
-        *value = (f32::from(level) - 8.0) * d;
-    }
-}
-
-/// Q4_3 blocks to values.
-pub(super) fn decode_q4_3(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    struct Decode<'a>(&'a [u8], &'a mut [f32]);
-    impl Kernel for Decode<'_> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, lanes: L) {
-            for (block, values) in self.0.as_chunks::<12>().0.iter().zip(self.1.as_chunks_mut::<LEN>().0) {
-                let ([d0, d1, m0, m1], packed) = block.split_first_chunk().unwrap();
-                let d = lanes.splat_half(u16::from_le_bytes([*d0, *d1]));
-                let m = lanes.splat_half(u16::from_le_bytes([*m0, *m1]));
-                let levels = pairs(packed.first_chunk().unwrap());
-                for i in (0..LEN).step_by(L::N) {
-                    (lanes.load_u8(&levels[i..]).to_f() * d + m).store(&mut values[i..]);
-                }
-            }
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; 10], values: &mut [f32; LEN]) {
+        let (head, packed) = block.split_first_chunk().unwrap();
+        let d = lanes.splat_half(u16::from_le_bytes(*head));
+        let levels = pairs(packed.first_chunk().unwrap());
+        for i in (0..LEN).step_by(L::N) {
+            let level = lanes.load_u8(&levels[i..]) - lanes.splat_i(8);
+            (level.to_f() * d).store(&mut values[i..]);
         }
     }
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, q4_3_reference),
-        _ => isa.run(Decode(packed, values)),
-    }
 }
 
-fn q4_3_reference(block: &[u8; 12], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
-    let m = f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]]));
-    for (i, value) in values.iter_mut().enumerate() {
-        let level = block[4 + i / 2] >> (4 * (i % 2)) & 15;
-        *value = f32::from(level) * d + m;
+/// Q4_3.
+pub(super) struct Q4_3;
+
+impl DecodeBlock<LEN, 12> for Q4_3 {
+    fn plain(block: &[u8; 12], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[0], block[1]]));
+        let m = f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]]));
+        for (i, value) in values.iter_mut().enumerate() {
+            let level = block[4 + i / 2] >> (4 * (i % 2)) & 15;
+            *value = f32::from(level) * d + m;
+        }
+    }
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; 12], values: &mut [f32; LEN]) {
+        let ([d0, d1, m0, m1], packed) = block.split_first_chunk().unwrap();
+        let d = lanes.splat_half(u16::from_le_bytes([*d0, *d1]));
+        let m = lanes.splat_half(u16::from_le_bytes([*m0, *m1]));
+        let levels = pairs(packed.first_chunk().unwrap());
+        for i in (0..LEN).step_by(L::N) {
+            (lanes.load_u8(&levels[i..]).to_f() * d + m).store(&mut values[i..]);
+        }
     }
 }
 
@@ -165,7 +150,15 @@ impl Interleaved {
     ///
     /// # Errors
     /// As for [`Interleaved::take_apart`].
-    pub fn decode(&self, isa: Isa, row_len: usize, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
+    pub fn decode(&self, row_len: usize, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
+        self.decode_with(Isa::best(), row_len, packed, values)
+    }
+
+    /// [`Interleaved::decode`] with an instruction set of choice; the values are the same.
+    ///
+    /// # Errors
+    /// As for [`Interleaved::take_apart`].
+    pub fn decode_with(&self, isa: Isa, row_len: usize, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
         let group = self.group_bytes(row_len, packed.len())?;
         let needed = values.len() / PLAIN_LEN * PLAIN_BYTES;
         if !values.len().is_multiple_of(PLAIN_LEN) || packed.len() != needed {
@@ -176,7 +169,7 @@ impl Interleaved {
         let values = values.chunks_exact_mut(self.n_rows * row_len);
         for (packed, values) in packed.chunks_exact(group).zip(values) {
             self.take_group_apart(packed, &mut plain);
-            codec.decode(isa, &plain, values)?;
+            codec.decode_with(isa, &plain, values)?;
         }
         Ok(())
     }
@@ -296,10 +289,10 @@ mod tests {
             let mut plain = bytes(row_len / 32 * 18 * rows);
             plain.chunks_mut(18).for_each(|b| b[1] &= 0x3f);
             let mut expected = vec![0.0; row_len * rows];
-            codec(t.plain).unwrap().decode(Isa::Scalar, &plain, &mut expected).unwrap();
+            codec(t.plain).unwrap().decode_with(Isa::Scalar, &plain, &mut expected).unwrap();
             for isa in Isa::available() {
                 let mut values = vec![1.0; row_len * rows];
-                t.decode(isa, row_len, &interleave(t, row_len, &plain), &mut values).unwrap();
+                t.decode_with(isa, row_len, &interleave(t, row_len, &plain), &mut values).unwrap();
                 assert!(values == expected, "{} {isa}", t.ty);
             }
         }
@@ -317,7 +310,7 @@ mod tests {
         assert_eq!(t.take_apart(64, &[0; 144], &mut out[..144]), size(t.ty, 0, 144));
         assert_eq!(t.take_apart(32, &[0; 144], &mut out[..143]), size(t.plain, 144, 143));
         assert_eq!(t.take_apart(usize::MAX - 31, &[0; 144], &mut out[..144]), size(t.ty, 0, 144));
-        assert_eq!(t.decode(Isa::Scalar, 32, &[0; 144], &mut [0.0; 32 * 7]), size(t.ty, 126, 144));
+        assert_eq!(t.decode_with(Isa::Scalar, 32, &[0; 144], &mut [0.0; 32 * 7]), size(t.ty, 126, 144));
         assert_eq!(interleaved(GgmlType::Q4_0), None);
     }
 
@@ -328,9 +321,9 @@ mod tests {
         (q4_2, q4_3) = (q4_2.repeat(3), q4_3.repeat(3));
         for isa in Isa::available() {
             let mut values = [9.0; 48];
-            codec(GgmlType::Q4_2).unwrap().decode(isa, &q4_2, &mut values).unwrap();
+            codec(GgmlType::Q4_2).unwrap().decode_with(isa, &q4_2, &mut values).unwrap();
             assert_eq!((&values[16..20], &values[30..32]), (&[-8.0, 0.0, -1.0, 7.0][..], &[7.0, -7.0][..]));
-            codec(GgmlType::Q4_3).unwrap().decode(isa, &q4_3, &mut values).unwrap();
+            codec(GgmlType::Q4_3).unwrap().decode_with(isa, &q4_3, &mut values).unwrap();
             assert_eq!((&values[16..20], &values[30..32]), (&[-1.0, 1.0, 3.0, 29.0][..], &[29.0, 1.0][..]));
         }
     }

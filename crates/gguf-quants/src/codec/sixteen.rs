@@ -1,6 +1,6 @@
 //! What Q2_K, Q3_K and Q6_K have in common: a super-block of sixteen groups of 16.
 
-use super::k_min::word;
+use super::words::word;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::rows::{Tile, part};
 use crate::search::{level, nearest_int};
@@ -112,18 +112,4 @@ pub(super) fn pairs_of_bits<L: Lanes>(lanes: L, runs: &[[L::I; WORDS]; 4]) -> [L
             | (runs[3][w] & two).shl::<6>();
     }
     out
-}
-
-/// Writes words, from a place on, into each lane's block.
-#[inline(always)]
-pub(super) fn put<L: Lanes, const BYTES: usize, const N: usize>(out: &mut [[u8; BYTES]], at: usize, words: &[L::I; N]) {
-    let mut lane_words = [[0; MAX_LANES]; N];
-    for w in 0..N {
-        words[w].store(&mut lane_words[w]);
-    }
-    for (lane, out) in out.iter_mut().enumerate() {
-        for w in 0..N {
-            out[at + 4 * w..at + 4 * w + 4].copy_from_slice(&lane_words[w][lane].to_le_bytes());
-        }
-    }
 }

@@ -9,16 +9,15 @@
 //! value = d * level + min                   with one
 //! ```
 
-use super::Refused;
-use super::k_min::word;
+use super::block::{self, DecodeBlock, EncodeBlock, Lost, Refused};
+use super::words::word;
 use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
-use crate::lanes::arrays::trunc;
-use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
+use crate::lanes::twice::Twice;
+use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, to_half, trunc};
 use crate::rows::{Rows, Tile};
 use crate::search::{
-    Fit, MinSearch, first_largest, first_largest_lanes, fit_min, fit_min_lanes, fit_signed, fit_signed_lanes, half,
-    level,
+    Fit, MinSearch, first_largest, first_largest_lanes, fit_min, fit_min_lanes, fit_signed, fit_signed_lanes, level,
 };
 
 /// Values in a block (`QK4_0` and its like).
@@ -43,32 +42,21 @@ const fn fifth_at(min: bool) -> usize {
     if min { 4 } else { 2 }
 }
 
-/// Blocks to values.
-pub(super) fn decode<const BITS: u32, const MIN: bool, const BYTES: usize>(
-    isa: Isa,
-    packed: &[u8],
-    values: &mut [f32],
-) {
-    struct Decode<'a, const BITS: u32, const MIN: bool, const BYTES: usize>(&'a [u8], &'a mut [f32]);
-    impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Decode<'_, BITS, MIN, BYTES> {
-        type Output = ();
-        #[inline(always)]
-        fn run<L: Lanes>(self, lanes: L) {
-            for (block, values) in self.0.as_chunks().0.iter().zip(self.1.as_chunks_mut().0) {
-                if BITS == 4 {
-                    decode_four_bits::<L, MIN, BYTES>(lanes, block, values);
-                } else {
-                    decode_block::<BITS, MIN, BYTES>(block, values);
-                }
-            }
-        }
+/// A type with levels of `BITS` bits, and with a minimum if `MIN`.
+pub(super) struct Block<const BITS: u32, const MIN: bool, const BYTES: usize>;
+
+impl<const BITS: u32, const MIN: bool, const BYTES: usize> DecodeBlock<LEN, BYTES> for Block<BITS, MIN, BYTES> {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        decode_block::<BITS, MIN, BYTES>(block, values);
     }
-    if isa == Isa::Scalar {
-        for (block, values) in packed.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        if BITS == 4 {
+            decode_four_bits::<L, MIN, BYTES>(lanes, block, values);
+        } else {
             decode_block::<BITS, MIN, BYTES>(block, values);
         }
-    } else {
-        isa.run(Decode::<BITS, MIN, BYTES>(packed, values));
     }
 }
 
@@ -119,33 +107,44 @@ fn decode_block<const BITS: u32, const MIN: bool, const BYTES: usize>(block: &[u
     }
 }
 
-/// Values to blocks.
-pub(super) fn encode<const BITS: u32, const MIN: bool, const BYTES: usize>(
-    isa: Isa,
-    rows: Rows<'_>,
-    packed: &mut [u8],
-) -> Result<(), Refused> {
-    match (isa, rows.weights()) {
-        (Isa::Scalar, Some(_)) => {
-            let per_row = rows.row_len() / LEN;
-            for (row, out) in packed.as_chunks_mut().0.chunks_mut(per_row).enumerate() {
-                let sigma2 = mean_square(&rows.values()[row * rows.row_len()..][..rows.row_len()]);
-                for (i, out) in out.iter_mut().enumerate() {
-                    *out = weighted::<BITS, MIN, BYTES>(&rows, row * per_row + i, sigma2);
-                }
-            }
-        }
-        (Isa::Scalar, None) => {
-            for (i, out) in packed.as_chunks_mut().0.iter_mut().enumerate() {
-                *out = plain::<BITS, MIN, BYTES>(rows.block(i));
-            }
-        }
-        // The search with a minimum waits for itself at each step; the one without has enough to do.
-        (_, Some(_)) if MIN => isa.run_twice(Weighted::<BITS, MIN, BYTES> { rows, packed }),
-        (_, Some(_)) => isa.run(Weighted::<BITS, MIN, BYTES> { rows, packed }),
-        (_, None) => isa.run(Plain::<BITS, MIN, BYTES> { rows, packed }),
+/// Without a matrix; with one, the weights depend on the row.
+impl<const BITS: u32, const MIN: bool, const BYTES: usize> EncodeBlock<LEN, BYTES> for Block<BITS, MIN, BYTES> {
+    fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(plain::<BITS, MIN, BYTES>(x))
     }
-    Ok(())
+
+    #[inline(always)]
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
+        let zero = lanes.splat(0.0);
+        let x = lanes.columns::<LEN>(&tile.values);
+        let mut min = zero;
+        let (d, shift);
+        if MIN {
+            let max;
+            (min, max) = extremes(lanes, &x, f32::MAX);
+            d = (max - min) / lanes.splat(highest(BITS) as f32);
+            shift = lanes.splat(0.5);
+        } else {
+            d = first_largest_by_extremes(lanes, &x) / lanes.splat(-middle(BITS) as f32);
+            shift = lanes.splat(middle(BITS) as f32 + 0.5);
+        }
+        let inverse = d.equal(zero).select(zero, lanes.splat(1.0) / d);
+        let mut levels = [lanes.splat_i(0); LEN];
+        for i in 0..LEN {
+            let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
+            levels[i] = (wish + shift).trunc();
+        }
+        pack_lanes::<L, BITS, MIN, BYTES>(lanes, d, min, &levels, out);
+        u32::MAX
+    }
+
+    fn rows(isa: Isa, rows: Rows<'_>, blocks: &mut [[u8; BYTES]]) -> Result<(), Refused> {
+        match rows.weights() {
+            Some(_) => isa.run(Weighted::<BITS, MIN, BYTES> { rows, blocks }),
+            None => block::encode_blocks::<Self, LEN, BYTES>(isa, rows, blocks)?,
+        }
+        Ok(())
+    }
 }
 
 /// The mean of the squares of a row, in the order of the reference.
@@ -258,9 +257,9 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     }
     let (mut lane_head, mut lane_fifth) = ([0; MAX_LANES], [0; MAX_LANES]);
     if MIN {
-        (half(lanes, d) | half(lanes, min).shl::<16>()).store(&mut lane_head);
+        (to_half(lanes, d) | to_half(lanes, min).shl::<16>()).store(&mut lane_head);
     } else {
-        half(lanes, d).store(&mut lane_head);
+        to_half(lanes, d).store(&mut lane_head);
     }
     fifth.store(&mut lane_fifth);
     for (i, out) in out.iter_mut().enumerate() {
@@ -271,54 +270,6 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
         }
         for w in 0..4 {
             out[BYTES - 16 + 4 * w..][..4].copy_from_slice(&low[w][i].to_le_bytes());
-        }
-    }
-}
-
-struct Plain<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Plain<'_, BITS, MIN, BYTES> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let zero = lanes.splat(0.0);
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
-        let values = self.rows.values().as_chunks::<LEN>().0;
-        let mut last = [[0.0; LEN]; MAX_LANES];
-        for first in (0..blocks.len()).step_by(L::N) {
-            let len = (blocks.len() - first).min(L::N);
-            // Blocks that stand together need no table of places; the last ones are copied to stand so.
-            let tile = values.get(first..first + L::N).unwrap_or_else(|| {
-                last[..len].copy_from_slice(&values[first..]);
-                &last[..L::N]
-            });
-            let mut blocks_of_lanes = [&tile[0]; MAX_LANES];
-            for lane in 0..L::N {
-                blocks_of_lanes[lane] = &tile[lane];
-            }
-            let x = lanes.columns::<LEN>(&blocks_of_lanes);
-            let mut min = zero;
-            let (d, shift);
-            if MIN {
-                let max;
-                (min, max) = extremes(lanes, &x, f32::MAX);
-                d = (max - min) / lanes.splat(highest(BITS) as f32);
-                shift = lanes.splat(0.5);
-            } else {
-                d = first_largest_by_extremes(lanes, &x) / lanes.splat(-middle(BITS) as f32);
-                shift = lanes.splat(middle(BITS) as f32 + 0.5);
-            }
-            let inverse = d.equal(zero).select(zero, lanes.splat(1.0) / d);
-            let mut levels = [lanes.splat_i(0); LEN];
-            for i in 0..LEN {
-                let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
-                levels[i] = (wish + shift).trunc();
-            }
-            pack_lanes::<L, BITS, MIN, BYTES>(lanes, d, min, &levels, &mut blocks[first..first + len]);
         }
     }
 }
@@ -354,24 +305,42 @@ fn first_largest_by_extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> L::F {
 
 struct Weighted<'a, const BITS: u32, const MIN: bool, const BYTES: usize> {
     rows: Rows<'a>,
-    packed: &'a mut [u8],
+    blocks: &'a mut [[u8; BYTES]],
 }
 
 impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Weighted<'_, BITS, MIN, BYTES> {
     type Output = ();
 
+    fn plain(self) {
+        let per_row = self.rows.row_len() / LEN;
+        for (row, out) in self.blocks.chunks_mut(per_row).enumerate() {
+            let sigma2 = mean_square(&self.rows.values()[row * self.rows.row_len()..][..self.rows.row_len()]);
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = weighted::<BITS, MIN, BYTES>(&self.rows, row * per_row + i, sigma2);
+            }
+        }
+    }
+
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let rows = self.rows;
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+        // The search with a minimum waits for itself at each step; the one without has enough to do.
+        if const { MIN && L::PAIRS_ARE_FASTER } { self.tiles(Twice(lanes)) } else { self.tiles(lanes) }
+    }
+}
+
+impl<const BITS: u32, const MIN: bool, const BYTES: usize> Weighted<'_, BITS, MIN, BYTES> {
+    #[inline(always)]
+    fn tiles<L: Lanes>(self, lanes: L) {
+        let Weighted { rows, blocks } = self;
         let per_row = rows.row_len() / LEN;
         let n_rows = blocks.len() / per_row;
+        let mut last = None;
         // As many rows as lanes: their sums go side by side, and what was just read is still near when it is encoded.
         for first_row in (0..n_rows).step_by(L::N) {
             let end_row = (first_row + L::N).min(n_rows);
             let sigma2 = mean_squares(lanes, &rows, first_row, end_row);
             for first in (first_row * per_row..end_row * per_row).step_by(L::N) {
-                let tile = rows.tile::<LEN>(first, L::N);
+                let tile = rows.tile::<LEN>(first, L::N, &mut last);
                 let out = &mut blocks[first..first + tile.len];
                 let mut lane_sigma2 = [0.0; MAX_LANES];
                 let (mut row, mut column) = (first / per_row, first % per_row);

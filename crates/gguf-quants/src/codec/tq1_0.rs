@@ -14,13 +14,12 @@
 //! Rules: `block_tq1_0` in `ggml-common.h`; `quantize_row_tq1_0_ref` and `dequantize_row_tq1_0` in `ggml-quants.c`. An
 //! importance matrix changes nothing.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, Scales};
 use super::tq2_0::lround;
-use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes};
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const LEN: usize = 256;
 const BYTES: usize = 54;
@@ -29,75 +28,52 @@ const TOP: f32 = 1.0;
 /// Runs of bytes: the first byte, how many, the first value, and how many digits each byte has.
 const RUNS: [(usize, usize, usize, usize); 3] = [(0, 32, 0, 5), (32, 16, 160, 5), (48, 4, 240, 4)];
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
-        _ => isa.run(Decode { packed, values }),
-    }
-}
+/// TQ1_0.
+pub(super) struct Block;
 
-fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[52], block[53]]));
-    for (at, n_bytes, first, digits) in RUNS {
-        for i in 0..n_bytes {
-            let mut byte = block[at + i];
-            for n in 0..digits {
-                let product = 3 * u16::from(byte);
-                values[first + i + n_bytes * n] = (f32::from(product >> 8) - 1.0) * d;
-                byte = product as u8;
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[52], block[53]]));
+        for (at, n_bytes, first, digits) in RUNS {
+            for i in 0..n_bytes {
+                let mut byte = block[at + i];
+                for n in 0..digits {
+                    let product = 3 * u16::from(byte);
+                    values[first + i + n_bytes * n] = (f32::from(product >> 8) - 1.0) * d;
+                    byte = product as u8;
+                }
             }
         }
     }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let d = lanes.half(u16::from_le_bytes([block[52], block[53]]));
-            let table = lanes.table4(&blocks::ternary(d));
-            for (at, n_bytes, first) in [(0, 32, 0), (32, 16, 160)] {
-                for i in (0..n_bytes).step_by(L::N) {
-                    let mut byte = lanes.load_u8(&block[at + i..]);
-                    for n in 0..5 {
-                        let product = byte + byte + byte;
-                        lanes.lookup4(table, product.shr::<8>()).store(&mut values[first + i + n_bytes * n..]);
-                        byte = product & lanes.splat_i(255);
-                    }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = lanes.half(u16::from_le_bytes([block[52], block[53]]));
+        let table = lanes.table4(&blocks::ternary(d));
+        for (at, n_bytes, first) in [(0, 32, 0), (32, 16, 160)] {
+            for i in (0..n_bytes).step_by(L::N) {
+                let mut byte = lanes.load_u8(&block[at + i..]);
+                for n in 0..5 {
+                    let product = byte + byte + byte;
+                    lanes.lookup4(table, product.shr::<8>()).store(&mut values[first + i + n_bytes * n..]);
+                    byte = product & lanes.splat_i(255);
                 }
-            }
-            // The last bytes are too few for a vector: their digits are.
-            let mut digits = [0; 16];
-            let mut byte = [block[48], block[49], block[50], block[51]];
-            for n in 0..4 {
-                for i in 0..4 {
-                    let product = 3 * u16::from(byte[i]);
-                    digits[i + 4 * n] = (product >> 8) as u8;
-                    byte[i] = product as u8;
-                }
-            }
-            for i in (0..16).step_by(L::N) {
-                lanes.lookup4(table, lanes.load_u8(&digits[i..])).store(&mut values[240 + i..]);
             }
         }
+        // The last bytes are too few for a vector: their digits are.
+        let mut digits = [0; 16];
+        let mut byte = [block[48], block[49], block[50], block[51]];
+        for n in 0..4 {
+            for i in 0..4 {
+                let product = 3 * u16::from(byte[i]);
+                digits[i + 4 * n] = (product >> 8) as u8;
+                byte[i] = product as u8;
+            }
+        }
+        for i in (0..16).step_by(L::N) {
+            lanes.lookup4(table, lanes.load_u8(&digits[i..])).store(&mut values[240 + i..]);
+        }
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => blocks::encode_each(rows, packed, reference),
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 #[inline(never)]
@@ -121,11 +97,6 @@ fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
 /// `256 n / 243`, rounded up, for `n` up to 255: `n` itself, and `13 n / 243`.
 #[inline(always)]
 fn fraction<L: Lanes>(lanes: L, number: L::I) -> L::I {
@@ -133,56 +104,56 @@ fn fraction<L: Lanes>(lanes: L, number: L::I) -> L::I {
     number + ((n13 + lanes.splat_i(242)) * lanes.splat_i(4316)).shr::<20>()
 }
 
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let one = lanes.splat_i(1);
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
-            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
-                let x = tile.values[i];
-                if scales.valid >> i & 1 == 0 {
-                    *out = reference(x);
-                    continue;
-                }
-                let inverse = lanes.splat(scales.inverse[i]);
-                for (at, n_bytes, first) in [(0, 32, 0), (32, 16, 160)] {
-                    for j in (0..n_bytes).step_by(L::N) {
-                        let mut number = lanes.splat_i(0);
-                        for n in 0..5 {
-                            let level = blocks::round(lanes, lanes.load(&x[first + j + n_bytes * n..]) * inverse) + one;
-                            number = number + number + number + level;
-                        }
-                        fraction(lanes, number).store_u8(&mut out[at + j..]);
+        let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
+        for (i, out) in out.iter_mut().enumerate() {
+            let x = tile.values[i];
+            let inverse = lanes.splat(scales.inverse[i]);
+            for (at, n_bytes, first) in [(0, 32, 0), (32, 16, 160)] {
+                for j in (0..n_bytes).step_by(L::N) {
+                    let mut number = lanes.splat_i(0);
+                    for n in 0..5 {
+                        let level = blocks::round(lanes, lanes.load(&x[first + j + n_bytes * n..]) * inverse) + one;
+                        number = number + number + number + level;
                     }
+                    fraction(lanes, number).store_u8(&mut out[at + j..]);
                 }
-                let mut levels = [0; 16];
-                for j in (0..16).step_by(L::N) {
-                    let level = blocks::round(lanes, lanes.load(&x[240 + j..]) * inverse) + one;
-                    level.store_u8(&mut levels[j..]);
-                }
-                for j in 0..4 {
-                    let [a, b, c, d] = [levels[j], levels[4 + j], levels[8 + j], levels[12 + j]].map(u32::from);
-                    out[48 + j] = (256 * (81 * a + 27 * b + 9 * c + 3 * d)).div_ceil(243) as u8;
-                }
-                out[52..].copy_from_slice(&scales.half[i].to_le_bytes());
             }
+            let mut levels = [0; 16];
+            for j in (0..16).step_by(L::N) {
+                let level = blocks::round(lanes, lanes.load(&x[240 + j..]) * inverse) + one;
+                level.store_u8(&mut levels[j..]);
+            }
+            for j in 0..4 {
+                let [a, b, c, d] = [levels[j], levels[4 + j], levels[8 + j], levels[12 + j]].map(u32::from);
+                out[48 + j] = (256 * (81 * a + 27 * b + 9 * c + 3 * d)).div_ceil(243) as u8;
+            }
+            out[52..].copy_from_slice(&scales.half[i].to_le_bytes());
         }
+        scales.valid
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::{Isa, Kernel};
     use crate::lanes::MAX_LANES;
+    use crate::lanes::arrays::Arrays;
 
     struct Fractions;
     impl Kernel for Fractions {
         type Output = Vec<u8>;
+        fn plain(self) -> Vec<u8> {
+            self.run(Arrays)
+        }
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Vec<u8> {
             let mut out = Vec::new();

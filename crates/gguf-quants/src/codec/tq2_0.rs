@@ -10,69 +10,45 @@
 //! Rules: `block_tq2_0` in `ggml-common.h`; `quantize_row_tq2_0_ref` and `dequantize_row_tq2_0` in `ggml-quants.c`. An
 //! importance matrix changes nothing.
 
-use super::Refused;
+use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, Scales};
-use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Ints, Lanes};
-use crate::rows::Rows;
+use crate::rows::Tile;
 
 const LEN: usize = 256;
 const BYTES: usize = 66;
 const TOP: f32 = 1.0;
 
-/// Blocks to values.
-pub(super) fn decode(isa: Isa, packed: &[u8], values: &mut [f32]) {
-    match isa {
-        Isa::Scalar => blocks::decode_each(packed, values, decode_reference),
-        _ => isa.run(Decode { packed, values }),
+/// TQ2_0.
+pub(super) struct Block;
+
+impl DecodeBlock<LEN, BYTES> for Block {
+    fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let d = f16_to_f32_ggml(u16::from_le_bytes([block[64], block[65]]));
+        for (i, value) in values.iter_mut().enumerate() {
+            let (half, n) = (i / 128, i / 32 % 4);
+            let level = block[32 * half + i % 32] >> (2 * n) & 3;
+            *value = (f32::from(level) - 1.0) * d;
+        }
     }
-}
-
-fn decode_reference(block: &[u8; BYTES], values: &mut [f32; LEN]) {
-    let d = f16_to_f32_ggml(u16::from_le_bytes([block[64], block[65]]));
-    for (i, value) in values.iter_mut().enumerate() {
-        let (half, n) = (i / 128, i / 32 % 4);
-        let level = block[32 * half + i % 32] >> (2 * n) & 3;
-        *value = (f32::from(level) - 1.0) * d;
-    }
-}
-
-struct Decode<'a> {
-    packed: &'a [u8],
-    values: &'a mut [f32],
-}
-
-impl Kernel for Decode<'_> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        for (block, values) in self.packed.as_chunks::<BYTES>().0.iter().zip(self.values.as_chunks_mut::<LEN>().0) {
-            let (levels, tail) = block.split_first_chunk::<64>().unwrap();
-            let d = lanes.half(u16::from_le_bytes([tail[0], tail[1]]));
-            let table = lanes.table4(&blocks::ternary(d));
-            for (values, levels) in values.as_chunks_mut::<128>().0.iter_mut().zip(levels.as_chunks::<32>().0) {
-                for i in (0..32).step_by(L::N) {
-                    // The lookup sees the lowest two bits.
-                    let byte = lanes.load_u8(&levels[i..]);
-                    lanes.lookup4(table, byte).store(&mut values[i..]);
-                    lanes.lookup4(table, byte.shr::<2>()).store(&mut values[32 + i..]);
-                    lanes.lookup4(table, byte.shr::<4>()).store(&mut values[64 + i..]);
-                    lanes.lookup4(table, byte.shr::<6>()).store(&mut values[96 + i..]);
-                }
+    fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
+        let (levels, tail) = block.split_first_chunk::<64>().unwrap();
+        let d = lanes.half(u16::from_le_bytes([tail[0], tail[1]]));
+        let table = lanes.table4(&blocks::ternary(d));
+        for (values, levels) in values.as_chunks_mut::<128>().0.iter_mut().zip(levels.as_chunks::<32>().0) {
+            for i in (0..32).step_by(L::N) {
+                // The lookup sees the lowest two bits.
+                let byte = lanes.load_u8(&levels[i..]);
+                lanes.lookup4(table, byte).store(&mut values[i..]);
+                lanes.lookup4(table, byte.shr::<2>()).store(&mut values[32 + i..]);
+                lanes.lookup4(table, byte.shr::<4>()).store(&mut values[64 + i..]);
+                lanes.lookup4(table, byte.shr::<6>()).store(&mut values[96 + i..]);
             }
         }
     }
-}
-
-/// Values to blocks.
-pub(super) fn encode(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), Refused> {
-    match isa {
-        Isa::Scalar => blocks::encode_each(rows, packed, reference),
-        _ => isa.run(Encode { rows, packed }),
-    }
-    Ok(())
 }
 
 /// The nearest integer, ties away from zero, cut to 32 bits (`int xi = lroundf(x)`): 0 for what does not fit 64.
@@ -94,41 +70,31 @@ fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     out
 }
 
-struct Encode<'a> {
-    rows: Rows<'a>,
-    packed: &'a mut [u8],
-}
-
-impl Kernel for Encode<'_> {
-    type Output = ();
+impl EncodeBlock<LEN, BYTES> for Block {
+    fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
+        Ok(reference(x))
+    }
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let blocks = self.packed.as_chunks_mut::<BYTES>().0;
+    fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32 {
         let one = lanes.splat_i(1);
-        for first in (0..blocks.len()).step_by(L::N) {
-            let tile = self.rows.tile::<LEN>(first, L::N);
-            let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
-            for (i, out) in blocks[first..first + tile.len].iter_mut().enumerate() {
-                let x = tile.values[i];
-                if scales.valid >> i & 1 == 0 {
-                    *out = reference(x);
-                    continue;
-                }
-                let (levels, tail) = out.split_first_chunk_mut::<64>().unwrap();
-                tail.copy_from_slice(&scales.half[i].to_le_bytes());
-                let inverse = lanes.splat(scales.inverse[i]);
-                for (x, out) in x.as_chunks::<128>().0.iter().zip(levels.as_chunks_mut::<32>().0) {
-                    for j in (0..32).step_by(L::N) {
-                        let mut level = [one; 4];
-                        for n in 0..4 {
-                            level[n] = blocks::round(lanes, lanes.load(&x[32 * n + j..]) * inverse) + one;
-                        }
-                        let byte = level[0] | level[1].shl::<2>() | level[2].shl::<4>() | level[3].shl::<6>();
-                        byte.store_u8(&mut out[j..]);
+        let scales = Scales::new(lanes, blocks::largest(lanes, &tile.values), TOP);
+        for (i, out) in out.iter_mut().enumerate() {
+            let x = tile.values[i];
+            let (levels, tail) = out.split_first_chunk_mut::<64>().unwrap();
+            tail.copy_from_slice(&scales.half[i].to_le_bytes());
+            let inverse = lanes.splat(scales.inverse[i]);
+            for (x, out) in x.as_chunks::<128>().0.iter().zip(levels.as_chunks_mut::<32>().0) {
+                for j in (0..32).step_by(L::N) {
+                    let mut level = [one; 4];
+                    for n in 0..4 {
+                        level[n] = blocks::round(lanes, lanes.load(&x[32 * n + j..]) * inverse) + one;
                     }
+                    let byte = level[0] | level[1].shl::<2>() | level[2].shl::<4>() | level[3].shl::<6>();
+                    byte.store_u8(&mut out[j..]);
                 }
             }
         }
+        scales.valid
     }
 }

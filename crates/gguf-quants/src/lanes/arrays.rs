@@ -1,6 +1,6 @@
 //! Plain arrays: the definition of every operation, and what runs where there is nothing better.
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Part, Width, trunc};
 use crate::float::f16_to_f32_ggml;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -10,17 +10,24 @@ const N: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub struct Arrays;
 
-#[derive(Debug, Clone, Copy)]
-pub struct F([f32; N]);
-#[derive(Debug, Clone, Copy)]
-pub struct I([i32; N]);
-#[derive(Debug, Clone, Copy)]
-pub struct M([bool; N]);
+impl Arrays {
+    /// Whether kernels are compiled for them: where there are no vectors, in tests, and where the feature `arrays` asks for it. Otherwise
+    /// they would cost a third of the time that compiling takes, for CPUs that hardly anyone has.
+    pub const COMPILED: bool = cfg!(any(
+        test,
+        feature = "arrays",
+        not(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little"),
+            all(target_arch = "wasm32", target_feature = "simd128")
+        ))
+    ));
+}
 
-/// What x86's `cvttps2dq` gives.
-#[inline(always)]
-pub(crate) fn trunc(x: f32) -> i32 {
-    if (-2147483648.0..2147483648.0).contains(&x) { x as i32 } else { i32::MIN }
+vectors! {
+    F([f32; N]): N;
+    I([i32; N]): N;
+    M([bool; N]): N;
 }
 
 macro_rules! each {
@@ -58,16 +65,6 @@ operators! {
     I BitXor bitxor |a, b| a ^ b;
     M BitAnd bitand |a, b| a & b;
     M BitOr bitor |a, b| a | b;
-}
-
-impl Width for F {
-    const N: usize = N;
-}
-impl Width for I {
-    const N: usize = N;
-}
-impl Width for M {
-    const N: usize = N;
 }
 
 impl Neg for F {
@@ -218,12 +215,18 @@ impl Masks for M {
 
 impl Lanes for Arrays {
     const N: usize = N;
+    const PAIRS_ARE_FASTER: bool = false;
     type F = F;
     type I = I;
     type M = M;
     type Table4 = [f32; 4];
     type Table8 = [f32; 8];
     type Table16 = [f32; 16];
+
+    #[inline(never)]
+    fn call<P: Part<Arrays>>(self, part: P) -> P::Output {
+        part.run(self)
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -1,7 +1,7 @@
 //! Eight lanes in 256-bit registers: AVX and AVX2.
 #![allow(unsafe_code, reason = "the intrinsics; every value here proves that the CPU has them")]
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Part, Width};
 use core::arch::x86_64::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -20,39 +20,15 @@ impl Avx2 {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct F(__m256);
-#[derive(Debug, Clone, Copy)]
-pub struct I(__m256i);
-/// All bits of a true lane are set.
-#[derive(Debug, Clone, Copy)]
-pub struct M(__m256);
-
-impl Width for F {
-    const N: usize = N;
-}
-impl Width for I {
-    const N: usize = N;
-}
-impl Width for M {
-    const N: usize = N;
+vectors! {
+    F(__m256): N;
+    I(__m256i): N;
+    /// All bits of a true lane are set.
+    M(__m256): N;
 }
 
 // SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Avx2` and of each other only, and an
 // `Avx2` exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
-macro_rules! operators {
-    ($($vector:ident $trait:ident $method:ident $intrinsic:ident;)*) => {$(
-        impl $trait for $vector {
-            type Output = $vector;
-            #[inline(always)]
-            fn $method(self, other: $vector) -> $vector {
-                // SAFETY: see above.
-                unsafe { $vector($intrinsic(self.0, other.0)) }
-            }
-        }
-    )*};
-}
-
 operators! {
     F Add add _mm256_add_ps;
     F Sub sub _mm256_sub_ps;
@@ -84,16 +60,6 @@ impl Not for M {
         // SAFETY: see above.
         unsafe { M(_mm256_xor_ps(self.0, _mm256_castsi256_ps(_mm256_set1_epi32(-1)))) }
     }
-}
-
-macro_rules! methods {
-    ($($name:ident($($other:ident)?) -> $out:ident: $intrinsic:ident $(::<$constant:ident>)?;)*) => {$(
-        #[inline(always)]
-        fn $name(self $(, $other: Self)?) -> $out {
-            // SAFETY: see above.
-            unsafe { $out($intrinsic$(::<$constant>)?(self.0 $(, $other.0)?)) }
-        }
-    )*};
 }
 
 impl Floats for F {
@@ -221,6 +187,8 @@ impl Lanes for Avx2 {
     type Table4 = F;
     type Table8 = F;
     type Table16 = [F; 2];
+
+    call!(Avx2, "avx2,f16c,bmi2");
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -1,7 +1,7 @@
 //! Sixteen lanes in 512-bit registers: AVX-512 F, BW, DQ and VL.
 #![allow(unsafe_code, reason = "the intrinsics; every value here proves that the CPU has them")]
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Part, Width};
 use core::arch::x86_64::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
@@ -26,38 +26,14 @@ impl Avx512 {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct F(__m512);
-#[derive(Debug, Clone, Copy)]
-pub struct I(__m512i);
-#[derive(Debug, Clone, Copy)]
-pub struct M(__mmask16);
-
-impl Width for F {
-    const N: usize = N;
-}
-impl Width for I {
-    const N: usize = N;
-}
-impl Width for M {
-    const N: usize = N;
+vectors! {
+    F(__m512): N;
+    I(__m512i): N;
+    M(__mmask16): N;
 }
 
 // SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Avx512` and of each other only, and an
 // `Avx512` exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
-macro_rules! operators {
-    ($($vector:ident $trait:ident $method:ident $intrinsic:ident;)*) => {$(
-        impl $trait for $vector {
-            type Output = $vector;
-            #[inline(always)]
-            fn $method(self, other: $vector) -> $vector {
-                // SAFETY: see above.
-                unsafe { $vector($intrinsic(self.0, other.0)) }
-            }
-        }
-    )*};
-}
-
 operators! {
     F Add add _mm512_add_ps;
     F Sub sub _mm512_sub_ps;
@@ -102,16 +78,6 @@ impl Not for M {
     fn not(self) -> M {
         M(!self.0)
     }
-}
-
-macro_rules! methods {
-    ($($name:ident($($other:ident)?) -> $out:ident: $intrinsic:ident $(::<$constant:ident>)?;)*) => {$(
-        #[inline(always)]
-        fn $name(self $(, $other: Self)?) -> $out {
-            // SAFETY: see above.
-            unsafe { $out($intrinsic$(::<$constant>)?(self.0 $(, $other.0)?)) }
-        }
-    )*};
 }
 
 impl Floats for F {
@@ -221,6 +187,8 @@ impl Lanes for Avx512 {
     type Table4 = F;
     type Table8 = F;
     type Table16 = F;
+
+    call!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c,bmi2");
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -1,7 +1,7 @@
 //! Four lanes in 128-bit registers: NEON, on aarch64.
 #![allow(unsafe_code, reason = "the intrinsics; every value here proves that the CPU has them")]
 
-use super::{Floats, Ints, Lanes, Masks, Width, halves_to_floats};
+use super::{Floats, Ints, Lanes, Masks, Part, Width, halves_to_floats};
 use crate::float::f16_to_f32_ggml;
 use core::arch::aarch64::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -20,39 +20,15 @@ impl Neon {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct F(float32x4_t);
-#[derive(Debug, Clone, Copy)]
-pub struct I(int32x4_t);
-/// All bits of a true lane are set.
-#[derive(Debug, Clone, Copy)]
-pub struct M(uint32x4_t);
-
-impl Width for F {
-    const N: usize = N;
-}
-impl Width for I {
-    const N: usize = N;
-}
-impl Width for M {
-    const N: usize = N;
+vectors! {
+    F(float32x4_t): N;
+    I(int32x4_t): N;
+    /// All bits of a true lane are set.
+    M(uint32x4_t): N;
 }
 
 // SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Neon` and of each other only, and a `Neon`
 // exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
-macro_rules! operators {
-    ($($vector:ident $trait:ident $method:ident $intrinsic:ident;)*) => {$(
-        impl $trait for $vector {
-            type Output = $vector;
-            #[inline(always)]
-            fn $method(self, other: $vector) -> $vector {
-                // SAFETY: see above.
-                unsafe { $vector($intrinsic(self.0, other.0)) }
-            }
-        }
-    )*};
-}
-
 operators! {
     F Add add vaddq_f32;
     F Sub sub vsubq_f32;
@@ -84,16 +60,6 @@ impl Not for M {
         // SAFETY: see above.
         unsafe { M(vmvnq_u32(self.0)) }
     }
-}
-
-macro_rules! methods {
-    ($($name:ident($($other:ident)?) -> $out:ident: $intrinsic:ident;)*) => {$(
-        #[inline(always)]
-        fn $name(self $(, $other: Self)?) -> $out {
-            // SAFETY: see above.
-            unsafe { $out($intrinsic(self.0 $(, $other.0)?)) }
-        }
-    )*};
 }
 
 impl Floats for F {
@@ -249,6 +215,8 @@ impl Lanes for Neon {
     type Table4 = F;
     type Table8 = [F; 2];
     type Table16 = [F; 4];
+
+    call!(Neon, "neon");
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

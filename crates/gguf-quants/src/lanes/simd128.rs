@@ -1,7 +1,7 @@
 //! Four lanes in 128-bit values: WebAssembly compiled for `simd128`.
 #![allow(unsafe_code, reason = "loads and stores through pointers")]
 
-use super::{Floats, Ints, Lanes, Masks, Width, halves_to_floats};
+use super::{Floats, Ints, Lanes, Masks, Part, Width, halves_to_floats};
 use crate::float::f16_to_f32_ggml;
 use core::arch::wasm32::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -20,22 +20,11 @@ impl Simd128 {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct F(v128);
-#[derive(Debug, Clone, Copy)]
-pub struct I(v128);
-/// All bits of a true lane are set.
-#[derive(Debug, Clone, Copy)]
-pub struct M(v128);
-
-impl Width for F {
-    const N: usize = N;
-}
-impl Width for I {
-    const N: usize = N;
-}
-impl Width for M {
-    const N: usize = N;
+vectors! {
+    F(v128): N;
+    I(v128): N;
+    /// All bits of a true lane are set.
+    M(v128): N;
 }
 
 macro_rules! operators {
@@ -215,6 +204,11 @@ impl Lanes for Simd128 {
     type Table4 = F;
     type Table8 = [F; 2];
     type Table16 = [F; 4];
+
+    #[inline(never)]
+    fn call<P: Part<Simd128>>(self, part: P) -> P::Output {
+        part.run(self)
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

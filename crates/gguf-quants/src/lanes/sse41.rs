@@ -1,7 +1,7 @@
 //! Four lanes in 128-bit registers: SSE4.1 and SSSE3.
 #![allow(unsafe_code, reason = "the intrinsics; every value here proves that the CPU has them")]
 
-use super::{Floats, Ints, Lanes, Masks, Width, halves_to_floats};
+use super::{Floats, Ints, Lanes, Masks, Part, Width, halves_to_floats};
 use crate::float::f16_to_f32_ggml;
 use core::arch::x86_64::*;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -20,39 +20,15 @@ impl Sse41 {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct F(__m128);
-#[derive(Debug, Clone, Copy)]
-pub struct I(__m128i);
-/// All bits of a true lane are set.
-#[derive(Debug, Clone, Copy)]
-pub struct M(__m128);
-
-impl Width for F {
-    const N: usize = N;
-}
-impl Width for I {
-    const N: usize = N;
-}
-impl Width for M {
-    const N: usize = N;
+vectors! {
+    F(__m128): N;
+    I(__m128i): N;
+    /// All bits of a true lane are set.
+    M(__m128): N;
 }
 
 // SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Sse41` and of each other only, and a
 // `Sse41` exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
-macro_rules! operators {
-    ($($vector:ident $trait:ident $method:ident $intrinsic:ident;)*) => {$(
-        impl $trait for $vector {
-            type Output = $vector;
-            #[inline(always)]
-            fn $method(self, other: $vector) -> $vector {
-                // SAFETY: see above.
-                unsafe { $vector($intrinsic(self.0, other.0)) }
-            }
-        }
-    )*};
-}
-
 operators! {
     F Add add _mm_add_ps;
     F Sub sub _mm_sub_ps;
@@ -84,16 +60,6 @@ impl Not for M {
         // SAFETY: see above.
         unsafe { M(_mm_xor_ps(self.0, _mm_castsi128_ps(_mm_set1_epi32(-1)))) }
     }
-}
-
-macro_rules! methods {
-    ($($name:ident($($other:ident)?) -> $out:ident: $intrinsic:ident;)*) => {$(
-        #[inline(always)]
-        fn $name(self $(, $other: Self)?) -> $out {
-            // SAFETY: see above.
-            unsafe { $out($intrinsic(self.0 $(, $other.0)?)) }
-        }
-    )*};
 }
 
 impl Floats for F {
@@ -229,6 +195,8 @@ impl Lanes for Sse41 {
     type Table4 = F;
     type Table8 = [F; 2];
     type Table16 = [F; 4];
+
+    call!(Sse41, "sse4.1,ssse3");
 
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -1,6 +1,6 @@
 //! Two vectors as one: a kernel over [`Twice`] handles two tiles in step, and each hides the other's latency.
 
-use super::{Floats, Ints, Lanes, Masks, Width};
+use super::{Floats, Ints, Lanes, Masks, Part, Width};
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 /// An instruction set with twice the lanes.
@@ -133,6 +133,17 @@ impl<T: Masks> Masks for Pair<T> {
     }
 }
 
+/// A part with two vectors in step, entered with one.
+struct InStep<P>(P);
+
+impl<L: Lanes, P: Part<Twice<L>>> Part<L> for InStep<P> {
+    type Output = P::Output;
+    #[inline(always)]
+    fn run(self, lanes: L) -> P::Output {
+        self.0.run(Twice(lanes))
+    }
+}
+
 impl<L: Lanes> Lanes for Twice<L> {
     const N: usize = 2 * L::N;
     type F = Pair<L::F>;
@@ -141,6 +152,11 @@ impl<L: Lanes> Lanes for Twice<L> {
     type Table4 = L::Table4;
     type Table8 = L::Table8;
     type Table16 = L::Table16;
+
+    #[inline(always)]
+    fn call<P: Part<Twice<L>>>(self, part: P) -> P::Output {
+        self.0.call(InStep(part))
+    }
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {

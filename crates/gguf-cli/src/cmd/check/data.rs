@@ -1,8 +1,8 @@
 //! The findings of `--data`: what the scan of tensor data says, in the words of the report.
 
-use gguf_convert::{TensorScan, scan_tensors};
 use gguf_format::check::At;
 use gguf_format::{DataScan, Str};
+use gguf_pipeline::{TensorScan, scan_tensors};
 
 use super::{Checked, DATA_FINITE, DATA_NOT_SCANNED};
 use crate::failure::Failure;

@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide, processing_order};
-use gguf_convert::imatrix::{self, ImatrixFile, RULES, Use};
 use gguf_format::{GgmlType, Str, TensorInfo};
 use gguf_io::Model;
+use gguf_quantize::imatrix::{self, ImatrixFile, RULES, Use};
+use gguf_quantize::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide, processing_order};
 use serde_json::{Value, json};
 
 use super::open;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::findings::{self, Section};
+use crate::hints;
 use crate::json;
 use crate::ui::{Ui, grouped, shown_path};
 
@@ -69,7 +70,7 @@ impl Args {
         let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
         let matrix = match open(file) {
             Ok(matrix) => matrix,
-            // A file that is no matrix is judged all the same.
+            // A file that is not a matrix is judged all the same.
             Err(failure) if self.shown.json => {
                 ui.error(&failure);
                 return print_bare(ui, failure.verdict());
@@ -119,12 +120,13 @@ fn print_bare(ui: &mut Ui, verdict: Verdict) -> Outcome {
 impl Tensors {
     fn of(ui: &mut Ui, path: &Path) -> Result<Tensors, Failure> {
         let (facts, mut infos) = if path.is_dir() {
-            let plan = gguf_convert::plan(path, &gguf_convert::Options::default())?;
-            plan.warnings().iter().for_each(|warning| ui.warning(warning));
-            (ModelFacts::of(|key| plan.head().get(key)), plan.head().tensors.clone())
+            let conversion = gguf_hf::plan(path, &gguf_hf::Options::default())?;
+            conversion.warnings.iter().for_each(|warning| ui.warning(&warning.to_string()));
+            let head = conversion.plan.head();
+            (ModelFacts::of(|key| head.get(key)), head.tensors.clone())
         } else {
             let model = Model::open(path)?;
-            let infos = model.tensors().map(|t| t.info.to_owned()).collect();
+            let infos = model.tensors().map(|t| t.info().to_owned()).collect();
             (ModelFacts::of(|key| model.gguf().get(key)), infos)
         };
         let lacking = match (facts.architecture.is_empty(), infos.is_empty()) {
@@ -149,7 +151,7 @@ impl Tensors {
         let tensors: Vec<TensorFacts<'_>> = facts.collect();
         let options = MixOptions { has_imatrix: true, ..MixOptions::default() };
         let decisions = decide(&self.facts, &tensors, target, &options)
-            .map_err(|e| Failure::Bad(format!("{}: {e}", path.display())))?;
+            .map_err(|e| Failure::Bad(format!("{}: {e}{}", path.display(), hints::for_mix(&e))))?;
         Ok(tensors.iter().zip(&decisions).map(|(tensor, decision)| Use::of(tensor, decision)).collect())
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use gguf_convert::Progress;
-use gguf_convert::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 use gguf_format::Str;
+use gguf_pipeline::Progress;
+use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 
 use super::{number, open};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -135,9 +135,7 @@ impl Options {
         let is_old = |m: &ImatrixFile| m.format() == Format::Legacy;
         let matrix = match matrices {
             // To make sums of means and means of them again would only round them.
-            [only] if is_old(only) && format == Format::Legacy => {
-                only.must_be_sound().and_then(|()| only.load()).map_err(gguf_convert::Error::from)?
-            }
+            [only] if is_old(only) && format == Format::Legacy => only.must_be_sound().and_then(|()| only.load())?,
             _ => {
                 let size = self.size_of_chunks(ui, matrices);
                 warn_of_uncounted(ui, matrices);
@@ -182,11 +180,11 @@ impl Options {
     }
 }
 
-fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Imatrix, gguf_convert::Error> {
+fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Imatrix, Failure> {
     let mut merge = Merge::new(chunk_size)?;
     for matrix in matrices {
         if watch.is_cancelled() {
-            return Err(gguf_convert::Error::Cancelled);
+            return Err(gguf_pipeline::Error::Cancelled.into());
         }
         merge.add(matrix)?;
     }
@@ -194,7 +192,7 @@ fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Im
 }
 
 /// The matrix in the old format. What is lost is said.
-fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, gguf_convert::Error> {
+fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
     let lost = lost(&matrix);
     let (old, left_out) = matrix.into_legacy()?;
     if !left_out.is_empty() {

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gguf_arch::mix::processing_order;
-use gguf_convert::imatrix::{EntryInfo, Error, Format, ImatrixFile, Statistics, in_previous_block};
 use gguf_format::Str;
+use gguf_quantize::imatrix::{EntryInfo, Error, Format, ImatrixFile, Statistics, in_previous_block};
+use gguf_quantize::mix::processing_order;
 use serde::Serialize;
 
 use super::{number, open};

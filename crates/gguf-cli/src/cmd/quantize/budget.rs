@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use gguf_arch::mix::parse_tensor_type;
-use gguf_convert::quantize::budget::{Budget, Limit};
 use gguf_format::GgmlType;
+use gguf_quantize::budget::{Budget, Limit};
+use gguf_quantize::mix::parse_tensor_type;
 
 use crate::ui::grouped;
 
@@ -27,10 +27,11 @@ pub struct BudgetOptions {
 
 impl BudgetOptions {
     /// What they ask for, if anything.
-    pub fn budget(&self) -> Option<Budget> {
+    pub fn budget(&self) -> Option<Budget<'static>> {
         let size = self.target_size.map(Limit::FileBytes);
         let limit = size.or(self.target_bpw.map(Limit::BitsPerWeight))?;
-        Some(Budget { limit, candidates: (!self.candidates.is_empty()).then(|| self.candidates.clone()) })
+        let candidates = (!self.candidates.is_empty()).then(|| self.candidates.clone());
+        Some(Budget { candidates, ..Budget::new(limit) })
     }
 }
 
@@ -73,11 +74,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
         return Err("expected a size such as 4.2GiB, 4.2GB, 700MiB or 1234567".to_owned());
     };
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(unit).filter(|&n| n > 0).ok_or_else(|| "that is no size of a file".to_owned());
+        return whole.checked_mul(unit).filter(|&n| n > 0).ok_or_else(|| "that is not a size of a file".to_owned());
     }
     match number.parse::<f64>().map(|n| (n * unit as f64).floor()) {
         Ok(bytes) if (1.0..9e18).contains(&bytes) => Ok(bytes as u64),
-        Ok(_) => Err("that is no size of a file".to_owned()),
+        Ok(_) => Err("that is not a size of a file".to_owned()),
         Err(_) => Err("expected a size such as 4.2GiB, 4.2GB, 700MiB or 1234567".to_owned()),
     }
 }

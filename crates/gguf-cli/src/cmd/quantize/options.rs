@@ -4,11 +4,12 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use gguf_arch::mix::{MixOptions, Target, TensorTypeRule, parse_tensor_type};
-use gguf_convert::imatrix::{self, ImatrixFile};
-use gguf_convert::quantize::QuantizeOptions;
 use gguf_format::{GgmlType, Value};
+use gguf_quantize::QuantizeOptions;
+use gguf_quantize::imatrix::{self, ImatrixFile};
+use gguf_quantize::mix::{TensorTypeRule, parse_tensor_type};
 
 use crate::failure::Failure;
 
@@ -75,22 +76,22 @@ impl Options {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn matrix(&self) -> Result<Option<ImatrixFile>, Failure> {
-        let matrix = self.imatrix.as_ref().map(ImatrixFile::open).transpose().map_err(gguf_convert::Error::from)?;
+    pub fn matrix(&self) -> Result<Option<Arc<ImatrixFile>>, Failure> {
+        let matrix = self.imatrix.as_ref().map(ImatrixFile::open).transpose()?;
         Ok(matrix.map(|mut matrix| {
             matrix.select(&self.include_weights, &self.exclude_weights);
-            matrix
+            Arc::new(matrix)
         }))
     }
 
-    /// What they ask for, with the defaults of everything else.
+    /// What they ask for, with the defaults of everything else; `target` is what the types are chosen for.
     ///
     /// # Errors
     /// When the file of tensor types cannot be read.
     pub fn with(
         &self,
         source: &Path,
-        target: Target,
+        target: &dyn Display,
         matrix: Option<&ImatrixFile>,
     ) -> Result<QuantizeOptions, Failure> {
         let mut tensor_types = self.tensor_type.clone();
@@ -110,21 +111,21 @@ impl Options {
             provenance.push(("ggufkit.quantize.source", name.unwrap_or_default().as_str().into()));
             provenance.push(("ggufkit.quantize.target", target.to_string().as_str().into()));
         }
-        Ok(QuantizeOptions {
-            mix: MixOptions {
-                pure: self.pure,
-                leave_output_tensor: self.leave_output_tensor,
-                output_tensor_type: self.output_tensor_type,
-                token_embedding_type: self.token_embedding_type,
-                tensor_types,
-                ..MixOptions::default()
-            },
-            also_read: self.tensor_type_file.iter().filter_map(|path| path.canonicalize().ok()).collect(),
-            prune_layers: self.prune_layers.clone(),
-            overrides: self.override_kv.clone(),
-            provenance,
-            ..QuantizeOptions::new(target)
-        })
+        let mut options = QuantizeOptions::default();
+        options.mix.pure = self.pure;
+        options.mix.leave_output_tensor = self.leave_output_tensor;
+        options.mix.output_tensor_type = self.output_tensor_type;
+        options.mix.token_embedding_type = self.token_embedding_type;
+        options.mix.tensor_types = tensor_types;
+        options.prune_layers.clone_from(&self.prune_layers);
+        options.overrides.clone_from(&self.override_kv);
+        options.provenance = provenance;
+        Ok(options)
+    }
+
+    /// The real paths of the files besides the matrix that they name, which no output may replace.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.tensor_type_file.iter().filter_map(|path| path.canonicalize().ok())
     }
 }
 
@@ -134,7 +135,7 @@ const MAX_TEXT: u64 = 1 << 20;
 /// Reads a file of rules, or standard input for `-`. A mark of the byte order at its start does not count.
 ///
 /// # Errors
-/// When it cannot be read, is too long, or is no text.
+/// When it cannot be read, is too long, or is not text.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
     let input: Box<dyn Read> = match path == Path::new("-") {
@@ -149,7 +150,7 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
     if bytes.len() as u64 > MAX_TEXT {
         return Err(fail(&format!("it has more than {MAX_TEXT} bytes, and a text with rules is needed")));
     }
-    let text = String::from_utf8(bytes).map_err(|e| fail(&format!("it is no text: {}", e.utf8_error())))?;
+    let text = String::from_utf8(bytes).map_err(|e| fail(&format!("it is not text: {}", e.utf8_error())))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
@@ -163,7 +164,7 @@ fn override_kv(text: &str) -> Result<(String, Value), String> {
         "float" => value.parse::<f32>().map_err(|_| wrong("number"))?.into(),
         "bool" => value.parse::<bool>().map_err(|_| wrong("`true` or `false`"))?.into(),
         "str" => value.into(),
-        _ => return Err(format!("{ty:?} is no type here; there are int, float, bool and str")),
+        _ => return Err(format!("{ty:?} is not a type here; there are int, float, bool and str")),
     };
     Ok((key.to_owned(), value))
 }

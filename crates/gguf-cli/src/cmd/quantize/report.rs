@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use gguf_convert::report::{Figures, Report, TensorError};
 use gguf_format::{Str, ValueRef};
+use gguf_pipeline::report::{Figures, Report, TensorError};
 use serde::Serialize;
 
 use crate::json;

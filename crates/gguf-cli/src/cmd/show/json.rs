@@ -1,8 +1,8 @@
 //! `gguf show --json`: one object with everything. The names of its fields stay.
 
-use gguf_arch::summary::{Span, Summary};
 use gguf_format::{Gguf, KvRef, keys};
 use gguf_io::ModelFile;
+use gguf_model::summary::{Span, Summary};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -120,7 +120,7 @@ impl Serialize for Fields<'_> {
     }
 }
 
-fn share(t: &gguf_arch::summary::TypeShare) -> Value {
+fn share(t: &gguf_model::summary::TypeShare) -> Value {
     json!({ "type": t.ty.to_string(), "n_tensors": t.n_tensors, "n_parameters": t.n_params, "bytes": t.bytes })
 }
 

@@ -1,0 +1,265 @@
+//! Checkpoints: folders with a configuration and tensors in one file or several.
+//!
+//! A [`Checkpoint`] knows every tensor's name, format, shape and place after reading the heads of the files. Data is read
+//! when it is asked for, by position, into the caller's buffer: many threads can read at once, memory stays what the
+//! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::path::{Component, Path, PathBuf};
+
+use gguf_io::ReadAt;
+use gguf_pipeline::{Error as PipelineError, Source};
+use serde::Deserialize;
+
+use crate::dtype::SourceTensor;
+use crate::error::{Error, IndexProblem, Names};
+use crate::files::{INDEX, locate, read_up_to};
+use crate::safetensors::{self, UniqueMap};
+
+/// The longest index that is read; those of the largest checkpoints take a few MB.
+const MAX_INDEX: u64 = 100_000_000;
+
+/// The tensors of a checkpoint folder, open for reading.
+#[derive(Debug)]
+pub struct Checkpoint {
+    parts: Vec<Part>,
+    tensors: Vec<SourceTensor>,
+    places: Vec<Place>,
+}
+
+/// One file of a checkpoint.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    file: File,
+}
+
+/// Where a tensor's data lies.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    part: usize,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Checkpoint {
+    /// Opens the tensor files of a folder: those that `model.safetensors.index.json` names, else all that are called
+    /// `model*.safetensors`. Tensors are ordered by the name of their file, then by their own, both by code point.
+    ///
+    /// # Errors
+    /// When there are no tensor files, when one is missing or leads out of the folder, when a head is not sound, and when
+    /// the index and the files do not list the same tensors.
+    pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
+        let index = read_index(dir)?;
+        let names = match &index {
+            Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
+            None => list_parts(dir)?,
+        };
+        if names.is_empty() {
+            return Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) });
+        }
+        let mut checkpoint = Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() };
+        let mut missing = Vec::new();
+        for name in &names {
+            match locate(dir, name)? {
+                Some(path) => checkpoint.add_part(path)?,
+                None => missing.push(name.clone()),
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing) });
+        }
+        checkpoint.refuse_duplicates()?;
+        if let Some(pairs) = index {
+            checkpoint.compare_with_index(dir.join(INDEX), &pairs)?;
+        }
+        Ok(checkpoint)
+    }
+
+    /// A checkpoint without tensors, for what only needs the tokenizer.
+    pub fn empty() -> Checkpoint {
+        Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() }
+    }
+
+    /// The tensors, in the order in which they are converted.
+    pub fn tensors(&self) -> &[SourceTensor] {
+        &self.tensors
+    }
+
+    /// The real paths of the tensor files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|part| part.path.as_path())
+    }
+
+    fn add_part(&mut self, path: PathBuf) -> Result<(), Error> {
+        let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
+        let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+        let metadata = file.metadata().map_err(|e| Error::io("read", &path, e))?;
+        let file_bytes = metadata.len();
+        if file_bytes < safetensors::PREFIX {
+            return Err(fail(safetensors::HeaderError::TooShort { file_bytes }));
+        }
+        let mut prefix = [0; 8];
+        file.read_exact_at(0, &mut prefix).map_err(|e| Error::io("read", &path, e))?;
+        let header_bytes = safetensors::header_bytes(prefix, file_bytes).map_err(fail)?;
+        // Bounded by the length of the file and by `MAX_HEADER`.
+        let mut json = vec![0; usize::try_from(header_bytes).unwrap_or_default()];
+        file.read_exact_at(safetensors::PREFIX, &mut json).map_err(|e| Error::io("read", &path, e))?;
+        let data_offset = safetensors::PREFIX + header_bytes;
+        for entry in safetensors::parse_header(&json, file_bytes - data_offset).map_err(fail)? {
+            self.places.push(Place { part: self.parts.len(), offset: data_offset + entry.offset, bytes: entry.bytes });
+            self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
+        }
+        self.parts.push(Part { path, file });
+        Ok(())
+    }
+
+    fn refuse_duplicates(&self) -> Result<(), Error> {
+        let mut seen = HashMap::with_capacity(self.tensors.len());
+        for (tensor, place) in self.tensors.iter().zip(&self.places) {
+            if let Some(first) = seen.insert(tensor.name.as_str(), place.part) {
+                let path = |part: usize| self.parts.get(part).map(|p| p.path.clone()).unwrap_or_default();
+                let (first, second) = (path(first), path(place.part));
+                return Err(Error::DuplicateTensor { tensor: tensor.name.clone(), first, second });
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_with_index(&self, index: PathBuf, pairs: &[(String, String)]) -> Result<(), Error> {
+        let found: BTreeSet<&str> = self.tensors.iter().map(|t| t.name.as_str()).collect();
+        let listed: BTreeSet<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+        let names = |a: &BTreeSet<&str>, b| Names(a.difference(b).map(|s| (*s).to_owned()).collect());
+        let (missing, extra) = (names(&listed, &found), names(&found, &listed));
+        if missing.0.is_empty() && extra.0.is_empty() {
+            return Ok(());
+        }
+        Err(Error::IndexMismatch { index, missing, extra })
+    }
+}
+
+impl Source for Checkpoint {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
+        let place = self.places.get(index).copied().unwrap_or(Place { part: usize::MAX, offset: 0, bytes: 0 });
+        let part = self.parts.get(place.part);
+        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= place.bytes);
+        let (Some(part), Some(_)) = (part, end) else {
+            let tensor = self.tensors.get(index).map_or_else(|| format!("number {index}"), |t| t.name.clone());
+            return Err(PipelineError::OutOfTensor { tensor, bytes: place.bytes });
+        };
+        part.file.read_exact_at(place.offset + offset, buffer).map_err(|e| PipelineError::io("read", &part.path, e))
+    }
+}
+
+#[derive(Deserialize)]
+struct IndexFile {
+    weight_map: UniqueMap,
+}
+
+/// The pairs of tensor and part that an index lists; `None` when there is no index.
+fn read_index(dir: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
+    let Some(real) = locate(dir, INDEX)? else { return Ok(None) };
+    let path = dir.join(INDEX);
+    let json = read_up_to(MAX_INDEX, &real, path.clone())?;
+    let invalid = |problem| Error::Index { index: path.clone(), problem };
+    let index: IndexFile = serde_json::from_slice(&json).map_err(|e| invalid(IndexProblem::Json(e)))?;
+    let pairs = index.weight_map.0;
+    match pairs.iter().find(|(_, part)| !is_plain_file_name(part)) {
+        Some((tensor, part)) => {
+            let (tensor, part) = (tensor.clone(), part.clone());
+            Err(invalid(IndexProblem::Part { tensor, part }))
+        }
+        None => Ok(Some(pairs)),
+    }
+}
+
+/// Whether a name is that of a file directly in a folder, on every system: no separators, drives or streams.
+fn is_plain_file_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    let plain = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
+    plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control)
+}
+
+/// The tensor files of a folder without index. Parts that number themselves have to be complete.
+fn list_parts(dir: &Path) -> Result<BTreeSet<String>, Error> {
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
+        let entry = entry.map_err(|e| Error::io("list", dir, e))?;
+        if let Ok(name) = entry.file_name().into_string()
+            && name.starts_with("model")
+            && name.ends_with(".safetensors")
+        {
+            names.insert(name);
+        }
+    }
+    let mut missing = BTreeSet::new();
+    for name in &names {
+        if let Some((stem, count)) = numbered_part(name) {
+            let all = (1..=count).map(|i| format!("{stem}-{i:05}-of-{count:05}.safetensors"));
+            missing.extend(all.filter(|part| !names.contains(part)).take(100));
+        }
+    }
+    if !missing.is_empty() {
+        return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing.into_iter().collect()) });
+    }
+    Ok(names)
+}
+
+/// Takes `model-00002-of-00003.safetensors` apart into `model` and 3.
+fn numbered_part(name: &str) -> Option<(&str, u32)> {
+    let (rest, count) = name.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    let digits = |s: &str| s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit());
+    (digits(number) && digits(count)).then_some(())?;
+    Some((stem, count.parse().ok()?))
+}
+
+/// Weight files in a format that is not read, so that the error can name one.
+fn other_weights(dir: &Path) -> Option<String> {
+    let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_stay_in_the_folder() {
+        for name in ["model.safetensors", "model-00001-of-00002.safetensors", "..model", "a b"] {
+            assert!(is_plain_file_name(name), "{name}");
+        }
+        let bad = [
+            "",
+            ".",
+            "..",
+            "/etc/passwd",
+            "../x",
+            "a/b",
+            "a/",
+            "./a",
+            "a\\b",
+            "..\\x",
+            "C:x",
+            "C:\\x",
+            "\\\\host\\x",
+            "a:b",
+            "a\0b",
+            "a\nb",
+        ];
+        for name in bad {
+            assert!(!is_plain_file_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn parts_that_number_themselves() {
+        assert_eq!(numbered_part("model-00002-of-00003.safetensors"), Some(("model", 3)));
+        for name in
+            ["model.safetensors", "model-2-of-3.safetensors", "model-0000a-of-00003.safetensors", "of-.safetensors"]
+        {
+            assert_eq!(numbered_part(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Typed access to the hyperparameters of a Hugging Face checkpoint.
+//!
+//! The reference converter does not read `config.json` itself but what transformers makes of it: the class of the
+//! `model_type` fills in defaults for what the file leaves out. Those defaults reach the output, so they are part of the
+//! rules here ([`Config::new`]; the numbers are those of `LlamaConfig` and `MistralConfig` in transformers 4.57). A
+//! `model_type` without a row is taken as the file says it, which is what the reference falls back to as well.
+//!
+//! Many hyperparameters have several spellings. A lookup takes the names in order; the first that is *present* decides,
+//! and when its value is `null` the lookup ends there with nothing (`ModelBase.find_hparam`).
+
+use core::fmt;
+
+use serde_json::{Map, Value, json};
+
+/// What is wrong with a checkpoint's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The document is not a JSON object.
+    NotAnObject,
+    /// None of the names is present, and one has to be.
+    Missing(Vec<String>),
+    /// A field has a value that cannot be used.
+    Invalid {
+        /// The field, with the names of the objects around it.
+        field: String,
+        /// The value found, shortened.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotAnObject => f.write_str("the document is not a JSON object with fields"),
+            Error::Missing(names) => match names.as_slice() {
+                [name] => write!(f, "the field {name} is missing"),
+                names => write!(f, "one of the fields {} has to be present, and none is", names.join(", ")),
+            },
+            Error::Invalid { field, found, expected } => write!(f, "the field {field} is {found}, expected {expected}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl Error {
+    pub(crate) fn invalid(field: impl Into<String>, found: &Value, expected: &'static str) -> Error {
+        let mut found = found.to_string();
+        if let Some((cut, _)) = found.char_indices().nth(60) {
+            found.truncate(cut);
+            found.push('…');
+        }
+        Error::Invalid { field: field.into(), found, expected }
+    }
+}
+
+/// A checkpoint's hyperparameters, with the defaults of its class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    fields: Value,
+}
+
+impl Config {
+    /// Takes the parsed `config.json` and fills in what its class would.
+    ///
+    /// # Errors
+    /// [`Error::NotAnObject`], and [`Error::Invalid`] when a default depends on a field that has no usable value.
+    pub fn new(document: Value) -> Result<Config, Error> {
+        let Value::Object(mut fields) = document else { return Err(Error::NotAnObject) };
+        let model_type = fields.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match model_type.as_str() {
+            "llama" => {
+                fill(&mut fields, llama_defaults());
+                inherit_kv_heads(&mut fields);
+                let own = Fields::new(&fields);
+                if own.find(&["head_dim"]).is_none() {
+                    let head_dim = head_dim(own)?;
+                    fields.insert("head_dim".to_owned(), head_dim.into());
+                }
+                // `type` is the older spelling of `rope_type`, and this class lets it win.
+                if let Some(Value::Object(rope)) = fields.get_mut("rope_scaling")
+                    && let Some(kind) = rope.get("type").cloned()
+                {
+                    rope.insert("rope_type".to_owned(), kind);
+                }
+            }
+            "mistral" => {
+                fill(&mut fields, mistral_defaults());
+                inherit_kv_heads(&mut fields);
+            }
+            _ => {}
+        }
+        Ok(Config { fields: Value::Object(fields) })
+    }
+
+    /// All fields, defaults included, as one JSON object.
+    pub fn hparams(&self) -> &Value {
+        &self.fields
+    }
+
+    /// The fields, for lookups.
+    pub fn fields(&self) -> Fields<'_> {
+        Fields { object: self.fields.as_object(), path: "" }
+    }
+
+    /// The first entry of `architectures`: the class that the checkpoint was saved from.
+    ///
+    /// # Errors
+    /// When the field is missing or is not a list that starts with a string.
+    pub fn architecture(&self) -> Result<&str, Error> {
+        const FIELD: &str = "architectures";
+        let found = self.fields.get(FIELD).ok_or_else(|| Error::Missing(vec![FIELD.to_owned()]))?;
+        let first = found.as_array().and_then(|list| list.first()).and_then(Value::as_str);
+        first.ok_or_else(|| Error::invalid(FIELD, found, "a list that starts with the name of a model class"))
+    }
+}
+
+/// `LlamaConfig` of transformers 4.57; without the fields that follow from others.
+fn llama_defaults() -> Value {
+    json!({
+        "vocab_size": 32000, "max_position_embeddings": 2048, "hidden_size": 4096, "intermediate_size": 11008,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": null, "hidden_act": "silu",
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "rope_scaling": null, "attention_bias": false, "mlp_bias": false,
+        "head_dim": null, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "max_length": 20,
+    })
+}
+
+/// `MistralConfig` of transformers 4.57.
+fn mistral_defaults() -> Value {
+    json!({
+        "vocab_size": 32000, "max_position_embeddings": 131072, "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_act": "silu",
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "sliding_window": 4096, "head_dim": null,
+        "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "max_length": 20,
+    })
+}
+
+/// Adds the defaults that the file does not name; a name that is there stays, also when it is `null`.
+fn fill(fields: &mut Map<String, Value>, defaults: Value) {
+    if let Value::Object(defaults) = defaults {
+        for (name, value) in defaults {
+            fields.entry(name).or_insert(value);
+        }
+    }
+}
+
+/// Without a number of key-value heads, each query head has its own.
+fn inherit_kv_heads(fields: &mut Map<String, Value>) {
+    if fields.get("num_key_value_heads").is_none_or(Value::is_null)
+        && let Some(heads) = fields.get("num_attention_heads").cloned()
+    {
+        fields.insert("num_key_value_heads".to_owned(), heads);
+    }
+}
+
+/// The most elements of an attention head that are taken for meant; heads in use have up to some hundred. Tensors that are
+/// computed grow with them.
+const MAX_HEAD_DIM: u32 = 65536;
+
+/// Elements of one attention head: `head_dim`, or the hidden size shared out among the heads.
+///
+/// # Errors
+/// When neither can be told from the fields, and when there are more than [`MAX_HEAD_DIM`].
+pub(crate) fn head_dim(fields: Fields<'_>) -> Result<u32, Error> {
+    let (field, found, dim) = match fields.u32(&["head_dim"])? {
+        Some(dim) => ("head_dim", dim, dim),
+        None => {
+            let hidden = fields.required_u32(&["hidden_size"])?;
+            let heads = fields.required_u32(&["num_attention_heads"])?;
+            let none = || Error::invalid("num_attention_heads", &json!(heads), "at least one head");
+            ("hidden_size", hidden, hidden.checked_div(heads).ok_or_else(none)?)
+        }
+    };
+    match dim <= MAX_HEAD_DIM {
+        true => Ok(dim),
+        false => Err(Error::invalid(field, &json!(found), "at most 65536 elements in an attention head")),
+    }
+}
+
+/// A view of one object of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'a> {
+    object: Option<&'a Map<String, Value>>,
+    path: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    fn new(object: &'a Map<String, Value>) -> Fields<'a> {
+        Fields { object: Some(object), path: "" }
+    }
+
+    /// An inner object, named by `path` in errors; a missing or null one has no fields.
+    pub(crate) fn inner(object: Option<&'a Value>, path: &'static str) -> Result<Fields<'a>, Error> {
+        match object {
+            None | Some(Value::Null) => Ok(Fields { object: None, path }),
+            Some(Value::Object(object)) => Ok(Fields { object: Some(object), path }),
+            Some(other) => Err(Error::invalid(path, other, "an object or null")),
+        }
+    }
+
+    fn name(&self, field: &str) -> String {
+        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+    }
+
+    /// Whether a field of that name is there, whatever its value.
+    pub fn contains(self, name: &str) -> bool {
+        self.object.is_some_and(|o| o.contains_key(name))
+    }
+
+    /// The value of the first name that is present; `None` when no name is, or when the first present one is `null`.
+    pub fn find(self, names: &[&str]) -> Option<&'a Value> {
+        self.find_named(names).map(|(_, value)| value)
+    }
+
+    fn find_named(self, names: &[&str]) -> Option<(String, &'a Value)> {
+        let object = self.object?;
+        let (name, value) = names.iter().find_map(|name| Some((*name, object.get(*name)?)))?;
+        (!value.is_null()).then(|| (self.name(name), value))
+    }
+
+    fn typed<T>(
+        self,
+        names: &[&str],
+        expected: &'static str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        match self.find_named(names) {
+            None => Ok(None),
+            Some((name, value)) => match convert(value) {
+                Some(v) => Ok(Some(v)),
+                None => Err(Error::invalid(name, value, expected)),
+            },
+        }
+    }
+
+    /// A count. A float that is a whole number is taken as one.
+    ///
+    /// # Errors
+    /// When the value is anything else or does not fit 32 bits.
+    pub fn u32(self, names: &[&str]) -> Result<Option<u32>, Error> {
+        self.typed(names, "a whole number that fits 32 bits", |value| match value.as_u64() {
+            Some(n) => u32::try_from(n).ok(),
+            None => value.as_f64().filter(|x| x.fract() == 0.0 && (0.0..4_294_967_296.0).contains(x)).map(|x| x as u32),
+        })
+    }
+
+    /// A count that has to be there.
+    ///
+    /// # Errors
+    /// As [`Fields::u32`], and when it is missing or `null`.
+    pub fn required_u32(self, names: &[&str]) -> Result<u32, Error> {
+        self.u32(names)?.ok_or_else(|| self.missing(names))
+    }
+
+    /// A number, rounded to the nearest single.
+    ///
+    /// # Errors
+    /// When the value is not a number or too large for a single.
+    pub fn f32(self, names: &[&str]) -> Result<Option<f32>, Error> {
+        self.typed(names, "a number that fits single precision", |value| {
+            value.as_f64().map(|x| x as f32).filter(|x| x.is_finite())
+        })
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// When the value is something else.
+    pub fn str(self, names: &[&str]) -> Result<Option<&'a str>, Error> {
+        self.typed(names, "a string", Value::as_str)
+    }
+
+    pub(crate) fn missing(&self, names: &[&str]) -> Error {
+        Error::Missing(names.iter().map(|name| self.name(name)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(document: Value) -> Config {
+        Config::new(document).unwrap()
+    }
+
+    #[test]
+    fn a_sparse_llama_gets_the_defaults_of_its_class() {
+        let c = config(json!({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 768}));
+        let cases = [
+            ("max_position_embeddings", 2048),
+            ("num_key_value_heads", 4),
+            ("head_dim", 16),
+            ("intermediate_size", 11008),
+            ("vocab_size", 768),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(c.fields().u32(&[name]), Ok(Some(expected)), "{name}");
+        }
+        assert_eq!(c.fields().f32(&["rms_norm_eps"]), Ok(Some(1e-6)));
+    }
+
+    #[test]
+    fn mistral_keeps_its_own_defaults_and_no_head_dim() {
+        let c = config(json!({"model_type": "mistral"}));
+        assert_eq!(c.fields().u32(&["num_key_value_heads"]), Ok(Some(8)));
+        assert_eq!(c.fields().u32(&["head_dim"]), Ok(None));
+        assert_eq!(head_dim(c.fields()), Ok(128));
+        let c = config(json!({"model_type": "mistral", "num_key_value_heads": null}));
+        assert_eq!(c.fields().u32(&["num_key_value_heads"]), Ok(Some(32)));
+    }
+
+    #[test]
+    fn heads_have_a_sensible_length() {
+        for (kind, field, found) in [
+            ("llama", "head_dim", 4_294_967_294u32),
+            ("llama", "head_dim", 65537),
+            ("mistral", "head_dim", 1_000_000_000),
+            ("mistral", "hidden_size", 4_000_000_000),
+        ] {
+            let document = json!({"model_type": kind, field: found});
+            let error = Config::new(document).and_then(|c| head_dim(c.fields())).unwrap_err().to_string();
+            let expected = format!("the field {field} is {found}, expected at most {MAX_HEAD_DIM} elements");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        let c = config(json!({"model_type": "llama", "head_dim": MAX_HEAD_DIM}));
+        assert_eq!(head_dim(c.fields()), Ok(MAX_HEAD_DIM));
+        assert!(Config::new(json!({"model_type": "llama", "hidden_size": 4_000_000_000u32})).is_err());
+    }
+
+    #[test]
+    fn an_unknown_class_gets_no_defaults() {
+        let document = json!({"model_type": "else", "hidden_size": 3});
+        assert_eq!(config(document.clone()).hparams(), &document);
+        assert_eq!(Config::new(json!([1])), Err(Error::NotAnObject));
+    }
+
+    #[test]
+    fn the_older_spelling_of_the_rope_type_wins_in_llama() {
+        let c = config(json!({"model_type": "llama", "rope_scaling": {"type": "linear", "rope_type": "yarn"}}));
+        assert_eq!(c.hparams()["rope_scaling"]["rope_type"], "linear");
+    }
+
+    #[test]
+    fn the_first_name_present_decides_also_when_it_is_null() {
+        let c = config(json!({"b": null, "c": 7}));
+        assert_eq!(c.fields().u32(&["a", "c"]), Ok(Some(7)));
+        assert_eq!(c.fields().u32(&["a", "b", "c"]), Ok(None));
+        assert!(matches!(c.fields().required_u32(&["b", "c"]), Err(Error::Missing(_))));
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_named() {
+        let c = config(json!({"a": -1, "b": 4294967296u64, "c": 2.5, "d": "8", "e": true, "f": 2048.0, "g": 1e39}));
+        for name in ["a", "b", "c", "d", "e"] {
+            let error = c.fields().u32(&[name]).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("the field {name} is ")), "{error}");
+        }
+        assert_eq!(c.fields().u32(&["f"]), Ok(Some(2048)));
+        assert!(c.fields().f32(&["g"]).is_err());
+        assert!(Config::new(json!({"model_type": "llama", "num_attention_heads": 0})).is_err());
+    }
+}

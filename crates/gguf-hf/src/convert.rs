@@ -1,0 +1,228 @@
+//! The conversion of a checkpoint folder: everything about it that can be decided without the weights.
+
+use std::path::{Path, PathBuf};
+
+use gguf_format::check::{Finding, Severity};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Version};
+use gguf_pipeline::plan::{Draft, Plan, Rounding};
+use gguf_pipeline::{Progress, RunOptions, RunSummary};
+
+use crate::arch;
+use crate::checkpoint::Checkpoint;
+use crate::config::{self, Config};
+use crate::error::Error;
+use crate::files;
+use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
+use crate::model_plan::{OutType, Skipped};
+use crate::tokenizer::{self, TokenizerOptions};
+use crate::warning::Warning;
+
+/// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
+const QUANTIZATION_VERSION: u32 = 2;
+
+/// The most findings about the planned head that become warnings, one each.
+const MAX_DOUBTS: usize = 10;
+
+/// What can be chosen about a conversion.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Type of the matrices.
+    pub ty: OutType,
+    /// The model's name, in place of the one that the folder's files give.
+    pub name: Option<String>,
+    /// A JSON file of metadata that takes precedence over the folder's own; see [`MetadataOptions::metadata`].
+    pub metadata: Option<PathBuf>,
+    /// Name of the pre-tokenizer of a BPE vocabulary; `None` to find it out.
+    pub pre: Option<String>,
+    /// Byte order of the output.
+    pub order: ByteOrder,
+    /// Writes metadata and tokenizer, but no tensors.
+    pub vocab_only: bool,
+}
+
+impl Options {
+    /// Sets the type of the matrices.
+    pub fn ty(mut self, ty: OutType) -> Options {
+        self.ty = ty;
+        self
+    }
+
+    /// Sets the model's name.
+    pub fn name(mut self, name: Option<String>) -> Options {
+        self.name = name;
+        self
+    }
+
+    /// Sets the file of metadata that takes precedence over the folder's own.
+    pub fn metadata(mut self, file: Option<PathBuf>) -> Options {
+        self.metadata = file;
+        self
+    }
+
+    /// Sets the name of the pre-tokenizer.
+    pub fn pre(mut self, pre: Option<String>) -> Options {
+        self.pre = pre;
+        self
+    }
+
+    /// Sets the byte order of the output.
+    pub fn order(mut self, order: ByteOrder) -> Options {
+        self.order = order;
+        self
+    }
+
+    /// Whether only metadata and tokenizer are written.
+    pub fn vocab_only(mut self, vocab_only: bool) -> Options {
+        self.vocab_only = vocab_only;
+        self
+    }
+}
+
+/// A conversion that is decided.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Conversion {
+    /// What is written.
+    pub plan: Plan,
+    /// GGUF's name of the architecture.
+    pub architecture: &'static str,
+    /// Type of the matrices.
+    pub ty: GgmlType,
+    /// The tensors of the checkpoint that have no place in the output.
+    pub skipped: Vec<Skipped>,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+    /// What the name of the output is made of.
+    pub metadata: ModelMetadata,
+}
+
+/// Converts the checkpoint in `dir` to a GGUF file at `out`; see [`Conversion::output_path`] for names of folders and templates.
+///
+/// # Errors
+/// [`Error`]. No output is left then, and a file that had the name before is untouched.
+pub fn convert(
+    dir: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    options: &Options,
+    run: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<RunSummary, Error> {
+    let conversion = plan(dir, options)?;
+    Ok(conversion.plan.run(conversion.output_path(out.as_ref()), run, progress)?)
+}
+
+/// Decides everything about the conversion of the checkpoint in `dir`, without reading its weights.
+///
+/// # Errors
+/// [`Error`], which names the file and the field or tensor.
+pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Error> {
+    plan_folder(dir.as_ref(), options)
+}
+
+fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
+    let config = read_config(dir)?;
+    let checkpoint = match Checkpoint::open(dir) {
+        Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
+        opened => opened?,
+    };
+    let plan_of = |source| Error::Plan { dir: dir.to_owned(), source };
+    let mut model = arch::plan(&config, checkpoint.tensors(), options.ty).map_err(plan_of)?;
+    if options.vocab_only {
+        model.tensors.clear();
+    }
+
+    let n_parameters = model.tensors.iter().map(|t| t.n_elements()).fold(0, u64::saturating_add);
+    let total = i64::try_from(n_parameters).unwrap_or(i64::MAX);
+    let counts = ParameterCounts { total, shared: total.unsigned_abs(), ..ParameterCounts::default() };
+    let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
+    let metadata = metadata::key_values(dir, &overrides, &counts)?;
+    let tokenizer_options = TokenizerOptions { pre: options.pre.clone() };
+    let tokenizer = tokenizer::key_values(dir, config.hparams(), &tokenizer_options)?;
+
+    let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
+    head.set("general.architecture", model.architecture);
+    let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
+    let all = metadata.kvs.iter().cloned().chain(model.parameters).chain([version]).chain(tokenizer.kvs);
+    for (key, value) in all {
+        head.set(&key, value);
+    }
+    let mut inputs = files::small_files(dir);
+    inputs.extend(checkpoint.paths().map(Path::to_owned));
+    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    let draft = Draft {
+        path: dir.to_owned(),
+        head,
+        tensors: model.tensors,
+        source: Box::new(checkpoint),
+        rounding: Rounding::Converter,
+        importance: None,
+        inputs,
+        input_bytes: None,
+        is_split: false,
+        is_vocab_only: options.vocab_only,
+    };
+    let plan = draft.lay_out()?;
+    let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();
+    warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
+    warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
+    warnings.extend(doubts(&plan));
+    let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
+    Ok(Conversion { plan, architecture, ty, skipped, warnings, metadata })
+}
+
+/// What the check of models finds in the planned head: each error, and each warning about keys, values and tensors, as far as
+/// [`MAX_DOUBTS`].
+///
+/// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
+/// does not load.
+fn doubts(plan: &Plan) -> Vec<Warning> {
+    let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
+    let heads: Vec<Gguf<'_>> = heads.collect();
+    let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
+    let matters = |f: &Finding| match f.severity {
+        Severity::Error => true,
+        Severity::Warning => ["key.", "value.", "tensor."].iter().any(|kind| f.code.starts_with(kind)),
+        _ => false,
+    };
+    let found: Vec<Finding> = report.findings().filter(|f| matters(f)).map(|f| f.into_owned()).collect();
+    let more = found.len().saturating_sub(MAX_DOUBTS);
+    let mut doubts: Vec<Warning> = found.into_iter().take(MAX_DOUBTS).map(Warning::Output).collect();
+    doubts.extend((more > 0).then_some(Warning::MoreOutput(more)));
+    doubts
+}
+
+fn read_config(dir: &Path) -> Result<Config, Error> {
+    const FILE: &str = "config.json";
+    let Some(document) = files::read_json(dir, FILE)? else {
+        return Err(Error::NoConfig { dir: dir.to_owned() });
+    };
+    Config::new(document).map_err(|source: config::Error| Error::Config { file: dir.join(FILE), source })
+}
+
+impl Conversion {
+    /// The file to write when `out` is asked for: [`output_path_as`](Self::output_path_as) with the type of the matrices.
+    pub fn output_path(&self, out: impl AsRef<Path>) -> PathBuf {
+        self.output_path_as(out, &self.ty.to_string())
+    }
+
+    /// The file to write when `out` is asked for and the type is called `ty`: in a folder, the file's default name, made of the
+    /// model's name, size, version and type; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
+    /// type.
+    pub fn output_path_as(&self, out: impl AsRef<Path>, ty: &str) -> PathBuf {
+        let out = out.as_ref();
+        if out.is_dir() {
+            let is_model = !self.plan.tensors().is_empty();
+            return out.join(metadata::default_file_name(&self.metadata, is_model.then_some(ty)));
+        }
+        match out.file_name().and_then(|name| name.to_str()) {
+            Some(name) if name.contains('{') => {
+                let upper = ty.to_uppercase();
+                let lower = ty.to_lowercase();
+                let name = name.replace("{ftype}", &lower).replace("{outtype}", &lower);
+                out.with_file_name(name.replace("{FTYPE}", &upper).replace("{OUTTYPE}", &upper))
+            }
+            _ => out.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Number formats of checkpoints, and the tensors that have them.
+
+use core::fmt;
+
+use gguf_format::{GgmlType, n_elements};
+
+/// A number format of a checkpoint, under the name that safetensors uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dtype {
+    /// The name: `BF16`.
+    pub name: &'static str,
+    /// Bits of one element.
+    pub bits: u32,
+    /// The GGUF type with the same elements, where there is one.
+    pub ggml: Option<GgmlType>,
+}
+
+impl Dtype {
+    /// Every format that safetensors defines (`Dtype` in its `tensor.rs`).
+    pub const ALL: &[Dtype] = &[
+        Dtype::new("BOOL", 8, None),
+        Dtype::new("F4", 4, None),
+        Dtype::new("F6_E2M3", 6, None),
+        Dtype::new("F6_E3M2", 6, None),
+        Dtype::new("U8", 8, None),
+        Dtype::new("I8", 8, Some(GgmlType::I8)),
+        Dtype::new("F8_E5M2", 8, None),
+        Dtype::new("F8_E4M3", 8, None),
+        Dtype::new("F8_E8M0", 8, None),
+        Dtype::new("F8_E4M3FNUZ", 8, None),
+        Dtype::new("F8_E5M2FNUZ", 8, None),
+        Dtype::new("I16", 16, Some(GgmlType::I16)),
+        Dtype::new("U16", 16, None),
+        Dtype::F16,
+        Dtype::BF16,
+        Dtype::new("I32", 32, Some(GgmlType::I32)),
+        Dtype::new("U32", 32, None),
+        Dtype::F32,
+        Dtype::new("C64", 64, None),
+        Dtype::F64,
+        Dtype::new("I64", 64, Some(GgmlType::I64)),
+        Dtype::new("U64", 64, None),
+    ];
+    /// Half precision.
+    pub const F16: Dtype = Dtype::new("F16", 16, Some(GgmlType::F16));
+    /// bfloat16.
+    pub const BF16: Dtype = Dtype::new("BF16", 16, Some(GgmlType::BF16));
+    /// Single precision.
+    pub const F32: Dtype = Dtype::new("F32", 32, Some(GgmlType::F32));
+    /// Double precision.
+    pub const F64: Dtype = Dtype::new("F64", 64, Some(GgmlType::F64));
+
+    const fn new(name: &'static str, bits: u32, ggml: Option<GgmlType>) -> Dtype {
+        Dtype { name, bits, ggml }
+    }
+
+    /// The format of that name; `None` for a name that safetensors does not define.
+    pub fn from_name(name: &str) -> Option<Dtype> {
+        Dtype::ALL.iter().copied().find(|d| d.name == name)
+    }
+
+    /// Bytes of a tensor of this format; `None` when that is not a whole number or does not fit 63 bits.
+    pub fn tensor_bytes(self, shape: &[u64]) -> Option<u64> {
+        let bits = n_elements(shape.iter().copied())?.checked_mul(u64::from(self.bits))?;
+        (bits % 8 == 0).then_some(bits / 8)
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
+/// A tensor of the checkpoint, as far as deciding needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceTensor {
+    /// The checkpoint's name.
+    pub name: String,
+    /// Number format.
+    pub dtype: Dtype,
+    /// Dimensions in the checkpoint's order: the last is the contiguous one.
+    pub shape: Vec<u64>,
+}

@@ -1,0 +1,239 @@
+//! Everything that can stop the conversion of a checkpoint: which file, what was found, what to do.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::config;
+use crate::folder_error::FolderError;
+use crate::model_plan::PlanError;
+use crate::safetensors::HeaderError;
+
+/// Names for a message: the first few, and how many more there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        for (i, name) in self.0.iter().take(SHOWN).enumerate() {
+            write!(f, "{}{name:?}", if i == 0 { "" } else { ", " })?;
+        }
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Why a checkpoint cannot be converted. A message includes that of its cause.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    Io {
+        /// What was tried: `open`, `read`, `list`.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// The folder has no `config.json`.
+    NoConfig {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The folder has no tensors in a format that is read.
+    NoWeights {
+        /// The folder.
+        dir: PathBuf,
+        /// A file of weights in another format, if there is one.
+        found: Option<String>,
+    },
+    /// Parts of the checkpoint are missing.
+    MissingParts {
+        /// The folder.
+        dir: PathBuf,
+        /// Their names.
+        parts: Names,
+    },
+    /// A tensor file is not sound.
+    Safetensors {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: Box<HeaderError>,
+    },
+    /// The index cannot be used.
+    Index {
+        /// The file.
+        index: PathBuf,
+        /// What is wrong with it.
+        problem: IndexProblem,
+    },
+    /// The index and the files list different tensors.
+    IndexMismatch {
+        /// The file.
+        index: PathBuf,
+        /// Tensors of the index that no file has.
+        missing: Names,
+        /// Tensors of the files that the index does not have.
+        extra: Names,
+    },
+    /// Two files have a tensor of the same name.
+    DuplicateTensor {
+        /// Its name.
+        tensor: String,
+        /// One file.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// `config.json` cannot be used.
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: config::Error,
+    },
+    /// The checkpoint cannot be planned.
+    Plan {
+        /// The folder.
+        dir: PathBuf,
+        /// Why.
+        source: PlanError,
+    },
+    /// The tokenizer, the model card or another small file of the folder cannot be used.
+    Folder(FolderError),
+    /// The output cannot be laid out.
+    Pipeline(gguf_pipeline::Error),
+}
+
+/// What is wrong with an index of tensor files.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum IndexProblem {
+    /// It is not JSON of the form that it must have.
+    Json(serde_json::Error),
+    /// A tensor is said to be in a file that the folder does not have.
+    Part {
+        /// The tensor.
+        tensor: String,
+        /// What it is said to be in.
+        part: String,
+    },
+}
+
+impl fmt::Display for IndexProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IndexProblem::Json(e) => write!(f, "{e}"),
+            IndexProblem::Part { tensor, part } => {
+                write!(f, "the tensor {tensor:?} is said to be in {part:?}, expected the name of a file in the folder")
+            }
+        }
+    }
+}
+
+impl StdError for IndexProblem {}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Whether the checkpoint is at fault, as opposed to the machine or the call.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Error::Pipeline(e) => e.is_bad_input(),
+            Error::Io { .. } => false,
+            Error::NoConfig { .. }
+            | Error::NoWeights { .. }
+            | Error::MissingParts { .. }
+            | Error::Safetensors { .. }
+            | Error::Index { .. }
+            | Error::IndexMismatch { .. }
+            | Error::DuplicateTensor { .. }
+            | Error::Config { .. }
+            | Error::Plan { .. }
+            | Error::Folder(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
+            Error::NoConfig { dir } => {
+                write!(f, "{}: no config.json in the folder; is it that of a checkpoint?", dir.display())
+            }
+            Error::NoWeights { dir, found: None } => {
+                write!(f, "{}: no model*.safetensors in the folder; is it that of a checkpoint?", dir.display())
+            }
+            Error::NoWeights { dir, found: Some(found) } => write!(
+                f,
+                "{}: no model*.safetensors in the folder, but {found:?}; only safetensors are read, save the checkpoint in \
+                 that format",
+                dir.display()
+            ),
+            Error::MissingParts { dir, parts } => {
+                write!(f, "{}: parts of the checkpoint are missing: {parts}; fetch them", dir.display())
+            }
+            Error::Safetensors { file, source } => write!(f, "{}: {source}", file.display()),
+            Error::Index { index, problem } => write!(f, "{}: {problem}", index.display()),
+            Error::IndexMismatch { index, missing, extra } => {
+                write!(f, "{}: the index and the files do not list the same tensors", index.display())?;
+                if !missing.0.is_empty() {
+                    write!(f, "; in no file: {missing}")?;
+                }
+                if !extra.0.is_empty() {
+                    write!(f, "; not in the index: {extra}")?;
+                }
+                f.write_str("; fetch the checkpoint again")
+            }
+            Error::DuplicateTensor { tensor, first, second } => write!(
+                f,
+                "duplicate tensor {tensor:?}, in {} and {}; remove the file that does not belong to the checkpoint",
+                first.display(),
+                second.display()
+            ),
+            Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
+            Error::Plan { dir, source } => write!(f, "{}: {source}", dir.display()),
+            Error::Folder(e) => write!(f, "{e}"),
+            Error::Pipeline(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl StdError for Error {
+    /// What the cause itself was caused by: its own message is part of this one.
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Error::Io { source, .. } => source.source(),
+            Error::Safetensors { source, .. } => source.source(),
+            Error::Config { source, .. } => source.source(),
+            Error::Plan { source, .. } => source.source(),
+            Error::Folder(e) => e.source(),
+            Error::Pipeline(e) => e.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<FolderError> for Error {
+    fn from(e: FolderError) -> Error {
+        match e {
+            FolderError::Read { file, source } => Error::Io { action: "read", path: file, source },
+            e => Error::Folder(e),
+        }
+    }
+}
+
+impl From<gguf_pipeline::Error> for Error {
+    fn from(e: gguf_pipeline::Error) -> Error {
+        Error::Pipeline(e)
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading the files of a checkpoint folder, none of them trusted: regular files of this folder only, bounded, UTF-8 or
+//! an error.
+//!
+//! Everything that a conversion reads goes through [`locate`], weights included: a checkpoint must neither publish other
+//! files of the machine by links that lead out of its folder, nor hang the program by pipes.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::folder_error::FolderError;
+
+/// The most bytes that are read from one of the small files. The largest tokenizers in use take some 35 MB.
+const LIMIT: u64 = 256 << 20;
+
+/// The list that says which tensor is in which part.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// The folder of the named chat templates.
+pub(crate) const TEMPLATES: &str = "additional_chat_templates";
+
+/// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
+const SMALL_FILES: [&str; 13] = [
+    "config.json",
+    "generation_config.json",
+    "README.md",
+    INDEX,
+    "tokenizer.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "tekken.json",
+];
+
+/// The real path of the file `name` in the folder `dir`; `None` when there is none.
+///
+/// A name may be a symbolic link, as it is in the cache of the Hugging Face hub, but only to a file of the same folder or
+/// of that cache's store for this model.
+///
+/// # Errors
+/// When the name leads out of these, when it is that of something else than a regular file, and when the system cannot
+/// tell.
+pub(crate) fn locate(dir: &Path, name: impl AsRef<Path>) -> Result<Option<PathBuf>, FolderError> {
+    let file = dir.join(name);
+    let real = match file.canonicalize() {
+        Ok(real) => real,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(source) => return Err(FolderError::Read { file, source }),
+    };
+    let folder = dir.canonicalize().map_err(|source| FolderError::Read { file: dir.to_owned(), source })?;
+    let store = hub_store(&folder);
+    if !real.starts_with(&folder) && !store.is_some_and(|store| real.starts_with(store)) {
+        return Err(FolderError::LeadsOut { file, target: real });
+    }
+    // Before opening: to open a pipe would wait for its other end.
+    match std::fs::metadata(&real) {
+        Ok(m) if m.is_file() => Ok(Some(real)),
+        Ok(_) => Err(FolderError::NotAFile { file }),
+        Err(source) => Err(FolderError::Read { file, source }),
+    }
+}
+
+/// The folder `blobs` beside `snapshots`, for a folder `snapshots/REVISION`.
+fn hub_store(folder: &Path) -> Option<PathBuf> {
+    let snapshots = folder.parent()?;
+    (snapshots.file_name()? == "snapshots").then_some(())?;
+    Some(snapshots.parent()?.join("blobs"))
+}
+
+/// The real paths of the small files of a folder that a conversion may read.
+pub(crate) fn small_files(dir: &Path) -> Vec<PathBuf> {
+    let names = SMALL_FILES.iter().map(PathBuf::from).chain(named_templates(dir));
+    names.filter_map(|name| locate(dir, name).ok()?).collect()
+}
+
+/// The names of the templates in [`TEMPLATES`], with that folder before them, in order.
+pub(crate) fn named_templates(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir.join(TEMPLATES)).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|e| Path::new(TEMPLATES).join(e.file_name())).collect();
+    names.retain(|name| name.extension().is_some_and(|e| e == "jinja"));
+    names.sort();
+    names
+}
+
+/// The bytes of a file of the folder; `None` when there is no such file.
+pub(crate) fn read_bytes(dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
+    let name = name.as_ref();
+    let Some(real) = locate(dir, name)? else { return Ok(None) };
+    read_up_to(LIMIT, &real, dir.join(name)).map(Some)
+}
+
+/// The bytes of the file at `real`, which errors call `file`.
+pub(crate) fn read_up_to(limit: u64, real: &Path, file: PathBuf) -> Result<Vec<u8>, FolderError> {
+    let mut bytes = Vec::new();
+    match File::open(real).and_then(|f| f.take(limit.saturating_add(1)).read_to_end(&mut bytes)) {
+        Ok(_) if bytes.len() as u64 <= limit => Ok(bytes),
+        Ok(_) => Err(FolderError::TooLarge { file, limit }),
+        Err(source) => Err(FolderError::Read { file, source }),
+    }
+}
+
+/// The text of a file of the folder, with every line ending turned into `\n`, as Python's text mode reads it; `None` when
+/// there is no such file.
+pub(crate) fn read_lines(dir: &Path, name: impl AsRef<Path>) -> Result<Option<String>, FolderError> {
+    let name = name.as_ref();
+    let Some(bytes) = read_bytes(dir, name)? else { return Ok(None) };
+    match String::from_utf8(bytes) {
+        Ok(text) if text.contains('\r') => Ok(Some(text.replace("\r\n", "\n").replace('\r', "\n"))),
+        Ok(text) => Ok(Some(text)),
+        Err(e) => Err(FolderError::NotUtf8 { file: dir.join(name), at: e.utf8_error().valid_up_to() }),
+    }
+}
+
+/// The JSON value of a file of the folder; `None` when there is no such file. Nesting is bounded by the parser.
+pub(crate) fn read_json(dir: &Path, name: &str) -> Result<Option<Json>, FolderError> {
+    let Some(bytes) = read_bytes(dir, name)? else { return Ok(None) };
+    parse_json(&bytes, dir.join(name)).map(Some)
+}
+
+/// The JSON value of a file that the user names, wherever it is; `None` when there is no such file.
+pub(crate) fn read_json_anywhere(file: &Path) -> Result<Option<Json>, FolderError> {
+    match std::fs::metadata(file) {
+        Ok(m) if m.is_file() => parse_json(&read_up_to(LIMIT, file, file.to_owned())?, file.to_owned()).map(Some),
+        Ok(_) => Err(FolderError::NotAFile { file: file.to_owned() }),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(source) => Err(FolderError::Read { file: file.to_owned(), source }),
+    }
+}
+
+fn parse_json(bytes: &[u8], file: PathBuf) -> Result<Json, FolderError> {
+    let parsed = serde_json::from_slice(bytes).or_else(|error| match without_special_floats(bytes) {
+        Some(json) => serde_json::from_slice(&json),
+        None => Err(error),
+    });
+    parsed.map_err(|source| FolderError::Json { file, source })
+}
+
+/// The JSON with null for the numbers that only Python's writer knows: `NaN`, `Infinity` and `-Infinity`, which stand in
+/// the configurations of Mamba models, for example. `None` when there are none.
+fn without_special_floats(json: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(json.len());
+    let (mut rest, mut in_string, mut found) = (json, false, false);
+    while let [first, tail @ ..] = rest {
+        let special = [&b"NaN"[..], b"Infinity", b"-Infinity"].into_iter().find(|s| !in_string && rest.starts_with(s));
+        if let Some(after) = special.and_then(|s| rest.strip_prefix(s)) {
+            out.extend(b"null");
+            (rest, found) = (after, true);
+            continue;
+        }
+        out.push(*first);
+        rest = tail;
+        match (first, in_string, tail) {
+            // What is escaped does not end the string.
+            (b'\\', true, [escaped, after @ ..]) => {
+                out.push(*escaped);
+                rest = after;
+            }
+            (b'"', ..) => in_string = !in_string,
+            _ => {}
+        }
+    }
+    found.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pythons_numbers_become_null() {
+        let json = br#"{"a": NaN, "b": [0.0, Infinity, -Infinity], "NaN \" NaN \\": "Infinity"}"#;
+        let fixed = br#"{"a": null, "b": [0.0, null, null], "NaN \" NaN \\": "Infinity"}"#;
+        assert_eq!(without_special_floats(json).as_deref(), Some(&fixed[..]));
+        assert_eq!(without_special_floats(br#"{"a": "NaN", "b": nan}"#), None);
+        assert_eq!(without_special_floats(b"\"\\"), None);
+    }
+
+    #[test]
+    fn the_store_of_the_hub() {
+        let store = hub_store(Path::new("/c/models--o--m/snapshots/abc"));
+        assert_eq!(store.as_deref(), Some(Path::new("/c/models--o--m/blobs")));
+        assert_eq!(hub_store(Path::new("/c/models--o--m/other/abc")), None);
+    }
+}

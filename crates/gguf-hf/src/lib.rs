@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod arch;
+pub mod checkpoint;
+pub mod config;
+mod convert;
+mod dtype;
+mod error;
+mod files;
+mod folder_error;
+mod key_values;
+pub mod metadata;
+mod model_plan;
+pub mod safetensors;
+pub mod tokenizer;
+mod warning;
+
+pub use convert::{Conversion, Options, convert, plan};
+pub use dtype::{Dtype, SourceTensor};
+pub use error::{Error, IndexProblem, Names};
+pub use folder_error::FolderError;
+pub use model_plan::{ModelPlan, OutType, PlanError, Skipped};
+pub use warning::Warning;

@@ -1,0 +1,456 @@
+//! The `general.*` key-values of a model folder: name, version, license, base models and the rest.
+//!
+//! The rules are those of llama.cpp's converter (gguf-py/gguf/metadata.py, `Metadata.load` and `set_gguf_meta_model`).
+//! For every field the first of these that has it wins: the file of overrides, the model card's front matter in
+//! `README.md`, `_name_or_path` in `config.json`, the name of the folder. `generation_config.json` gives the sampling
+//! parameters.
+
+mod card;
+mod name;
+mod size;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use gguf_format::Value;
+use serde_json::{Map, Value as Json};
+
+pub use self::name::default_file_name;
+use self::name::{NameParts, title};
+pub use self::size::ParameterCounts;
+use crate::files::{read_bytes, read_json, read_json_anywhere};
+use crate::folder_error::FolderError;
+use crate::key_values::KeyValues;
+
+/// What goes wrong here; the same as for the tokenizer.
+pub type MetadataError = FolderError;
+
+/// What the caller decides about the metadata.
+#[derive(Debug, Clone, Default)]
+pub struct MetadataOptions {
+    /// The model's name; comes before everything else.
+    pub model_name: Option<String>,
+    /// A JSON file of overrides: the keys are those of GGUF (`general.author`), and `general.base_models` and
+    /// `general.datasets` are lists of objects.
+    pub metadata: Option<PathBuf>,
+}
+
+/// The `general.*` key-values, and what the name of the output file is made of.
+#[derive(Debug, Clone, Default)]
+pub struct ModelMetadata {
+    /// The key-values in the order to write them: `general.type` to `general.languages`.
+    pub kvs: Vec<(String, Value)>,
+    /// `general.name`.
+    pub name: Option<String>,
+    /// `general.basename`.
+    pub basename: Option<String>,
+    /// `general.finetune`.
+    pub finetune: Option<String>,
+    /// `general.version`.
+    pub version: Option<String>,
+    /// `general.size_label`.
+    pub size_label: Option<String>,
+    /// What was ignored or is doubtful, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Sampling parameters in the order of their keys: name in GGUF (`general.sampling.…`), name in `generation_config.json`.
+const SAMPLING: [(&str, &str); 12] = [
+    ("sequence", "sequence"),
+    ("top_k", "top_k"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("xtc_probability", "xtc_probability"),
+    ("xtc_threshold", "xtc_threshold"),
+    ("temp", "temperature"),
+    ("penalty_last_n", "penalty_last_n"),
+    ("penalty_repeat", "penalty_repeat"),
+    ("mirostat", "mirostat"),
+    ("mirostat_tau", "mirostat_tau"),
+    ("mirostat_eta", "mirostat_eta"),
+];
+
+/// The texts in the order of their keys (`general.…`), the license apart.
+const TEXTS: [&str; 19] = [
+    "name",
+    "author",
+    "version",
+    "organization",
+    "finetune",
+    "basename",
+    "description",
+    "quantized_by",
+    "size_label",
+    "license",
+    "license.name",
+    "license.link",
+    "url",
+    "doi",
+    "uuid",
+    "repo_url",
+    "source.url",
+    "source.doi",
+    "source.uuid",
+];
+
+/// The last of the texts.
+const SOURCE_REPO_URL: &str = "source.repo_url";
+
+/// What is kept of a base model or a dataset, in the order of the keys.
+const ORIGIN: [&str; 9] =
+    ["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
+
+/// Model card keys of a text, in the order in which they are asked.
+const CARD_TEXTS: [(&str, &str); 28] = [
+    ("name", "name"),
+    ("author", "author"),
+    ("version", "version"),
+    ("organization", "organization"),
+    ("description", "description"),
+    ("finetune", "finetune"),
+    ("basename", "basename"),
+    ("size_label", "size_label"),
+    ("source.url", "url"),
+    ("source.doi", "doi"),
+    ("source.uuid", "uuid"),
+    ("source.repo_url", "repo_url"),
+    ("name", "model_name"),
+    ("author", "model_author"),
+    ("version", "model_version"),
+    ("organization", "model_organization"),
+    ("description", "model_description"),
+    ("finetune", "model_finetune"),
+    ("basename", "model_basename"),
+    ("size_label", "model_size_label"),
+    ("source.url", "model_url"),
+    ("source.doi", "model_doi"),
+    ("source.uuid", "model_uuid"),
+    ("source.repo_url", "model_repo_url"),
+    ("author", "model_creator"),
+    ("basename", "model_type"),
+    ("license.name", "license_name"),
+    ("license.link", "license_link"),
+];
+
+/// The `general.*` key-values of the model in `dir`; `size` counts the parameters that will be written, all zero when no
+/// tensors are.
+///
+/// # Errors
+/// [`FolderError`] for a file of overrides that cannot be read or has a value of the wrong type, and for a folder whose
+/// files cannot be read. What is wrong in the model card or in `generation_config.json` is a warning: neither decides how
+/// the model runs.
+pub fn key_values(
+    dir: &Path,
+    overrides: &MetadataOptions,
+    size: &ParameterCounts,
+) -> Result<ModelMetadata, MetadataError> {
+    let mut m = Metadata::default();
+    let card = m.read_card(dir)?;
+    m.take_card(&card, size.total);
+    let config = read_json(dir, "config.json")?.unwrap_or_default();
+    let id = config.get("_name_or_path").and_then(Json::as_str);
+    // More than one slash is the path of somebody's computer.
+    if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
+        m.take_id(id, size.total);
+    }
+    let folder = folder_name(dir);
+    m.take_id(&folder, size.total);
+    m.read_generation_config(dir)?;
+    if let Some(file) = &overrides.metadata {
+        m.take_overrides(file)?;
+    }
+    if let Some(name) = &overrides.model_name {
+        m.set("name", Some(name.clone()));
+    }
+    if m.get("name").is_none() {
+        m.set("name", Some(folder));
+    }
+    if m.get("size_label").is_none() {
+        m.set("size_label", size.label());
+    }
+    Ok(m.finish())
+}
+
+/// The folder's name; of `.` and the like the name that it has for the system.
+fn folder_name(dir: &Path) -> String {
+    let name = dir.file_name().map(|n| n.to_string_lossy().into_owned());
+    name.or_else(|| Some(dir.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
+}
+
+/// A base model or dataset: its texts by the names of [`ORIGIN`].
+type Origin = Vec<(&'static str, String)>;
+
+/// The fields while they are collected.
+#[derive(Debug, Default)]
+struct Metadata {
+    sampling: Map<String, Json>,
+    texts: Vec<(&'static str, String)>,
+    base_models: Option<Vec<Origin>>,
+    datasets: Option<Vec<Origin>>,
+    tags: Vec<String>,
+    languages: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Metadata {
+    fn get(&self, key: &str) -> Option<&String> {
+        self.texts.iter().find(|(k, _)| *k == key).map(|(_, v)| v)
+    }
+
+    fn set(&mut self, key: &'static str, value: Option<String>) {
+        self.texts.retain(|(k, _)| *k != key);
+        self.texts.extend(value.map(|v| (key, v)));
+    }
+
+    /// Sets a field that nothing has set yet.
+    fn offer(&mut self, key: &'static str, value: Option<String>) {
+        if self.get(key).is_none() {
+            self.set(key, value);
+        }
+    }
+
+    fn read_card(&mut self, dir: &Path) -> Result<card::Card, FolderError> {
+        let Some(bytes) = read_bytes(dir, "README.md")? else { return Ok(card::Card::default()) };
+        let card = match String::from_utf8(bytes) {
+            Ok(text) => card::Card::parse(&text),
+            Err(e) => Err(format!("not UTF-8 from byte {} on", e.utf8_error().valid_up_to())),
+        };
+        Ok(card.unwrap_or_else(|e| {
+            self.warnings.push(format!("README.md: {e}: the model card is ignored"));
+            card::Card::default()
+        }))
+    }
+
+    fn take_card(&mut self, card: &card::Card, total: i64) {
+        for (key, card_key) in CARD_TEXTS {
+            let text = self.card_text(card, card_key);
+            self.offer(key, text);
+        }
+        if let Some(ids) = card.first(&["base_model", "base_models", "base_model_sources"]) {
+            self.base_models = Some(self.origins(ids, total));
+        }
+        if let Some(ids) = card.first(&["datasets", "dataset", "dataset_sources"]) {
+            self.datasets = Some(self.origins(ids, total));
+        }
+        let license = match card.get("license") {
+            Some(card::Node::List(list)) => {
+                Some(list.iter().filter_map(card::Node::text).collect::<Vec<_>>().join(","))
+            }
+            _ => self.card_text(card, "license"),
+        };
+        self.offer("license", license);
+        for (list, keys) in
+            [(&mut self.tags, ["tags", "pipeline_tag"]), (&mut self.languages, ["languages", "language"])]
+        {
+            for key in keys {
+                match card.get(key) {
+                    Some(card::Node::Scalar(s)) if s.is_text() => list.push(s.text.clone()),
+                    Some(card::Node::List(nodes)) => {
+                        list.extend(nodes.iter().filter_map(card::Node::text).map(str::to_owned));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn card_text(&mut self, card: &card::Card, key: &str) -> Option<String> {
+        match card.get(key)? {
+            card::Node::Scalar(s) => s.written().map(str::to_owned),
+            _ => {
+                self.warnings.push(format!("README.md: {key} is not a text: ignored"));
+                None
+            }
+        }
+    }
+
+    /// The base models or datasets that a card names: by id, by address or in full.
+    fn origins(&mut self, node: &card::Node, total: i64) -> Vec<Origin> {
+        let entries = match node {
+            card::Node::List(list) => list.as_slice(),
+            card::Node::Scalar(s) if s.is_text() => std::slice::from_ref(node),
+            _ => &[],
+        };
+        let mut origins = Vec::new();
+        for entry in entries {
+            origins.push(match entry {
+                card::Node::Scalar(s) if s.is_text() => origin_of_id(&s.text, total),
+                card::Node::Map(map) => {
+                    let text = |key: &str| map.iter().rev().find(|(k, _)| k == key).and_then(|(_, v)| v.text());
+                    ORIGIN.iter().filter_map(|&key| Some((key, text(key)?.to_owned()))).collect()
+                }
+                _ => {
+                    self.warnings.push("README.md: a base model or dataset is neither an id nor a mapping".to_owned());
+                    Origin::new()
+                }
+            });
+        }
+        origins
+    }
+
+    /// Takes what a model id, such as `mistralai/Mistral-7B-v0.1`, says by its parts.
+    fn take_id(&mut self, id: &str, total: i64) {
+        let parts = NameParts::of(id, total);
+        self.offer("name", Some(title(&parts.name)));
+        self.offer("organization", parts.organization.as_deref().map(title));
+        self.offer("basename", parts.basename);
+        self.offer("finetune", parts.finetune);
+        self.offer("version", parts.version);
+        self.offer("size_label", parts.size_label);
+    }
+
+    fn read_generation_config(&mut self, dir: &Path) -> Result<(), FolderError> {
+        let config = match read_json(dir, "generation_config.json") {
+            Err(e @ (FolderError::Json { .. } | FolderError::Read { .. })) => {
+                self.warnings.push(format!("{e}: ignored"));
+                return Ok(());
+            }
+            config => config?.unwrap_or_default(),
+        };
+        for (key, hf_key) in SAMPLING {
+            let mut value = config.get(hf_key);
+            if value.is_none() && key == "penalty_repeat" {
+                value = config.get("repetition_penalty");
+            }
+            let Some(value) = value.filter(|v| !v.is_null()) else { continue };
+            match sampling_value(key, value) {
+                Some(_) => drop(self.sampling.insert(key.to_owned(), value.clone())),
+                None => self.warnings.push(format!("generation_config.json: {hf_key} is {value}: ignored")),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_overrides(&mut self, file: &Path) -> Result<(), FolderError> {
+        let invalid = |what: String| FolderError::Invalid { file: file.to_owned(), what };
+        let json = read_json_anywhere(file)?.ok_or_else(|| invalid("no such file".to_owned()))?;
+        let map = json.as_object().ok_or_else(|| invalid("expected an object of GGUF keys and values".to_owned()))?;
+        for (key, value) in map {
+            let wrong = |expected: &str| invalid(format!("{key} is {value}, expected {expected}"));
+            let text = || match value {
+                Json::Null => Ok(None),
+                Json::String(s) => Ok(Some(s.clone())),
+                _ => Err(wrong("a text")),
+            };
+            let list = || match value {
+                Json::Null => Ok(Vec::new()),
+                _ => string_list(value).ok_or_else(|| wrong("a list of texts")),
+            };
+            let origins = || match value {
+                Json::Null => Ok(None),
+                _ => origin_list(value).map(Some).ok_or_else(|| wrong("a list of objects whose values are texts")),
+            };
+            let Some(name) = key.strip_prefix("general.") else {
+                self.warnings.push(format!("{}: {key} is not a key of general metadata: ignored", file.display()));
+                continue;
+            };
+            let sampling = name.strip_prefix("sampling.").filter(|s| SAMPLING.iter().any(|(k, _)| k == s));
+            let known = TEXTS.into_iter().chain([SOURCE_REPO_URL]).find(|k| *k == name && name != "license");
+            match (name, sampling, known) {
+                (_, Some(key), _) => {
+                    if !value.is_null() && sampling_value(key, value).is_none() {
+                        return Err(wrong("a number that its key can hold (or a text for the sequence)"));
+                    }
+                    self.sampling.insert(key.to_owned(), value.clone());
+                }
+                (_, _, Some(key)) => self.set(key, text()?),
+                ("tags", ..) => self.tags = list()?,
+                ("languages", ..) => self.languages = list()?,
+                ("base_models", ..) => self.base_models = origins()?,
+                ("datasets", ..) => self.datasets = origins()?,
+                // As in llama.cpp's converter, which has no such override either.
+                _ => self.warnings.push(format!("{}: {key} cannot be overridden: ignored", file.display())),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> ModelMetadata {
+        let mut kvs = KeyValues::default();
+        kvs.set("general.type", "model");
+        for (key, _) in SAMPLING {
+            match self.sampling.get(key).and_then(|value| sampling_value(key, value)) {
+                Some(Value::String(s)) if s.is_empty() => {}
+                Some(value) => kvs.set(format!("general.sampling.{key}"), value),
+                None => {}
+            }
+        }
+        for key in TEXTS.into_iter().chain([SOURCE_REPO_URL]) {
+            if let Some(text) = self.get(key) {
+                kvs.string(format!("general.{key}"), text);
+            }
+        }
+        for (kind, origins) in [("base_model", &self.base_models), ("dataset", &self.datasets)] {
+            let Some(origins) = origins else { continue };
+            kvs.set(format!("general.{kind}.count"), origins.len() as u32);
+            for (i, origin) in origins.iter().enumerate() {
+                for key in ORIGIN {
+                    if let Some((_, text)) = origin.iter().find(|(k, _)| *k == key) {
+                        kvs.string(format!("general.{kind}.{i}.{key}"), text);
+                    }
+                }
+            }
+        }
+        kvs.strings("general.tags", &self.tags);
+        kvs.strings("general.languages", &self.languages);
+        let [name, basename, finetune, version, size_label] =
+            ["name", "basename", "finetune", "version", "size_label"].map(|key| self.get(key).cloned());
+        let (kvs, warnings) = (kvs.into_vec(), self.warnings);
+        ModelMetadata { kvs, name, basename, finetune, version, size_label, warnings }
+    }
+}
+
+/// A sampling parameter in the type of its key: integers are `i32`, other numbers `f32`. `None` when it does not fit.
+fn sampling_value(key: &str, value: &Json) -> Option<Value> {
+    match key {
+        "sequence" => value.as_str().map(Value::from),
+        "top_k" | "penalty_last_n" | "mirostat" => Some(Value::I32(i32::try_from(value.as_i64()?).ok()?)),
+        _ => Some(value.as_f64()? as f32).filter(|v| v.is_finite()).map(Value::F32),
+    }
+}
+
+fn string_list(value: &Json) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+fn origin_list(value: &Json) -> Option<Vec<Origin>> {
+    let origin = |entry: &Json| {
+        let entry = entry.as_object()?;
+        let fields = ORIGIN.iter().filter_map(|&key| Some((key, entry.get(key)?)));
+        fields.map(|(key, v)| Some((key, v.as_str()?.to_owned()))).collect::<Option<Origin>>()
+    };
+    value.as_array()?.iter().map(origin).collect()
+}
+
+/// A base model or dataset of which the id (`org/name`) or the address is known.
+fn origin_of_id(id: &str, total: i64) -> Origin {
+    let is_url = ["http://", "https://", "ssh://"].iter().any(|scheme| id.starts_with(scheme));
+    let hub_id = match is_url {
+        true => id.strip_prefix("https://").or(id.strip_prefix("http://")).and_then(hub_path),
+        false => Some(id),
+    };
+    let mut origin = Origin::new();
+    if is_url {
+        origin.push(("repo_url", id.to_owned()));
+    }
+    let Some(hub_id) = hub_id else { return origin };
+    let parts = NameParts::of(hub_id, total);
+    origin.push(("name", title(&parts.name)));
+    if let Some(organization) = &parts.organization {
+        origin.push(("organization", title(organization)));
+        if !is_url {
+            origin.push(("repo_url", format!("https://huggingface.co/{organization}/{}", parts.name)));
+        }
+    }
+    origin.extend(parts.version.map(|v| ("version", v)));
+    origin
+}
+
+/// `org/name` of an address without its scheme, if it is one of the Hugging Face Hub and nothing more.
+fn hub_path(address: &str) -> Option<&str> {
+    let path = address.strip_prefix("huggingface.co/")?;
+    let (org, name) = path.split_once('/')?;
+    (!org.is_empty() && !name.is_empty() && !name.contains('/')).then_some(path)
+}

@@ -1,0 +1,240 @@
+//! The model card: the YAML front matter of `README.md`, as `Metadata.load_model_card` of gguf-py reads it.
+//!
+//! That reader resolves plain scalars by YAML 1.1, where `no` is a boolean and `1.10` a number, so what counts as a text
+//! is decided here by the same rules; the text itself is always kept as it was written.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use fancy_regex::Regex;
+use saphyr_parser::{Event, Parser, ScalarStyle};
+
+/// The most bytes of front matter, nodes in it and levels of nesting that are read.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_NODES: usize = 100_000;
+const MAX_DEPTH: usize = 32;
+
+/// A value of the card.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Node {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    /// In the order of the file; of a key that stands twice, the last counts.
+    Map(Vec<(String, Node)>),
+}
+
+/// A single value, as written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    /// Without quotes, so that it may be something else than a text.
+    plain: bool,
+}
+
+/// What PyYAML's `SafeLoader` takes for something else than a text (resolver.py).
+static NO_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"\A(?:~|null|Null|NULL||<<|=|",
+        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF|",
+        r"[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+|",
+        r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|",
+        r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)|",
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}|",
+        r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?",
+        r"(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?)\z"
+    ))
+    .ok()
+});
+
+impl Scalar {
+    /// Whether it is a text and not a number, boolean, date or null.
+    pub(crate) fn is_text(&self) -> bool {
+        !self.plain || !NO_TEXT.as_ref().is_some_and(|r| r.is_match(&self.text).unwrap_or(false))
+    }
+
+    fn is_null(&self) -> bool {
+        self.plain && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+    }
+
+    /// The text for a key that takes one: `None` for null. Numbers and the like come as written, which is more than the
+    /// reference does: it fails on them, except on false and zero, which it writes like an empty text: not at all.
+    pub(crate) fn written(&self) -> Option<&str> {
+        let falsy = ["no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF", "0", "0.0"];
+        match self {
+            s if s.is_null() => None,
+            s if s.plain && falsy.contains(&s.text.as_str()) => Some(""),
+            s => Some(&s.text),
+        }
+    }
+}
+
+impl Node {
+    /// The text of a scalar, as written; `None` for null and for anything else.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Node::Scalar(s) if !s.is_null() => Some(&s.text),
+            _ => None,
+        }
+    }
+}
+
+/// The front matter's entries.
+#[derive(Debug, Default)]
+pub(crate) struct Card(Vec<(String, Node)>);
+
+impl Card {
+    /// Reads the front matter of a README; empty when it has none.
+    ///
+    /// # Errors
+    /// A sentence that says why the front matter is not a YAML mapping.
+    pub(crate) fn parse(readme: &str) -> Result<Card, String> {
+        let Some(yaml) = front_matter(readme) else { return Ok(Card::default()) };
+        if yaml.len() > MAX_BYTES {
+            return Err(format!("front matter of {} bytes, over {MAX_BYTES}", yaml.len()));
+        }
+        match tree(&yaml)? {
+            Some(Node::Map(map)) => Ok(Card(map)),
+            _ => Err("the front matter is not a mapping".to_owned()),
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.0.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v)
+    }
+
+    /// The value of the first key that there is.
+    pub(crate) fn first(&self, keys: &[&str]) -> Option<&Node> {
+        keys.iter().find_map(|key| self.get(key))
+    }
+}
+
+/// The lines between the first line `---` and the next, with the reference's two repairs: an unquoted `no` in a list is
+/// Norwegian and not a boolean, and tabs are two spaces. `None` when the first line is another.
+fn front_matter(readme: &str) -> Option<String> {
+    let mut lines = split_lines(readme);
+    if lines.next()? != "---" {
+        return None;
+    }
+    let mut yaml = String::new();
+    for line in lines.take_while(|line| *line != "---") {
+        yaml.push_str(line);
+        yaml.push('\n');
+    }
+    Some(yaml.replace("- no\n", "- \"no\"\n").replace('\t', "  "))
+}
+
+/// Lines as Python's `str.splitlines` has them.
+fn split_lines(text: &str) -> impl Iterator<Item = &str> {
+    let is_end =
+        |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let mut rest = Some(text).filter(|t| !t.is_empty());
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let Some((at, end)) = text.char_indices().find(|(_, c)| is_end(*c)) else { return rest.take() };
+        let (line, tail) = text.split_at_checked(at)?;
+        let tail = tail.strip_prefix("\r\n").or_else(|| tail.strip_prefix(end)).unwrap_or("");
+        rest = Some(tail).filter(|t| !t.is_empty());
+        Some(line)
+    })
+}
+
+/// A list or mapping whose end has not been reached.
+enum Open {
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>, Option<Option<String>>),
+}
+
+/// The first document of a YAML text, built without recursion; `None` for an empty text.
+fn tree(yaml: &str) -> Result<Option<Node>, String> {
+    let mut open: Vec<Open> = Vec::new();
+    let mut anchors: HashMap<usize, Scalar> = HashMap::new();
+    let mut nodes = 0usize;
+    for event in Parser::new_from_str(yaml) {
+        let (event, span) = event.map_err(|e| format!("front matter: {e}"))?;
+        let at = |what: &str| format!("front matter line {}: {what}", span.start.line() + 1);
+        let node = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain && tag.is_none_or(|t| t.suffix != "str");
+                let scalar = Scalar { text: Cow::into_owned(text), plain };
+                if anchor != 0 {
+                    anchors.insert(anchor, scalar.clone());
+                }
+                Node::Scalar(scalar)
+            }
+            // An alias of a list could make a short card as large as it likes.
+            Event::Alias(id) => match anchors.get(&id) {
+                Some(scalar) => Node::Scalar(scalar.clone()),
+                None => return Err(at("only single values may be repeated by an alias")),
+            },
+            Event::SequenceStart(..) => {
+                open.push(Open::List(Vec::new()));
+                continue;
+            }
+            Event::MappingStart(..) => {
+                open.push(Open::Map(Vec::new(), None));
+                continue;
+            }
+            Event::SequenceEnd | Event::MappingEnd => match open.pop() {
+                Some(Open::List(list)) => Node::List(list),
+                Some(Open::Map(map, _)) => Node::Map(map),
+                None => return Err(at("an end without a start")),
+            },
+            Event::DocumentEnd | Event::StreamEnd => break,
+            Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => continue,
+        };
+        if open.len() > MAX_DEPTH {
+            return Err(at(&format!("nested more than {MAX_DEPTH} levels deep")));
+        }
+        nodes += 1;
+        if nodes > MAX_NODES {
+            return Err(at(&format!("more than {MAX_NODES} values")));
+        }
+        match open.last_mut() {
+            None => return Ok(Some(node)),
+            Some(Open::List(list)) => list.push(node),
+            Some(Open::Map(map, key)) => match key.take() {
+                None => *key = Some(node.text().map(str::to_owned)),
+                // Nothing asks for a key that is not text.
+                Some(None) => {}
+                Some(Some(key)) => map.push((key, node)),
+            },
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(yaml: &str) -> Card {
+        Card::parse(&format!("---\n{yaml}\n---\n# Title\nkey: not this one\n")).unwrap()
+    }
+
+    fn texts(node: Option<&Node>) -> Vec<&str> {
+        match node {
+            Some(Node::List(list)) => list.iter().filter_map(Node::text).collect(),
+            Some(node) => node.text().into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn reads_what_model_cards_contain() {
+        let card = card(
+            "license: apache-2.0\nlanguage:\n- en\n- no\nlist: [a, 'b', \"c\"]\ntabbed:\tyes\ntext: |\n  two\n  lines\n\
+             folded: >-\n  one\n  line\nbase: {name: X, n: 1}\nmodel-index:\n- name: a\n  results:\n  - task:\n      type: t\n\
+             twice: 1\ntwice: 2",
+        );
+        assert_eq!(texts(card.get("license")), ["apache-2.0"]);
+        assert_eq!(texts(card.get("language")), ["en", "no"]);
+        assert_eq!(texts(card.get("list")), ["a", "b", "c"]);
+        assert_eq!(texts(card.get("text")), ["two\nlines\n"]);
+        assert_eq!(texts(card.get("folded")), ["one line"]);
+        assert_eq!(texts(card.get("twice")), ["2"]);
+        assert!(matches!(card.get("base"), Some(Node::Map(m)) if m.len() == 2));
+        assert!(card.get("key").is_none());
+    }
+}

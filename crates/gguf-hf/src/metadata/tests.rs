@@ -1,0 +1,181 @@
+//! Folders made for the purpose.
+
+use std::fs;
+
+use super::*;
+use crate::tokenizer::tests::{Dir, lines};
+
+fn run(name: &str, files: &[(&str, &[u8])], options: &MetadataOptions) -> Result<ModelMetadata, MetadataError> {
+    let dir = Dir::new(name, files);
+    // A folder within, so that its name is known.
+    let model = dir.0.join("tiny-llama-hf");
+    fs::create_dir_all(&model).unwrap();
+    for (file, bytes) in files {
+        fs::write(model.join(file), bytes).unwrap();
+    }
+    key_values(&model, options, &ParameterCounts { total: 1_345_792, ..ParameterCounts::default() })
+}
+
+#[test]
+fn a_folder_without_anything_has_a_name() {
+    let got = run("bare", &[], &MetadataOptions::default()).unwrap();
+    assert_eq!(lines(&got.kvs), ["general.type = model", "general.name = Tiny Llama Hf", "general.size_label = 1.3M"]);
+    assert_eq!((got.name.as_deref(), got.basename), (Some("Tiny Llama Hf"), None));
+    // A path of somebody's computer says nothing.
+    let config: &[u8] = br#"{"_name_or_path": "/models/Other-7B-v3"}"#;
+    assert_eq!(run("path", &[("config.json", config)], &MetadataOptions::default()).unwrap().kvs, got.kvs);
+}
+
+#[test]
+fn the_card_comes_before_the_folder() {
+    let card = "---\nlicense: [mit, apache-2.0]\nlicense_name: ln\nlicense_link: https://x\nlanguage:\n- en\n- no\n\
+        pipeline_tag: text-generation\ntags: [tiny, 1.5, test]\nmodel_creator: Maker\nmodel_name: Card Name\nversion: 1.10\n\
+        base_model:\n- meta-llama/Llama-2-7b-hf\n- https://huggingface.co/mistralai/Mistral-7B-v0.1\n- {name: N, url: U, x: 1}\n- 7\n\
+        datasets:\n- HuggingFaceH4/ultrachat_200k\n- https://huggingface.co/datasets/foo/bar\ndescription: {a: b}\n---\n";
+    let config = br#"{"_name_or_path": "some-org/Tiny-Chat-v2"}"#;
+    let sampling =
+        br#"{"temperature": 0.6, "top_k": 40, "top_p": 1, "repetition_penalty": 1.1, "min_p": NaN, "mirostat": 1.5}"#;
+    let files: &[(&str, &[u8])] =
+        &[("README.md", card.as_bytes()), ("config.json", config), ("generation_config.json", sampling)];
+    let got = run("card", files, &MetadataOptions::default()).unwrap();
+    assert_eq!(
+        lines(&got.kvs),
+        [
+            "general.type = model",
+            "general.sampling.top_k = 40",
+            "general.sampling.top_p = 1",
+            "general.sampling.temp = 0.6",
+            "general.sampling.penalty_repeat = 1.1",
+            "general.name = Card Name",
+            "general.author = Maker",
+            "general.version = 1.10",
+            "general.organization = Some Org",
+            "general.finetune = Chat",
+            "general.basename = Tiny",
+            "general.size_label = 1.3M",
+            "general.license = mit,apache-2.0",
+            "general.license.name = ln",
+            "general.license.link = https://x",
+            "general.base_model.count = 4",
+            "general.base_model.0.name = Llama 2 7b Hf",
+            "general.base_model.0.organization = Meta Llama",
+            "general.base_model.0.repo_url = https://huggingface.co/meta-llama/Llama-2-7b-hf",
+            "general.base_model.1.name = Mistral 7B v0.1",
+            "general.base_model.1.version = v0.1",
+            "general.base_model.1.organization = Mistralai",
+            "general.base_model.1.repo_url = https://huggingface.co/mistralai/Mistral-7B-v0.1",
+            "general.base_model.2.name = N",
+            "general.base_model.2.url = U",
+            "general.dataset.count = 2",
+            "general.dataset.0.name = Ultrachat_200K",
+            "general.dataset.0.organization = HuggingFaceH4",
+            "general.dataset.0.repo_url = https://huggingface.co/HuggingFaceH4/ultrachat_200k",
+            "general.dataset.1.repo_url = https://huggingface.co/datasets/foo/bar",
+            "general.tags = tiny 1.5 test text-generation",
+            "general.languages = en no",
+        ]
+    );
+    assert_eq!(got.warnings.len(), 3, "{:?}", got.warnings);
+}
+
+#[test]
+fn a_broken_card_or_generation_config_is_a_warning() {
+    let bomb: String = (0..30).map(|i| format!("a{i}: &a{i} [*a{}, *a{}]\n", i - 1, i - 1)).collect();
+    for (readme, warnings) in [
+        ("# No front matter", 0),
+        ("---\n---\n", 1),
+        ("---\n- a list\n---\n", 1),
+        ("---\nkey: [\n---\n", 1),
+        (&format!("---\n{bomb}---\n"), 1),
+        (&format!("---\nx: {}{}\n---\n", "[".repeat(5000), "]".repeat(5000)), 1),
+        (&format!("---\nx: [{}]\n---\n", "a, ".repeat(200_000)), 1),
+    ] {
+        let files: &[(&str, &[u8])] =
+            &[("README.md", readme.as_bytes()), ("generation_config.json", b"{\"top_k\": x}")];
+        let got = run("broken", files, &MetadataOptions::default()).unwrap();
+        assert_eq!(got.warnings.len(), warnings + 1, "{:.40}: {:?}", readme, got.warnings);
+        assert_eq!(lines(&got.kvs).len(), 3);
+    }
+    let got = run("utf8", &[("README.md", b"---\nname: \xff\n---\n")], &MetadataOptions::default()).unwrap();
+    assert!(got.warnings[0].contains("not UTF-8 from byte 10"), "{:?}", got.warnings);
+}
+
+#[test]
+fn quirks_of_the_card() {
+    let card = |yaml: &str| {
+        let readme = format!("---\n{yaml}\n---\n");
+        let got = run("quirks", &[("README.md", readme.as_bytes())], &MetadataOptions::default()).unwrap();
+        lines(&got.kvs)[1..].iter().map(|l| l.trim_start_matches("general.").to_owned()).collect::<Vec<_>>().join("; ")
+    };
+    let rest = "size_label = 1.3M";
+    for (yaml, expected) in [
+        // A key without a value counts as there.
+        ("datasets:", format!("name = Tiny Llama Hf; {rest}; dataset.count = 0")),
+        ("name:\nmodel_name: B", format!("name = B; {rest}")),
+        ("name: \"\"\nmodel_name: B", rest.to_owned()),
+        ("author: 0\nmodel_author: B", format!("name = Tiny Llama Hf; {rest}")),
+        // Outside of a list `no` is not a language to YAML.
+        ("language: no", format!("name = Tiny Llama Hf; {rest}")),
+        ("language: en", format!("name = Tiny Llama Hf; {rest}; languages = en")),
+        ("tags:\n- a\ntags:\n- b", format!("name = Tiny Llama Hf; {rest}; tags = b")),
+        ("author: &x Me\norganization: *x", format!("name = Tiny Llama Hf; author = Me; organization = Me; {rest}")),
+        ("license: other\n\tx", format!("name = Tiny Llama Hf; {rest}; license = other x")),
+    ] {
+        assert_eq!(card(yaml), expected, "{yaml}");
+    }
+}
+
+#[test]
+fn overrides_come_first() {
+    let dir = Dir::new("override", &[("o.json", OVERRIDE.as_bytes())]);
+    let options = MetadataOptions { model_name: None, metadata: Some(dir.0.join("o.json")) };
+    let got = run("overridden", &[("README.md", b"---\nlicense: mit\ntags: [x]\n---\n")], &options).unwrap();
+    assert_eq!(
+        lines(&got.kvs),
+        [
+            "general.type = model",
+            "general.sampling.sequence = kpt",
+            "general.sampling.top_k = 7",
+            "general.name = Override Name",
+            "general.version = v9",
+            "general.size_label = 1.3M",
+            "general.license = mit",
+            "general.license.name = ln",
+            "general.source.repo_url = https://sr",
+            "general.base_model.count = 1",
+            "general.base_model.0.name = BM",
+            "general.base_model.0.repo_url = RU",
+            "general.dataset.count = 0",
+            "general.tags = t1 t2",
+        ]
+    );
+    assert_eq!(got.warnings.len(), 2, "{:?}", got.warnings);
+    let options = MetadataOptions { model_name: Some("Mine".to_owned()), ..options };
+    assert_eq!(run("named", &[], &options).unwrap().name.as_deref(), Some("Mine"));
+}
+
+const OVERRIDE: &str = r#"{"general.name": "Override Name", "general.version": "v9", "general.license": "not taken",
+    "general.license.name": "ln", "general.source.repo_url": "https://sr", "general.sampling.sequence": "kpt",
+    "general.sampling.top_k": 7, "general.base_models": [{"name": "BM", "repo_url": "RU", "other": 1}], "general.datasets": [],
+    "general.tags": ["t1", "t2"], "general.author": null, "llama.block_count": 3}"#;
+
+#[test]
+fn wrong_overrides_are_errors() {
+    for (json, message) in [
+        ("[]", "expected an object"),
+        (r#"{"general.name": 5}"#, "general.name is 5, expected a text"),
+        (r#"{"general.tags": "x"}"#, "general.tags is \"x\", expected a list of texts"),
+        (r#"{"general.tags": ["x", 1]}"#, "expected a list of texts"),
+        (r#"{"general.base_models": [{"name": 1}]}"#, "expected a list of objects"),
+        (r#"{"general.sampling.top_k": 3000000000}"#, "top_k is 3000000000"),
+        (r#"{"general.sampling.temp": 1e60}"#, "a number that its key can hold"),
+        ("{", "EOF"),
+    ] {
+        let dir = Dir::new("wrong", &[("o.json", json.as_bytes())]);
+        let options = MetadataOptions { model_name: None, metadata: Some(dir.0.join("o.json")) };
+        let error = run("wrong-model", &[], &options).unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains("o.json"), "{json}: {error}");
+    }
+    let options = MetadataOptions { model_name: None, metadata: Some("/nowhere/o.json".into()) };
+    assert!(run("missing", &[], &options).unwrap_err().to_string().contains("no such file"));
+}

@@ -1,0 +1,329 @@
+//! The head of a safetensors file: eight bytes of length, then JSON that says where each tensor lies.
+//!
+//! The format is simple and its files come from anywhere, so nothing in them is believed: the length is bounded before
+//! anything is read, a key that is there twice is refused (parsers differ on which one counts), sizes are checked products,
+//! and the tensors have to cover the data exactly, without gap, overlap or trailing bytes. The rules are those of the
+//! format's own description (`README.md` of the safetensors repository).
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::dtype::Dtype;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+
+/// The longest head that is read; the format sets the same bound.
+pub const MAX_HEADER: u64 = 100_000_000;
+
+/// Bytes before the head: its length.
+pub const PREFIX: u64 = 8;
+
+/// A tensor of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its number format.
+    pub dtype: Dtype,
+    /// Its dimensions; the last is the contiguous one.
+    pub shape: Vec<u64>,
+    /// Where its data starts, from the start of the data section.
+    pub offset: u64,
+    /// Bytes of its data.
+    pub bytes: u64,
+}
+
+/// The length of the head, from the first eight bytes of a file of `file_bytes` bytes.
+///
+/// # Errors
+/// When the head cannot be that long; also when the file is one of those that are often found in a checkpoint's place.
+pub fn header_bytes(prefix: [u8; 8], file_bytes: u64) -> Result<u64, HeaderError> {
+    let found = u64::from_le_bytes(prefix);
+    let room = file_bytes.saturating_sub(PREFIX);
+    if prefix == *b"version " {
+        Err(HeaderError::LfsPointer)
+    } else if found > MAX_HEADER {
+        Err(HeaderError::TooLong { found })
+    } else if found > room {
+        Err(HeaderError::Truncated { found, room })
+    } else {
+        Ok(found)
+    }
+}
+
+/// Parses the head of a file whose data section has `data_bytes` bytes. The tensors come in the order of their names.
+///
+/// # Errors
+/// [`HeaderError`]; see the variants.
+pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderError> {
+    if json.first() != Some(&b'{') {
+        return Err(HeaderError::NotJson);
+    }
+    let Header(mut raw) = serde_json::from_slice(json).map_err(|e| HeaderError::Json(e.to_string()))?;
+    raw.sort_by_key(|(_, entry)| entry.data_offsets);
+    let mut end_before = 0;
+    let mut entries = Vec::with_capacity(raw.len());
+    for (name, RawEntry { dtype, shape, data_offsets: (begin, end) }) in raw {
+        let Some(dtype) = Dtype::from_name(&dtype) else {
+            return Err(HeaderError::UnknownDtype { tensor: name, dtype });
+        };
+        let bytes = dtype.tensor_bytes(&shape).filter(|b| begin.checked_add(*b) == Some(end));
+        let Some(bytes) = bytes else {
+            return Err(HeaderError::Size { tensor: name, dtype, shape, begin, end });
+        };
+        if begin != end_before {
+            return Err(HeaderError::Cover { tensor: name, begin, end_before });
+        }
+        if end > data_bytes {
+            return Err(HeaderError::OutOfFile { tensor: name, end, data_bytes });
+        }
+        end_before = end;
+        entries.push(Entry { name, dtype, shape, offset: begin, bytes });
+    }
+    if end_before != data_bytes {
+        return Err(HeaderError::Trailing { bytes: data_bytes - end_before });
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+#[derive(Deserialize)]
+struct RawEntry {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+/// The head's object: every key names a tensor, except for `__metadata__`.
+struct Header(Vec<(String, RawEntry)>);
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Header, D::Error> {
+        struct HeaderVisitor;
+        impl<'de> Visitor<'de> for HeaderVisitor {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a tensor under each name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+                let (mut names, mut entries) = (HashSet::new(), Vec::new());
+                while let Some(name) = map.next_key::<String>()? {
+                    if !names.insert(name.clone()) {
+                        return Err(A::Error::custom(format_args!("the name {name:?} is there twice")));
+                    }
+                    if name == "__metadata__" {
+                        map.next_value::<UniqueMap>()?;
+                    } else {
+                        entries.push((name, map.next_value()?));
+                    }
+                }
+                Ok(Header(entries))
+            }
+        }
+        deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+/// An object of strings in which no key is there twice.
+pub(super) struct UniqueMap(pub(super) Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for UniqueMap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UniqueMap, D::Error> {
+        struct UniqueVisitor;
+        impl<'de> Visitor<'de> for UniqueVisitor {
+            type Value = UniqueMap;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a string under each name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueMap, A::Error> {
+                let (mut names, mut pairs) = (HashSet::new(), Vec::new());
+                while let Some((name, value)) = map.next_entry::<String, String>()? {
+                    if !names.insert(name.clone()) {
+                        return Err(A::Error::custom(format_args!("the name {name:?} is there twice")));
+                    }
+                    pairs.push((name, value));
+                }
+                Ok(UniqueMap(pairs))
+            }
+        }
+        deserializer.deserialize_map(UniqueVisitor)
+    }
+}
+
+/// What is wrong with a safetensors file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are the numbers and names of the message")]
+pub enum HeaderError {
+    /// The file is shorter than the eight bytes of the length.
+    TooShort { file_bytes: u64 },
+    /// A pointer file of git-lfs stands in the file's place.
+    LfsPointer,
+    /// A longer head than the format allows.
+    TooLong { found: u64 },
+    /// A longer head than the file.
+    Truncated { found: u64, room: u64 },
+    /// The head does not start as a JSON object.
+    NotJson,
+    /// The head is not JSON of the expected form.
+    Json(String),
+    /// A number format that safetensors does not define.
+    UnknownDtype { tensor: String, dtype: String },
+    /// Offsets that do not fit the number format and the shape.
+    Size { tensor: String, dtype: Dtype, shape: Vec<u64>, begin: u64, end: u64 },
+    /// A gap before a tensor, or an overlap with the one before.
+    Cover { tensor: String, begin: u64, end_before: u64 },
+    /// A tensor that reaches past the end of the file.
+    OutOfFile { tensor: String, end: u64, data_bytes: u64 },
+    /// Bytes after the last tensor.
+    Trailing { bytes: u64 },
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeaderError::TooShort { file_bytes } => {
+                write!(f, "not a safetensors file: {file_bytes} bytes, and the length of the head alone takes {PREFIX}")
+            }
+            HeaderError::LfsPointer => {
+                f.write_str("a git-lfs pointer stands in the place of the file; fetch it with git lfs pull")
+            }
+            HeaderError::TooLong { found } => {
+                write!(
+                    f,
+                    "not a safetensors file: its head would be {found} bytes long, at most {MAX_HEADER} are allowed"
+                )
+            }
+            HeaderError::Truncated { found, room } => {
+                write!(
+                    f,
+                    "the head is {found} bytes long, but only {room} follow; the file is cut off or no safetensors"
+                )
+            }
+            HeaderError::NotJson => f.write_str("the head does not start with {, so this is not a safetensors file"),
+            HeaderError::Json(e) => write!(f, "the head cannot be read: {e}"),
+            HeaderError::UnknownDtype { tensor, dtype } => {
+                write!(f, "the tensor {tensor:?} has the unknown format {dtype:?}")
+            }
+            HeaderError::Size { tensor, dtype, shape, begin, end } => {
+                write!(f, "the tensor {tensor:?} of format {dtype} and shape {shape:?} ")?;
+                match dtype.tensor_bytes(shape) {
+                    Some(bytes) => write!(f, "takes {bytes} bytes, but its offsets are {begin} to {end}"),
+                    None => f.write_str("has no size in whole bytes below 2^63"),
+                }
+            }
+            HeaderError::Cover { tensor, begin, end_before } if begin > end_before => {
+                write!(f, "the tensor {tensor:?} starts at {begin}, and nothing covers the bytes from {end_before} on")
+            }
+            HeaderError::Cover { tensor, begin, end_before } => {
+                write!(f, "the tensor {tensor:?} starts at {begin}, inside the one before, which ends at {end_before}")
+            }
+            HeaderError::OutOfFile { tensor, end, data_bytes } => write!(
+                f,
+                "the tensor {tensor:?} ends at {end}, but the file has only {data_bytes} bytes of data; it is cut off, \
+                 fetch it again"
+            ),
+            HeaderError::Trailing { bytes } => write!(f, "{bytes} bytes after the last tensor belong to none"),
+        }
+    }
+}
+
+impl std::error::Error for HeaderError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = r#""a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#;
+
+    #[test]
+    fn tensors_come_in_the_order_of_their_names() {
+        let json = r#"{"__metadata__":{"format":"pt"},"b.10":{"dtype":"BF16","shape":[1,3],"data_offsets":[8,14]},
+            "b.2":{"dtype":"U8","shape":[],"data_offsets":[14,15]},"z":{"dtype":"F16","shape":[0],"data_offsets":[8,8]},
+            "a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}   "#;
+        let entries = parse_header(json.as_bytes(), 15).unwrap();
+        let rows: Vec<_> = entries.iter().map(|e| (e.name.as_str(), e.dtype.name, e.offset, e.bytes)).collect();
+        assert_eq!(rows, [("a", "F32", 0, 8), ("b.10", "BF16", 8, 6), ("b.2", "U8", 14, 1), ("z", "F16", 8, 0)]);
+        assert_eq!(parse_header(b"{}", 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn hostile_lengths() {
+        let cases: &[(u64, u64, &str)] = &[
+            (u64::MAX, 100, "18446744073709551615 bytes long, at most"),
+            (MAX_HEADER + 1, u64::MAX, "at most 100000000"),
+            (1 << 63, 1 << 20, "at most"),
+            (93, 100, "93 bytes long, but only 92 follow"),
+            (1, 8, "only 0 follow"),
+            (u64::from_le_bytes(*b"version "), 130, "git lfs pull"),
+        ];
+        for (found, file_bytes, expected) in cases {
+            let error = header_bytes(found.to_le_bytes(), *file_bytes).unwrap_err().to_string();
+            assert!(error.contains(expected), "{found}: {error}");
+        }
+        assert_eq!(header_bytes(92u64.to_le_bytes(), 100), Ok(92));
+    }
+
+    #[test]
+    fn hostile_heads() {
+        let b = |dtype: &str, shape: &str, offsets: &str| {
+            format!(r#"{{{A},"b":{{"dtype":{dtype},"shape":{shape},"data_offsets":{offsets}}}}}"#)
+        };
+        let deep = format!(r#"{{"__metadata__":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        let cases: &[(String, u64, &str)] = &[
+            (String::new(), 0, "does not start with {"),
+            ("  {}".into(), 0, "does not start with {"),
+            ("[1]".into(), 0, "does not start with {"),
+            ("{".into(), 0, "cannot be read"),
+            ("{} x".into(), 0, "trailing"),
+            ("{}{}".into(), 0, "trailing"),
+            ("{}".into(), 1, "1 bytes after the last tensor"),
+            (format!("{{{A}}}"), 9, "1 bytes after the last tensor"),
+            (format!("{{{A}}}"), 7, "has only 7 bytes of data"),
+            (format!("{{{A},{A}}}"), 8, "\"a\" is there twice"),
+            (r#"{"__metadata__":{},"__metadata__":{}}"#.into(), 0, "is there twice"),
+            (r#"{"__metadata__":{"x":"1","x":"2"}}"#.into(), 0, "\"x\" is there twice"),
+            (r#"{"__metadata__":{"x":1}}"#.into(), 0, "expected a string"),
+            (r#"{"__metadata__":null}"#.into(), 0, "object with a string"),
+            (deep, 0, "cannot be read"),
+            (r#"{"a":{"dtype":"F32","dtype":"F16","shape":[2],"data_offsets":[0,8]}}"#.into(), 8, "duplicate field"),
+            (r#"{"a":{"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]}}"#.into(), 8, "duplicate field"),
+            (r#"{"a":{"shape":[2],"data_offsets":[0,8]}}"#.into(), 8, "missing field `dtype`"),
+            (r#"{"a":{"dtype":"F32","data_offsets":[0,8]}}"#.into(), 8, "missing field `shape`"),
+            (r#"{"a":{"dtype":"F32","shape":[2]}}"#.into(), 8, "missing field `data_offsets`"),
+            (r#"{"a":null}"#.into(), 8, "cannot be read"),
+            (b("\"F99\"", "[1]", "[8,12]"), 12, "unknown format \"F99\""),
+            (b("\"f32\"", "[1]", "[8,12]"), 12, "unknown format"),
+            (b("7", "[1]", "[8,12]"), 12, "cannot be read"),
+            (b("\"F32\"", "[-1]", "[8,12]"), 12, "cannot be read"),
+            (b("\"F32\"", "[1.0]", "[8,12]"), 12, "cannot be read"),
+            (b("\"F32\"", "[18446744073709551616]", "[8,12]"), 12, "cannot be read"),
+            (b("\"F32\"", "[1]", "[8,12,16]"), 12, "cannot be read"),
+            (b("\"F32\"", "[1]", "[8]"), 12, "cannot be read"),
+            (b("\"F32\"", "[1]", "[-8,12]"), 12, "cannot be read"),
+            (b("\"F32\"", "[2]", "[8,12]"), 12, "takes 8 bytes, but its offsets are 8 to 12"),
+            (b("\"F32\"", "[1]", "[12,8]"), 12, "offsets are 12 to 8"),
+            (b("\"F32\"", "[0]", "[12,8]"), 12, "offsets are 12 to 8"),
+            // A product that wraps to 0, and one that wraps to what the offsets say.
+            (b("\"F32\"", "[4294967296,4294967296]", "[8,8]"), 8, "no size"),
+            (b("\"F32\"", "[4611686018427387905,1]", "[8,12]"), 12, "no size"),
+            (b("\"F32\"", "[4294967296,4294967296,0]", "[8,8]"), 8, "no size"),
+            (b("\"F4\"", "[3]", "[8,9]"), 9, "no size in whole bytes"),
+            (b("\"F32\"", "[1]", "[18446744073709551612,0]"), 12, "offsets are 18446744073709551612 to 0"),
+            (b("\"F32\"", "[1]", "[9,13]"), 13, "nothing covers the bytes from 8 on"),
+            (b("\"F32\"", "[1]", "[4,8]"), 8, "inside the one before, which ends at 8"),
+            (b("\"F32\"", "[2]", "[0,8]"), 8, "inside the one before"),
+            (b("\"F32\"", "[1]", "[8,12]"), 11, "has only 11 bytes of data"),
+            ("{\"a\u{0}".into(), 0, "cannot be read"),
+        ];
+        for (json, data_bytes, expected) in cases {
+            let error = parse_header(json.as_bytes(), *data_bytes).unwrap_err().to_string();
+            assert!(error.contains(expected), "{:.100}: {error}", json);
+        }
+        assert!(parse_header(b"{\"\xff\":{}}", 0).is_err());
+    }
+}

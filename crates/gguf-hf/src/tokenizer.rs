@@ -1,0 +1,160 @@
+//! The tokenizer of a model folder as GGUF key-values, as llama.cpp's converter writes them for the Llama family
+//! (`LlamaModel.set_vocab` in conversion/llama.py and what it calls in conversion/base.py).
+//!
+//! One of three forms comes out: `tokenizer.model` gives a SentencePiece vocabulary; a `tokenizer.json` whose BPE falls
+//! back to bytes gives the same kind without scores; any other BPE gives the `gpt2` kind, which needs the name of its
+//! pre-tokenizer (see `tokenizer/pre.rs`).
+
+mod bpe;
+mod class;
+mod hf;
+mod pre;
+mod pretokenize;
+mod sentencepiece;
+mod special;
+mod vocab;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::{Path, PathBuf};
+
+use gguf_format::Value;
+use serde_json::Value as Json;
+
+use self::hf::TokenizerJson;
+pub use self::pre::PreSource;
+use self::special::SpecialVocab;
+use crate::files::{self, read_json};
+use crate::folder_error::FolderError;
+use crate::key_values::KeyValues;
+
+/// What goes wrong here; the same as for the metadata.
+pub type TokenizerError = FolderError;
+
+/// The largest vocabulary that is taken for one; the largest in use has some 260,000 tokens.
+const MAX_VOCAB: u64 = 1 << 22;
+
+/// What the caller decides about the tokenizer.
+#[derive(Debug, Clone, Default)]
+pub struct TokenizerOptions {
+    /// The name of the pre-tokenizer, `tokenizer.ggml.pre`, for a BPE vocabulary; `None` to find it out.
+    pub pre: Option<String>,
+}
+
+/// The tokenizer's key-values.
+#[derive(Debug)]
+pub struct TokenizerKeys {
+    /// The key-values, in the order to write them.
+    pub kvs: Vec<(String, Value)>,
+    /// How the name of the pre-tokenizer was found.
+    pub pre: PreSource,
+    /// What was skipped or is doubtful, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// The tokenizer files of a model folder.
+pub(crate) struct Folder {
+    pub(crate) dir: PathBuf,
+    /// `tokenizer.json`.
+    pub(crate) tokenizer: Option<TokenizerJson>,
+    /// `tokenizer_config.json`; null without one.
+    pub(crate) tokenizer_config: Json,
+    /// `config.json`; null without one.
+    pub(crate) config: Json,
+}
+
+impl Folder {
+    fn open(dir: &Path) -> Result<Folder, FolderError> {
+        let file = dir.join("tokenizer.json");
+        let tokenizer = match files::read_bytes(dir, "tokenizer.json")? {
+            Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|source| FolderError::Json { file, source })?),
+            None => None,
+        };
+        let optional = |name: &str| read_json(dir, name).map(Option::unwrap_or_default);
+        let (tokenizer_config, config) = (optional("tokenizer_config.json")?, optional("config.json")?);
+        Ok(Folder { dir: dir.to_owned(), tokenizer, tokenizer_config, config })
+    }
+
+    /// An error about one of the files.
+    fn invalid(&self, file: &str, what: impl Into<String>) -> FolderError {
+        FolderError::Invalid { file: self.dir.join(file), what: what.into() }
+    }
+
+    /// A refusal of what one of the files asks for.
+    fn unsupported(&self, file: &str, what: impl Into<String>) -> FolderError {
+        FolderError::Unsupported { file: self.dir.join(file), what: what.into() }
+    }
+}
+
+/// The `tokenizer.*` key-values of the model in `dir`, in the order to write them. `config` holds the model's parameters
+/// with the defaults of its class applied; only `vocab_size` is read from it.
+///
+/// # Errors
+/// [`FolderError`]: a file that cannot be read or makes no sense, no tokenizer at all, a tokenizer of a kind that is
+/// not supported, or a pre-tokenizer that is not known and not given in `options`.
+pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Result<TokenizerKeys, TokenizerError> {
+    let folder = Folder::open(dir)?;
+    let vocab_size = match config.get("vocab_size") {
+        None | Some(Json::Null) => None,
+        Some(size) => match size.as_u64() {
+            Some(size @ 1..=MAX_VOCAB) => Some(size as usize),
+            Some(0) => None,
+            _ => return Err(folder.invalid("config.json", format!("vocab_size is {size}, not 1 to {MAX_VOCAB}"))),
+        },
+    };
+    let mut kvs = KeyValues::default();
+    let mut warnings = Vec::new();
+
+    if folder.tokenizer.is_none() && files::read_bytes(dir, "tekken.json")?.is_some() {
+        return Err(folder.unsupported(
+            "tekken.json",
+            "Mistral's own tokenizer format is not supported; put the tokenizer.json of the Hugging Face release into the folder",
+        ));
+    }
+    if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool) {
+        kvs.set("tokenizer.ggml.add_space_prefix", add);
+    }
+    if folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some("HybridDNATokenizer") {
+        return Err(
+            folder.unsupported("tokenizer_config.json", "HybridDNATokenizer needs code of the model: not supported")
+        );
+    }
+
+    let vocab = match files::read_bytes(dir, "tokenizer.model")? {
+        Some(model) => vocab::sentencepiece(&folder, &model, vocab_size, &mut warnings)?,
+        None => match &folder.tokenizer {
+            Some(t) if vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
+            Some(t) => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
+            None => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
+        },
+    };
+    if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
+        warnings.push(format!("the vocabulary has no pre-tokenizer to name: {pre:?} is not used"));
+    }
+    kvs.string("tokenizer.ggml.model", vocab.model);
+    kvs.string("tokenizer.ggml.pre", &vocab.pre);
+    kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);
+    kvs.f32s("tokenizer.ggml.scores", &vocab.scores);
+    kvs.i32s("tokenizer.ggml.token_type", &vocab.types);
+    let is_gpt2 = vocab.model == "gpt2";
+    let mut special = SpecialVocab::load(&folder, &special::TYPES, (!is_gpt2).then_some(vocab.tokens.len()))?;
+    if let Some(tokenizer) = folder.tokenizer.as_ref().filter(|_| is_gpt2) {
+        special.load_merges(dir, tokenizer)?;
+    }
+    special.write(&mut kvs);
+    warnings.append(&mut special.warnings);
+
+    // The tokens for filling in the middle that Code Llama appended to the vocabulary of Llama 2. GGUF has a key only
+    // for the last of them.
+    if vocab_size == Some(32016) {
+        let mut special = SpecialVocab::load(&folder, &["prefix", "suffix", "middle", "eot"], None)?;
+        special.set_id("eot", Some(&Json::from(32010)));
+        special.write(&mut kvs);
+    }
+    // Granite's small models.
+    if vocab_size == Some(49152) {
+        kvs.set("tokenizer.ggml.add_bos_token", false);
+    }
+    Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })
+}

@@ -1,0 +1,191 @@
+//! What the tokenizer classes of `transformers` (4.57) add to the files: special tokens that the settings do not mention,
+//! and a post-processor of their own.
+
+use serde_json::{Map, Value as Json};
+
+use super::Folder;
+use super::hf::AddedToken;
+use super::special::{array, token_text, truthy};
+use crate::files::read_json;
+use crate::folder_error::FolderError;
+
+/// A class of tokenizers.
+struct Class {
+    /// Its name, without `Fast`.
+    name: &'static str,
+    /// The model types (`model_type` in `config.json`) that use it when no class is named.
+    model_types: &'static [&'static str],
+    /// Its special tokens, where the settings say nothing of them.
+    tokens: &'static [(&'static str, &'static str)],
+    /// For a class that replaces the post-processor: whether it puts a BOS before the text by itself.
+    adds_bos: Option<bool>,
+}
+
+const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// The classes with rules of their own; the others have no defaults and leave the post-processor alone.
+const CLASSES: [Class; 7] = [
+    Class {
+        name: "LlamaTokenizer",
+        model_types: &["llama", "mistral", "mixtral", "mllama"],
+        tokens: &[("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>")],
+        adds_bos: Some(true),
+    },
+    Class {
+        name: "CodeLlamaTokenizer",
+        model_types: &["code_llama"],
+        tokens: &[
+            ("bos", "<s>"),
+            ("eos", "</s>"),
+            ("unk", "<unk>"),
+            ("prefix", "▁<PRE>"),
+            ("middle", "▁<MID>"),
+            ("suffix", "▁<SUF>"),
+            ("eot", "▁<EOT>"),
+        ],
+        adds_bos: Some(true),
+    },
+    Class {
+        name: "GemmaTokenizer",
+        model_types: &["gemma", "gemma2"],
+        tokens: &[("bos", "<bos>"), ("eos", "<eos>"), ("unk", "<unk>"), ("pad", "<pad>")],
+        adds_bos: Some(true),
+    },
+    Class {
+        name: "CohereTokenizer",
+        model_types: &["cohere", "cohere2"],
+        tokens: &[("bos", "<BOS_TOKEN>"), ("eos", "<|END_OF_TURN_TOKEN|>"), ("unk", "<UNK>")],
+        adds_bos: Some(true),
+    },
+    Class {
+        name: "GPTNeoXTokenizer",
+        model_types: &["gpt_neox"],
+        tokens: &[("bos", END_OF_TEXT), ("eos", END_OF_TEXT), ("unk", END_OF_TEXT)],
+        adds_bos: Some(false),
+    },
+    Class {
+        name: "GPT2Tokenizer",
+        model_types: &["gpt2", "gpt_bigcode", "gptj", "starcoder2"],
+        tokens: &[("bos", END_OF_TEXT), ("eos", END_OF_TEXT), ("unk", END_OF_TEXT)],
+        adds_bos: None,
+    },
+    Class {
+        name: "Qwen2Tokenizer",
+        model_types: &["qwen2", "qwen2_moe", "qwen3", "qwen3_moe"],
+        tokens: &[("eos", END_OF_TEXT), ("unk", END_OF_TEXT), ("pad", END_OF_TEXT)],
+        adds_bos: None,
+    },
+];
+
+/// The settings of a tokenizer, as its class takes them.
+pub(crate) struct Settings {
+    /// Special tokens, in the order in which they are added where they are missing: what for, text.
+    pub(crate) specials: Vec<(&'static str, String)>,
+    /// Tokens to add, in order.
+    pub(crate) added: Vec<AddedToken>,
+    /// The tokens that the class puts around every text, when it replaces the post-processor.
+    pub(crate) around: Option<(Option<String>, Option<String>)>,
+    /// The setting that replaces the one of a lone `ByteLevel` pre-tokenizer.
+    pub(crate) add_prefix_space: Option<bool>,
+}
+
+/// The kinds of special tokens, in the order in which they are added.
+const KINDS: [&str; 11] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask", "prefix", "middle", "suffix", "eot"];
+
+impl Settings {
+    /// Reads the settings of the folder; `in_file` are the added tokens of its `tokenizer.json`.
+    pub(crate) fn read(folder: &Folder, in_file: &[AddedToken]) -> Result<Settings, FolderError> {
+        let mut settings = folder.tokenizer_config.as_object().cloned().unwrap_or_default();
+        let lists_added = settings.contains_key("added_tokens_decoder");
+        if !lists_added {
+            // As older versions left it: a file of special tokens comes before the settings.
+            let map = read_json(&folder.dir, "special_tokens_map.json")?.unwrap_or_default();
+            for (key, value) in map.as_object().into_iter().flatten() {
+                settings.insert(key.clone(), value.clone());
+            }
+        }
+        let class = class_of(folder, &settings);
+        let specials = special_tokens(&settings, class);
+        let mut added: Vec<(i64, AddedToken)> = Vec::new();
+        let mut put = |id: i64, token: AddedToken| match added.iter_mut().find(|(i, _)| *i == id) {
+            Some((_, old)) => *old = token,
+            None => added.push((id, token)),
+        };
+        let is_special = |text: &str| specials.iter().any(|(_, special)| special == text);
+        if let Some(listed) = settings.get("added_tokens_decoder").and_then(Json::as_object) {
+            for (id, token) in listed {
+                let invalid =
+                    |what: String| folder.invalid("tokenizer_config.json", format!("added token {id:?}: {what}"));
+                let number = id.trim().parse().map_err(|_| invalid("its id is not a number".to_owned()))?;
+                put(number, serde_json::from_value(token.clone()).map_err(|e| invalid(e.to_string()))?);
+            }
+        } else {
+            let file = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+            for (text, id) in file.as_object().into_iter().flatten() {
+                put(id.as_i64().unwrap_or(i64::MAX), AddedToken::new(text, is_special(text)));
+            }
+            for token in in_file {
+                put(token.id.as_i64().unwrap_or(i64::MAX), token.clone());
+            }
+        }
+        added.sort_by_key(|(id, _)| *id);
+        let mut added: Vec<AddedToken> = added.into_iter().map(|(_, token)| token).collect();
+        for token in &mut added {
+            token.set_special(token.special || is_special(&token.content));
+        }
+        for (i, (kind, text)) in specials.iter().enumerate() {
+            // Of a text that stands for several kinds, the first counts.
+            if specials.iter().take(i).any(|(_, earlier)| earlier == text) {
+                continue;
+            }
+            let known = |tokens: &[AddedToken]| tokens.iter().any(|t| t.content == *text);
+            // A token may be given with its flags instead of as a text.
+            let full = settings.get(&format!("{kind}_token")).filter(|t| t.is_object());
+            let full = full.and_then(|t| serde_json::from_value::<AddedToken>(t.clone()).ok());
+            if known(&added) || (full.is_none() && known(in_file)) {
+                continue;
+            }
+            let mut token = full.unwrap_or_else(|| AddedToken::new(text, true));
+            token.set_special(true);
+            added.push(token);
+        }
+
+        let adds = |kind: &str, default: bool| settings.get(&format!("add_{kind}_token")).map_or(default, truthy);
+        let text = |kind: &str| specials.iter().find(|(k, _)| *k == kind).map(|(_, text)| text.clone());
+        let around = class.and_then(|c| c.adds_bos).map(|adds_bos| {
+            (text("bos").filter(|_| adds("bos", adds_bos)), text("eos").filter(|_| adds("eos", false)))
+        });
+        // The class of Llama leaves the setting unset, which changes nothing.
+        let unset = class.is_none_or(|c| c.name != "LlamaTokenizer").then_some(false);
+        let add_prefix_space = settings.get("add_prefix_space").map_or(unset, Json::as_bool);
+        Ok(Settings { specials, added, around, add_prefix_space })
+    }
+}
+
+fn class_of(folder: &Folder, settings: &Map<String, Json>) -> Option<&'static Class> {
+    let named = settings.get("tokenizer_class").or_else(|| folder.config.get("tokenizer_class")).and_then(Json::as_str);
+    match named {
+        Some(name) => CLASSES.iter().find(|c| c.name == name.strip_suffix("Fast").unwrap_or(name)),
+        None => {
+            let model_type = folder.config.get("model_type").and_then(Json::as_str)?;
+            CLASSES.iter().find(|c| c.model_types.contains(&model_type))
+        }
+    }
+}
+
+fn special_tokens(settings: &Map<String, Json>, class: Option<&Class>) -> Vec<(&'static str, String)> {
+    let mut specials = Vec::new();
+    for kind in KINDS {
+        let default = class.and_then(|c| c.tokens.iter().find(|(k, _)| *k == kind)).map(|(_, text)| *text);
+        // What comes after the mask is special only to the class that has it.
+        if default.is_none() && ["prefix", "middle", "suffix", "eot"].contains(&kind) {
+            continue;
+        }
+        let text = settings.get(&format!("{kind}_token")).map_or(default, token_text);
+        specials.extend(text.map(|text| (kind, text.to_owned())));
+    }
+    for token in array(settings.get("additional_special_tokens")) {
+        specials.extend(token_text(token).map(|text| ("additional", text.to_owned())));
+    }
+    specials
+}

@@ -1,0 +1,224 @@
+//! `tokenizer.json`, the file of Hugging Face's `tokenizers` library: the model's vocabulary and merges, and the tokens
+//! that were added to it. What has no bearing on GGUF is stepped over.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value as Json;
+
+/// A parsed `tokenizer.json`.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct TokenizerJson {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) added_tokens: Vec<AddedToken>,
+    #[serde(default)]
+    pub(crate) normalizer: Json,
+    #[serde(default)]
+    pub(crate) pre_tokenizer: Json,
+    #[serde(default)]
+    pub(crate) post_processor: Json,
+    #[serde(default)]
+    pub(crate) decoder: Json,
+    pub(crate) model: Model,
+}
+
+/// A token on top of the model's vocabulary, or one of its own that is matched before anything else.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+pub(crate) struct AddedToken {
+    /// The id that the file states; the library assigns its own, see [`super::bpe`].
+    #[serde(default)]
+    pub(crate) id: Json,
+    pub(crate) content: String,
+    #[serde(default)]
+    pub(crate) single_word: bool,
+    #[serde(default)]
+    pub(crate) lstrip: bool,
+    #[serde(default)]
+    pub(crate) rstrip: bool,
+    /// Whether it is looked for in the normalized text; when the file is silent, unless it is special.
+    #[serde(default)]
+    normalized: Option<bool>,
+    #[serde(default)]
+    pub(crate) special: bool,
+}
+
+impl AddedToken {
+    /// A plain added token.
+    pub(crate) fn new(content: &str, special: bool) -> AddedToken {
+        let (single_word, lstrip, rstrip) = (false, false, false);
+        AddedToken {
+            id: Json::Null,
+            content: content.to_owned(),
+            single_word,
+            lstrip,
+            rstrip,
+            normalized: None,
+            special,
+        }
+    }
+
+    /// Makes it special or not, without a change to where it is looked for.
+    pub(crate) fn set_special(&mut self, special: bool) {
+        self.normalized = Some(self.normalized());
+        self.special = special;
+    }
+
+    /// Whether it is looked for in the normalized text.
+    pub(crate) fn normalized(&self) -> bool {
+        self.normalized.unwrap_or(!self.special)
+    }
+
+    /// Text and flags; two tokens of which these are the same are one.
+    pub(crate) fn identity(&self) -> (String, [bool; 5]) {
+        (self.content.clone(), [self.single_word, self.lstrip, self.rstrip, self.normalized(), self.special])
+    }
+}
+
+/// The model of a tokenizer.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Model {
+    /// `BPE`, `WordPiece`, `Unigram` …; old files leave it out.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    #[serde(default)]
+    pub(crate) unk_token: Option<String>,
+    #[serde(default)]
+    pub(crate) fuse_unk: Option<bool>,
+    #[serde(default)]
+    pub(crate) byte_fallback: Option<bool>,
+    #[serde(default)]
+    pub(crate) ignore_merges: Option<bool>,
+    #[serde(default)]
+    pub(crate) continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    pub(crate) end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    pub(crate) vocab: Vocab,
+    #[serde(default, deserialize_with = "or_default")]
+    merges: Vec<Merge>,
+}
+
+impl TokenizerJson {
+    /// Whether the file lists a token, in its vocabulary or among the added ones.
+    pub(crate) fn has(&self, token: &str) -> bool {
+        self.added_tokens.iter().any(|t| t.content == token) || self.model.vocab.0.iter().any(|(t, _)| t == token)
+    }
+
+    /// The merges, best first, as their two parts.
+    pub(crate) fn merges(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.model.merges.iter().map(|m| m.text.split_at_checked(m.cut).unwrap_or((&m.text, "")))
+    }
+}
+
+/// The vocabulary of a model: token and id, in the order of the file. A list, as Unigram models have, is not a vocabulary
+/// of this kind and comes out empty.
+#[derive(Debug, Default)]
+pub(crate) struct Vocab(pub(crate) Vec<(String, u32)>);
+
+impl<'de> Deserialize<'de> for Vocab {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Vocab, D::Error> {
+        struct V;
+        impl<'de> Visitor<'de> for V {
+            type Value = Vocab;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a vocabulary: an object of tokens and ids")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocab, A::Error> {
+                let mut vocab = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    vocab.push(entry);
+                }
+                Ok(Vocab(vocab))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vocab, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Vocab::default())
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<Vocab, E> {
+                Ok(Vocab::default())
+            }
+        }
+        d.deserialize_any(V)
+    }
+}
+
+/// One merge: both parts in one text, and where the second begins.
+#[derive(Debug)]
+struct Merge {
+    text: Box<str>,
+    cut: usize,
+}
+
+impl<'de> Deserialize<'de> for Merge {
+    /// Both spellings: `"a b"`, and since 2024 `["a", "b"]`, in which the parts may contain spaces.
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Merge, D::Error> {
+        struct V;
+        impl<'de> Visitor<'de> for V {
+            type Value = Merge;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a merge: \"a b\" or [\"a\", \"b\"]")
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<Merge, E> {
+                match s.split_once(' ') {
+                    Some((left, right)) if !right.contains(' ') => Ok(merge(left, right)),
+                    _ => Err(E::custom(format_args!("the merge {s:?} does not have two parts"))),
+                }
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Merge, A::Error> {
+                let left: String = seq.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
+                let right: String = seq.next_element()?.ok_or_else(|| de::Error::invalid_length(1, &self))?;
+                match seq.next_element::<IgnoredAny>()? {
+                    None => Ok(merge(&left, &right)),
+                    Some(_) => Err(de::Error::invalid_length(3, &self)),
+                }
+            }
+        }
+        d.deserialize_any(V)
+    }
+}
+
+fn merge(left: &str, right: &str) -> Merge {
+    Merge { text: format!("{left}{right}").into(), cut: left.len() }
+}
+
+/// A value whose absence may also be written as null.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(d)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_both_spellings_of_merges() {
+        let json = r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b", ["a b", "c"]]}}"#;
+        let t: TokenizerJson = serde_json::from_str(json).unwrap();
+        assert_eq!(t.merges().collect::<Vec<_>>(), [("a", "b"), ("a b", "c")]);
+        assert_eq!(t.model.vocab.0, [("a".to_owned(), 0), ("b".to_owned(), 1)]);
+        assert!(t.added_tokens.is_empty());
+    }
+
+    #[test]
+    fn refuses_what_is_no_merge_and_no_id() {
+        for (model, message) in [
+            (r#"{"merges": ["ab"]}"#, "does not have two parts"),
+            (r#"{"merges": ["a b c"]}"#, "does not have two parts"),
+            (r#"{"merges": [["a"]]}"#, "invalid length 1"),
+            (r#"{"merges": [["a", "b", "c"]]}"#, "invalid length 3"),
+            (r#"{"vocab": {"a": -1}}"#, "integer `-1`"),
+            (r#"{"vocab": {"a": 4294967296}}"#, "integer `4294967296`"),
+            (r#"{"vocab": 3}"#, "a vocabulary"),
+        ] {
+            let error = serde_json::from_str::<TokenizerJson>(&format!(r#"{{"model": {model}}}"#)).unwrap_err();
+            assert!(error.to_string().contains(message), "{model}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_unigram_vocabulary_is_a_list() {
+        let json = r#"{"model": {"type": "Unigram", "vocab": [["a", -1.5]], "merges": null}, "added_tokens": null}"#;
+        let t: TokenizerJson = serde_json::from_str(json).unwrap();
+        assert!(t.model.vocab.0.is_empty());
+    }
+}

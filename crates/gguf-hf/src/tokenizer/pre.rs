@@ -1,0 +1,195 @@
+//! The name of the pre-tokenizer, `tokenizer.ggml.pre`: how a BPE vocabulary wants the text cut before it merges.
+//!
+//! llama.cpp knows the ways to cut by name, and its converter finds the name by a hash that depends on the whole
+//! vocabulary, so that it refuses every new or cut-down one. Here the hash comes first as well, for the same name in the
+//! same cases; then the definition in `tokenizer.json` is compared with those of the known families, which is what the
+//! name stands for.
+
+mod families;
+mod hashes;
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+
+use self::families::FAMILIES;
+use self::hashes::{CHECK_TEXT, HASHES, NAMES};
+use super::bpe::Tokenizer;
+use super::hf::TokenizerJson;
+use super::pretokenize::kind;
+use super::special::array;
+use super::{Folder, TokenizerOptions};
+use crate::folder_error::FolderError;
+
+/// How the name of the pre-tokenizer was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreSource {
+    /// The vocabulary is of the SentencePiece kind, which has none.
+    NotNeeded,
+    /// The caller gave it.
+    Given,
+    /// By the hash of the ids of the check text, as llama.cpp's converter finds it.
+    Hash(String),
+    /// The hash is not known (or could not be computed), but the definition is that of a known family.
+    Definition {
+        /// The hash, where it could be computed.
+        hash: Option<String>,
+    },
+}
+
+/// The name for a tokenizer, and how it was found.
+pub(crate) fn decide(
+    folder: &Folder,
+    json: &TokenizerJson,
+    tokenizer: &Tokenizer<'_>,
+    options: &TokenizerOptions,
+    warnings: &mut Vec<String>,
+) -> Result<(String, PreSource), FolderError> {
+    if let Some(name) = &options.pre {
+        if !NAMES.contains(&name.as_str()) {
+            warnings.push(format!("llama.cpp may not know the pre-tokenizer {name:?}"));
+        }
+        return Ok((name.clone(), PreSource::Given));
+    }
+    let hash = match tokenizer.encode(CHECK_TEXT) {
+        Ok(ids) => Some(hash_of(&ids)),
+        Err(e) => {
+            warnings.push(format!("tokenizer.json cannot be tried out: {e}"));
+            None
+        }
+    };
+    if let Some(name) = hash.as_deref().and_then(by_hash) {
+        return Ok((name.to_owned(), PreSource::Hash(hash.unwrap_or_default())));
+    }
+    let steps = canonical(&json.pre_tokenizer);
+    match by_definition(json, &steps) {
+        Some(name) => Ok((name.to_owned(), PreSource::Definition { hash })),
+        None => {
+            let file = folder.dir.join("tokenizer.json");
+            Err(FolderError::UnknownPre { file, hash, nearest: nearest(&steps) })
+        }
+    }
+}
+
+/// SHA-256 of the ids as Python writes a list of them.
+fn hash_of(ids: &[u32]) -> String {
+    let list = ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let mut hex = String::new();
+    for byte in Sha256::digest(format!("[{list}]")) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+fn by_hash(hash: &str) -> Option<&'static str> {
+    HASHES.iter().find(|(_, h)| *h == hash).map(|(name, _)| *name)
+}
+
+fn by_definition(json: &TokenizerJson, steps: &[String]) -> Option<&'static str> {
+    let nfc = match kind(&json.normalizer) {
+        None if json.normalizer.is_null() => false,
+        Some("NFC") => true,
+        Some("Sequence") if array(json.normalizer.get("normalizers")).is_empty() => false,
+        _ => return None,
+    };
+    let family = FAMILIES.iter().find(|f| f.steps == steps)?;
+    Some(match json.model.ignore_merges {
+        _ if nfc => family.nfc,
+        Some(true) => family.name,
+        _ => family.merging,
+    })
+}
+
+/// The steps of a pre-tokenizer in one spelling: sequences flattened, settings that only touch offsets left out, and line
+/// ends in patterns escaped.
+fn canonical(pre_tokenizer: &Json) -> Vec<String> {
+    let mut steps = Vec::new();
+    flatten(pre_tokenizer, &mut steps, 0);
+    steps
+}
+
+fn flatten(step: &Json, out: &mut Vec<String>, depth: u32) {
+    let is = |name: &str, default: bool| step.get(name).and_then(Json::as_bool).unwrap_or(default);
+    let behavior = step.get("behavior").and_then(Json::as_str).unwrap_or("Isolated");
+    match kind(step) {
+        None => {}
+        Some("Sequence") if depth < 16 => {
+            for step in array(step.get("pretokenizers")) {
+                flatten(step, out, depth + 1);
+            }
+        }
+        Some("ByteLevel") => {
+            let space = if is("add_prefix_space", true) { "+space" } else { "" };
+            let gpt2 = if is("use_regex", true) { "+gpt2" } else { "" };
+            out.push(format!("bytes{space}{gpt2}"));
+        }
+        Some("Digits") => {
+            out.push(if is("individual_digits", false) { "digits(one)" } else { "digits(run)" }.to_owned());
+        }
+        Some("Punctuation") => out.push(format!("punctuation({behavior})")),
+        Some("Split") => {
+            let pattern = step.get("pattern").unwrap_or(&Json::Null);
+            let text = |key: &str| pattern.get(key).and_then(Json::as_str);
+            let pattern = match (text("Regex"), text("String")) {
+                (Some(regex), _) => {
+                    format!("/{}/", regex.replace('\r', "\\r").replace('\n', "\\n").replace('\t', "\\t"))
+                }
+                (None, text) => format!("{:?}", text.unwrap_or("")),
+            };
+            let how = match (behavior, is("invert", false)) {
+                ("Isolated", false) => String::new(),
+                // Isolating matches or what is between them is the same.
+                ("Isolated", true) => String::new(),
+                (behavior, invert) => format!(", {behavior}{}", if invert { ", inverted" } else { "" }),
+            };
+            out.push(format!("split({pattern}{how})"));
+        }
+        Some(other) => out.push(other.to_owned()),
+    }
+}
+
+/// The families whose definition resembles this one most, at most three, by the share of common runs of four characters.
+fn nearest(steps: &[String]) -> Vec<&'static str> {
+    let runs = |text: &str| {
+        let chars: Vec<char> = text.chars().collect();
+        chars.windows(4).map(<[char]>::to_vec).collect::<HashSet<_>>()
+    };
+    let own = runs(&steps.join(" "));
+    let mut scored: Vec<(usize, &str)> = Vec::new();
+    for family in &FAMILIES {
+        let other = runs(&family.steps.join(" "));
+        let (common, all) = (own.intersection(&other).count(), own.union(&other).count());
+        scored.push((common * 100 / all.max(1), family.name));
+    }
+    scored.retain(|(score, _)| *score >= 20);
+    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    scored.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sound() {
+        let hashes: HashSet<&str> = HASHES.iter().map(|(_, hash)| *hash).collect();
+        assert_eq!(hashes.len(), HASHES.len());
+        assert!(hashes.iter().all(|h| h.len() == 64 && h.bytes().all(|b| b.is_ascii_hexdigit())));
+        for family in &FAMILIES {
+            for name in [family.name, family.nfc, family.merging] {
+                assert!(NAMES.contains(&name), "{name}");
+            }
+            assert_eq!(FAMILIES.iter().find(|f| f.steps == family.steps).map(|f| f.name), Some(family.name));
+        }
+    }
+
+    #[test]
+    fn ids_are_hashed_as_python_writes_them() {
+        // hashlib.sha256(str([1, 22, 333]).encode()).hexdigest()
+        assert_eq!(hash_of(&[1, 22, 333]), "276d8737d9d5a80805e0731e8d5ae18972a8e3ba721f4988f67151c6e9159068");
+        assert_eq!(hash_of(&[]), "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945");
+        assert_eq!(CHECK_TEXT.chars().count(), 350);
+    }
+}

@@ -1,0 +1,210 @@
+//! `tokenizer.model`: the pieces of a SentencePiece model.
+//!
+//! The file is a protobuf message `ModelProto` (sentencepiece_model.proto of the SentencePiece project). Only what a
+//! vocabulary needs is read: field 1, the pieces, each with its text (1), score (2) and type (3). Everything else is
+//! stepped over.
+
+/// The type of a piece, by the numbers that both SentencePiece and GGUF's `tokenizer.ggml.token_type` use.
+pub(crate) mod piece_type {
+    pub(crate) const NORMAL: i32 = 1;
+    pub(crate) const CONTROL: i32 = 3;
+    pub(crate) const USER_DEFINED: i32 = 4;
+    pub(crate) const UNUSED: i32 = 5;
+    pub(crate) const BYTE: i32 = 6;
+}
+
+/// One piece of the vocabulary; its index is its id.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Piece<'a> {
+    /// The text, with U+2581 for spaces.
+    pub(crate) text: &'a str,
+    /// The log probability or merge rank.
+    pub(crate) score: f32,
+    /// See [`piece_type`].
+    pub(crate) kind: i32,
+}
+
+/// Reads the pieces of a model, in order.
+///
+/// # Errors
+/// A sentence that says at which byte the message stops making sense.
+pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, String> {
+    let mut message = Message { bytes, pos: 0 };
+    let mut pieces = Vec::new();
+    while let Some(field) = message.field()? {
+        if field.number == 1 {
+            let at = message.pos - field.payload()?.len();
+            let piece = piece(field.payload()?).map_err(|e| format!("piece {} at byte {at}: {e}", pieces.len()))?;
+            pieces.push(piece);
+        }
+    }
+    if pieces.is_empty() {
+        return Err("no SentencePiece model: it has no pieces".to_owned());
+    }
+    Ok(pieces)
+}
+
+fn piece(bytes: &[u8]) -> Result<Piece<'_>, String> {
+    let mut piece = Piece { text: "", score: 0.0, kind: piece_type::NORMAL };
+    let mut message = Message { bytes, pos: 0 };
+    while let Some(field) = message.field()? {
+        match field.number {
+            1 => piece.text = std::str::from_utf8(field.payload()?).map_err(|_| "its text is not UTF-8".to_owned())?,
+            2 => match field.value {
+                FieldValue::Fixed32(bits) => piece.score = f32::from_bits(bits),
+                _ => return Err("its score is not a float".to_owned()),
+            },
+            3 => match field.value {
+                FieldValue::Varint(kind @ 1..=6) => piece.kind = kind as i32,
+                FieldValue::Varint(kind) => return Err(format!("its type is {kind}, not 1 to 6")),
+                _ => return Err("its type is not a number".to_owned()),
+            },
+            _ => {}
+        }
+    }
+    Ok(piece)
+}
+
+/// A protobuf message being read from front to back.
+struct Message<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+}
+
+struct Field<'a> {
+    number: u64,
+    value: FieldValue<'a>,
+}
+
+enum FieldValue<'a> {
+    Varint(u64),
+    Fixed32(u32),
+    Fixed64,
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Field<'a> {
+    fn payload(&self) -> Result<&'a [u8], String> {
+        match self.value {
+            FieldValue::Bytes(bytes) => Ok(bytes),
+            _ => Err(format!("field {} is a number, expected bytes", self.number)),
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// The next field; `None` at the end of the message.
+    fn field(&mut self) -> Result<Option<Field<'a>>, String> {
+        if self.pos >= self.bytes.len() {
+            return Ok(None);
+        }
+        let at = self.pos;
+        let tag = self.varint()?;
+        let value = match tag & 7 {
+            0 => FieldValue::Varint(self.varint()?),
+            1 => self.take(8).map(|_| FieldValue::Fixed64)?,
+            2 => {
+                let len = self.varint()?;
+                FieldValue::Bytes(self.take(len)?)
+            }
+            5 => {
+                let b = self.take(4)?;
+                FieldValue::Fixed32(u32::from_le_bytes(b.try_into().unwrap_or_default()))
+            }
+            wire => return Err(format!("no SentencePiece model: wire type {wire} at byte {at}")),
+        };
+        match tag >> 3 {
+            0 => Err(format!("no SentencePiece model: field 0 at byte {at}")),
+            number => Ok(Some(Field { number, value })),
+        }
+    }
+
+    /// A number of 7 bits a byte, lowest first, ten bytes at most.
+    fn varint(&mut self) -> Result<u64, String> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let &byte = self.bytes.get(self.pos).ok_or_else(|| self.truncated())?;
+            self.pos += 1;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(format!("a number longer than ten bytes ends at byte {}", self.pos))
+    }
+
+    fn take(&mut self, n: u64) -> Result<&'a [u8], String> {
+        let end = usize::try_from(n).ok().and_then(|n| self.pos.checked_add(n));
+        let taken = end.and_then(|end| self.bytes.get(self.pos..end)).ok_or_else(|| self.truncated())?;
+        self.pos += taken.len();
+        Ok(taken)
+    }
+
+    fn truncated(&self) -> String {
+        format!("the message ends in the middle of the field at byte {}", self.pos)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A model of these pieces, as SentencePiece would store it, between fields that a reader must step over.
+    pub(crate) fn model(pieces: &[(&str, f32, i32)]) -> Vec<u8> {
+        let mut out = vec![0x12, 3, 0x18, 0x80, 0x01]; // trainer_spec { 3: 128 }
+        for (text, score, kind) in pieces {
+            let mut p = vec![0x0a, text.len() as u8];
+            p.extend(text.as_bytes());
+            p.push(0x15);
+            p.extend(score.to_le_bytes());
+            if *kind != piece_type::NORMAL {
+                p.extend([0x18, *kind as u8]);
+            }
+            out.extend([0x0a, p.len() as u8]);
+            out.extend(p);
+        }
+        out.extend([0x1a, 2, 0x0a, 0, 0x21, 1, 2, 3, 4, 5, 6, 7, 8]); // normalizer_spec, a fixed64
+        out
+    }
+
+    #[test]
+    fn reads_pieces_scores_and_types() {
+        let bytes = model(&[("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("▁a", -1.5, 1), ("<0x0A>", 0.0, 6), ("x", -2.0, 4)]);
+        let got: Vec<_> = pieces(&bytes).unwrap().iter().map(|p| (p.text, p.score, p.kind)).collect();
+        assert_eq!(got, [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("▁a", -1.5, 1), ("<0x0A>", 0.0, 6), ("x", -2.0, 4)]);
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let good = model(&[("<unk>", 0.0, 2)]);
+        let cases: &[(&[u8], &str)] = &[
+            (b"", "has no pieces"),
+            (&good[..8], "ends in the middle"),
+            (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], "ends in the middle"),
+            (&[0xff; 12], "longer than ten bytes"),
+            (&[0x0b], "wire type 3"),
+            (&[0x02, 0], "field 0"),
+            (&[0x08, 1], "is a number, expected bytes"),
+            (&[0x0a, 3, 0x0a, 1, 0xff], "not UTF-8"),
+            (&[0x0a, 2, 0x18, 9], "type is 9"),
+            (&[0x0a, 2, 0x10, 9], "score is not a float"),
+        ];
+        for (bytes, message) in cases {
+            let error = pieces(bytes).unwrap_err();
+            assert!(error.contains(message), "{bytes:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_prefix_and_no_flipped_byte_panics() {
+        let bytes = model(&[("<unk>", 0.0, 2), ("▁a", -1.5, 1)]);
+        for n in 0..bytes.len() {
+            let _ = pieces(&bytes[..n]);
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[n] ^= 1 << bit;
+                let _ = pieces(&flipped);
+            }
+        }
+    }
+}

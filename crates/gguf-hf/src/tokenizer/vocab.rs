@@ -1,0 +1,244 @@
+//! The token lists: text, score and type of every id, from each of the three kinds of tokenizer.
+
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+use super::bpe::{Tokenizer, clean_up};
+use super::hf::TokenizerJson;
+use super::pre::{self, PreSource};
+use super::sentencepiece::{self as spm, piece_type};
+use super::special::truthy;
+use super::{Folder, MAX_VOCAB, TokenizerOptions};
+use crate::files::read_json;
+use crate::folder_error::FolderError;
+
+/// A vocabulary, as long lists of the same length.
+pub(crate) struct TokenList {
+    /// `tokenizer.ggml.model`.
+    pub(crate) model: &'static str,
+    /// `tokenizer.ggml.pre`.
+    pub(crate) pre: String,
+    /// How `pre` was found.
+    pub(crate) source: PreSource,
+    pub(crate) tokens: Vec<String>,
+    /// Empty for BPE.
+    pub(crate) scores: Vec<f32>,
+    /// See [`piece_type`].
+    pub(crate) types: Vec<i32>,
+}
+
+impl TokenList {
+    fn new(model: &'static str, capacity: usize) -> TokenList {
+        let (tokens, types) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        let pre = "default".to_owned();
+        TokenList { model, pre, source: PreSource::NotNeeded, tokens, scores: Vec::new(), types }
+    }
+
+    fn push(&mut self, token: String, score: f32, kind: i32) {
+        self.tokens.push(token);
+        self.scores.push(score);
+        self.types.push(kind);
+    }
+
+    /// Sets a token; an id beyond the list is a warning.
+    fn put(&mut self, id: &Json, token: String, score: f32, kind: i32, warnings: &mut Vec<String>) {
+        let slot = id.as_u64().and_then(|id| usize::try_from(id).ok()).filter(|&id| id < self.tokens.len());
+        let Some(slot) = slot else {
+            warnings.push(format!(
+                "token {token:?} has the id {id}, beyond the {} of the vocabulary: not written",
+                self.tokens.len()
+            ));
+            return;
+        };
+        if let Some(v) = self.types.get_mut(slot) {
+            *v = kind;
+        }
+        if let Some(v) = self.scores.get_mut(slot) {
+            *v = score;
+        }
+        if let Some(v) = self.tokens.get_mut(slot) {
+            *v = token;
+        }
+    }
+}
+
+/// The score of a token that the model gives none.
+const NO_SCORE: f32 = -1000.0;
+
+/// The vocabulary of `tokenizer.model`, with the tokens that `added_tokens.json` and `tokenizer_config.json` add or
+/// redefine (`_create_vocab_sentencepiece`).
+pub(crate) fn sentencepiece(
+    folder: &Folder,
+    model: &[u8],
+    vocab_size: Option<usize>,
+    warnings: &mut Vec<String>,
+) -> Result<TokenList, FolderError> {
+    let pieces = spm::pieces(model).map_err(|what| folder.invalid("tokenizer.model", what))?;
+    if pieces.len() as u64 > MAX_VOCAB {
+        return Err(folder.invalid("tokenizer.model", format!("{} pieces, over {MAX_VOCAB}", pieces.len())));
+    }
+    let size = vocab_size.unwrap_or(pieces.len());
+    if pieces.len() > size {
+        warnings.push(format!("tokenizer.model has {} pieces, of which vocab_size keeps {size}", pieces.len()));
+    }
+    let mut list = TokenList::new("llama", size);
+    for piece in pieces.iter().take(size) {
+        // Matched like any other piece by llama.cpp, so what is user-defined counts as normal.
+        let kind = if piece.kind == piece_type::USER_DEFINED { piece_type::NORMAL } else { piece.kind };
+        list.push(piece.text.to_owned(), piece.score, kind);
+    }
+    for id in list.tokens.len()..size {
+        list.push(format!("[PAD{id}]"), -10000.0, piece_type::UNUSED);
+    }
+
+    let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+    for (token, id) in added.as_object().into_iter().flatten() {
+        list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
+    }
+    let decoder = folder.tokenizer_config.get("added_tokens_decoder").and_then(Json::as_object);
+    for (id, token) in decoder.into_iter().flatten() {
+        let Some(text) = token.get("content").and_then(Json::as_str) else {
+            warnings.push(format!("tokenizer_config.json: added token {id} has no content: not written"));
+            continue;
+        };
+        let special = token.get("special").is_some_and(truthy) || looks_special(text);
+        let (text, kind) = added_token(text, special);
+        let id = id.trim().parse::<u64>().map_or_else(|_| Json::from(id.as_str()), Json::from);
+        list.put(&id, text, NO_SCORE, kind, warnings);
+    }
+    Ok(list)
+}
+
+/// Whether llama.cpp's converter takes the vocabulary for one of Llama's kind that only exists as `tokenizer.json`
+/// (`LlamaHfVocab`): BPE that falls back to bytes and is decoded in several steps.
+pub(crate) fn is_llama_hf(tokenizer: &TokenizerJson) -> bool {
+    tokenizer.model.kind.as_deref() == Some("BPE")
+        && tokenizer.model.byte_fallback == Some(true)
+        && tokenizer.decoder.get("type").and_then(Json::as_str) == Some("Sequence")
+}
+
+/// The vocabulary of such a file, without scores (`_set_vocab_llama_hf`). As long as the file's, whatever `vocab_size`.
+pub(crate) fn llama_hf(
+    folder: &Folder,
+    tokenizer: &TokenizerJson,
+    warnings: &mut Vec<String>,
+) -> Result<TokenList, FolderError> {
+    let hf = Tokenizer::new(folder, tokenizer, warnings)?;
+    let by_id = tokens_by_id(&hf);
+    let base = tokenizer.model.vocab.0.len();
+    let mut list = TokenList::new("llama", base);
+    let special_ids = hf.special_ids();
+    for id in 0..base {
+        let Some(token) = u32::try_from(id).ok().and_then(|id| by_id.get(&id)) else {
+            return Err(
+                folder.invalid("tokenizer.json", format!("the vocabulary of {base} tokens has none with the id {id}"))
+            );
+        };
+        let kind = match is_byte_token(token) {
+            true => piece_type::BYTE,
+            false if special_ids.contains(&(id as u32)) => piece_type::CONTROL,
+            false => piece_type::NORMAL,
+        };
+        list.push((*token).to_owned(), NO_SCORE, kind);
+    }
+    let mut added: Vec<_> = hf.added().filter(|(id, _)| *id as usize >= base).collect();
+    added.sort_by_key(|(id, _)| *id);
+    for (id, token) in added {
+        let special = special_ids.contains(&id);
+        let kind = if special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
+        list.push(token.content.clone(), NO_SCORE, kind);
+    }
+    Ok(list)
+}
+
+/// The vocabulary of a byte-level BPE (`get_vocab_base`).
+pub(crate) fn gpt2(
+    folder: &Folder,
+    tokenizer: &TokenizerJson,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    warnings: &mut Vec<String>,
+) -> Result<TokenList, FolderError> {
+    let kind = tokenizer.model.kind.as_deref().unwrap_or("BPE");
+    if kind != "BPE" {
+        return Err(folder.unsupported(
+            "tokenizer.json",
+            format!("the tokenizer is of the kind {kind}; only BPE is supported, or SentencePiece as tokenizer.model"),
+        ));
+    }
+    let hf = Tokenizer::new(folder, tokenizer, warnings)?;
+    let by_id = tokens_by_id(&hf);
+    let max = by_id.keys().copied().max().unwrap_or(0) as usize;
+    let size = vocab_size.unwrap_or(by_id.len());
+    if max >= size {
+        let token = *by_id.get(&(max as u32)).unwrap_or(&"");
+        if !tokenizer.has(token) {
+            return Err(folder.invalid(
+                "config.json",
+                format!(
+                    "vocab_size is {size}, but the token {token:?} gets the id {max}; tokenizer.json does not have it, \
+                     tokenizer_config.json or the class of the tokenizer adds it; correct vocab_size, or the token there"
+                ),
+            ));
+        }
+        return Err(folder.invalid(
+            "tokenizer.json",
+            format!("token {token:?} has the id {max}, but vocab_size is {size}; correct config.json"),
+        ));
+    }
+    let (pre, source) = pre::decide(folder, tokenizer, &hf, options, warnings)?;
+
+    let clean = folder.tokenizer_config.get("clean_up_tokenization_spaces").is_some_and(truthy);
+    let mut list = TokenList::new("gpt2", size);
+    (list.pre, list.source) = (pre, source);
+    for id in 0..size as u32 {
+        let (token, kind) = match by_id.get(&id) {
+            None => (format!("[PAD{id}]"), piece_type::UNUSED),
+            Some(token) => match hf.added_token(id, token) {
+                None => ((*token).to_owned(), piece_type::NORMAL),
+                Some(added) => {
+                    // llama.cpp looks for added tokens in the text as it is, so they are written as they come out of the
+                    // decoder. Encoding such a token gives the token itself.
+                    let text = if added.normalized() { Ok((*token).to_owned()) } else { hf.decode(token) };
+                    let mut text = text.map_err(|what| folder.unsupported("tokenizer.json", what))?;
+                    if clean && !added.normalized() {
+                        text = clean_up(&text);
+                    }
+                    added_token(&text, added.special || looks_special(&text))
+                }
+            },
+        };
+        list.tokens.push(token);
+        list.types.push(kind);
+    }
+    Ok(list)
+}
+
+/// The text of every id. Where two texts have one id, the model's own counts; in llama.cpp's converter chance decides.
+fn tokens_by_id<'a>(hf: &'a Tokenizer<'_>) -> HashMap<u32, &'a str> {
+    hf.vocab().map(|(token, id)| (id, token)).collect()
+}
+
+/// Text and type of an added token: a control token, or one of the user's with plain spaces.
+fn added_token(text: &str, special: bool) -> (String, i32) {
+    match special {
+        true => (text.to_owned(), piece_type::CONTROL),
+        false => (text.replace('\u{2581}', " "), piece_type::USER_DEFINED),
+    }
+}
+
+/// Whether a token that is not marked special is one all the same (`does_token_look_special`).
+fn looks_special(token: &str) -> bool {
+    let between = |start: &str, end: &str| token.starts_with(start) && token.ends_with(end);
+    matches!(token, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
+        || between("<|", "|>")
+        || between("<\u{ff5c}", "\u{ff5c}>")
+        || between("<unused", ">")
+}
+
+/// `<0x0A>` and its kind.
+fn is_byte_token(token: &str) -> bool {
+    let hex = token.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
+    hex.is_some_and(|h| h.len() == 2 && h.bytes().all(|b| b.is_ascii_hexdigit()))
+}

@@ -1,0 +1,227 @@
+//! Conversions against the reference: the same bytes as llama.cpp's `convert_hf_to_gguf.py` wrote for the same folders.
+//!
+//! Needs the shared test data: `GGUF_SHARED` names its folder. Without it the tests are ignored; with it they have to find
+//! the data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf_format::{ByteOrder, Gguf, ValueRef};
+use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
+use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
+use gguf_hf::{Options, OutType, Warning, convert, plan};
+use gguf_pipeline::RunOptions;
+use gguf_test::peers;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn sha256(file: &Path) -> String {
+    hex(&fs::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display())))
+}
+
+/// The SHA-256 of bytes, in hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The options that a command line of the reference asks for; `None` when it asks for what is not done here.
+fn options(job: &Value) -> Option<Options> {
+    let mut options = Options::default().pre(job["forced_pre"].as_str().map(str::to_owned));
+    let mut args = job["args"].as_array()?.iter().filter_map(Value::as_str);
+    while let Some(arg) = args.next() {
+        match arg {
+            "--outtype" => options.ty = OutType::from_name(args.next()?)?,
+            "--bigendian" => options.order = ByteOrder::Big,
+            "--vocab-only" => options.vocab_only = true,
+            "--model-name" => options.name = Some(args.next()?.to_owned()),
+            // Ways of working of the reference that do not change its output.
+            "--no-lazy" | "--use-temp-file" => {}
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+/// Whether a folder's weights are packed in a way that is not read here.
+fn is_quantized(model: &Path) -> bool {
+    let config: Value = serde_json::from_slice(&fs::read(model.join("config.json")).unwrap()).unwrap();
+    !config["quantization_config"].is_null()
+}
+
+fn every_recorded_conversion_has_the_same_bytes() {
+    let hf = peers::data("hf");
+    let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let (mut n_jobs, mut models, mut failures) = (0, std::collections::BTreeSet::new(), Vec::new());
+    for job in manifest["jobs"].as_array().unwrap() {
+        let architecture = job["architecture"].as_str().unwrap_or_default();
+        let name = job["name"].as_str().unwrap();
+        let model = hf.join("models").join(name);
+        let outputs = job["outputs"].as_array().unwrap();
+        if !matches!(architecture, "LlamaForCausalLM" | "MistralForCausalLM")
+            || job["source_format"] != "safetensors"
+            || job["exit"] != 0
+            || is_quantized(&model)
+        {
+            continue;
+        }
+        let (Some(options), [recorded]) = (options(job), outputs.as_slice()) else { continue };
+        n_jobs += 1;
+        models.insert(name.to_owned());
+        let tag = job["tag"].as_str().unwrap();
+        let recorded_file = Path::new(recorded["file"].as_str().unwrap()).file_name().unwrap();
+        // Without arguments the reference was given a folder and chose the name itself.
+        let into_folder = job["args"].as_array().unwrap().is_empty();
+        let path = if into_folder { out.path().to_owned() } else { out.path().join("out.gguf") };
+        let conversion = match plan(&model, &options) {
+            Ok(conversion) => conversion,
+            Err(e) => {
+                failures.push(format!("{tag}: {e}"));
+                continue;
+            }
+        };
+        // What the reference converted well gives no reason for doubt.
+        let doubts = conversion.warnings.iter().filter(|w| matches!(w, Warning::Output(_) | Warning::MoreOutput(_)));
+        failures.extend(doubts.map(|w| format!("{tag}: {w}")));
+        match conversion.plan.run(conversion.output_path(&path), &RunOptions::default(), &()) {
+            Err(e) => failures.push(format!("{tag}: {e}")),
+            Ok(done) => {
+                let [path] = done.paths.as_slice() else { panic!("{:?}", done.paths) };
+                if into_folder && path.file_name() != Some(recorded_file) {
+                    failures.push(format!("{tag}: called {}, not {recorded_file:?}", path.display()));
+                }
+                let (found, expected) = (sha256(path), recorded["sha256"].as_str().unwrap());
+                if found != expected {
+                    failures.push(format!("{tag}: {found}, expected {expected}"));
+                }
+                fs::remove_file(path).unwrap();
+            }
+        }
+    }
+    println!("{n_jobs} conversions of {} checkpoints", models.len());
+    assert!(failures.is_empty(), "{} of {n_jobs} differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(n_jobs >= 32 && models.len() >= 13, "only {n_jobs} conversions of {models:?}");
+}
+
+fn the_trained_example_has_the_same_bytes() {
+    let data = peers::data("");
+    let out = tempfile::tempdir().unwrap();
+    let path = out.path().join("out.gguf");
+    convert(data.join("glossary"), &path, &Options::default(), &RunOptions::default(), &()).unwrap();
+    assert_eq!(sha256(&path), sha256(&data.join("glossary-bf16.gguf")));
+}
+
+/// The files that llama.cpp's converter wrote for models of the chosen architectures: model folder, file, and the job.
+fn references(chosen: impl Fn(&str) -> bool) -> Vec<(PathBuf, PathBuf, Value)> {
+    let hf = peers::data("hf");
+    let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
+    let mut found = Vec::new();
+    for job in manifest["jobs"].as_array().unwrap() {
+        if !chosen(job["architecture"].as_str().unwrap_or("")) || job["exit"] != 0 {
+            continue;
+        }
+        for output in job["outputs"].as_array().unwrap() {
+            let file = hf.join(output["file"].as_str().unwrap());
+            let is_shard = file.to_string_lossy().contains("-of-") && !file.to_string_lossy().contains("-00001-of-");
+            if file.is_file() && !is_shard {
+                found.push((hf.join("models").join(job["name"].as_str().unwrap()), file, job.clone()));
+            }
+        }
+    }
+    found
+}
+
+fn config_of(dir: &Path) -> Value {
+    serde_json::from_slice(&fs::read(dir.join("config.json")).unwrap()).unwrap()
+}
+
+fn tokenizers_are_those_of_llama_cpps_converter() {
+    let ours = |a: &str| ["LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"].contains(&a);
+    let references = references(ours);
+    for (dir, file, _) in &references {
+        let gguf = Gguf::parse(fs::read(file).unwrap()).unwrap();
+        let expected: Vec<(String, gguf_format::Value)> = gguf
+            .kvs()
+            .filter(|kv| kv.key.as_bytes().starts_with(b"tokenizer."))
+            .map(|kv| (kv.key.to_string(), kv.value.to_owned()))
+            .collect();
+        let got = tokenizer::key_values(dir, &config_of(dir), &TokenizerOptions::default()).unwrap();
+        let keys = |kvs: &[(String, gguf_format::Value)]| kvs.iter().map(|(k, _)| k.clone()).collect::<Vec<_>>();
+        assert_eq!(keys(&got.kvs), keys(&expected), "{}", file.display());
+        for ((key, value), (_, expected)) in got.kvs.iter().zip(&expected) {
+            // Arrays of a big-endian file compare by their elements.
+            assert!(value.as_ref() == expected.as_ref(), "{}: {key}", file.display());
+        }
+    }
+    assert!(references.len() >= 20, "only {} reference files found", references.len());
+}
+
+fn whole_vocabularies_are_known_by_their_hash() {
+    for (model, pre) in [
+        ("llama3", "llama-bpe"),
+        ("deepseek-coder", "deepseek-coder"),
+        ("gpt2", "gpt-2"),
+        ("qwen2", "qwen2"),
+        ("starcoder2", "starcoder"),
+        ("falcon", "falcon"),
+        ("mpt", "olmo"),
+    ] {
+        let dir = peers::data(&format!("hf/models/{model}-full-vocab"));
+        let got = tokenizer::key_values(&dir, &config_of(&dir), &TokenizerOptions::default()).unwrap();
+        assert!(matches!(got.pre, PreSource::Hash(_)), "{model}: {:?}", got.pre);
+        let value = got.kvs.iter().find(|(k, _)| k == "tokenizer.ggml.pre").map(|(_, v)| v.clone());
+        assert_eq!(value, Some(gguf_format::Value::from(pre)), "{model}");
+    }
+}
+
+fn metadata_is_that_of_llama_cpps_converter() {
+    let references = references(|_| true);
+    let mut compared = 0;
+    for (dir, file, job) in references {
+        let gguf = Gguf::parse(fs::read(&file).unwrap()).unwrap();
+        let is_shard = gguf.get("split.count").is_some();
+        let is_adapter = gguf.get("general.type").and_then(|v| v.as_str()).is_some_and(|t| t == "adapter");
+        let args: Vec<&str> = job["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        // The counts need all tensors; and the file of overrides is not among the data.
+        if is_shard || is_adapter || args.contains(&"--metadata") {
+            continue;
+        }
+        let mut counts = ParameterCounts::default();
+        let (mut experts, mut expert_tensors) = (0, 0);
+        for tensor in gguf.tensors() {
+            let n = tensor.n_elements().unwrap();
+            counts.total += n as i64;
+            let dims: Vec<u64> = (0..4).map(|i| tensor.dims.dim(i)).collect();
+            let is_bias = tensor.name.to_string().contains(".bias");
+            match tensor.name.to_string().contains("_exps.") && dims[2] > 1 {
+                true => {
+                    let n_experts = dims[if is_bias { 1 } else { 2 }];
+                    counts.expert += n / n_experts;
+                    experts += n_experts;
+                    expert_tensors += 1;
+                }
+                false => counts.shared += n,
+            }
+        }
+        counts.expert_count = experts / expert_tensors.max(1);
+
+        let model_name = args.iter().position(|a| *a == "--model-name").map(|i| args[i + 1].to_owned());
+        let got = metadata::key_values(&dir, &MetadataOptions { model_name, metadata: None }, &counts).unwrap();
+        let not_ours = ["architecture", "file_type", "quantization_version"].map(|k| format!("general.{k}"));
+        let expected = gguf.kvs().filter(|kv| kv.key.as_bytes().starts_with(b"general."));
+        let expected: Vec<(String, ValueRef<'_>)> =
+            expected.map(|kv| (kv.key.to_string(), kv.value)).filter(|(k, _)| !not_ours.contains(k)).collect();
+        let got: Vec<_> = got.kvs.iter().map(|(k, v)| (k.clone(), v.as_ref())).collect();
+        assert!(got == expected, "{}: {got:?}\n{expected:?}", file.display());
+        compared += 1;
+    }
+    assert!(compared >= 60, "only {compared} reference files compared");
+}
+
+gguf_test::tests! {
+    [Shared] every_recorded_conversion_has_the_same_bytes,
+        the_trained_example_has_the_same_bytes,
+        tokenizers_are_those_of_llama_cpps_converter,
+        whole_vocabularies_are_known_by_their_hash,
+        metadata_is_that_of_llama_cpps_converter;
+}

@@ -1,0 +1,201 @@
+//! One GGUF file, opened.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gguf_format::Gguf;
+
+use crate::tensor::{Tensor, nearest};
+use crate::{Error, Map, ReadAt, read_head};
+
+/// An open GGUF file, wherever its bytes are. The head is on the heap, so it stays what it was when it was checked; tensor
+/// data stays in the source and is read when it is asked for.
+///
+/// ```
+/// # fn main() -> Result<(), gguf_io::Error> {
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("general.architecture", "llama");
+/// # head.tensors = vec![gguf_format::TensorInfo::new("output_norm.weight", [4], gguf_format::GgmlType::F32)];
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 16]]).unwrap();
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("model.gguf");
+/// # std::fs::write(&path, bytes).unwrap();
+/// use gguf_io::ModelFile;
+///
+/// let file = ModelFile::open(&path)?;
+/// assert_eq!(file.gguf().get_as::<&str>("general.architecture"), Ok("llama"));
+/// for tensor in file.tensors() {
+///     println!("{} {:?} {}", tensor.name(), tensor.shape().collect::<Vec<_>>(), tensor.ty());
+/// }
+/// let norm = file.tensor("output_norm.weight")?.to_f32()?;
+/// assert_eq!(norm.len(), 4);
+/// # Ok(()) }
+/// ```
+pub struct ModelFile {
+    path: PathBuf,
+    source: Box<dyn ReadAt>,
+    start: u64,
+    file_bytes: u64,
+    gguf: Gguf<'static>,
+}
+
+impl ModelFile {
+    /// Opens a file and parses its head.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the operating system, [`Error::NotAFile`] for a folder, pipe or device, [`Error::Head`] when the
+    /// head cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
+        ModelFile::open_at(path, 0)
+    }
+
+    /// Opens a GGUF that starts at byte `start` of a larger file and reaches to its end. All offsets, and the alignment,
+    /// count from there.
+    ///
+    /// # Errors
+    /// See [`open`](ModelFile::open).
+    pub fn open_at(path: impl AsRef<Path>, start: u64) -> Result<ModelFile, Error> {
+        let path = path.as_ref();
+        let file = open_regular(path)?;
+        let (gguf, file_bytes) = read(&file, start, path)?;
+        Ok(ModelFile { path: path.to_owned(), source: Box::new(file), start, file_bytes, gguf })
+    }
+
+    /// A file that is open already. `name` stands for it in messages; it is what [`path`](ModelFile::path) gives, and
+    /// nothing is opened by it.
+    ///
+    /// # Errors
+    /// See [`open`](ModelFile::open).
+    pub fn from_file(file: File, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
+        let name = name.into();
+        // A pipe has no positions to read at.
+        if !file.metadata().map_err(Error::io(&name, "read"))?.is_file() {
+            return Err(Error::NotAFile(name));
+        }
+        ModelFile::from_reader(file, name)
+    }
+
+    /// A GGUF in any source of bytes: memory, a [`Map`], a remote object. `name` stands for it in messages.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), gguf_io::Error> {
+    /// # let bytes = gguf_io::Writer::write(Vec::new(), &gguf_format::Head::default(), [[0u8; 0]; 0]).unwrap();
+    /// let file = gguf_io::ModelFile::from_reader(bytes, "model in memory")?;
+    /// assert_eq!(file.gguf().n_tensors(), 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the source, [`Error::Head`] when the head cannot be read.
+    pub fn from_reader(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
+        let path = name.into();
+        let (gguf, file_bytes) = read(&source, 0, &path)?;
+        Ok(ModelFile { path, source: Box::new(source), start: 0, file_bytes, gguf })
+    }
+
+    /// As [`open`](ModelFile::open), with tensor data mapped into memory, where it can be borrowed instead of read:
+    /// [`Tensor::as_bytes`], [`Tensor::as_slice`].
+    ///
+    /// # Errors
+    /// See [`open`](ModelFile::open); also when the system cannot map the file.
+    ///
+    /// # Safety
+    /// That of [`Map::new`]: as long as the file is open here, nobody writes to it or truncates it.
+    #[allow(unsafe_code, reason = "passes the contract of a map on")]
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
+        let path = path.as_ref();
+        let file = open_regular(path)?;
+        // The head is read: that is faster than to copy it out of new pages.
+        let (gguf, file_bytes) = read(&file, 0, path)?;
+        // SAFETY: the caller vouches for it.
+        let map = unsafe { Map::new(&file) }.map_err(Error::io(path, "map"))?;
+        Ok(ModelFile { path: path.to_owned(), source: Box::new(map), start: 0, file_bytes, gguf })
+    }
+
+    /// The path that the file was opened from, or the name that it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The head.
+    pub fn gguf(&self) -> &Gguf<'static> {
+        &self.gguf
+    }
+
+    /// Bytes from the start of the GGUF to the end of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Fills `buf` with the bytes from `offset` (from the start of the GGUF) on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also when the file ends before `buf` is full.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let pos = self.start.checked_add(offset).ok_or(io::ErrorKind::UnexpectedEof.into());
+        pos.and_then(|pos| self.source.read_exact_at(pos, buf)).map_err(Error::io(&self.path, "read"))
+    }
+
+    /// The bytes from `offset` (from the start of the GGUF) on, if the source is in memory and has that many.
+    pub(crate) fn bytes_at(&self, offset: u64, n: u64) -> Option<&[u8]> {
+        let start = usize::try_from(self.start.checked_add(offset)?).ok()?;
+        self.source.as_bytes()?.get(start..)?.get(..usize::try_from(n).ok()?)
+    }
+
+    /// The first tensor of that name. This walks over the head's tensors; for many look-ups, collect
+    /// [`tensors`](ModelFile::tensors) into a map once.
+    ///
+    /// # Errors
+    /// [`Error::NoTensor`], which says what tensors have a name like that.
+    pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
+        match self.gguf.tensor(name) {
+            Some(info) => Ok(Tensor::new(self, info)),
+            None => Err(Error::NoTensor {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                nearest: nearest(name, self.gguf.tensors().map(|t| t.name)),
+            }),
+        }
+    }
+
+    /// The tensor of that number in the head, from 0.
+    pub fn tensor_by_index(&self, index: u64) -> Option<Tensor<'_>> {
+        Some(Tensor::new(self, self.gguf.tensor_by_index(index)?))
+    }
+
+    /// All tensors, in the order of the head.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = Tensor<'_>> + DoubleEndedIterator + Clone {
+        self.gguf.tensors().map(move |info| Tensor::new(self, info))
+    }
+}
+
+impl fmt::Debug for ModelFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the source, which may be gigabytes of memory.
+        f.debug_struct("ModelFile")
+            .field("path", &self.path)
+            .field("start", &self.start)
+            .field("file_bytes", &self.file_bytes)
+            .field("gguf", &self.gguf)
+            .finish_non_exhaustive()
+    }
+}
+
+fn open_regular(path: &Path) -> Result<File, Error> {
+    // Before opening: to open a pipe would wait for its other end.
+    if !std::fs::metadata(path).map_err(Error::io(path, "open"))?.is_file() {
+        return Err(Error::NotAFile(path.to_owned()));
+    }
+    File::open(path).map_err(Error::io(path, "open"))
+}
+
+/// The head at byte `start` of a source, and how many bytes there are from there on.
+fn read(source: &dyn ReadAt, start: u64, path: &Path) -> Result<(Gguf<'static>, u64), Error> {
+    let file_bytes = source.size().map_err(Error::io(path, "read"))?.saturating_sub(start);
+    let head = source.stream(start).and_then(|mut stream| read_head(&mut stream, Some(file_bytes)));
+    let head = head.map_err(Error::io(path, "read"))?;
+    let gguf = head.into_gguf().map_err(|source| Error::Head { path: path.to_owned(), source: Box::new(source) })?;
+    Ok((gguf, file_bytes))
+}

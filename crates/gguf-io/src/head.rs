@@ -1,0 +1,71 @@
+//! Reading a head from a stream.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use gguf_format::{Gguf, HeadBytes, HeadScan, Progress};
+
+use crate::buffer::Buffer;
+
+/// The head of a stream, as far as it could be read.
+#[derive(Debug)]
+pub struct HeadRead {
+    bytes: Buffer,
+    /// How far the bytes are sound.
+    pub scan: HeadScan,
+    /// What stopped the reading, if the head is not whole.
+    pub error: Option<gguf_format::Error>,
+}
+
+impl HeadRead {
+    /// The bytes read; they end with the head, if it is whole.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// The parsed head.
+    ///
+    /// # Errors
+    /// What stopped the reading, or an unusable alignment.
+    pub fn into_gguf(self) -> Result<Gguf<'static>, gguf_format::Error> {
+        match (self.error, self.bytes) {
+            (Some(error), _) => Err(error),
+            (None, Buffer::Vector(bytes)) => Gguf::from_scan(bytes, &self.scan),
+            (None, memory) => Gguf::from_scan(HeadBytes::Shared(Arc::new(memory)), &self.scan),
+        }
+    }
+}
+
+/// Reads a head from a stream in pieces, into memory that at most doubles, so that a file that promises much and holds
+/// little costs little. `total` is the length of the whole stream, if known.
+///
+/// ```
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("general.architecture", "llama");
+/// # let bytes = gguf_io::Writer::write(Vec::new(), &head, [[0u8; 0]; 0]).unwrap();
+/// // A stream of unknown length, such as a download or a pipe.
+/// let mut stream = bytes.as_slice();
+/// let gguf = gguf_io::read_head(&mut stream, None)?.into_gguf()?;
+/// assert_eq!(gguf.get_as::<&str>("general.architecture")?, "llama");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The reader's; what is wrong with the head is in [`HeadRead::error`].
+pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadRead> {
+    let mut scan = HeadScan::new(total);
+    let mut bytes = Buffer::new(total);
+    let error = loop {
+        let ended = bytes.fill(reader)?;
+        match scan.advance(bytes.as_ref()) {
+            Ok(Progress::Complete) => break None,
+            Ok(Progress::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
+            Ok(Progress::Need(_)) => {}
+            Err(error) => break Some(error),
+        }
+    };
+    if error.is_none() {
+        bytes.cut(scan.head_bytes());
+    }
+    Ok(HeadRead { bytes, scan, error })
+}

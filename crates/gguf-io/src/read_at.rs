@@ -1,0 +1,205 @@
+//! Bytes that can be read at any position.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+/// Bytes of a known length that can be read at any position, from any number of threads at once: a file, a
+/// [`Map`](crate::Map), memory, or a range of a remote object.
+///
+/// An implementation keeps this contract:
+///
+/// * [`size`](ReadAt::size) is constant, and the bytes do not change while the value lives. A source that cannot prevent
+///   a change (another process writes to the file, the object is replaced) reports it as an error where it can detect it,
+///   for example by comparing an ETag with that of the first response. A change must never lead to undefined behaviour.
+/// * A read is exact: it fills the whole buffer or fails. A range that ends beyond [`size`](ReadAt::size) is an error of
+///   the kind [`io::ErrorKind::UnexpectedEof`], never a short read.
+/// * Reads do not depend on each other: there is no cursor, and two threads never disturb each other's position.
+/// * Errors are final. A source that can retry (a dropped connection, a rate limit) does so before it returns one.
+///
+/// Only the first two methods have to be written:
+///
+/// ```
+/// use std::io;
+/// use gguf_io::ReadAt;
+///
+/// /// A source of zeros.
+/// #[derive(Debug)]
+/// struct Zeros(u64);
+///
+/// impl ReadAt for Zeros {
+///     fn size(&self) -> io::Result<u64> {
+///         Ok(self.0)
+///     }
+///
+///     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+///         match offset.checked_add(buf.len() as u64) {
+///             Some(end) if end <= self.0 => Ok(buf.fill(0)),
+///             _ => Err(io::ErrorKind::UnexpectedEof.into()),
+///         }
+///     }
+/// }
+/// ```
+pub trait ReadAt: Send + Sync + fmt::Debug {
+    /// The number of bytes. A remote source knows it from its first response.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the bytes end before `buf` is full; otherwise the source's own. The content
+    /// of `buf` is then unspecified.
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// A stream of the bytes from `offset` to the end, for a reader that does not know how many it needs: the head of a
+    /// GGUF is read this way. By default every read of the stream is a call of [`read_exact_at`](ReadAt::read_exact_at).
+    /// A remote source does better with one request that ends when the stream is dropped.
+    ///
+    /// # Errors
+    /// When the stream cannot be opened.
+    fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
+        Ok(Box::new(Stream { source: self, offset, size: self.size()? }))
+    }
+
+    /// All bytes, if they are in memory and nothing can change them while the value lives; `None` otherwise, which is the
+    /// default. Data that is read from the source is then borrowed instead of copied.
+    fn as_bytes(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// Reads on from a position.
+struct Stream<'a, S: ?Sized> {
+    source: &'a S,
+    offset: u64,
+    size: u64,
+}
+
+impl<S: ReadAt + ?Sized> Read for Stream<'_, S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.size.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        let n = left.min(buf.len());
+        if n == 0 {
+            return Ok(0);
+        }
+        self.source.read_exact_at(self.offset, buf.get_mut(..n).unwrap_or_default())?;
+        self.offset += n as u64;
+        Ok(n)
+    }
+}
+
+/// The file's own position does not matter. It stays where it is on Unix and moves on Windows.
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match read_at(self, buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    buf = buf.get_mut(n..).unwrap_or_default();
+                    offset = offset.saturating_add(n as u64);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, offset)
+}
+
+/// The offset is part of the call, so threads do not disturb each other, although each moves the file's position.
+#[cfg(windows)]
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, offset)
+}
+
+/// Without positioned reads in the standard library, such as on `wasm32-unknown-unknown`, which has no files either.
+#[cfg(not(any(unix, windows)))]
+fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Also what [`Arc<[u8]>`](Arc), `Box<[u8]>` and `&'static [u8]` read through.
+impl ReadAt for [u8] {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let part = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)?.get(..buf.len()));
+        buf.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn as_bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
+/// Bytes in memory of any other type, such as `bytes::Bytes` or a memory map of another crate.
+///
+/// ```
+/// use gguf_io::{InMemory, ReadAt};
+///
+/// let source = InMemory(std::borrow::Cow::Borrowed(&b"GGUF"[..]));
+/// let mut last = [0; 2];
+/// source.read_exact_at(2, &mut last)?;
+/// assert_eq!(&last, b"UF");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct InMemory<T>(pub T);
+
+impl<T: AsRef<[u8]>> fmt::Debug for InMemory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InMemory({} bytes)", self.0.as_ref().len())
+    }
+}
+
+/// Reads through another source.
+macro_rules! forward {
+    ($(($($generics:tt)*) $ty:ty, $this:ident => $inner:expr;)*) => { $(
+        impl<$($generics)*> ReadAt for $ty {
+            fn size(&self) -> io::Result<u64> {
+                let $this = self;
+                $inner.size()
+            }
+
+            fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+                let $this = self;
+                $inner.read_exact_at(offset, buf)
+            }
+
+            fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
+                let $this = self;
+                $inner.stream(offset)
+            }
+
+            fn as_bytes(&self) -> Option<&[u8]> {
+                let $this = self;
+                $inner.as_bytes()
+            }
+        }
+    )* };
+}
+
+forward! {
+    () Vec<u8>, this => this.as_slice();
+    () crate::Map, this => **this;
+    (T: AsRef<[u8]> + Send + Sync) InMemory<T>, this => this.0.as_ref();
+    (T: ReadAt + ?Sized) &T, this => **this;
+    (T: ReadAt + ?Sized) Box<T>, this => **this;
+    (T: ReadAt + ?Sized) Arc<T>, this => **this;
+}

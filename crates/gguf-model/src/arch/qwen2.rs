@@ -1,0 +1,31 @@
+//! Qwen 2: Llama with biases of queries, keys and values.
+//!
+//! Rules: `load_arch_tensors` in `src/models/qwen2.cpp` of llama.cpp.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["qwen2"],
+    outside: rows! {
+        "token_embd.weight"         [Embd Vocab]      Required    Always
+        "output_norm.weight"        [Embd]            Required    Always
+        "output.weight"             [Embd Vocab]      Optional    Always
+        "output.bias"               [Vocab]           Optional    Always
+    },
+    block: rows! {
+        "attn_norm.weight"          [Embd]            Required    Always
+        "attn_qkv.weight"           [Embd Qkv]        Optional    Always
+        "attn_qkv.bias"             [Qkv]             Optional    Always
+        "attn_q.weight"             [Embd Q]          UnlessFused Always
+        "attn_k.weight"             [Embd K]          UnlessFused Always
+        "attn_v.weight"             [Embd V]          UnlessFused Always
+        "attn_q.bias"               [Q]               Optional    Always
+        "attn_k.bias"               [K]               Optional    Always
+        "attn_v.bias"               [V]               Optional    Always
+        "attn_output.weight"        [Q Embd]          Required    Always
+        "ffn_norm.weight"           [Embd]            Required    Always
+        "ffn_gate.weight"           [Embd Ff]         Required    Always
+        "ffn_up.weight"             [Embd Ff]         Required    Always
+        "ffn_down.weight"           [Ff Embd]         Required    Always
+    },
+};

@@ -1,0 +1,157 @@
+//! Findings about what a file *means*: keys, tensors, tokenizer and shards against what is known of models.
+//!
+//! Whether the file can be read at all is the format's matter ([`gguf_format::check`]); the reports are of one kind, and
+//! are best appended. Everything here works on heads that parse. Wrong alarms are worse than misses: what a rule is not
+//! sure of, it leaves alone.
+
+use std::collections::BTreeSet;
+
+use gguf_format::check::{At, Report, shown};
+use gguf_format::keys::{self, KeyInfo};
+use gguf_format::{FromValue, Gguf, KvRef, Str, ValueRef};
+
+mod files;
+mod rules;
+mod tensor_names;
+mod tensors;
+mod tokenizer;
+mod values;
+
+pub use rules::RULES;
+
+use crate::hparams::Hparams;
+use rules::{ARCH_MISSING, ARCH_UNKNOWN};
+
+/// What the rules look at.
+struct Model<'g> {
+    /// The shards that were given, the first one first; a file that is not split is its own only shard.
+    shards: &'g [&'g Gguf<'g>],
+    /// The file that has the keys of the model.
+    first: &'g Gguf<'g>,
+    /// `general.architecture`, when it is text; empty otherwise.
+    arch: &'g str,
+    kind: Kind,
+    /// Whether these are all shards of the model.
+    complete: bool,
+    /// The known keys that the file has, each once.
+    known: Vec<(&'static KeyInfo, KvRef<'g>)>,
+    hparams: Hparams<'g>,
+}
+
+/// What kind of file it is; another kind has other keys and tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Model,
+    /// A model without tensors: only its vocabulary.
+    Vocab,
+    Adapter,
+    Imatrix,
+    Projector,
+    /// A shard that is not the first one and was given alone.
+    Shard,
+    Other,
+}
+
+/// Judges a model by the heads of its shards, the first one first. A file that is not split is its own only shard; of a
+/// split model one shard alone is judged as far as it goes. `file_name` is the name of the first file, without folder,
+/// when there is one to judge.
+///
+/// Keys that are there twice count as they stand the first time.
+pub fn model(shards: &[&Gguf<'_>], file_name: Option<&str>) -> Report {
+    let mut report = Report::new();
+    let Some(&first) = shards.first() else { return report };
+    let model = Model::new(shards, first);
+    architecture(&model, &mut report);
+    values::check(&model, &mut report);
+    tensors::check(&model, &mut report);
+    tokenizer::check(&model, &mut report);
+    files::check(&model, file_name, &mut report);
+    report
+}
+
+impl<'g> Model<'g> {
+    fn new(shards: &'g [&'g Gguf<'g>], first: &'g Gguf<'g>) -> Model<'g> {
+        let arch = first.get_as::<&str>(keys::GENERAL_ARCHITECTURE).unwrap_or_default();
+        let n_shards = shard_count(first);
+        let mut model = Model {
+            shards,
+            first,
+            arch,
+            kind: Kind::Other,
+            complete: n_shards <= 1 || n_shards == shards.len() as u64,
+            known: Vec::new(),
+            hparams: Hparams::default(),
+        };
+        // Keys of another architecture than the file's own are not known here.
+        let mut rows = BTreeSet::new();
+        for kv in first.kvs() {
+            let row = kv.key.to_str().ok().and_then(|key| keys::lookup(key, Some(arch)));
+            if let Some(row) = row
+                && !row.pattern.contains("{id}")
+                && rows.insert(row.pattern)
+            {
+                model.known.push((row, kv));
+            }
+        }
+        model.kind = model.find_kind();
+        model.hparams = Hparams::new(|pattern| model.value(pattern));
+        model
+    }
+
+    fn find_kind(&self) -> Kind {
+        let n_tensors: u64 = self.shards.iter().map(|s| s.n_tensors()).sum();
+        let no: u64 = self.get(keys::SPLIT_NO).unwrap_or(0);
+        match self.get(keys::GENERAL_TYPE) {
+            _ if self.arch == "clip" => Kind::Projector,
+            Some("adapter") => Kind::Adapter,
+            Some("imatrix") => Kind::Imatrix,
+            Some("mmproj") => Kind::Projector,
+            None | Some("model") if no > 0 && self.arch.is_empty() => Kind::Shard,
+            None | Some("model") if n_tensors == 0 && self.complete => Kind::Vocab,
+            None | Some("model" | "vocab") => Kind::Model,
+            Some(_) => Kind::Other,
+        }
+    }
+
+    /// The pair of a known key, by its pattern.
+    fn kv(&self, pattern: &str) -> Option<&KvRef<'g>> {
+        self.known.iter().find(|(row, _)| row.pattern == pattern).map(|(_, kv)| kv)
+    }
+
+    fn value(&self, pattern: &str) -> Option<ValueRef<'g>> {
+        self.kv(pattern).map(|kv| kv.value)
+    }
+
+    /// The value of a known key, when it is a `T`.
+    fn get<T: FromValue<'g>>(&self, pattern: &str) -> Option<T> {
+        self.value(pattern)?.get().ok()
+    }
+
+    /// Whether the keys of the network have to be there.
+    fn is_network(&self) -> bool {
+        self.kind == Kind::Model
+    }
+}
+
+/// `split.count`, 1 when there is none. gguf-split leaves a 0 behind when it merges.
+fn shard_count(first: &Gguf<'_>) -> u64 {
+    first.get_as(keys::SPLIT_COUNT).unwrap_or(1)
+}
+
+fn architecture(model: &Model<'_>, report: &mut Report) {
+    if matches!(model.kind, Kind::Imatrix | Kind::Shard) {
+        return;
+    }
+    match model.first.kv(keys::GENERAL_ARCHITECTURE) {
+        None => report.add(&ARCH_MISSING, At::no_key(keys::GENERAL_ARCHITECTURE), format_args!("the key is missing")),
+        Some(kv) => match kv.value.get::<&str>() {
+            Err(e) => report.add(&ARCH_MISSING, &kv, format_args!("the value {e}")),
+            Ok("") => report.add(&ARCH_MISSING, &kv, format_args!("the text is empty")),
+            Ok(arch) if keys::is_architecture(arch) => {}
+            Ok(arch) => {
+                let arch = shown(Str(arch.as_bytes()));
+                report.add(&ARCH_UNKNOWN, &kv, format_args!("the architecture is {arch}"));
+            }
+        },
+    }
+}

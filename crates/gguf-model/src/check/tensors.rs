@@ -1,0 +1,258 @@
+//! The rules for tensors: names, blocks, shapes, and what has to be there.
+
+use gguf_format::check::{At, Report};
+use gguf_format::keys;
+use gguf_format::{Dims, TensorInfoRef};
+
+use super::rules::*;
+use super::tensor_names::{Parts, Stack, is_known, parts};
+use super::{Kind, Model};
+use crate::arch::{self, Architecture, FUSED, Need, Row};
+use crate::hparams::MAX_BLOCKS;
+
+pub(super) fn check(model: &Model<'_>, report: &mut Report) {
+    match model.kind {
+        Kind::Model => network(model, report),
+        Kind::Adapter => adapter(model, report),
+        Kind::Imatrix => imatrix(model, report),
+        Kind::Vocab | Kind::Projector | Kind::Shard | Kind::Other => {}
+    }
+}
+
+/// How many blocks there should be in a stack; `None` when the keys do not say it.
+fn block_count(model: &Model<'_>, stack: Stack) -> Option<u64> {
+    let blocks = model.hparams.blocks;
+    match stack {
+        Stack::Only | Stack::Encoder => blocks,
+        // Both halves are of the same depth unless the key says otherwise (`llama_model_t5::load_arch_hparams`).
+        Stack::Decoder => model.get::<u64>(keys::DECODER_BLOCK_COUNT).or(blocks),
+    }
+}
+
+/// Which tensors were seen: of the family outside the blocks and in each block, and of each stack which blocks.
+struct Seen {
+    outside: u64,
+    rows: Vec<u64>,
+    blocks: [Vec<bool>; 3],
+}
+
+fn network(model: &Model<'_>, report: &mut Report) {
+    let family = arch::of(model.arch);
+    let n = usize::try_from(model.hparams.blocks.unwrap_or(0)).unwrap_or(0);
+    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: [Vec::new(), Vec::new(), Vec::new()] };
+    for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
+        let Ok(name) = t.name.to_str() else { continue };
+        let name = parts(name);
+        if let Some((stack, i)) = name.block {
+            if let Some(count) = block_count(model, stack).filter(|&count| i >= count) {
+                report.add(&TENSOR_BLOCK_EXTRA, &t, format_args!("block {i} of {count}, counted from 0"));
+                continue;
+            }
+            if let (Some(marks), Ok(i)) = (seen.blocks.get_mut(stack as usize), usize::try_from(i))
+                && i < MAX_BLOCKS as usize
+            {
+                if marks.len() <= i {
+                    marks.resize(i + 1, false);
+                }
+                if let Some(mark) = marks.get_mut(i) {
+                    *mark = true;
+                }
+            }
+        }
+        match family {
+            Some(family) => in_family(model, family, &t, name, &mut seen, report),
+            None => in_general(model, &t, name, report),
+        }
+    }
+    if model.complete && model.hparams.blocks.is_some() {
+        missing_blocks(model, &seen, report);
+        if let Some(family) = family {
+            missing(model, family, &seen, report);
+        }
+    }
+}
+
+/// The row of a name, and its number.
+fn row_of(rows: &'static [Row], rest: &str) -> Option<(usize, &'static Row)> {
+    rows.iter().enumerate().find(|(_, row)| row.name == rest)
+}
+
+fn in_family(
+    model: &Model<'_>,
+    family: &'static Architecture,
+    t: &TensorInfoRef<'_>,
+    name: Parts<'_>,
+    seen: &mut Seen,
+    report: &mut Report,
+) {
+    let h = &model.hparams;
+    let (rows, block) = match name.block {
+        None => (family.outside, 0),
+        Some((Stack::Only, i)) => (family.block, i),
+        Some(_) => (&[][..], 0),
+    };
+    // Scales of whole tensors go with the weights they belong to (`create_tensor` in `llama-model.cpp`).
+    let scale = name.rest.strip_suffix(".scale").or_else(|| name.rest.strip_suffix(".input_scale"));
+    if scale.is_some_and(|stem| rows.iter().any(|row| row.name.strip_suffix(".weight") == Some(stem))) {
+        return;
+    }
+    let Some((i, row)) = row_of(rows, name.rest).filter(|(_, row)| row.when.holds(h)) else {
+        if is_known(name) {
+            report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
+        } else {
+            report.add(&TENSOR_UNKNOWN, t, format_args!("the name is not known"));
+            report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
+        }
+        return;
+    };
+    let marks = match name.block {
+        None => Some(&mut seen.outside),
+        Some(_) => usize::try_from(block).ok().and_then(|b| seen.rows.get_mut(b)),
+    };
+    if let Some(marks) = marks {
+        *marks |= 1 << i;
+    }
+    if !row.fits(t.dims, h, block) {
+        let expected = row.expected(h, block);
+        report.add_with(&TENSOR_SHAPE, t, format_args!("the shape is {}", shape(t.dims)), expected, TENSOR_SHAPE.hint);
+    }
+}
+
+fn in_general(model: &Model<'_>, t: &TensorInfoRef<'_>, name: Parts<'_>, report: &mut Report) {
+    if !is_known(name) {
+        report.add(&TENSOR_UNKNOWN, t, format_args!("the name is not known"));
+        return;
+    }
+    if arch::ODD.contains(&model.arch) || !gguf_format::keys::is_architecture(model.arch) {
+        return;
+    }
+    let rows = if name.block.is_some() { arch::COMMON } else { arch::COMMON_OUTSIDE };
+    let block = name.block.map_or(0, |(_, i)| i);
+    let Some((_, row)) = row_of(rows, name.rest) else { return };
+    if !row.fits(t.dims, &model.hparams, block) {
+        let expected = row.expected(&model.hparams, block);
+        let shape = shape(t.dims);
+        let message = format_args!("the shape is {shape}");
+        report.add_with(&TENSOR_SHAPE_UNUSUAL, t, message, expected, TENSOR_SHAPE_UNUSUAL.hint);
+    }
+}
+
+/// A shape as text, cut after as many dimensions as there should be.
+fn shape(dims: Dims<'_>) -> String {
+    let n = dims.len();
+    let mut text: Vec<String> = dims.take(6).map(|n| n.to_string()).collect();
+    if n > 6 {
+        text.push(format!("… {n} dimensions"));
+    }
+    format!("[{}]", text.join(", "))
+}
+
+/// Blocks without any tensor. Models of the `deci` family leave out all of a block where it does nothing.
+fn missing_blocks(model: &Model<'_>, seen: &Seen, report: &mut Report) {
+    if model.arch == "deci" {
+        return;
+    }
+    for stack in Stack::ALL {
+        let Some(marks) = seen.blocks.get(stack as usize) else { continue };
+        // Not every architecture has every stack.
+        if marks.is_empty() && (stack != Stack::Only || arch::of(model.arch).is_none()) {
+            continue;
+        }
+        let count = block_count(model, stack).unwrap_or(0).min(MAX_BLOCKS);
+        for i in (0..count).filter(|&i| !usize::try_from(i).ok().and_then(|i| marks.get(i)).is_some_and(|m| *m)) {
+            let name = format!("{}{i}", stack.prefix());
+            report.add(
+                &TENSOR_BLOCK_MISSING,
+                At::no_tensor(&name),
+                format_args!("block {i} of {count} has no tensors"),
+            );
+        }
+    }
+}
+
+/// Tensors that a family requires. A block without any tensor is one finding, not one for each tensor.
+fn missing(model: &Model<'_>, family: &Architecture, seen: &Seen, report: &mut Report) {
+    let h = &model.hparams;
+    let mut need = |row: &Row, marks: u64, i: usize, block: Option<usize>, fused: bool| {
+        let due = match row.need {
+            Need::Required => true,
+            Need::UnlessFused => !fused,
+            Need::Optional => false,
+        };
+        if due && row.when.holds(h) && marks & (1 << i) == 0 {
+            let name = match block {
+                Some(block) => format!("blk.{block}.{}", row.name),
+                None => row.name.to_owned(),
+            };
+            let expected = row.expected(h, block.unwrap_or(0) as u64);
+            let expected = format!("a tensor of shape {expected}");
+            report.add_with(
+                &TENSOR_MISSING,
+                At::no_tensor(&name),
+                format_args!("the tensor is missing"),
+                expected,
+                TENSOR_MISSING.hint,
+            );
+        }
+    };
+    for (i, row) in family.outside.iter().enumerate() {
+        need(row, seen.outside, i, None, false);
+    }
+    let fused_bit = family.block.iter().position(|row| row.name == FUSED).map_or(0, |i| 1u64 << i);
+    for (block, &marks) in seen.rows.iter().enumerate().filter(|(_, marks)| **marks != 0) {
+        for (i, row) in family.block.iter().enumerate() {
+            need(row, marks, i, Some(block), marks & fused_bit != 0);
+        }
+    }
+}
+
+/// Tensors of an adapter come in pairs, `<base>.lora_a` and `<base>.lora_b`, whose inner dimensions agree.
+fn adapter(model: &Model<'_>, report: &mut Report) {
+    pairs(model, [".lora_a", ".lora_b"], report, |a, b, report| {
+        // a is [inputs, rank], b is [rank, outputs]; for embeddings a is transposed (`llama_adapter_lora_init_impl`).
+        let (rank_a, rank_b) = (a.dims.dim(1), b.dims.dim(0));
+        let embedding = a.name.as_bytes().starts_with(b"token_embd.");
+        if rank_a != rank_b && !embedding {
+            report.add(&TENSOR_RANK, b, format_args!("the rank is {rank_b} here and {rank_a} in the other matrix"));
+        }
+    });
+}
+
+/// Tensors of an importance matrix come in pairs, `<tensor>.in_sum2` and `<tensor>.counts`.
+fn imatrix(model: &Model<'_>, report: &mut Report) {
+    pairs(model, [".in_sum2", ".counts"], report, |_, _, _| {});
+}
+
+/// Finds the tensors whose names differ in their suffix only. Sorted by name, both of a pair stand next to each other
+/// unless one of them is missing.
+fn pairs<'g>(
+    model: &Model<'g>,
+    suffixes: [&str; 2],
+    report: &mut Report,
+    mut both: impl FnMut(&TensorInfoRef<'g>, &TensorInfoRef<'g>, &mut Report),
+) {
+    let mut halves: Vec<(&'g [u8], usize, TensorInfoRef<'g>)> = Vec::new();
+    for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
+        let name = t.name.as_bytes();
+        let half = suffixes.iter().enumerate().find_map(|(i, suffix)| Some((name.strip_suffix(suffix.as_bytes())?, i)));
+        // Adapters may bring new embeddings, which have no counterpart.
+        if let Some((stem, i)) = half {
+            halves.push((stem, i, t));
+        }
+    }
+    halves.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    let mut rest = halves.as_slice();
+    while let [first, more @ ..] = rest {
+        rest = match more {
+            [second, after @ ..] if first.0 == second.0 && (first.1, second.1) == (0, 1) => {
+                both(&first.2, &second.2, report);
+                after
+            }
+            _ => {
+                let other = suffixes.get(1 - first.1).copied().unwrap_or_default();
+                report.add(&TENSOR_PAIR, &first.2, format_args!("there is no such tensor ending in {other}"));
+                more
+            }
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! The sizes of a network, as its keys give them.
+
+use gguf_format::keys;
+use gguf_format::{ArrayRef, FromValue, ValueRef};
+
+/// More blocks than llama.cpp has room for (`LLAMA_MAX_LAYERS` in `llama-hparams.h`).
+pub const MAX_BLOCKS: u64 = 512;
+
+/// More experts than llama.cpp has room for (`LLAMA_MAX_EXPERTS` in `llama-hparams.h`).
+pub const MAX_EXPERTS: u64 = 1024;
+
+/// A number that is the same in all blocks, or one for each.
+#[derive(Debug, Clone, Copy)]
+pub enum PerBlock<'g> {
+    /// The same in all blocks.
+    Same(u64),
+    /// One for each block.
+    Each(ArrayRef<'g>),
+}
+
+impl<'g> PerBlock<'g> {
+    /// Of a number or an array; `None` for anything else.
+    pub fn new(value: ValueRef<'g>) -> Option<PerBlock<'g>> {
+        match value {
+            ValueRef::Array(a) => Some(PerBlock::Each(a)),
+            value => value.get().ok().map(PerBlock::Same),
+        }
+    }
+
+    /// The number of block `i`.
+    pub fn get(&self, i: u64) -> Option<u64> {
+        match self {
+            PerBlock::Same(n) => Some(*n),
+            PerBlock::Each(a) => a.get(i)?.get().ok(),
+        }
+    }
+
+    /// The number, when it is the same in all blocks.
+    pub fn same(&self) -> Option<u64> {
+        match self {
+            PerBlock::Same(n) => Some(*n),
+            PerBlock::Each(_) => None,
+        }
+    }
+}
+
+/// The sizes; what a key does not say or says wrongly is `None`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hparams<'g> {
+    /// Number of blocks.
+    pub blocks: Option<u64>,
+    /// Elements of a hidden state.
+    pub embd: Option<u64>,
+    /// Heads of queries.
+    pub heads: Option<PerBlock<'g>>,
+    /// Heads of keys and values.
+    pub heads_kv: Option<PerBlock<'g>>,
+    /// Width of the feed-forward part.
+    pub ff: Option<PerBlock<'g>>,
+    /// Elements of one head of keys.
+    pub head_k: Option<u64>,
+    /// Elements of one head of values.
+    pub head_v: Option<u64>,
+    /// Rotated elements of a head.
+    pub rot: Option<u64>,
+    /// Number of experts.
+    pub experts: u64,
+    /// Width of the feed-forward part of the shared expert.
+    pub shared_ff: Option<u64>,
+    /// Tokens: those listed, or as many as the key for their number says.
+    pub vocab: Option<u64>,
+}
+
+impl<'g> Hparams<'g> {
+    /// Reads the sizes from the values of known keys, which `value` looks up by their patterns.
+    pub fn new(value: impl Fn(&str) -> Option<ValueRef<'g>>) -> Hparams<'g> {
+        let int = |key| value(key).and_then(|v| u64::from_value(v).ok());
+        let per_block = |key| value(key).and_then(PerBlock::new);
+        let embd = int(keys::EMBEDDING_LENGTH);
+        let heads = per_block(keys::ATTENTION_HEAD_COUNT);
+        // Without keys of its own, a head is its share of a hidden state (`llama_model_base::load_hparams`).
+        let share = || embd?.checked_div(heads?.get(0)?);
+        let head_k = int(keys::ATTENTION_KEY_LENGTH).or_else(share);
+        let tokens = value(keys::TOKENIZER_GGML_TOKENS).and_then(|v| v.as_array()).map(|a| a.len());
+        Hparams {
+            blocks: int(keys::BLOCK_COUNT).filter(|&n| n <= MAX_BLOCKS),
+            embd,
+            heads,
+            heads_kv: per_block(keys::ATTENTION_HEAD_COUNT_KV).or(heads),
+            ff: per_block(keys::FEED_FORWARD_LENGTH),
+            head_k,
+            head_v: int(keys::ATTENTION_VALUE_LENGTH).or_else(share),
+            rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
+            experts: int(keys::EXPERT_COUNT).unwrap_or(0),
+            shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
+            vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
+        }
+    }
+
+    fn product(of: Option<PerBlock<'_>>, length: Option<u64>, block: u64) -> Option<u64> {
+        of?.get(block)?.checked_mul(length?)
+    }
+
+    /// Rows of the query matrix of a block.
+    pub fn q(&self, block: u64) -> Option<u64> {
+        Self::product(self.heads, self.head_k, block)
+    }
+
+    /// Rows of the key matrix of a block.
+    pub fn k(&self, block: u64) -> Option<u64> {
+        Self::product(self.heads_kv, self.head_k, block)
+    }
+
+    /// Rows of the value matrix of a block.
+    pub fn v(&self, block: u64) -> Option<u64> {
+        Self::product(self.heads_kv, self.head_v, block)
+    }
+}

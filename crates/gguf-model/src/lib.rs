@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod arch;
+pub mod check;
+mod hparams;
+pub mod naming;
+pub mod role;
+pub mod summary;
+
+pub use hparams::{Hparams, PerBlock};

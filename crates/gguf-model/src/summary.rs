@@ -1,0 +1,272 @@
+//! What a file is, in a few lines: the numbers a person asks for first.
+//!
+//! Nothing is judged here, and nothing is guessed beyond what the keys and tensors say; a key that is missing or of a
+//! wrong type leaves its line out.
+
+use core::fmt;
+
+use gguf_format::check::shown;
+use gguf_format::keys::{self, FileType};
+use gguf_format::{GgmlType, Gguf, ValueRef};
+
+/// What a model is, over all its shards.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Summary {
+    /// `general.type`: `model`, `adapter`, `imatrix`, `mmproj`.
+    pub kind: Option<String>,
+    /// `general.architecture`.
+    pub architecture: Option<String>,
+    /// `general.name`.
+    pub name: Option<String>,
+    /// `general.size_label`.
+    pub size_label: Option<String>,
+    /// `general.license`.
+    pub license: Option<String>,
+    /// Elements of all tensors.
+    pub n_params: u64,
+    /// Bytes of all tensors, without padding.
+    pub tensor_bytes: u64,
+    /// Tensors whose size is not known, of unknown types or broken shapes; they are in no other number but `n_tensors`.
+    pub n_unknown: u64,
+    /// Number of tensors.
+    pub n_tensors: u64,
+    /// Number of key-value pairs of the first shard.
+    pub n_kv: u64,
+    /// Shards given.
+    pub n_shards: usize,
+    /// Shards there should be, from `split.count`.
+    pub n_shards_expected: Option<u64>,
+    /// How much of it is stored in which type, the largest share of bytes first.
+    pub types: Vec<TypeShare>,
+    /// `general.file_type`.
+    pub file_type: Option<FileType>,
+    /// `general.quantization_version`.
+    pub quantization_version: Option<u64>,
+    /// Length of the context in tokens.
+    pub context_length: Option<u64>,
+    /// Elements of a hidden state.
+    pub embedding_length: Option<u64>,
+    /// Number of blocks.
+    pub block_count: Option<u64>,
+    /// Width of the feed-forward part, where it differs the smallest and the largest.
+    pub feed_forward_length: Option<Span>,
+    /// Attention heads.
+    pub head_count: Option<Span>,
+    /// Heads of keys and values.
+    pub head_count_kv: Option<Span>,
+    /// Experts in a block, and how many of them are used for one token.
+    pub expert_count: Option<u64>,
+    /// Experts used for one token.
+    pub expert_used_count: Option<Span>,
+    /// Type of rotary scaling, and its factor.
+    pub rope_scaling: Option<String>,
+    /// Factor of rotary scaling.
+    pub rope_scaling_factor: Option<f64>,
+    /// Tokens of the vocabulary: those listed, or the rows of the embeddings.
+    pub vocab_size: Option<u64>,
+    /// `tokenizer.ggml.model`.
+    pub tokenizer_model: Option<String>,
+    /// `tokenizer.ggml.pre`.
+    pub tokenizer_pre: Option<String>,
+    /// Number of chat templates, named ones included.
+    pub n_chat_templates: u64,
+}
+
+impl Summary {
+    /// Bits per element, over all tensors.
+    pub fn bits_per_weight(&self) -> Option<f64> {
+        (self.n_params > 0).then(|| self.tensor_bytes as f64 * 8.0 / self.n_params as f64)
+    }
+}
+
+/// How much is stored in one tensor type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypeShare {
+    /// The type.
+    pub ty: GgmlType,
+    /// Number of tensors.
+    pub n_tensors: u64,
+    /// Elements in them.
+    pub n_params: u64,
+    /// Bytes of them, without padding.
+    pub bytes: u64,
+}
+
+/// A number that may differ from block to block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The smallest.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.min == self.max {
+            true => write!(f, "{}", self.min),
+            false => write!(f, "{} to {}", self.min, self.max),
+        }
+    }
+}
+
+impl Span {
+    /// Of a number, or of an array of numbers.
+    pub(crate) fn of(value: ValueRef<'_>) -> Option<Span> {
+        let one = |value: ValueRef<'_>| value.get::<u64>().ok();
+        match value {
+            ValueRef::Array(numbers) => {
+                let mut span: Option<Span> = None;
+                for number in numbers.iter() {
+                    let n = one(number)?;
+                    let (min, max) = span.map_or((n, n), |s| (s.min.min(n), s.max.max(n)));
+                    span = Some(Span { min, max });
+                }
+                span
+            }
+            value => one(value).map(|n| Span { min: n, max: n }),
+        }
+    }
+}
+
+/// Sums up a model from the heads of its shards, the first one first; a file that is not split is its own only shard.
+/// Texts are cut to a printable length and safe to print.
+pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
+    let mut s = Summary { n_shards: shards.len(), ..Summary::default() };
+    for shard in shards {
+        add_tensors(&mut s, shard);
+    }
+    s.types.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.ty.cmp(&b.ty)));
+    let Some(&first) = shards.first() else { return s };
+    s.n_kv = first.n_kv();
+    let arch: Option<&str> = first.get_as(keys::GENERAL_ARCHITECTURE).ok();
+    let arch_name = arch.unwrap_or_default();
+    for kv in first.kvs() {
+        let Ok(key) = kv.key.to_str() else { continue };
+        let text = || kv.value.as_str().map(shown);
+        let int = || kv.value.get::<u64>().ok();
+        match key {
+            keys::GENERAL_TYPE => s.kind = text(),
+            keys::GENERAL_ARCHITECTURE => s.architecture = text(),
+            keys::GENERAL_NAME => s.name = text(),
+            keys::GENERAL_SIZE_LABEL => s.size_label = text(),
+            keys::GENERAL_LICENSE => s.license = text(),
+            keys::GENERAL_FILE_TYPE => s.file_type = kv.value.get().ok().map(FileType),
+            keys::GENERAL_QUANTIZATION_VERSION => s.quantization_version = int(),
+            keys::SPLIT_COUNT => s.n_shards_expected = int().filter(|&n| n > 0),
+            keys::TOKENIZER_GGML_MODEL => s.tokenizer_model = text(),
+            keys::TOKENIZER_GGML_PRE => s.tokenizer_pre = text(),
+            keys::TOKENIZER_GGML_TOKENS => s.vocab_size = kv.value.as_array().map(|a| a.len()),
+            _ if key == keys::TOKENIZER_CHAT_TEMPLATE || key.starts_with("tokenizer.chat_template.") => {
+                s.n_chat_templates += 1;
+            }
+            _ => {}
+        }
+        let Some(rest) = key.strip_prefix(arch_name).and_then(|rest| rest.strip_prefix('.')) else { continue };
+        let is = |pattern: &str| pattern.strip_prefix("{arch}.") == Some(rest);
+        match () {
+            () if is(keys::CONTEXT_LENGTH) => s.context_length = int(),
+            () if is(keys::EMBEDDING_LENGTH) => s.embedding_length = int(),
+            () if is(keys::BLOCK_COUNT) => s.block_count = int(),
+            () if is(keys::FEED_FORWARD_LENGTH) => s.feed_forward_length = Span::of(kv.value),
+            () if is(keys::ATTENTION_HEAD_COUNT) => s.head_count = Span::of(kv.value),
+            () if is(keys::ATTENTION_HEAD_COUNT_KV) => s.head_count_kv = Span::of(kv.value),
+            () if is(keys::EXPERT_COUNT) => s.expert_count = int().filter(|&n| n > 0),
+            () if is(keys::EXPERT_USED_COUNT) => s.expert_used_count = Span::of(kv.value).filter(|n| n.max > 0),
+            () if is(keys::ROPE_SCALING_TYPE) => s.rope_scaling = text().filter(|t| t != "none"),
+            () if is(keys::ROPE_SCALING_FACTOR) => s.rope_scaling_factor = kv.value.get().ok(),
+            () if is(keys::VOCAB_SIZE) => s.vocab_size = s.vocab_size.or_else(int),
+            () => {}
+        }
+    }
+    if s.vocab_size.is_none() {
+        let embeddings = shards.iter().find_map(|shard| shard.tensor("token_embd.weight"));
+        s.vocab_size = embeddings.map(|t| t.dims.dim(1));
+    }
+    s
+}
+
+fn add_tensors(s: &mut Summary, shard: &Gguf<'_>) {
+    for t in shard.tensors() {
+        s.n_tensors += 1;
+        let (Ok(bytes), Some(n_params)) = (t.n_bytes(), t.n_elements()) else {
+            s.n_unknown += 1;
+            continue;
+        };
+        s.n_params = s.n_params.saturating_add(n_params);
+        s.tensor_bytes = s.tensor_bytes.saturating_add(bytes);
+        match s.types.iter_mut().find(|share| share.ty == t.ty) {
+            Some(share) => {
+                share.n_tensors += 1;
+                share.n_params = share.n_params.saturating_add(n_params);
+                share.bytes = share.bytes.saturating_add(bytes);
+            }
+            // As many as there are types with a known size, at most.
+            None => s.types.push(TypeShare { ty: t.ty, n_tensors: 1, n_params, bytes }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gguf_format::{Head, TensorInfo, Value};
+
+    fn file(kvs: &[(&str, Value)], tensors: &[(&str, &[u64], GgmlType)]) -> Vec<u8> {
+        let mut head = Head::default();
+        for (key, value) in kvs {
+            head.set(key, value.clone());
+        }
+        head.tensors = tensors.iter().map(|(name, shape, ty)| TensorInfo::new(*name, *shape, *ty)).collect();
+        head.encode().unwrap()
+    }
+
+    #[test]
+    fn two_shards_are_one_model() {
+        let first = file(
+            &[
+                ("general.architecture", "llama".into()),
+                ("general.name", "a\x1b[31mname".into()),
+                ("general.file_type", 7u32.into()),
+                ("llama.block_count", 2u64.into()),
+                ("llama.attention.head_count", Value::Array([4i32, 8].into_iter().collect())),
+                ("other.context_length", 9u32.into()),
+                ("tokenizer.chat_template", "x".into()),
+                ("tokenizer.chat_template.tool", "x".into()),
+                ("split.count", 2u16.into()),
+            ],
+            &[("token_embd.weight", &[64, 10], GgmlType::Q8_0), ("output_norm.weight", &[64], GgmlType::F32)],
+        );
+        let second = file(&[], &[("output.weight", &[64, 10], GgmlType::Q8_0)]);
+        let (first, second) = (Gguf::parse(&first).unwrap(), Gguf::parse(&second).unwrap());
+        let s = summary(&[&first, &second]);
+        assert_eq!(s.name.as_deref(), Some("a\\u{1b}[31mname"));
+        assert_eq!((s.n_params, s.tensor_bytes, s.n_tensors, s.n_unknown), (1344, 2 * 20 * 34 + 256, 3, 0));
+        assert_eq!(s.bits_per_weight(), Some(1616.0 * 8.0 / 1344.0));
+        assert_eq!(
+            s.types.iter().map(|t| (t.ty, t.n_tensors)).collect::<Vec<_>>(),
+            [(GgmlType::Q8_0, 2), (GgmlType::F32, 1)]
+        );
+        assert_eq!(s.head_count.unwrap().to_string(), "4 to 8");
+        assert_eq!((s.block_count, s.context_length, s.vocab_size), (Some(2), None, Some(10)));
+        assert_eq!((s.n_chat_templates, s.n_shards, s.n_shards_expected), (2, 2, Some(2)));
+        assert_eq!(s.file_type.unwrap().to_string(), "Q8_0");
+    }
+
+    #[test]
+    fn tensors_of_unknown_size_are_counted_apart() {
+        let tensors = vec![TensorInfo::new("a", [32], GgmlType(99)), TensorInfo::new("b", [8], GgmlType::F32)];
+        let bytes = Head { tensors, ..Head::default() }.encode_as_read().unwrap();
+        let s = summary(&[&Gguf::parse(&bytes).unwrap()]);
+        assert_eq!((s.n_tensors, s.n_unknown, s.n_params, s.tensor_bytes, s.types.len()), (2, 1, 8, 32, 1));
+    }
+
+    #[test]
+    fn nothing_is_known_of_nothing() {
+        assert_eq!(summary(&[]), Summary::default());
+        let empty = file(&[], &[]);
+        let s = summary(&[&Gguf::parse(&empty).unwrap()]);
+        assert_eq!(s.bits_per_weight(), None);
+        assert_eq!(s, Summary { n_shards: 1, ..Summary::default() });
+    }
+}

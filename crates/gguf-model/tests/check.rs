@@ -1,0 +1,543 @@
+//! The rules for models: for each a model that breaks it, with exactly the findings that are due.
+
+use gguf_format::check::{KEPT, Place, Report, Severity};
+use gguf_format::{Array, GgmlType, Gguf, Head, TensorInfo, Value, ValueType};
+use gguf_model::check::{self, RULES};
+
+const F32: GgmlType = GgmlType::F32;
+
+fn strings(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().copied().collect())
+}
+
+fn ints(numbers: &[i32]) -> Value {
+    Value::Array(numbers.iter().copied().collect())
+}
+
+fn floats(numbers: &[f32]) -> Value {
+    Value::Array(numbers.iter().copied().collect())
+}
+
+/// A whole llama of two blocks: 4 heads of 8, 2 of keys, 96 wide, 5 tokens.
+fn llama() -> Head {
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.set("general.type", "model");
+    head.set("general.name", "a name");
+    head.set("general.file_type", 0u32);
+    head.set("llama.context_length", 64u32);
+    head.set("llama.embedding_length", 32u32);
+    head.set("llama.block_count", 2u32);
+    head.set("llama.feed_forward_length", 96u32);
+    head.set("llama.attention.head_count", 4u32);
+    head.set("llama.attention.head_count_kv", 2u32);
+    head.set("llama.attention.layer_norm_rms_epsilon", 1e-5f32);
+    head.set("llama.rope.dimension_count", 8u32);
+    head.set("llama.vocab_size", 5u32);
+    head.set("tokenizer.ggml.model", "gpt2");
+    head.set("tokenizer.ggml.pre", "default");
+    head.set("tokenizer.ggml.tokens", strings(&["<s>", "a", "b", "ab", "Ġ"]));
+    head.set("tokenizer.ggml.token_type", ints(&[3, 1, 1, 1, 6]));
+    head.set("tokenizer.ggml.scores", floats(&[0.0, -1.0, -2.0, -3.0, -4.0]));
+    head.set("tokenizer.ggml.merges", strings(&["a b"]));
+    head.set("tokenizer.ggml.bos_token_id", 0u32);
+    add(&mut head, "token_embd.weight", &[32, 5]);
+    add(&mut head, "output_norm.weight", &[32]);
+    for i in 0..2 {
+        let rows: [(&str, &[u64]); 9] = [
+            ("attn_norm", &[32]),
+            ("attn_q", &[32, 32]),
+            ("attn_k", &[32, 16]),
+            ("attn_v", &[32, 16]),
+            ("attn_output", &[32, 32]),
+            ("ffn_norm", &[32]),
+            ("ffn_gate", &[32, 96]),
+            ("ffn_up", &[32, 96]),
+            ("ffn_down", &[96, 32]),
+        ];
+        for (name, shape) in rows {
+            add(&mut head, &format!("blk.{i}.{name}.weight"), shape);
+        }
+    }
+    head
+}
+
+/// The same with 4 experts, of which 2 are used.
+fn mixture() -> Head {
+    let mut head = llama();
+    head.set("llama.expert_count", 4u32);
+    head.set("llama.expert_used_count", 2u32);
+    head.tensors.retain(|t| !t.name.windows(4).any(|w| w == b"ffn_") || t.name.ends_with(b"ffn_norm.weight"));
+    for i in 0..2 {
+        add(&mut head, &format!("blk.{i}.ffn_gate_inp.weight"), &[32, 4]);
+        add(&mut head, &format!("blk.{i}.ffn_gate_exps.weight"), &[32, 96, 4]);
+        add(&mut head, &format!("blk.{i}.ffn_up_exps.weight"), &[32, 96, 4]);
+        add(&mut head, &format!("blk.{i}.ffn_down_exps.weight"), &[96, 32, 4]);
+    }
+    head
+}
+
+/// The llama with the keys and the name of another architecture.
+fn renamed(arch: &str) -> Head {
+    let mut head = llama();
+    for kv in &mut head.kvs {
+        let key = String::from_utf8(kv.key.clone()).unwrap();
+        kv.key = key.replace("llama.", &format!("{arch}.")).into_bytes();
+    }
+    head.set("general.architecture", arch);
+    head
+}
+
+fn add(head: &mut Head, name: &str, shape: &[u64]) {
+    head.tensors.push(TensorInfo::new(name, shape, F32));
+}
+
+fn tensor<'h>(head: &'h mut Head, name: &str) -> &'h mut TensorInfo {
+    head.tensors.iter_mut().find(|t| t.name == name.as_bytes()).unwrap()
+}
+
+fn drop_tensor(head: &mut Head, name: &str) {
+    let n = head.tensors.len();
+    head.tensors.retain(|t| t.name != name.as_bytes());
+    assert!(head.tensors.len() < n, "{name}");
+}
+
+fn adapter() -> Head {
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.set("general.type", "adapter");
+    head.set("adapter.type", "lora");
+    head.set("adapter.lora.alpha", 16f32);
+    add(&mut head, "blk.0.attn_q.weight.lora_a", &[32, 4]);
+    add(&mut head, "blk.0.attn_q.weight.lora_b", &[4, 32]);
+    head
+}
+
+fn imatrix() -> Head {
+    let mut head = Head::default();
+    head.set("general.type", "imatrix");
+    head.set("imatrix.datasets", strings(&["text"]));
+    head.set("imatrix.chunk_count", 1u32);
+    head.set("imatrix.chunk_size", 512u32);
+    add(&mut head, "blk.0.attn_q.weight.in_sum2", &[32, 1]);
+    add(&mut head, "blk.0.attn_q.weight.counts", &[1, 1]);
+    head
+}
+
+/// Shard `no` of two, with tensors of the llama before or from number 5 on.
+fn shard(no: u16) -> Head {
+    let mut head = if no == 0 { llama() } else { Head::default() };
+    let mut tensors = llama().tensors;
+    let n = tensors.len() as i32;
+    let second = tensors.split_off(5);
+    head.tensors = if no == 0 { tensors } else { second };
+    head.set("split.no", no);
+    head.set("split.count", 2u16);
+    head.set("split.tensors.count", n);
+    head
+}
+
+fn judge(shards: &[Head], file_name: Option<&str>) -> Report {
+    let bytes: Vec<Vec<u8>> = shards.iter().map(|head| head.encode_as_read().unwrap()).collect();
+    let parsed: Vec<Gguf<'_>> = bytes.iter().map(|bytes| Gguf::parse(bytes).unwrap()).collect();
+    check::model(&parsed.iter().collect::<Vec<_>>(), file_name)
+}
+
+fn codes(report: &Report) -> Vec<&'static str> {
+    report.codes().collect()
+}
+
+struct Case {
+    name: &'static str,
+    shards: Vec<Head>,
+    file_name: Option<&'static str>,
+    codes: &'static [&'static str],
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = vec![];
+    let mut case = |name, shards, codes| cases.push(Case { name, shards, file_name: None, codes });
+    // A change to one of the sound models.
+    let with = |base: fn() -> Head, change: &dyn Fn(&mut Head)| {
+        let mut head = base();
+        change(&mut head);
+        vec![head]
+    };
+    let edit = |change: &dyn Fn(&mut Head)| with(llama, change);
+    let set = |key: &str, value: Value| edit(&|h| h.set(key, value.clone()));
+    let without = |key: &str| edit(&|h| assert!(h.remove(key), "{key}"));
+
+    // Sound ones.
+    case("llama", vec![llama()], &[]);
+    case("mixture", vec![mixture()], &[]);
+    case("adapter", vec![adapter()], &[]);
+    case("imatrix", vec![imatrix()], &[]);
+    case("two shards", vec![shard(0), shard(1)], &[]);
+    case("vocabulary alone", edit(&|h| h.tensors.clear()), &[]);
+    case("no shards", vec![], &[]);
+    case("tied or not", edit(&|h| add(h, "output.weight", &[32, 5])), &[]);
+    case(
+        "fused",
+        edit(&|h| {
+            for i in 0..2 {
+                for part in ["q", "k", "v"] {
+                    drop_tensor(h, &format!("blk.{i}.attn_{part}.weight"));
+                }
+                add(h, &format!("blk.{i}.attn_qkv.weight"), &[32, 64]);
+                add(h, &format!("blk.{i}.attn_q.bias"), &[32]);
+            }
+        }),
+        &[],
+    );
+    case("a scale for a whole tensor", edit(&|h| add(h, "blk.0.attn_q.scale", &[1])), &[]);
+    case(
+        "heads by block",
+        edit(&|h| {
+            h.set("llama.attention.head_count_kv", ints(&[2, 4]));
+            for part in ["k", "v"] {
+                tensor(h, &format!("blk.1.attn_{part}.weight")).shape = vec![32, 32];
+            }
+        }),
+        &[],
+    );
+    case(
+        "heads of another length",
+        edit(&|h| {
+            h.set("llama.attention.key_length", 16u32);
+            h.set("llama.attention.value_length", 16u32);
+            h.set("llama.rope.dimension_count", 16u32);
+            for i in 0..2 {
+                tensor(h, &format!("blk.{i}.attn_q.weight")).shape = vec![32, 64];
+                tensor(h, &format!("blk.{i}.attn_k.weight")).shape = vec![32, 32];
+                tensor(h, &format!("blk.{i}.attn_v.weight")).shape = vec![32, 32];
+                tensor(h, &format!("blk.{i}.attn_output.weight")).shape = vec![64, 32];
+            }
+        }),
+        &[],
+    );
+    case("another architecture", vec![renamed("internlm2")], &[]);
+    case(
+        "a merged model",
+        edit(&|h| {
+            h.set("split.no", 0u16);
+            h.set("split.count", 0u16);
+            h.set("split.tensors.count", 20i32);
+        }),
+        &[],
+    );
+    case("shapes with ones", edit(&|h| tensor(h, "output_norm.weight").shape = vec![32, 1, 1]), &[]);
+    case("own keys", set("acme.colour", "red".into()), &[]);
+    case(
+        "ids that stand for none",
+        edit(&|h| {
+            h.set("tokenizer.ggml.unknown_token_id", -1i32);
+            h.set("tokenizer.ggml.padding_token_id", u32::MAX);
+        }),
+        &["key.width"],
+    );
+    case("empty array of another type", set("general.tags", Value::Array(Array::new(ValueType::I32))), &[]);
+    case(
+        "empty tokens may repeat",
+        edit(&|h| {
+            h.set("tokenizer.ggml.tokens", strings(&["<s>", "a", "b", "", ""]));
+        }),
+        &[],
+    );
+
+    // Keys.
+    case("no architecture", without("general.architecture"), &["arch.missing"]);
+    case("architecture of another type", set("general.architecture", 7u32.into()), &["arch.missing", "key.type"]);
+    case("unknown architecture", set("general.architecture", "lama9".into()), &["arch.unknown", "key.other_arch"]);
+    for key in [
+        "llama.context_length",
+        "llama.attention.layer_norm_rms_epsilon",
+        "tokenizer.ggml.model",
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.merges",
+    ] {
+        case("a key missing", without(key), &["key.missing"]);
+    }
+    case("block count missing", without("llama.block_count"), &["key.missing"]);
+    case("adapter without a type", with(adapter, &|h| assert!(h.remove("adapter.type"))), &["key.missing"]);
+    case("imatrix without datasets", with(imatrix, &|h| assert!(h.remove("imatrix.datasets"))), &["key.missing"]);
+    case("text for a count", set("llama.context_length", "64".into()), &["key.type"]);
+    case("array for a number", set("llama.context_length", ints(&[64])), &["key.type"]);
+    case("a count in 64 bits", set("llama.context_length", 64u64.into()), &["key.width"]);
+    case("misspelt", set("general.licence", "mit".into()), &["key.misspelt"]);
+    case("misspelt of the network", set("llama.atention.key_length", 8u32.into()), &["key.misspelt"]);
+    case("not known", set("general.favourite_colour", "red".into()), &["key.unknown"]);
+    case("an older name", set("tokenizer.ggml.prefix_token_id", 1u32.into()), &["key.renamed"]);
+    case("of another architecture", set("qwen2.block_count", 2u32.into()), &["key.other_arch"]);
+
+    // Values.
+    case("kind", set("general.type", "modell".into()), &["value.choice"]);
+    case("rope scaling", set("llama.rope.scaling.type", "cubic".into()), &["value.choice"]);
+    case("pooling", set("llama.pooling_type", 9u32.into()), &["value.choice"]);
+    case("pre-tokenizer", set("tokenizer.ggml.pre", "mine".into()), &["value.choice"]);
+    case("no context", set("llama.context_length", 0u32.into()), &["value.range"]);
+    case("no blocks", set("llama.block_count", 0u32.into()), &["tensor.block.extra", "value.range"]);
+    case("too many blocks", set("llama.block_count", 513u32.into()), &["value.range"]);
+    case(
+        "no heads",
+        edit(&|h| {
+            h.set("llama.attention.head_count", 0u32);
+        }),
+        &["value.range"],
+    );
+    case("negative epsilon", set("llama.attention.layer_norm_rms_epsilon", (-1f32).into()), &["value.range"]);
+    case("NaN", set("llama.attention.layer_norm_rms_epsilon", f32::NAN.into()), &["value.finite"]);
+    case("array too short", set("llama.attention.head_count_kv", ints(&[2])), &["value.array_length"]);
+    case("array too long", set("llama.feed_forward_length", ints(&[96, 96, 96])), &["value.array_length"]);
+    case(
+        "3 heads of keys",
+        edit(&|h| {
+            h.set("llama.attention.head_count_kv", 3u32);
+        }),
+        &["tensor.shape", "value.heads"],
+    );
+    case(
+        "heads that do not share",
+        edit(&|h| {
+            h.set("llama.attention.head_count", 5u32);
+            h.set("llama.attention.head_count_kv", 5u32);
+            h.remove("llama.rope.dimension_count");
+        }),
+        &["tensor.shape", "value.heads"],
+    );
+    case("rope of a llama", set("llama.rope.dimension_count", 4u32.into()), &["value.rope.llama"]);
+    case("rope of others", with(|| renamed("internlm2"), &|h| h.set("internlm2.rope.dimension_count", 4u32)), &[]);
+    case(
+        "too much rope",
+        with(|| renamed("internlm2"), &|h| h.set("internlm2.rope.dimension_count", 16u32)),
+        &["value.rope"],
+    );
+    case("more experts than there are", with(mixture, &|h| h.set("llama.expert_used_count", 5u32)), &["value.experts"]);
+    case("no expert used", with(mixture, &|h| h.set("llama.expert_used_count", 0u32)), &["value.experts"]);
+
+    // Tensors.
+    case("embeddings missing", edit(&|h| drop_tensor(h, "token_embd.weight")), &["tensor.missing"]);
+    case("one of a block missing", edit(&|h| drop_tensor(h, "blk.1.ffn_up.weight")), &["tensor.missing"]);
+    case("keys missing", edit(&|h| drop_tensor(h, "blk.0.attn_k.weight")), &["tensor.missing"]);
+    case("experts missing", with(mixture, &|h| drop_tensor(h, "blk.0.ffn_down_exps.weight")), &["tensor.missing"]);
+    case("block beyond the count", edit(&|h| add(h, "blk.2.attn_norm.weight", &[32])), &["tensor.block.extra"]);
+    case("block missing", edit(&|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.1."))), &["tensor.block.missing"]);
+    case(
+        "block missing elsewhere",
+        with(|| renamed("internlm2"), &|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.0."))),
+        &["tensor.block.missing"],
+    );
+    case("of another architecture", edit(&|h| add(h, "blk.0.ssm_a", &[32])), &["tensor.unexpected"]);
+    case("dense in a mixture", with(mixture, &|h| add(h, "blk.0.ffn_up.weight", &[32, 96])), &["tensor.unexpected"]);
+    case(
+        "unknown in a llama",
+        edit(&|h| add(h, "blk.0.attn_z.weight", &[32])),
+        &["tensor.unexpected", "tensor.unknown"],
+    );
+    case(
+        "unknown elsewhere",
+        with(|| renamed("internlm2"), &|h| add(h, "blk.0.attn_z.weight", &[32])),
+        &["tensor.unknown"],
+    );
+    case("as many heads of keys unless said", without("llama.attention.head_count_kv"), &["tensor.shape"]);
+    case("transposed", edit(&|h| tensor(h, "blk.0.ffn_down.weight").shape = vec![32, 96]), &["tensor.shape"]);
+    case("more dimensions", edit(&|h| tensor(h, "output_norm.weight").shape = vec![32, 2]), &["tensor.shape"]);
+    case(
+        "fewer tokens in the embeddings",
+        edit(&|h| tensor(h, "token_embd.weight").shape = vec![32, 4]),
+        &["tensor.shape"],
+    );
+    case(
+        "the same elsewhere",
+        with(|| renamed("internlm2"), &|h| tensor(h, "token_embd.weight").shape = vec![32, 4]),
+        &["tensor.shape.unusual"],
+    );
+    case("half a pair", with(adapter, &|h| drop_tensor(h, "blk.0.attn_q.weight.lora_a")), &["tensor.pair"]);
+    case("half a pair of sums", with(imatrix, &|h| drop_tensor(h, "blk.0.attn_q.weight.counts")), &["tensor.pair"]);
+    case("ranks", with(adapter, &|h| tensor(h, "blk.0.attn_q.weight.lora_a").shape = vec![32, 8]), &["tensor.rank"]);
+
+    // Types.
+    case("file type 99", set("general.file_type", 99u32.into()), &["file_type.unknown"]);
+    case("a guessed file type", set("general.file_type", 1024u32.into()), &["file_type.unknown"]);
+    case(
+        "rows too short for the file type",
+        edit(&|h| {
+            h.set("general.file_type", 15u32);
+        }),
+        &[],
+    );
+    case("another file type", set("general.file_type", 7u32.into()), &["file_type.mismatch"]);
+    let quantize =
+        |h: &mut Head| h.tensors.iter_mut().filter(|t| t.shape.len() > 1).for_each(|t| t.ty = GgmlType::Q8_0);
+    case(
+        "no quantization version",
+        edit(&|h| {
+            quantize(h);
+            h.set("general.file_type", 7u32);
+        }),
+        &["quantization_version.missing"],
+    );
+    case(
+        "quantization version 2",
+        edit(&|h| {
+            quantize(h);
+            h.set("general.file_type", 7u32);
+            h.set("general.quantization_version", 2u32);
+        }),
+        &[],
+    );
+    case(
+        "quantization version 1",
+        edit(&|h| {
+            quantize(h);
+            h.set("general.file_type", 7u32);
+            h.set("general.quantization_version", 1u32);
+        }),
+        &["quantization_version.value"],
+    );
+
+    // Tokenizer.
+    case("scores too few", set("tokenizer.ggml.scores", floats(&[0.0])), &["tokenizer.length"]);
+    case("types too many", set("tokenizer.ggml.token_type", ints(&[1; 6])), &["tokenizer.length"]);
+    case("token type 7", set("tokenizer.ggml.token_type", ints(&[3, 1, 1, 7, 0])), &["tokenizer.token_type"]);
+    case("score NaN", set("tokenizer.ggml.scores", floats(&[0.0, f32::NAN, 0.0, 0.0, 0.0])), &["tokenizer.score"]);
+    case("id out of range", set("tokenizer.ggml.eos_token_id", 5u32.into()), &["tokenizer.id"]);
+    case(
+        "no tokens",
+        edit(&|h| {
+            h.set("tokenizer.ggml.tokens", Value::Array(Array::new(ValueType::STRING)));
+        }),
+        &["tensor.shape", "tokenizer.empty"],
+    );
+    case(
+        "the same token twice",
+        set("tokenizer.ggml.tokens", strings(&["<s>", "a", "b", "ab", "a"])),
+        &["tokenizer.duplicate"],
+    );
+    case(
+        "token that is not text",
+        edit(&|h| {
+            let mut tokens = Array::new(ValueType::STRING);
+            for text in [&b"a"[..], b"b", b"\xff", b"ab", b"c"] {
+                tokens.push(gguf_format::ValueRef::String(gguf_format::Str(text))).unwrap();
+            }
+            h.set("tokenizer.ggml.tokens", tokens);
+        }),
+        &["tokenizer.utf8"],
+    );
+    case("merge of an unknown token", set("tokenizer.ggml.merges", strings(&["a b", "a c"])), &["tokenizer.merge"]);
+    case("merge without a space", set("tokenizer.ggml.merges", strings(&["ab"])), &["tokenizer.merge"]);
+    case("no pre-tokenizer", without("tokenizer.ggml.pre"), &["tokenizer.pre"]);
+    case("vocab_size", set("llama.vocab_size", 6u32.into()), &["tokenizer.vocab_size"]);
+    case("chat without a template", set("general.finetune", "Instruct".into()), &["template.missing"]);
+    case(
+        "chat with a template",
+        edit(&|h| {
+            h.set("general.finetune", "Instruct");
+            h.set("tokenizer.chat_template", "{% for m in messages %}{{ m.content }}{% endfor %}");
+        }),
+        &[],
+    );
+    case(
+        "template that reaches out",
+        set("tokenizer.chat_template", "{{ x.__class__.__mro__ }}".into()),
+        &["template.suspicious"],
+    );
+    case(
+        "named template that reaches out",
+        set("tokenizer.chat_template.tool", "{{ lipsum.__globals__ }}".into()),
+        &["template.suspicious"],
+    );
+
+    // Shards.
+    case("first shard alone", vec![shard(0)], &["split.lone"]);
+    case("second shard alone", vec![shard(1)], &["split.lone"]);
+    case(
+        "shards the wrong way round",
+        vec![shard(0), shard(0)],
+        &["split.duplicate", "split.keys", "tensor.block.missing", "tensor.missing"],
+    );
+    case("shard 2 of 2 counted from 0", with(|| shard(1), &|h| h.set("split.no", 2u16)), &["split.keys", "split.lone"]);
+    case(
+        "tensors miscounted",
+        vec![shard(0), with(|| shard(1), &|h| h.set("split.tensors.count", 21i32)).remove(0)],
+        &["split.keys"],
+    );
+
+    // File names.
+    let mut named =
+        |name, head, file_name, codes| cases.push(Case { name, shards: vec![head], file_name: Some(file_name), codes });
+    named("by the convention", llama(), "Name-20K-v1.0-F32.gguf", &[]);
+    named("against the convention", llama(), "name.gguf", &["name.convention"]);
+    named("another encoding", llama(), "Name-20K-v1.0-Q8_0.gguf", &["name.encoding"]);
+    named("another size", llama(), "Name-7B-v1.0-F32.gguf", &["name.size"]);
+    named("another shard", shard(0), "Name-20K-v1.0-F32-00002-of-00002.gguf", &["name.shard", "split.lone"]);
+    named("the right shard", shard(1), "Name-20K-v1.0-F32-00002-of-00002.gguf", &["split.lone"]);
+    named("a shard that is none", llama(), "Name-20K-v1.0-F32-00001-of-00002.gguf", &["name.shard"]);
+    cases
+}
+
+#[test]
+fn every_case_has_its_findings_and_no_others() {
+    let mut wrong = vec![];
+    for case in cases() {
+        let report = judge(&case.shards, case.file_name);
+        if codes(&report) != case.codes {
+            let found: Vec<String> = report.findings().map(|f| f.to_string()).collect();
+            wrong.push(format!("{}: {:?} is due\n  {}", case.name, case.codes, found.join("\n  ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_has_a_case() {
+    let all = cases();
+    for rule in RULES {
+        assert!(all.iter().any(|case| case.codes.contains(&rule.code)), "{} has no case", rule.code);
+    }
+}
+
+#[test]
+fn the_table_of_rules_is_sound() {
+    let all: Vec<_> = gguf_format::check::RULES.iter().chain(RULES).collect();
+    for (i, rule) in all.iter().enumerate() {
+        assert!(all[..i].iter().all(|other| other.code != rule.code), "{} twice", rule.code);
+        for text in [rule.expected, rule.hint, rule.source] {
+            assert!(!text.is_empty() && !text.ends_with('.'), "{}: {text}", rule.code);
+        }
+    }
+    assert!(RULES.iter().all(|rule| !rule.structural));
+}
+
+#[test]
+fn places_messages_and_expectations() {
+    let mut head = llama();
+    tensor(&mut head, "blk.1.ffn_down.weight").shape = vec![32, 96];
+    drop_tensor(&mut head, "blk.0.attn_v.weight");
+    head.set("general.licence", "mit");
+    let report = judge(&[head], None);
+    let find = |code: &str| report.findings().find(|f| f.code == code).unwrap().into_owned();
+    let shape = find("tensor.shape");
+    assert!(matches!(&shape.place, Place::Tensor { name, offset: Some(_) } if name == "blk.1.ffn_down.weight"));
+    assert_eq!((shape.message.as_str(), shape.expected.as_ref()), ("the shape is [32, 96]", "[96, 32]"));
+    let missing = find("tensor.missing");
+    assert_eq!(missing.place, Place::Tensor { name: "blk.0.attn_v.weight".into(), offset: None });
+    assert_eq!(missing.expected, "a tensor of shape [32, 16]");
+    assert_eq!(find("key.misspelt").message, "the key is not known; general.license may be meant");
+    assert_eq!(report.worst(), Some(Severity::Error));
+    assert!(report.is_safe(), "nothing of this endangers reading");
+}
+
+#[test]
+fn many_unknown_keys_cost_little() {
+    let mut head = llama();
+    for i in 0..2000 {
+        head.kvs.push(gguf_format::Kv { key: format!("general.zzz{i}").into_bytes(), value: 1u8.into() });
+    }
+    // After so many, likely meanings are no longer looked for.
+    head.set("general.licence", "mit");
+    let report = judge(&[head], None);
+    assert_eq!(report.count_of("key.unknown"), 2001);
+    assert_eq!(report.findings().count() as u64, KEPT + 1);
+    assert_eq!(report.count_of("key.misspelt"), 0);
+}

@@ -1,0 +1,305 @@
+//! Everything that can stop a run: which file or tensor, what was found, what would be right.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gguf_format::{GgmlType, LayoutError};
+use gguf_quants::RowsError;
+use gguf_quants::codec::CodecError;
+
+use crate::progress::Cancelled;
+
+/// Why a plan cannot be made or run. A message includes that of its cause.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    Io {
+        /// What was tried: `open`, `read`, `list`.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// More bytes were asked of a tensor than it has.
+    OutOfTensor {
+        /// Its name.
+        tensor: String,
+        /// The bytes it has.
+        bytes: u64,
+    },
+    /// A conversion from one tensor type to another that is not known.
+    NoCodec {
+        /// The output tensor.
+        tensor: String,
+    },
+    /// A GGUF that is read cannot be.
+    Input(Box<gguf_io::Error>),
+    /// The importance of a tensor's columns cannot be used.
+    Importance(Box<dyn StdError + Send + Sync>),
+    /// Rows cannot be decoded or encoded.
+    Codec {
+        /// The output tensor.
+        tensor: String,
+        /// The row from which on it was tried.
+        row: u64,
+        /// Why.
+        source: CodecError,
+    },
+    /// The importance does not fit the tensor.
+    Rows {
+        /// The output tensor.
+        tensor: String,
+        /// What does not fit.
+        source: RowsError,
+    },
+    /// A tensor holds NaN or infinity, or numbers too large for its new type.
+    NotFinite {
+        /// The output tensor.
+        tensor: String,
+        /// The row from which on it was found.
+        row: u64,
+        /// Its type before or after, whichever holds them.
+        ty: GgmlType,
+    },
+    /// A chunk of the tensor does not fit into memory.
+    OutOfMemory {
+        /// The output tensor.
+        tensor: String,
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
+    /// The output would take the place of a file that is read for it.
+    OverwritesInput {
+        /// The output.
+        path: PathBuf,
+    },
+    /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
+    Cancelled,
+    /// The work ended early, and what is done of it is kept to be resumed.
+    Kept {
+        /// Why it ended.
+        why: Box<Error>,
+        /// The data so far; of several files, those of the first.
+        partial: PathBuf,
+        /// The journal beside it.
+        journal: PathBuf,
+        /// How many more such pairs there are.
+        n_others: usize,
+    },
+    /// What is kept of interrupted work belongs to another plan.
+    OtherPlan {
+        /// The data so far.
+        partial: PathBuf,
+        /// The journal beside it.
+        journal: PathBuf,
+        /// How the plans differ.
+        differences: Vec<Difference>,
+    },
+    /// A file has the name of one that is kept of interrupted work, and is none.
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There cannot be that many shards.
+    TooManyShards {
+        /// How many there would be.
+        n_shards: usize,
+    },
+    /// The result cannot be written as a GGUF file.
+    Layout {
+        /// The file or folder that it is made from.
+        path: PathBuf,
+        /// What cannot be written.
+        source: LayoutError,
+    },
+    /// The output cannot be written.
+    Output(Box<gguf_io::Error>),
+}
+
+impl Error {
+    /// The system refused `action` on `path`.
+    pub fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Io { action, path: path.to_owned(), source }
+    }
+
+    pub(crate) fn input(source: gguf_io::Error) -> Error {
+        Error::Input(Box::new(source))
+    }
+
+    /// Whether the model or the matrix is at fault, as opposed to the machine, the output or the call.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Error::Input(e) => e.is_bad_file(),
+            Error::Kept { why, .. } => why.is_bad_input(),
+            Error::OutOfTensor { .. }
+            | Error::Importance(_)
+            | Error::Codec { .. }
+            | Error::Rows { .. }
+            | Error::NotFinite { .. }
+            | Error::TooManyShards { .. }
+            | Error::Layout { .. } => true,
+            Error::Io { .. }
+            | Error::NoCodec { .. }
+            | Error::OutOfMemory { .. }
+            | Error::OverwritesInput { .. }
+            | Error::Cancelled
+            | Error::OtherPlan { .. }
+            | Error::NotOurs { .. }
+            | Error::Output(_) => false,
+        }
+    }
+
+    /// Whether the same run would end in the same way again, so that finished work is of no use. Only then is resumable work
+    /// discarded; every other ending keeps it.
+    pub(crate) fn recurs(&self) -> bool {
+        match self {
+            Error::Importance(_) | Error::Codec { .. } | Error::Rows { .. } | Error::NotFinite { .. } => true,
+            Error::Input(e) => e.is_bad_file(),
+            Error::Io { .. }
+            | Error::OutOfTensor { .. }
+            | Error::NoCodec { .. }
+            | Error::OutOfMemory { .. }
+            | Error::OverwritesInput { .. }
+            | Error::Cancelled
+            | Error::Kept { .. }
+            | Error::OtherPlan { .. }
+            | Error::NotOurs { .. }
+            | Error::TooManyShards { .. }
+            | Error::Layout { .. }
+            | Error::Output(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
+            Error::OutOfTensor { tensor, bytes } => {
+                write!(f, "the tensor {tensor:?} has {bytes} bytes, and more were asked for")
+            }
+            Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
+            Error::Input(e) | Error::Output(e) => write!(f, "{e}"),
+            Error::Importance(e) => write!(f, "{e}"),
+            Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
+            Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
+            Error::NotFinite { tensor, row, ty } => write!(
+                f,
+                "the tensor {tensor}: as {ty} there is NaN or infinity among the rows from {row} on; either the input has it, or \
+                 its numbers are too large for the new type"
+            ),
+            Error::OutOfMemory { tensor, bytes } => {
+                write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
+            }
+            Error::OverwritesInput { path } => write!(
+                f,
+                "{}: the output would replace a file that it is made of; choose another name for the output",
+                path.display()
+            ),
+            Error::Cancelled => f.write_str("interrupted; no output was written"),
+            Error::Kept { why, partial, journal, n_others } => {
+                match why.as_ref() {
+                    Error::Cancelled => f.write_str("interrupted")?,
+                    Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
+                        write!(f, "{}: a file of that name has appeared meanwhile", e.path().display())?;
+                    }
+                    why => write!(f, "{why}")?,
+                }
+                write!(f, "; finished work is kept in {} and {}", partial.display(), journal.display())?;
+                if *n_others > 0 {
+                    f.write_str(", and beside the other shards")?;
+                }
+                Ok(())
+            }
+            Error::OtherPlan { partial, journal, differences } => {
+                write!(f, "{} belongs to another run and cannot be continued: ", partial.display())?;
+                for (i, difference) in differences.iter().enumerate() {
+                    write!(f, "{}{difference}", if i == 0 { "" } else { "; " })?;
+                }
+                write!(f, "; repeat that run, or delete the file and {}", journal.display())
+            }
+            Error::NotOurs { path } => write!(
+                f,
+                "{}: resumable work needs a file of this name, and the one that is there was not written by such work",
+                path.display()
+            ),
+            Error::TooManyShards { n_shards } => {
+                write!(f, "the model has {n_shards} shards; the key that counts them has 16 bits")
+            }
+            Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),
+        }
+    }
+}
+
+impl StdError for Error {
+    /// What the cause itself was caused by: its own message is part of this one.
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Error::Io { source, .. } => source.source(),
+            Error::Layout { source, .. } => source.source(),
+            Error::Output(e) | Error::Input(e) => e.source(),
+            Error::Importance(e) => e.source(),
+            Error::Codec { source, .. } => source.source(),
+            Error::Rows { source, .. } => source.source(),
+            Error::Kept { why, .. } => why.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Error {
+        Error::Cancelled
+    }
+}
+
+impl From<gguf_io::Error> for Error {
+    fn from(e: gguf_io::Error) -> Error {
+        Error::Output(Box::new(e))
+    }
+}
+
+/// How a run differs from the one that has left resumable work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// Another program or version began it.
+    Program {
+        /// The one that began it.
+        was: String,
+        /// The one that runs now.
+        is: String,
+    },
+    /// A file that is read has changed since.
+    InputChanged(String),
+    /// A file that was read then is not read now.
+    InputGone(String),
+    /// A file that is read now was not read then.
+    InputNew(String),
+    /// Tensors become something else.
+    Tensors,
+    /// Tensors are weighted by importance otherwise.
+    Importance,
+    /// Key-values or the split differ.
+    Metadata,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::Program { was, is } => write!(f, "it was begun by {was}, this is {is}"),
+            Difference::InputChanged(path) => write!(f, "{path} has changed since"),
+            Difference::InputGone(path) => write!(f, "it was made from {path}, which is not read now"),
+            Difference::InputNew(path) => write!(f, "{path} was not read before"),
+            Difference::Tensors => {
+                f.write_str("tensors become something else: another file type, or other options about tensors")
+            }
+            Difference::Importance => f.write_str("other tensors are weighted by importance, or from other entries"),
+            Difference::Metadata => f.write_str("the metadata differ"),
+        }
+    }
+}

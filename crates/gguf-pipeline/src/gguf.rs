@@ -1,0 +1,122 @@
+//! A GGUF as source: one file, or all shards of one; and the draft that copies it.
+
+use std::path::{Path, PathBuf};
+
+use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
+use gguf_format::{ByteOrder, Dialect, Head, TensorInfo, Version, swap_blocks};
+use gguf_io::Model;
+
+use crate::error::Error;
+use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, TensorPlan};
+use crate::source::Source;
+
+/// The tensors of a model in GGUF, open for reading.
+#[derive(Debug)]
+pub struct GgufSource {
+    model: Model,
+    tensors: Vec<TensorInfo>,
+    places: Vec<Range>,
+}
+
+/// Where a tensor's data lies.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    file: usize,
+    offset: u64,
+    bytes: u64,
+}
+
+impl GgufSource {
+    /// Opens the model that `path` belongs to, with all its shards.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not a sound GGUF file, when a shard is missing, and when the data of a tensor is incomplete.
+    pub fn open(path: &Path) -> Result<GgufSource, Error> {
+        let model = Model::open(path).map_err(Error::input)?;
+        let (mut tensors, mut places) = (Vec::new(), Vec::new());
+        for (file, opened) in model.files().iter().enumerate() {
+            for tensor in opened.tensors() {
+                let range = tensor.byte_range().map_err(Error::input)?;
+                places.push(Range { file, offset: range.start, bytes: range.end - range.start });
+                tensors.push(tensor.info().to_owned());
+            }
+        }
+        Ok(GgufSource { model, tensors, places })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The tensors of all files, in order.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The number of the file that each tensor is in, from 0, and where in it the data starts.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.places.iter().map(|range| Place { file: range.file, offset: range.offset })
+    }
+
+    /// The real paths of the files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.model.files().iter().filter_map(|f| f.path().canonicalize().ok())
+    }
+}
+
+impl Source for GgufSource {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        let place = self.places.get(index).copied();
+        let whole = place.filter(|p| offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= p.bytes));
+        let found = whole.and_then(|p| Some((p, self.model.files().get(p.file)?, self.tensors.get(index)?)));
+        let Some((place, file, tensor)) = found else {
+            let tensor = self.tensors.get(index).map(|t| String::from_utf8_lossy(&t.name).into_owned());
+            let bytes = place.map_or(0, |p| p.bytes);
+            return Err(Error::OutOfTensor { tensor: tensor.unwrap_or_else(|| format!("number {index}")), bytes });
+        };
+        file.read_at(place.offset + offset, buffer).map_err(Error::input)?;
+        if file.gguf().dialect().order == ByteOrder::Big {
+            let unknown = |_| Error::NoCodec { tensor: String::from_utf8_lossy(&tensor.name).into_owned() };
+            swap_blocks(tensor.ty, buffer).map_err(unknown)?;
+        }
+        Ok(())
+    }
+}
+
+impl Draft {
+    /// A draft that copies the model that `path` belongs to, with all its shards, into one file of version 3. The keys of a split
+    /// are left out.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not a sound GGUF file, when a shard is missing, and when the data of a tensor is incomplete.
+    pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
+        let path = path.as_ref();
+        let source = GgufSource::open(path)?;
+        let mut head = Head::from_gguf(source.model().gguf());
+        head.dialect = Dialect::new(Version::V3);
+        head.tensors = Vec::new();
+        if source.model().files().len() > 1 {
+            for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT] {
+                head.remove(key);
+            }
+        }
+        let tensor = |(index, (t, place)): (usize, (&TensorInfo, Place))| {
+            let op = Op::Copy(Input { index, name: String::from_utf8_lossy(&t.name).into_owned(), ty: t.ty });
+            let kept = Reason::Kept(Keep::Copy);
+            TensorPlan { place, ..TensorPlan::new(t.name.clone(), t.shape.clone(), t.ty, kept, op) }
+        };
+        Ok(Draft {
+            path: path.to_owned(),
+            head,
+            tensors: source.tensors().iter().zip(source.places()).enumerate().map(tensor).collect(),
+            inputs: source.paths().collect(),
+            input_bytes: Some(source.model().file_bytes()),
+            source: Box::new(source),
+            rounding: Rounding::Ggml,
+            importance: None,
+            is_split: false,
+            is_vocab_only: false,
+        })
+    }
+}

@@ -1,0 +1,388 @@
+//! The journal of a run that can be interrupted and resumed.
+//!
+//! It lies beside the output (`out.gguf.journal`, and the data so far in `out.gguf.partial`). Its first line says what is being
+//! made of what: an [`Identity`]. Then comes a line for each finished chunk, with a hash of its bytes. Lines are only ever added,
+//! one write each, so all that an interruption can do is to tear the last one or to lose some. Nothing in it is believed: a chunk
+//! counts as done when the bytes of the partial file have the hash, which covers the rest of the line as well; so neither file has
+//! to reach the disk before the other.
+//!
+//! The journal is locked as long as it is open, and with it the partial file.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use gguf_io::{Output, open_locked};
+use serde::{Deserialize, Serialize};
+// Not made for adversaries, but for whole memory bandwidth, and without dependencies: what is looked for here is what a lost write
+// or a bad disk does.
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
+
+use crate::error::{Difference, Error};
+use crate::plan::{Draft, FilePlan, TensorPlan};
+
+/// The longest journal that is read: enough for some 10 TB of source data.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// How a journal starts, whatever its version.
+const START: &[u8] = b"{\"gguf_journal\":";
+
+/// Everything that the bytes of an output depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    /// Version of the journal's form. The first field: see [`START`].
+    gguf_journal: u32,
+    /// Who writes: another version may cut chunks or encode otherwise.
+    program: String,
+    /// Hash of the head.
+    head: String,
+    /// Hash of the planned tensors: what is read, what is done to it, what it becomes.
+    tensors: String,
+    /// Hash of which tensors have weights of importance, and from where.
+    importance: String,
+    /// Length of the output.
+    file_bytes: u64,
+    /// The files that are read.
+    inputs: Vec<InputFile>,
+}
+
+/// A file that is read, so far as it can be told without reading all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct InputFile {
+    path: String,
+    bytes: u64,
+    /// Time of the last change, in nanoseconds since 1970.
+    modified: Option<u64>,
+}
+
+impl Identity {
+    /// What becomes of a file of a plan; `inputs` are the files that are read.
+    ///
+    /// # Errors
+    /// When the system does not tell about an input.
+    pub(crate) fn of(file: &FilePlan, draft: &Draft, inputs: &[PathBuf]) -> Result<Identity, Error> {
+        let input = |path: &PathBuf| {
+            let metadata = fs::metadata(path).map_err(|e| Error::io("read", path, e))?;
+            let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            Ok(InputFile {
+                path: path.to_string_lossy().into_owned(),
+                bytes: metadata.len(),
+                modified: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+            })
+        };
+        let tensors: Vec<TensorPlan> =
+            draft.tensors.iter().map(|t| TensorPlan { importance: None, ..t.clone() }).collect();
+        let entries: Vec<_> = draft.tensors.iter().filter_map(|t| Some((&t.name, t.importance.as_ref()?))).collect();
+        Ok(Identity {
+            gguf_journal: 1,
+            program: concat!("ggufkit ", env!("CARGO_PKG_VERSION")).to_owned(),
+            head: hash_of(file.head()),
+            // The debug form has every field, also those that are yet to come.
+            tensors: hash_of_debug(&(draft.rounding, draft.head.dialect.order, tensors)),
+            importance: hash_of_debug(&entries),
+            file_bytes: file.file_bytes(),
+            inputs: inputs.iter().map(input).collect::<Result<_, Error>>()?,
+        })
+    }
+
+    /// How another plan, that of a journal, is not this one.
+    fn differences(&self, other: &Identity) -> Vec<Difference> {
+        // Hashes of another version say nothing.
+        if (self.gguf_journal, &self.program) != (other.gguf_journal, &other.program) {
+            return vec![Difference::Program { was: other.program.clone(), is: self.program.clone() }];
+        }
+        let mut found = Vec::new();
+        for was in &other.inputs {
+            match self.inputs.iter().find(|now| now.path == was.path) {
+                Some(now) if now == was => {}
+                Some(_) => found.push(Difference::InputChanged(was.path.clone())),
+                None => found.push(Difference::InputGone(was.path.clone())),
+            }
+        }
+        let is_new = |now: &&InputFile| other.inputs.iter().all(|was| was.path != now.path);
+        found.extend(self.inputs.iter().filter(is_new).map(|now| Difference::InputNew(now.path.clone())));
+        if self.tensors != other.tensors {
+            found.push(Difference::Tensors);
+        }
+        if self.importance != other.importance {
+            found.push(Difference::Importance);
+        }
+        if found.is_empty() {
+            found.push(Difference::Metadata);
+        }
+        found
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> String {
+    let mut hash = Xxh3::new();
+    hash.update(bytes);
+    format!("{:032x}", hash.digest128())
+}
+
+fn hash_of_debug(value: &impl fmt::Debug) -> String {
+    struct Hashing(Xxh3);
+    impl fmt::Write for Hashing {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.update(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut hash = Hashing(Xxh3::new());
+    // Writing into a hash does not fail.
+    let _ = write!(hash, "{value:?}");
+    format!("{:032x}", hash.0.digest128())
+}
+
+/// A finished chunk: a run of rows of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finished {
+    /// The tensor's number in the plan.
+    pub(crate) tensor: usize,
+    /// The first row.
+    pub(crate) first_row: u64,
+    /// Number of rows.
+    pub(crate) n_rows: u64,
+    /// How many finite values became infinite in it.
+    pub(crate) overflows: u64,
+}
+
+impl Finished {
+    /// Hash of the chunk and its bytes.
+    fn hash(&self, bytes: &[u8]) -> u128 {
+        let fields = [self.tensor as u64, self.first_row, self.n_rows, self.overflows];
+        let fields: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
+        xxh3_128_with_seed(bytes, xxh3_64(&fields))
+    }
+
+    /// Reads a line, without its end.
+    fn parse(line: &[u8]) -> Option<(Finished, u128)> {
+        let mut words = std::str::from_utf8(line).ok()?.split(' ');
+        let mut number = || words.next()?.parse().ok();
+        let (tensor, first_row, n_rows, overflows) = (number()?, number()?, number()?, number()?);
+        let hash = u128::from_str_radix(words.next()?, 16).ok()?;
+        let tensor = usize::try_from(tensor).ok()?;
+        words.next().is_none().then_some((Finished { tensor, first_row, n_rows, overflows }, hash))
+    }
+}
+
+/// What an earlier run has left of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Nothing.
+    Nothing,
+    /// Something that is of no use.
+    Unusable,
+    /// The partial file, and what is noted of it.
+    Partial,
+    /// The output under its name, if the notes are right: the run ended between renaming it and removing the journal.
+    Output,
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: Mutex<File>,
+    left: Left,
+    /// What an earlier run says it has finished, by tensor and first row.
+    found: HashMap<(usize, u64), (Finished, u128)>,
+}
+
+impl Journal {
+    /// The name of the journal of an output: `out.gguf.journal` for `out.gguf`.
+    pub(crate) fn path_for(out: &Path) -> PathBuf {
+        let mut name = out.as_os_str().to_owned();
+        name.push(".journal");
+        name.into()
+    }
+
+    /// Whether there is an output, and a journal but no partial file: a run may have ended just before it removed the journal.
+    pub(crate) fn may_be_done(out: &Path) -> bool {
+        let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|there| there.is_file());
+        is_file(out) && is_file(&Journal::path_for(out)) && Output::partial_path(out).symlink_metadata().is_err()
+    }
+
+    /// Opens the journal of the output `out`, or starts it when there is nothing to go on with; the partial file is for the caller
+    /// to [reopen](Output::reopen). With `force`, starts it anew when what is there belongs to another plan or to something else.
+    ///
+    /// # Errors
+    /// When another process has it; when it belongs to another plan; when the files there are none of ours; when the output is
+    /// there already, and the journal is not of its making.
+    pub(crate) fn open(out: &Path, force: bool, identity: &Identity) -> Result<Journal, Error> {
+        let path = Journal::path_for(out);
+        let is_new = path.symlink_metadata().is_err();
+        let file = open_locked(&path)?;
+        let opened = Journal::go_on(file, out, force, identity);
+        if is_new && opened.is_err() {
+            let _ = fs::remove_file(&path);
+        }
+        opened
+    }
+
+    fn go_on(mut file: File, out: &Path, force: bool, identity: &Identity) -> Result<Journal, Error> {
+        let (path, partial) = (Journal::path_for(out), Output::partial_path(out));
+        let text = read(&mut file).map_err(|e| Error::io("read", &path, e))?;
+        let has_partial = partial.symlink_metadata().is_ok();
+        let may_be_done = Journal::may_be_done(out);
+        if !may_be_done {
+            Output::may_write(out, force)?;
+        }
+        let mut left = Left::Nothing;
+        let mut notes: &[u8] = &[];
+        if text.is_empty() {
+            // The journal always comes first, and is on the disk before the other: this one is not ours.
+            if has_partial && !force {
+                return Err(Error::NotOurs { path: partial });
+            }
+        } else if text.starts_with(START) {
+            let (first, rest) = split_line(&text).unwrap_or((&text, &[]));
+            match serde_json::from_slice::<Identity>(first) {
+                Ok(other) if other == *identity => {
+                    left = match (has_partial, may_be_done) {
+                        (true, _) => Left::Partial,
+                        (false, true) => Left::Output,
+                        (false, false) if rest.is_empty() => Left::Nothing,
+                        (false, false) => Left::Unusable,
+                    };
+                    notes = rest;
+                }
+                Ok(other) if !force && !may_be_done => {
+                    return Err(Error::OtherPlan { partial, journal: path, differences: identity.differences(&other) });
+                }
+                // To be given up, as was asked for.
+                Ok(_) => {}
+                // Its first line did not survive, so there is nothing to trust in.
+                Err(_) => left = Left::Unusable,
+            }
+        } else if !force {
+            return Err(Error::NotOurs { path });
+        }
+        let mut journal = Journal { path, file: Mutex::new(file), left, found: HashMap::new() };
+        match left {
+            Left::Partial | Left::Output => {
+                let unread = journal.read_notes(notes);
+                // A torn line would spoil the one that is added after it.
+                let whole = text.len() - unread;
+                let file = journal.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let cut = file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0)));
+                cut.map_err(|e| Error::io("write", &journal.path, e))?;
+            }
+            Left::Nothing | Left::Unusable => {
+                Output::may_write(out, force)?;
+                journal.start(out, identity)?;
+            }
+        }
+        Ok(journal)
+    }
+
+    /// Takes in the lines that follow the first; says how many bytes at the end are not a whole line.
+    fn read_notes(&mut self, mut rest: &[u8]) -> usize {
+        while let Some((line, after)) = split_line(rest) {
+            // A line that is damaged is a chunk that is done again.
+            if let Some((finished, hash)) = Finished::parse(line) {
+                self.found.insert((finished.tensor, finished.first_row), (finished, hash));
+            }
+            rest = after;
+        }
+        rest.len()
+    }
+
+    /// Starts anew.
+    fn start(&mut self, out: &Path, identity: &Identity) -> Result<(), Error> {
+        // Whatever the partial file holds, between tensors too, is of no use.
+        let partial = Output::partial_path(out);
+        if partial.symlink_metadata().is_ok() {
+            fs::remove_file(&partial).map_err(|e| Error::io("remove", &partial, e))?;
+        }
+        self.found.clear();
+        let write = |e| Error::io("write", &self.path, e);
+        let mut line = serde_json::to_vec(identity).map_err(|e| write(e.into()))?;
+        line.push(b'\n');
+        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+        file.set_len(0).and_then(|()| file.rewind()).map_err(write)?;
+        file.write_all(&line).and_then(|()| file.sync_all()).map_err(write)
+    }
+
+    /// Gives up the output that is under its name: it is not what the journal says.
+    ///
+    /// # Errors
+    /// When the output may not be replaced; those of the system.
+    pub(crate) fn give_up_output(&mut self, out: &Path, force: bool, identity: &Identity) -> Result<(), Error> {
+        Output::may_write(out, force)?;
+        // Without a note it is an older one, that the run was to replace.
+        self.left = if self.found.is_empty() { Left::Nothing } else { Left::Unusable };
+        self.start(out, identity)
+    }
+
+    /// Whether the output may be under its name already; it counts when all of it is as the journal says.
+    pub(crate) fn has_output(&self) -> bool {
+        self.left == Left::Output
+    }
+
+    /// Whether the partial file of an earlier run is gone on with, whatever it holds.
+    pub(crate) fn has_partial(&self) -> bool {
+        self.left == Left::Partial
+    }
+
+    /// Whether an earlier run has left something that is of no use.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.left == Left::Unusable
+    }
+
+    /// Whether an earlier run has left anything that may be of use.
+    pub(crate) fn is_resumed(&self) -> bool {
+        !self.found.is_empty()
+    }
+
+    /// What an earlier run says of the chunk, if it has finished it.
+    pub(crate) fn finished(&self, tensor: usize, first_row: u64, n_rows: u64) -> Option<&(Finished, u128)> {
+        self.found.get(&(tensor, first_row)).filter(|(finished, _)| finished.n_rows == n_rows)
+    }
+
+    /// Whether the bytes are those of the chunk when it was finished.
+    pub(crate) fn verify((finished, hash): &(Finished, u128), bytes: &[u8]) -> bool {
+        finished.hash(bytes) == *hash
+    }
+
+    /// Notes that a chunk is finished: its bytes were written.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn add(&self, finished: Finished, bytes: &[u8]) -> Result<(), Error> {
+        let Finished { tensor, first_row, n_rows, overflows } = finished;
+        let line = format!("{tensor} {first_row} {n_rows} {overflows} {:032x}\n", finished.hash(bytes));
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes()).map_err(|e| Error::io("write", &self.path, e))
+    }
+
+    /// Removes the journal: the output is whole, or given up.
+    pub(crate) fn remove(self) {
+        let Journal { path, file, .. } = self;
+        // Where the name can be removed while the file is locked, nobody gets it in between. Elsewhere it cannot be.
+        if cfg!(unix) {
+            let _ = fs::remove_file(path);
+        } else {
+            drop(file);
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// All of the file, as far as [`MAX_BYTES`].
+fn read(file: &mut File) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.take(MAX_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The first line without its end, and what comes after it; `None` when no line is whole.
+fn split_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|&b| b == b'\n')?;
+    Some((text.get(..end)?, text.get(end + 1..)?))
+}

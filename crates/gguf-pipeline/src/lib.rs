@@ -1,0 +1,38 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
+//! * [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] one that copies a GGUF. [`Plan`] is a
+//!   draft that is laid out; [`Plan::run`] executes it.
+//! * [`Source`] is where tensor data comes from, [`Importance`] where the weights of columns come from; implement them for
+//!   sources of your own.
+//! * [`Progress`] hears of [events](Event), and can cancel the work.
+//! * [`scan_tensors`] looks for NaN and infinity, [`report`] measures errors, [`workers`] is the worker loop.
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod error;
+mod execute;
+mod gguf;
+mod importance;
+mod journal;
+mod ops;
+mod options;
+pub mod plan;
+mod progress;
+pub mod report;
+mod run;
+mod scan;
+mod source;
+pub mod workers;
+mod write;
+
+pub use error::{Difference, Error};
+pub use execute::Overflow;
+pub use gguf::GgufSource;
+pub use importance::Importance;
+pub use options::{RunOptions, RunSummary};
+pub use plan::{Draft, Plan, TensorPlan};
+pub use progress::{Cancelled, Event, Progress};
+pub use scan::{TensorScan, scan_tensors};
+pub use source::Source;

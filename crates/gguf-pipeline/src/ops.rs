@@ -1,0 +1,172 @@
+//! What is done to a chunk of tensor data between reading and writing it. Bytes in, bytes out.
+
+use gguf_format::GgmlType;
+use gguf_quants::float;
+
+/// Puts the rows of each group in the order in which their halves take turns: row `2i + j` of the result is row
+/// `j * d/2 + i` of a group of `d` rows (the operation `PermuteRows` of a plan).
+///
+/// Works on as many whole groups as both sides hold.
+pub fn interleave_halves(from: &[u8], to: &mut [u8], group_rows: usize, row_bytes: usize) {
+    let group_bytes = group_rows.saturating_mul(row_bytes);
+    if group_bytes == 0 {
+        return;
+    }
+    for (from, to) in from.chunks_exact(group_bytes).zip(to.chunks_exact_mut(group_bytes)) {
+        let (first, second) = from.split_at(group_rows / 2 * row_bytes);
+        let halves = first.chunks_exact(row_bytes).zip(second.chunks_exact(row_bytes));
+        for (pair, (a, b)) in to.chunks_exact_mut(2 * row_bytes).zip(halves) {
+            let (to_a, to_b) = pair.split_at_mut(row_bytes);
+            to_a.copy_from_slice(a);
+            to_b.copy_from_slice(b);
+        }
+    }
+}
+
+/// A conversion from one float type to another, little-endian on both sides, by the rules of the reference converter.
+#[derive(Debug, Clone, Copy)]
+pub struct Cast {
+    from: &'static Plain,
+    to: &'static Plain,
+    encode: Encode,
+    /// Equal types whose every value, NaNs too, survives unchanged.
+    copies: bool,
+}
+
+/// Values to little-endian bytes.
+type Encode = fn(&[f32], &mut [u8]);
+
+/// How the reference converter reads and writes a float type; it differs from ggml in what becomes of NaNs.
+#[derive(Debug)]
+struct Plain {
+    ty: GgmlType,
+    decode: fn(&[u8], &mut [f32]),
+    encode: Option<Encode>,
+    /// Counts the finite values that become infinite.
+    overflows: Option<fn(&[f32]) -> u64>,
+}
+
+const PLAIN: &[Plain] = &[
+    Plain { ty: GgmlType::F32, decode: float::decode_f32, encode: Some(float::encode_f32), overflows: None },
+    Plain {
+        ty: GgmlType::F16,
+        decode: float::decode_f16,
+        encode: Some(float::encode_f16),
+        overflows: Some(float::count_f16_overflows),
+    },
+    Plain {
+        ty: GgmlType::BF16,
+        decode: float::decode_bf16,
+        encode: Some(float::encode_bf16),
+        overflows: Some(float::count_bf16_overflows),
+    },
+    Plain { ty: GgmlType::F64, decode: float::decode_f64, encode: None, overflows: None },
+];
+
+/// Values that are converted at once; their `f32` form stays in the first-level cache.
+const RUN: usize = 2048;
+
+impl Cast {
+    /// The conversion between these types; `None` when one of them is not a float type that is read, or written.
+    pub fn new(from: GgmlType, to: GgmlType) -> Option<Cast> {
+        let plain = |ty| PLAIN.iter().find(|p| p.ty == ty);
+        let (from, to) = (plain(from)?, plain(to)?);
+        // bfloat16 is left out: its encoder makes NaNs quiet, as the reference does.
+        let copies = from.ty == to.ty && (from.ty == GgmlType::F32 || from.ty == GgmlType::F16);
+        Some(Cast { from, to, encode: to.encode?, copies })
+    }
+
+    /// Converts as many values as both sides hold; says how many finite ones became infinite.
+    pub fn apply(&self, packed: &[u8], out: &mut [u8]) -> u64 {
+        if self.copies {
+            let n = packed.len().min(out.len());
+            if let (Some(to), Some(from)) = (out.get_mut(..n), packed.get(..n)) {
+                to.copy_from_slice(from);
+            }
+            return 0;
+        }
+        let (from_bytes, to_bytes) = (width(self.from.ty), width(self.to.ty));
+        let mut values = [0f32; RUN];
+        let mut overflows = 0;
+        for (packed, out) in packed.chunks(RUN * from_bytes).zip(out.chunks_mut(RUN * to_bytes)) {
+            let n = (packed.len() / from_bytes).min(out.len() / to_bytes);
+            let values = values.get_mut(..n).unwrap_or_default();
+            (self.from.decode)(packed, values);
+            (self.encode)(values, out);
+            overflows += self.to.overflows.map_or(0, |count| count(values));
+        }
+        overflows
+    }
+}
+
+/// Bytes of one value of a plain type; never 0.
+pub fn width(ty: GgmlType) -> usize {
+    ty.info().map_or(1, |info| info.block_bytes.max(1) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_move_by_the_index_formula() {
+        for (groups, d, row_bytes) in [(1, 2, 1), (1, 4, 3), (3, 8, 2), (2, 6, 5), (4, 128, 1)] {
+            let rows = groups * d;
+            let from: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 7 + i / 251) as u8).collect();
+            let mut to = vec![0; from.len()];
+            interleave_halves(&from, &mut to, d, row_bytes);
+            let row = |data: &[u8], r: usize| data[r * row_bytes..(r + 1) * row_bytes].to_vec();
+            for g in 0..groups {
+                for (i, j) in (0..d / 2).flat_map(|i| [(i, 0), (i, 1)]) {
+                    assert_eq!(
+                        row(&to, g * d + 2 * i + j),
+                        row(&from, g * d + j * d / 2 + i),
+                        "{groups} {d} {g} {i} {j}"
+                    );
+                }
+            }
+        }
+        let mut untouched = [9; 3];
+        interleave_halves(&[1, 2, 3], &mut untouched, 0, 1);
+        interleave_halves(&[1, 2, 3], &mut untouched, 2, 0);
+        interleave_halves(&[1, 2, 3], &mut untouched, 4, 1);
+        assert_eq!(untouched, [9; 3]);
+    }
+
+    #[test]
+    fn casts_between_all_pairs_agree_with_single_values() {
+        let values: Vec<f32> = (0..RUN + 37).map(|i| (i as f32 - 700.0) * 117.3).collect();
+        for (from, encode) in [
+            (GgmlType::F32, gguf_quants::float::encode_f32 as fn(&[f32], &mut [u8])),
+            (GgmlType::F16, gguf_quants::float::encode_f16),
+            (GgmlType::BF16, gguf_quants::float::encode_bf16),
+        ] {
+            let mut packed = vec![0; values.len() * width(from)];
+            encode(&values, &mut packed);
+            let mut exact = vec![0f32; values.len()];
+            (Cast::new(from, from).unwrap().from.decode)(&packed, &mut exact);
+            for to in [GgmlType::F32, GgmlType::F16, GgmlType::BF16] {
+                let mut out = vec![0; values.len() * width(to)];
+                let overflows = Cast::new(from, to).unwrap().apply(&packed, &mut out);
+                let mut expected = vec![0; out.len()];
+                (Cast::new(from, to).unwrap().encode)(&exact, &mut expected);
+                assert_eq!(out, expected, "{from} {to}");
+                let large = exact.iter().filter(|x| x.is_finite() && x.abs() >= 65520.0).count() as u64;
+                assert_eq!(overflows, if to == GgmlType::F16 && from != to { large } else { 0 }, "{from} {to}");
+            }
+        }
+        assert!(Cast::new(GgmlType::F32, GgmlType::F64).is_none());
+        assert!(Cast::new(GgmlType::Q4_0, GgmlType::F32).is_none());
+    }
+
+    #[test]
+    fn nans_of_bfloat_become_quiet_and_those_of_half_stay() {
+        let apply = |ty, value: u16| {
+            let mut out = [0; 2];
+            Cast::new(ty, ty).unwrap().apply(&value.to_le_bytes(), &mut out);
+            u16::from_le_bytes(out)
+        };
+        assert_eq!(apply(GgmlType::BF16, 0x7f81), 0x7fc1);
+        assert_eq!(apply(GgmlType::F16, 0x7c01), 0x7c01);
+    }
+}

@@ -1,0 +1,145 @@
+//! How far what was written is from what was read, for each tensor whose type changes.
+//!
+//! A run that is asked for a report decodes each chunk of the output and compares it with the source. The figures are those
+//! of [`gguf_quants::measure`], the same for any number of threads.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use gguf_format::GgmlType;
+use gguf_quants::codec::{Codec, codec};
+use gguf_quants::measure::RowError;
+
+pub use gguf_quants::measure::{Figures, Largest, TensorError};
+
+use crate::error::Error;
+use crate::plan::TensorPlan;
+
+/// Values that are decoded at once, about: original and decoded stay in the second-level cache.
+const SPAN: usize = 1 << 15;
+
+/// The error of one tensor.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TensorReport {
+    /// Its place among the tensors of the output, from 0.
+    pub index: usize,
+    /// Its name in the output.
+    pub name: String,
+    /// Its dimensions, the contiguous one first.
+    pub shape: Vec<u64>,
+    /// The type that it has in the model, or would have in a conversion that rounds nothing.
+    pub from: GgmlType,
+    /// The type that was written.
+    pub to: GgmlType,
+    /// Number of weights.
+    pub n_weights: u64,
+    /// Bytes that they take in the output.
+    pub bytes: u64,
+    /// How far the written values are from those that were read. Weighted by the importance of the columns where the tensor
+    /// has an entry in the importance matrix.
+    pub error: TensorError,
+}
+
+/// The error of each tensor whose type changed, in the order of the output. Other tensors are copied.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The tensors.
+    pub tensors: Vec<TensorReport>,
+}
+
+impl Report {
+    /// The error of all values together. Rows and columns in it have no meaning.
+    pub fn total(&self) -> TensorError {
+        self.sum(|_| true)
+    }
+
+    /// The error of all values that have weights of importance; as [`total`](Report::total).
+    pub fn total_weighted(&self) -> TensorError {
+        self.sum(|t| t.error.weighted().is_some())
+    }
+
+    fn sum(&self, counts: impl Fn(&TensorReport) -> bool) -> TensorError {
+        let mut total = TensorError::new();
+        for tensor in self.tensors.iter().filter(|t| counts(t)) {
+            total.merge(&tensor.error);
+        }
+        total
+    }
+}
+
+/// Where the threads of a run put the errors of the rows they have written.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Mutex<BTreeMap<usize, TensorError>>);
+
+/// Rows of a tensor before and after.
+pub(crate) struct Written<'a> {
+    /// Place of the tensor in the output.
+    pub index: usize,
+    /// Type of `source`.
+    pub from: GgmlType,
+    /// The source's rows in the order of the output.
+    pub source: &'a [u8],
+    /// The rows that were made of them, in little-endian order.
+    pub out: &'a [u8],
+    /// Number of the first row in the output.
+    pub first_row: u64,
+    /// Values of a row.
+    pub row_len: u64,
+    /// The importance of the columns.
+    pub weights: Option<&'a [f32]>,
+}
+
+impl Errors {
+    /// Compares the rows of a chunk.
+    ///
+    /// # Errors
+    /// [`Error::NoCodec`] and [`Error::Codec`], for types that cannot be decoded.
+    pub fn add(&self, tensor: &TensorPlan, written: &Written<'_>) -> Result<(), Error> {
+        let no_codec = || Error::NoCodec { tensor: tensor.shown() };
+        let find = |ty| codec(ty).ok_or_else(no_codec);
+        let (from, to): (&Codec, &Codec) = (find(written.from)?, find(tensor.ty)?);
+        let row_len = usize::try_from(written.row_len).map_err(|_| no_codec())?.max(1);
+        let span = (SPAN / row_len).max(1);
+        let bytes = |codec: &Codec| codec.packed_bytes(row_len).map(|n| n * span).filter(|&n| n > 0);
+        let (from_span, to_span) = (bytes(from).ok_or_else(no_codec)?, bytes(to).ok_or_else(no_codec)?);
+        let (mut original, mut decoded) = (Vec::new(), Vec::new());
+        let mut total = TensorError::new();
+        let mut row = written.first_row;
+        for (source, out) in written.source.chunks(from_span).zip(written.out.chunks(to_span)) {
+            let n_values = source.len() / (from_span / span) * row_len;
+            let wrong = |source| Error::Codec { tensor: tensor.shown(), row, source };
+            for (codec, packed, values) in [(from, source, &mut original), (to, out, &mut decoded)] {
+                values.resize(n_values, 0.0);
+                codec.decode(packed, values).map_err(wrong)?;
+            }
+            for (x, y) in original.chunks(row_len).zip(decoded.chunks(row_len)) {
+                total.add(row, &RowError::new(x, y, written.weights));
+                row += 1;
+            }
+        }
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(written.index).or_default().merge(&total);
+        Ok(())
+    }
+
+    /// What was gathered about the tensors of a plan whose types change. Others may be read in a third type, as norms of a checkpoint
+    /// are.
+    pub fn into_report(self, tensors: &[TensorPlan]) -> Report {
+        let all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let report = |(index, error)| {
+            let tensor: &TensorPlan = tensors.get::<usize>(index).filter(|t| t.ty != t.from)?;
+            Some(TensorReport {
+                index,
+                name: String::from_utf8_lossy(&tensor.name).into_owned(),
+                shape: tensor.shape.clone(),
+                from: tensor.from,
+                to: tensor.ty,
+                n_weights: tensor.n_elements(),
+                bytes: tensor.n_bytes(),
+                error,
+            })
+        };
+        Report { tensors: all.into_iter().filter_map(report).collect() }
+    }
+}

@@ -1,0 +1,251 @@
+//! Files written by runs: one, or several that belong together.
+
+use std::path::{Path, PathBuf};
+
+use gguf_io::Output;
+
+use crate::error::Error;
+use crate::execute::{Overflow, Part, Run};
+use crate::journal::{Identity, Journal};
+use crate::options::RunOptions;
+use crate::plan::{FilePlan, TensorPlan};
+use crate::progress::{Event, Progress};
+
+/// A file to write.
+#[derive(Clone, Copy)]
+struct NewFile<'a> {
+    /// Its name.
+    path: &'a Path,
+    /// What belongs into it.
+    plan: &'a FilePlan,
+    /// Its tensors.
+    tensors: &'a [TensorPlan],
+}
+
+/// How files are written.
+#[derive(Clone, Copy)]
+struct Writing<'a> {
+    run: &'a Run<'a>,
+    /// The real paths of the files that are read, which must not be replaced.
+    inputs: &'a [PathBuf],
+    /// Replaces what is there.
+    force: bool,
+    /// Keeps what is done if the work ends early, and goes on with what was kept.
+    resume: bool,
+}
+
+/// Writes files, each with the tensors of the run that follow those of the one before. None of them has its name before the data
+/// of all is on the disk.
+pub(crate) fn write_files(
+    plans: &[FilePlan],
+    paths: &[PathBuf],
+    run: &Run<'_>,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Overflow>, Error> {
+    let inputs: Vec<PathBuf> = run.draft.inputs.iter().chain(&options.protect).cloned().collect();
+    let how = Writing { run, inputs: &inputs, force: options.force, resume: options.resume };
+    let mut files = Vec::with_capacity(plans.len());
+    for (plan, path) in plans.iter().zip(paths) {
+        files.push(NewFile { path, plan, tensors: run.draft.tensors.get(plan.tensors()).unwrap_or_default() });
+    }
+    let files = files.as_slice();
+    for file in files {
+        let sides = how.resume.then(|| [Journal::path_for(file.path), Output::partial_path(file.path)]);
+        for path in sides.iter().flatten().map(PathBuf::as_path).chain([file.path]) {
+            if path.canonicalize().is_ok_and(|real| how.inputs.contains(&real)) {
+                return Err(Error::OverwritesInput { path: path.to_owned() });
+            }
+        }
+    }
+    // Journals are removed when all files have their names, that of the first at the end: a file without one is done if the first
+    // is, and there is no partial file.
+    let may_be_done = |file: &NewFile<'_>| how.resume && Journal::may_be_done(file.path);
+    let first_may_be_done = files.first().is_some_and(may_be_done);
+    for file in files {
+        let is_there = may_be_done(file) || first_may_be_done && is_lone(file.path);
+        if !is_there {
+            Output::may_write(file.path, how.force)?;
+        }
+    }
+    let mut begun: Vec<Begun> = Vec::new();
+    for file in files {
+        let is_first_done = begun.first().is_some_and(|first| first.output.is_finished());
+        match begin(file, how, is_first_done, progress) {
+            Ok(new) => begun.push(new),
+            Err(e) => {
+                // Nothing was done in this run. What an earlier one did stays.
+                discard(begun.into_iter().filter(|new| !new.is_resumed()));
+                return Err(e);
+            }
+        }
+    }
+    let bytes = run.draft.tensors.iter().map(TensorPlan::n_bytes).sum();
+    progress.event(Event::Started { n_tensors: run.draft.tensors.len(), bytes });
+    for _ in begun.iter().filter(|new| new.journal.as_ref().is_some_and(Journal::is_unusable)) {
+        progress.event(Event::Unusable);
+    }
+
+    match fill(files, how, &begun, progress) {
+        Ok(overflows) => {
+            let mut journals = Vec::new();
+            for (i, (file, new)) in files.iter().zip(begun).enumerate() {
+                journals.extend(new.journal);
+                let rest = files.get(i..).unwrap_or_default();
+                new.output.commit().map_err(|e| keep(e.into(), rest, how))?;
+                progress.event(Event::Named { path: file.path });
+            }
+            for journal in journals.into_iter().rev() {
+                journal.remove();
+            }
+            progress.event(Event::Finished);
+            Ok(overflows)
+        }
+        Err(e) if e.recurs() => {
+            discard(begun);
+            Err(e)
+        }
+        Err(e) => Err(keep(e, files, how)),
+    }
+}
+
+/// Whether there is an output, and nothing of a run beside it.
+fn is_lone(out: &Path) -> bool {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    out.is_file() && !is_there(&Journal::path_for(out)) && !is_there(&Output::partial_path(out))
+}
+
+/// A file that is being written, and what is noted of it if that can be gone on with.
+struct Begun {
+    output: Output,
+    journal: Option<Journal>,
+}
+
+impl Begun {
+    /// Whether an earlier run has left anything of it that may be of use.
+    fn is_resumed(&self) -> bool {
+        self.output.is_finished() || self.journal.as_ref().is_some_and(Journal::is_resumed)
+    }
+}
+
+/// Opens an output, gives it its length and writes its head; or finds that an earlier run did all that and more.
+fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &dyn Progress) -> Result<Begun, Error> {
+    if is_first_done && is_lone(file.path) {
+        let output = Output::finished(file.path)?;
+        if has_frame(file, &output) {
+            return Ok(Begun { output, journal: None });
+        }
+    }
+    let begun = match how.resume {
+        true => {
+            let identity = Identity::of(file.plan, how.run.draft, how.inputs)?;
+            let mut journal = Journal::open(file.path, how.force, &identity)?;
+            if journal.has_output() {
+                let output = Output::finished(file.path)?;
+                let part = Part { plan: file.plan, output: &output, journal: Some(&journal) };
+                if has_frame(file, &output) && how.run.is_done(part)? {
+                    return Ok(Begun { output, journal: Some(journal) });
+                }
+                drop(output);
+                journal.give_up_output(file.path, how.force, &identity)?;
+            }
+            match Output::reopen(file.path, how.force) {
+                Ok(output) => Begun { output, journal: Some(journal) },
+                Err(e) => {
+                    if !journal.is_resumed() {
+                        journal.remove();
+                    }
+                    return Err(e.into());
+                }
+            }
+        }
+        false => Begun { output: Output::create(file.path, how.force)?, journal: None },
+    };
+    progress.event(Event::Opened { path: file.path });
+    let filled = begun.output.set_len(file.plan.file_bytes()).and_then(|()| {
+        begun.output.write_at(0, file.plan.head())?;
+        match begun.journal.as_ref().is_some_and(Journal::has_partial) {
+            true => clear_padding(file, &begun.output),
+            false => Ok(()),
+        }
+    });
+    match filled {
+        Ok(()) => Ok(begun),
+        Err(e) if begun.is_resumed() => Err(keep(e.into(), std::slice::from_ref(file), how)),
+        // Nothing is done yet.
+        Err(e) => {
+            discard([begun]);
+            Err(e.into())
+        }
+    }
+}
+
+/// Removes what was begun, but no file that has its name.
+fn discard(begun: impl IntoIterator<Item = Begun>) {
+    for Begun { output, journal } in begun {
+        output.discard();
+        if let Some(journal) = journal {
+            journal.remove();
+        }
+    }
+}
+
+/// Where the head and the tensors do not touch the next tensor or the end of the file: the offsets, and how many bytes there are.
+fn padding(file: &NewFile<'_>) -> Vec<(u64, usize)> {
+    let starts = || file.plan.tensors().filter_map(|index| file.plan.start_of(index));
+    let ends = starts().zip(file.tensors).map(|(start, tensor)| start + tensor.n_bytes());
+    let ends = [file.plan.head().len() as u64].into_iter().chain(ends);
+    let nexts = starts().chain([file.plan.file_bytes()]);
+    let gap =
+        |(end, next): (u64, u64)| Some((end, usize::try_from(next.checked_sub(end)?).ok().filter(|len| *len > 0)?));
+    ends.zip(nexts).filter_map(gap).collect()
+}
+
+/// Makes what lies between tensors zero, as it is in a new file: chunks do not cover it, so nothing else would notice.
+fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Error> {
+    padding(file).into_iter().try_for_each(|(start, len)| output.write_at(start, &vec![0; len]))
+}
+
+/// Whether a file has the length, the head, and nothing between its tensors. What cannot be read is not as it should be.
+fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
+    let holds = |start, expected: &[u8]| {
+        let mut found = vec![0; expected.len()];
+        output.read_at(start, &mut found).is_ok() && found == expected
+    };
+    output.file().metadata().is_ok_and(|there| there.len() == file.plan.file_bytes())
+        && holds(0, file.plan.head())
+        && padding(file).into_iter().all(|(start, len)| holds(start, &vec![0; len]))
+}
+
+/// Does the run, and makes all data durable.
+fn fill(
+    files: &[NewFile<'_>],
+    how: Writing<'_>,
+    begun: &[Begun],
+    progress: &dyn Progress,
+) -> Result<Vec<Overflow>, Error> {
+    let mut parts = Vec::new();
+    for (file, Begun { output, journal }) in files.iter().zip(begun) {
+        parts.push(Part { plan: file.plan, output, journal: journal.as_ref() });
+    }
+    let overflows = how.run.execute(&parts, progress)?;
+    progress.event(Event::Written);
+    for Begun { output, .. } in begun {
+        output.sync()?;
+    }
+    progress.event(Event::Synced);
+    Ok(overflows)
+}
+
+/// The error, with what it has left behind to go on from if that was asked for.
+fn keep(why: Error, files: &[NewFile<'_>], how: Writing<'_>) -> Error {
+    match files {
+        [first, others @ ..] if how.resume => Error::Kept {
+            why: Box::new(why),
+            partial: Output::partial_path(first.path),
+            journal: Journal::path_for(first.path),
+            n_others: others.len(),
+        },
+        _ => why,
+    }
+}

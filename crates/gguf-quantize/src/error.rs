@@ -1,0 +1,216 @@
+//! Why a model cannot be quantized as asked.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::PathBuf;
+
+use gguf_format::GgmlType;
+use gguf_format::check::{Finding, Place};
+use gguf_pipeline::Cancelled;
+
+use crate::imatrix;
+use crate::limit::Limit;
+use crate::mix::MixError;
+use crate::prune::PruneError;
+
+/// Why there is no plan for a quantization. A message includes that of its cause.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Reading, laying out or measuring failed.
+    Pipeline(gguf_pipeline::Error),
+    /// There is no type for a tensor of the model.
+    Mix {
+        /// The model.
+        path: PathBuf,
+        /// Why.
+        source: MixError,
+    },
+    /// The model to quantize is an importance matrix.
+    NotAModel {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Blocks cannot be left out.
+    Prune {
+        /// The model.
+        path: PathBuf,
+        /// Why.
+        source: PruneError,
+    },
+    /// A tensor is quantized already.
+    Requantize {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        from: GgmlType,
+    },
+    /// A tensor cannot be quantized without weights of importance.
+    NeedsMatrix {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The type it would get.
+        ty: GgmlType,
+        /// Whether there is a matrix, which has nothing for the tensor.
+        given: bool,
+    },
+    /// The importance matrix is not sound or belongs to another model.
+    MatrixAtFault {
+        /// The matrix, if it is a file.
+        path: Option<PathBuf>,
+        /// The model.
+        model: PathBuf,
+        /// What is wrong.
+        finding: Box<Finding>,
+        /// How many more such errors there are.
+        n_more: u64,
+    },
+    /// The importance matrix cannot be read.
+    Matrix(Box<imatrix::Error>),
+    /// The rows of a tensor are not whole blocks of any type that may be chosen.
+    NoCandidate {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Elements of its rows.
+        row: u64,
+        /// The types to choose from.
+        types: Vec<GgmlType>,
+    },
+    /// A tensor of the model holds NaN or infinity, so nothing can be measured.
+    SourceNotFinite {
+        /// The model.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The row it was found in.
+        row: u64,
+        /// The type it has.
+        ty: GgmlType,
+    },
+    /// No types fit the size.
+    Budget {
+        /// What was asked for.
+        asked: Limit,
+        /// What the smallest types take, in the same unit.
+        smallest: Limit,
+        /// Whether there is no tensor whose type can be chosen.
+        is_fixed: bool,
+    },
+}
+
+impl Error {
+    /// Whether the model or the matrix is at fault, as opposed to the machine or the call.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Error::Pipeline(e) => e.is_bad_input(),
+            Error::Matrix(e) => e.is_bad_file(),
+            Error::Mix { .. }
+            | Error::NotAModel { .. }
+            | Error::Prune { .. }
+            | Error::Requantize { .. }
+            | Error::NeedsMatrix { .. }
+            | Error::MatrixAtFault { .. }
+            | Error::SourceNotFinite { .. } => true,
+            Error::NoCandidate { .. } | Error::Budget { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Pipeline(e) => write!(f, "{e}"),
+            Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::NotAModel { path } => {
+                write!(f, "{}: it is an importance matrix; give the model that it was measured on", path.display())
+            }
+            Error::Prune { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Requantize { path, tensor, from } => write!(
+                f,
+                "{}: the tensor {tensor} is {from} already, and quantizing it again loses more than quantizing the original once; \
+                 take the model in f16, bf16 or f32",
+                path.display()
+            ),
+            Error::NeedsMatrix { path, tensor, ty, given } => {
+                write!(f, "{}: the tensor {tensor} would be {ty}, which needs an importance matrix", path.display())?;
+                if *given { f.write_str(", and the one given has nothing for it") } else { Ok(()) }
+            }
+            Error::MatrixAtFault { path, finding, n_more, .. } => {
+                match path {
+                    Some(path) => write!(f, "{}: ", path.display())?,
+                    None => f.write_str("the importance matrix: ")?,
+                }
+                if finding.place != Place::File {
+                    write!(f, "{}: ", finding.place)?;
+                }
+                let Finding { message, code, expected, hint, .. } = &**finding;
+                write!(f, "{message} ({code}); expected {expected}; {hint}")?;
+                if *n_more > 0 { write!(f, "; and {n_more} more") } else { Ok(()) }
+            }
+            Error::Matrix(e) => write!(f, "{e}"),
+            Error::NoCandidate { path, tensor, row, types } => {
+                write!(f, "{}: the tensor {tensor} has rows of {row}, ", path.display())?;
+                f.write_str("which are whole blocks of none of the candidates:")?;
+                for (i, ty) in types.iter().enumerate() {
+                    write!(f, "{} {ty}", if i == 0 { "" } else { "," })?;
+                    if let Some(info) = ty.info() {
+                        write!(f, " (blocks of {})", info.block_len)?;
+                    }
+                }
+                Ok(())
+            }
+            Error::SourceNotFinite { path, tensor, row, ty } => write!(
+                f,
+                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured; fetch or \
+                 make the model again",
+                path.display()
+            ),
+            Error::Budget { asked, smallest, is_fixed } => {
+                write!(
+                    f,
+                    "the smallest file that the candidate types can make has {smallest}, and the budget is {asked}"
+                )?;
+                match is_fixed {
+                    false => Ok(()),
+                    true => f.write_str("; no tensor's type is left to choose"),
+                }
+            }
+        }
+    }
+}
+
+impl StdError for Error {
+    /// What the cause itself was caused by: its own message is part of this one.
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Error::Pipeline(e) => e.source(),
+            Error::Mix { source, .. } => source.source(),
+            Error::Matrix(e) => e.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<gguf_pipeline::Error> for Error {
+    fn from(e: gguf_pipeline::Error) -> Error {
+        Error::Pipeline(e)
+    }
+}
+
+impl From<imatrix::Error> for Error {
+    fn from(e: imatrix::Error) -> Error {
+        Error::Matrix(Box::new(e))
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(e: Cancelled) -> Error {
+        Error::Pipeline(e.into())
+    }
+}

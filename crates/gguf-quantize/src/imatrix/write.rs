@@ -1,0 +1,164 @@
+//! Writing both formats, byte for byte as `llama-imatrix` does.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use gguf_format::keys;
+use gguf_format::{Array, GgmlType, Head, Str, TensorInfo, Value, ValueRef, ValueType};
+use gguf_io::{Output, WriteError, Writer};
+
+use super::{Entry, Error, Format, Imatrix, Problem};
+use gguf_pipeline::{Error as Failure, Progress};
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 18;
+
+impl Imatrix {
+    /// Writes the matrix in the format it has.
+    ///
+    /// # Errors
+    /// When it cannot be expressed in that format, among others because a name is too long or there are no entries, or when
+    /// `out` fails.
+    pub fn write<W: Write>(&self, out: W) -> Result<W, Error> {
+        if self.entries.is_empty() {
+            return Err(Problem::Nothing.into());
+        }
+        match self.format {
+            Format::Gguf => self.write_gguf(out),
+            Format::Legacy => self.write_legacy(out),
+        }
+    }
+
+    /// Writes the matrix to a file, which appears under its name when it is whole. `inputs` are files that must not be
+    /// replaced; any other is when `force` says so. Of `progress` only [`is_cancelled`](Progress::is_cancelled) is asked.
+    ///
+    /// # Errors
+    /// As those of [`write`](Imatrix::write); no output is left then, and a file that had the name before is untouched.
+    pub fn write_file(
+        &self,
+        path: &Path,
+        inputs: &[&Path],
+        force: bool,
+        progress: &dyn Progress,
+    ) -> Result<(), crate::Error> {
+        let is_input = |real: PathBuf| inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == real));
+        if path.canonicalize().is_ok_and(is_input) {
+            return Err(Failure::OverwritesInput { path: path.to_owned() }.into());
+        }
+        let output = Output::create(path, force).map_err(Failure::from)?;
+        let out = BufWriter::with_capacity(BUFFER, Cancellable { out: output.file(), progress });
+        let written = self.write(out).and_then(|mut out| Ok(out.flush()?));
+        if progress.is_cancelled() {
+            return Err(Failure::Cancelled.into());
+        }
+        written.map_err(|e| e.at(Some(path)))?;
+        Ok(output.commit().map_err(Failure::from)?)
+    }
+
+    /// `IMatrixCollector::save_imatrix` in `tools/imatrix/imatrix.cpp`.
+    fn write_gguf<W: Write>(&self, out: W) -> Result<W, Error> {
+        let mut datasets = Array::new(ValueType::STRING);
+        for text in &self.datasets {
+            datasets.push(ValueRef::String(Str(text))).map_err(|_| Problem::TooLarge)?;
+        }
+        let mut head = Head::default();
+        head.set(keys::GENERAL_TYPE, "imatrix");
+        head.set(keys::IMATRIX_DATASETS, Value::Array(datasets));
+        head.set(keys::IMATRIX_CHUNK_COUNT, self.chunk_count);
+        head.set(keys::IMATRIX_CHUNK_SIZE, self.chunk_size);
+        for (name, entry) in &self.entries {
+            let (n_sums, n_counts) = shape(name, entry)?;
+            // Dimensions of 1 at the end are left out, but for the first.
+            let info = |suffix: &[u8], columns: u64| {
+                let shape = if n_counts == 1 { vec![columns] } else { vec![columns, n_counts] };
+                TensorInfo::new([name, suffix].concat(), shape, GgmlType::F32)
+            };
+            head.tensors.push(info(b".in_sum2", n_sums / n_counts));
+            head.tensors.push(info(b".counts", 1));
+        }
+        let mut writer = Writer::new(out, &head).map_err(write_error)?;
+        for (entry, tensors) in self.entries.values().zip(head.tensors.chunks(2)) {
+            let counts: Vec<f32> = entry.counts.iter().map(|&n| n as f32).collect();
+            for (tensor, values) in tensors.iter().zip([&entry.sums, &counts]) {
+                let mut tensor = writer.begin(&tensor.name).map_err(write_error)?;
+                in_pieces(values, |bytes| Ok(tensor.write_all(bytes)?))?;
+                tensor.end().map_err(write_error)?;
+            }
+        }
+        writer.finish().map_err(write_error)
+    }
+
+    /// `IMatrixCollector::save_imatrix_legacy` in `tools/imatrix/imatrix.cpp`.
+    fn write_legacy<W: Write>(&self, mut out: W) -> Result<W, Error> {
+        let number = |out: &mut W, n: usize| -> Result<(), Error> {
+            let n = i32::try_from(n).map_err(|_| Problem::TooLarge)?;
+            Ok(out.write_all(&n.to_le_bytes())?)
+        };
+        number(&mut out, self.entries.len())?;
+        for (name, entry) in &self.entries {
+            let (_, n_counts) = shape(name, entry)?;
+            if n_counts != 1 {
+                return Err(Error::from(Problem::Sizes { sums: entry.sums.len() as u64, counts: n_counts }).of(name));
+            }
+            number(&mut out, name.len())?;
+            out.write_all(name)?;
+            let n_calls = i32::try_from(entry.counts.first().copied().unwrap_or(0)).map_err(|_| Problem::TooLarge)?;
+            out.write_all(&n_calls.to_le_bytes())?;
+            number(&mut out, entry.sums.len())?;
+            in_pieces(&entry.sums, |bytes| Ok(out.write_all(bytes)?))?;
+        }
+        number(&mut out, usize::try_from(self.chunk_count).unwrap_or(usize::MAX))?;
+        let text = self.datasets.last().map_or(&[][..], Vec::as_slice);
+        number(&mut out, text.len())?;
+        out.write_all(text)?;
+        out.flush()?;
+        Ok(out)
+    }
+}
+
+/// The bytes of some values, never many at once.
+fn in_pieces(values: &[f32], mut write: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    let mut bytes = Vec::new();
+    for values in values.chunks(BUFFER / 4) {
+        bytes.clear();
+        bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        write(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Writes until the work is cancelled.
+struct Cancellable<'a, W> {
+    out: W,
+    progress: &'a dyn Progress,
+}
+
+impl<W: Write> Write for Cancellable<'_, W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if self.progress.is_cancelled() {
+            return Err(io::Error::other("cancelled"));
+        }
+        self.out.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// How many sums and counts an entry has, when they go together.
+fn shape(name: &[u8], entry: &Entry) -> Result<(u64, u64), Error> {
+    let (sums, counts) = (entry.sums.len() as u64, entry.counts.len() as u64);
+    match sums.checked_rem(counts) {
+        Some(0) if sums > 0 => Ok((sums, counts)),
+        _ => Err(Error::from(Problem::Sizes { sums, counts }).of(name)),
+    }
+}
+
+fn write_error(e: WriteError) -> Error {
+    match e {
+        WriteError::Io(e) => e.into(),
+        WriteError::Layout(e) => e.into(),
+        other => std::io::Error::other(other.to_string()).into(),
+    }
+}

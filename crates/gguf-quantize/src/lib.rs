@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Exactness
+//!
+//! The tensor data and their types are those of `llama_model_quantize` of llama.cpp, to the byte. The head differs where
+//! llama.cpp's is at fault: data is aligned as `general.alignment` says, which llama.cpp keeps but does not follow; and what is
+//! said of each block goes with the blocks that are left out.
+#![forbid(unsafe_code)]
+
+pub mod budget;
+mod error;
+pub mod imatrix;
+mod limit;
+pub mod mix;
+mod plan;
+mod prune;
+mod warning;
+
+pub use error::Error;
+pub use plan::{ChooseTypes, Chosen, Quantization, QuantizeOptions, Undecided, plan};
+pub use prune::PruneError;
+pub use warning::Warning;

@@ -1,0 +1,35 @@
+//! Sizes that must not be exceeded.
+
+use std::fmt;
+
+/// What must not be exceeded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// Bytes of the whole file, head and padding included; of all files together, where shards are kept.
+    FileBytes(u64),
+    /// Bits of tensor data for each weight, all tensors taken together.
+    BitsPerWeight(f64),
+}
+
+impl fmt::Display for Limit {
+    /// `4,509,715,660 bytes`, `3.9 bits per weight`; bits are rounded up to four decimals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::FileBytes(n) => write!(f, "{} bytes", grouped(*n)),
+            Limit::BitsPerWeight(bits) => write!(f, "{} bits per weight", (bits * 1e4).ceil() / 1e4),
+        }
+    }
+}
+
+/// `1,234,567`
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

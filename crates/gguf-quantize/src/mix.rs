@@ -1,0 +1,581 @@
+//! Which type each tensor gets for each file type: what `llama-quantize` decides, as tables and pure functions.
+//!
+//! [`decide`] goes through the tensors of a model in the order that llama.cpp quantizes them in and gives a [`Decision`] for
+//! each: the type, and why. The knowledge is in four tables: [`KEPT`] (what is never quantized), [`RULES`] (the mixtures),
+//! [`FALLBACKS`] (rows that are not whole blocks), and the names of file types.
+//!
+//! Decisions are those of `llama-quant.cpp`, but where llama.cpp stops or fails:
+//! * NVFP4 can be chosen as a file type; the general rows of the table apply to it. Rows that are not whole blocks of
+//!   NVFP4 become IQ4_NL.
+//! * A type chosen for the output or the token embeddings whose blocks do not fit is an error here; llama.cpp breaks off in the
+//!   middle of the work.
+//! * With experts, the number of the block is asked for only where a row needs it; llama.cpp stops at every tensor of the
+//!   feed-forward part without such a number.
+//! * A tensor that already has the type it gets needs no importance matrix.
+//! * In patterns, `\D`, `\W`, `\S` and `\B` mean what they say; `llama-quantize` turns them into small letters.
+//! * Projectors of images and sounds have no heads here; llama.cpp breaks off where it asks for them.
+//! * A name of five letters is not taken for one that ends in `weight`.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+use gguf_format::keys::{self, FileType};
+use gguf_format::{GgmlType, Str, ValueRef};
+
+mod fallback;
+mod keep;
+mod pattern;
+pub mod recipe;
+mod rules;
+mod target;
+
+pub use fallback::FALLBACKS;
+pub use gguf_pipeline::plan::{Keep, Reason};
+pub use keep::{KEPT, Kept};
+pub use pattern::{Pattern, PatternError};
+pub use rules::{Category, Place, RULES, Rule, When};
+pub use target::{ALIASES, Target, UnknownName, is_tensor_target, parse_tensor_type};
+
+/// What the mixtures ask of a model (`llama_hparams` in `llama-hparams.h`, as `load_hparams` in `llama-model.cpp` reads
+/// them).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelFacts {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Number of blocks, those for predicting several tokens included.
+    pub n_layer: u64,
+    /// Those of them that predict further tokens.
+    pub n_layer_nextn: u64,
+    /// Attention heads of the first block.
+    pub n_head: u64,
+    /// Heads of keys and values of the first block.
+    pub n_head_kv: u64,
+    /// Number of experts.
+    pub n_expert: u64,
+}
+
+impl ModelFacts {
+    /// Reads the facts from the keys of a model, which `get` looks up: those of a file, or of a head that is planned. Keys
+    /// that are overridden count as they are overridden, as in `llama_model_quantize`.
+    ///
+    /// What is missing or of a wrong type counts as 0.
+    pub fn of<'v>(get: impl Fn(&str) -> Option<ValueRef<'v>>) -> ModelFacts {
+        let text = get(keys::GENERAL_ARCHITECTURE).and_then(|v| v.as_str()).and_then(|s| s.to_str().ok());
+        let architecture = text.unwrap_or_default().to_owned();
+        let value = |key: &str| get(&keys::for_arch(key, &architecture));
+        // A number for all blocks, or one for each.
+        let first = |key: &str| match value(key)? {
+            ValueRef::Array(all) => all.get(0)?.get::<u64>().ok(),
+            one => one.get().ok(),
+        };
+        let n_head = first(keys::ATTENTION_HEAD_COUNT).unwrap_or(0);
+        let n_head_kv = first(keys::ATTENTION_HEAD_COUNT_KV).unwrap_or(n_head);
+        let int = |key| value(key).and_then(|v| v.get::<u64>().ok()).unwrap_or(0);
+        let (mut n_layer, mut n_expert) = (int(keys::BLOCK_COUNT), int(keys::EXPERT_COUNT));
+        let mut n_layer_nextn = int(keys::NEXTN_PREDICT_LAYERS);
+        // What the files of some architectures in `src/models` make of it.
+        match architecture.as_str() {
+            "hunyuan_vl" | "hunyuan-dense" if n_expert <= 1 => n_expert = 0,
+            // Blocks that are gone through several times count as often.
+            "nanbeige" => {
+                let n_loops = value(keys::NUM_LOOPS).and_then(|v| v.get::<u64>().ok()).unwrap_or(1);
+                if n_loops > 1 {
+                    n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_mul(n_loops);
+                }
+            }
+            // A block of its own chooses between the adapters.
+            "graniteswitch" => {
+                n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_add(1);
+                n_layer_nextn = 1;
+            }
+            _ => {}
+        }
+        ModelFacts { architecture, n_layer, n_layer_nextn, n_head, n_head_kv, n_expert }
+    }
+
+    /// How many query heads share one head of keys and values (`n_gqa` in `llama-hparams.cpp`).
+    fn n_shared(&self) -> u64 {
+        self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
+    }
+
+    /// Whether llama.cpp takes the model for one of 70 billion parameters (`LLM_TYPE_70B` in `src/models`).
+    pub fn is_70b(&self) -> bool {
+        let n_layer = self.n_layer.saturating_sub(self.n_layer_nextn);
+        match self.architecture.as_str() {
+            "llama" | "llama-embed" => n_layer == 80 && self.n_head != self.n_head_kv && self.n_expert != 8,
+            "qwen2" | "deci" | "olmo" => n_layer == 80,
+            "jais2" => n_layer == 68,
+            _ => false,
+        }
+    }
+}
+
+/// A tensor to decide about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TensorFacts<'a> {
+    /// Its name in the output.
+    pub name: Str<'a>,
+    /// Its dimensions, the contiguous one first.
+    pub shape: &'a [u64],
+    /// The type it has now.
+    pub ty: GgmlType,
+}
+
+impl TensorFacts<'_> {
+    fn row(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(1)
+    }
+}
+
+/// The type of the tensors whose name a pattern finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorTypeRule {
+    /// The pattern; found anywhere in the name.
+    pub pattern: Pattern,
+    /// The type.
+    pub ty: GgmlType,
+}
+
+impl TensorTypeRule {
+    /// Reads `PATTERN=TYPE` (`parse_tensor_type` in `tools/quantize/quantize.cpp`): a regular expression, which counts in
+    /// small letters, and the name of a tensor type.
+    ///
+    /// # Errors
+    /// What is missing, unknown or no regular expression.
+    pub fn parse(text: &str) -> Result<TensorTypeRule, TensorTypeError> {
+        let Some((pattern, ty)) = text.rsplit_once('=') else { return Err(TensorTypeError::NoType(cut(text))) };
+        if pattern.is_empty() {
+            return Err(TensorTypeError::NoPattern(cut(text)));
+        }
+        if ty.is_empty() {
+            return Err(TensorTypeError::NoType(cut(text)));
+        }
+        let ty = parse_tensor_type(ty).map_err(TensorTypeError::Type)?;
+        let pattern = Pattern::new(pattern).map_err(TensorTypeError::Pattern)?;
+        Ok(TensorTypeRule { pattern, ty })
+    }
+
+    /// Reads such rules one after the other, set apart by white space.
+    ///
+    /// # Errors
+    /// At the first rule that is wrong.
+    pub fn parse_list(text: &str) -> Result<Vec<TensorTypeRule>, TensorTypeError> {
+        text.split_ascii_whitespace().map(TensorTypeRule::parse).collect()
+    }
+}
+
+impl fmt::Display for TensorTypeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.pattern, self.ty)
+    }
+}
+
+/// As much of a text as an error repeats.
+fn cut(text: &str) -> String {
+    text.chars().take(96).collect()
+}
+
+/// What is wrong with a `PATTERN=TYPE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorTypeError {
+    /// There is no type behind an equals sign.
+    NoType(String),
+    /// There is no pattern before the equals sign.
+    NoPattern(String),
+    /// The type is not known, or cannot be made.
+    Type(UnknownName),
+    /// The pattern is not a regular expression.
+    Pattern(PatternError),
+}
+
+impl fmt::Display for TensorTypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let form = "PATTERN=TYPE is right, as in ffn_down=q6_K";
+        match self {
+            TensorTypeError::NoType(text) => write!(f, "`{}` names no type; {form}", text.escape_debug()),
+            TensorTypeError::NoPattern(text) => write!(f, "`{}` names no tensors; {form}", text.escape_debug()),
+            TensorTypeError::Type(e) => write!(f, "{e}"),
+            TensorTypeError::Pattern(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl core::error::Error for TensorTypeError {}
+
+/// What can be chosen beside the file type (the fields of `llama_model_quantize_params`).
+#[derive(Debug, Clone, Default)]
+pub struct MixOptions {
+    /// No mixture: every tensor gets the file type's own type.
+    pub pure: bool,
+    /// `output.weight` stays as it is.
+    pub leave_output_tensor: bool,
+    /// The type of `output.weight`.
+    pub output_tensor_type: Option<GgmlType>,
+    /// The type of the token embeddings.
+    pub token_embedding_type: Option<GgmlType>,
+    /// Types by name; the first rule that matches is taken. Without effect for file types of plain floats.
+    pub tensor_types: Vec<TensorTypeRule>,
+    /// Whether there is an importance matrix.
+    pub has_imatrix: bool,
+}
+
+/// What becomes of one tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// The type it gets.
+    pub ty: GgmlType,
+    /// Why.
+    pub why: Reason,
+    /// The type it would have got, had its rows been whole blocks of it.
+    pub instead_of: Option<GgmlType>,
+    /// Whether it must not be quantized to that type without an importance matrix (`tensor_requires_imatrix` in
+    /// `llama-quant.cpp`).
+    pub needs_imatrix: bool,
+}
+
+impl fmt::Display for Decision {
+    /// Why, and whether the rows forbade another type.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.why)?;
+        match self.instead_of.and_then(GgmlType::info) {
+            Some(wanted) => write!(f, "; rows are not whole blocks of {}, as {} needs", wanted.block_len, wanted.name),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why nothing is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MixError {
+    /// A file type that cannot be made.
+    FileType(FileType),
+    /// A type in the options that no tensor can be quantized to.
+    TensorType(GgmlType),
+    /// A tensor's name is too long for a file.
+    Name {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A type was chosen for the tensor whose blocks do not fit its rows.
+    PartialBlock {
+        /// The tensor.
+        tensor: String,
+        /// Which choice it was: [`Reason::TokenEmbeddingType`] or [`Reason::OutputTensorType`].
+        choice: Reason,
+        /// The type.
+        ty: GgmlType,
+        /// Length of the rows.
+        row: u64,
+    },
+    /// The type's blocks do not fit the rows, and no other type takes its place.
+    NoFallback {
+        /// The tensor.
+        tensor: String,
+        /// The type.
+        ty: GgmlType,
+        /// Length of the rows.
+        row: u64,
+    },
+    /// The name of the tensor does not say which block it is in.
+    NoBlock {
+        /// The tensor.
+        tensor: String,
+        /// Number of blocks.
+        n_layer: u64,
+    },
+}
+
+impl fmt::Display for MixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let block = |ty: &GgmlType| ty.info().map_or(0, |info| info.block_len);
+        match self {
+            MixError::FileType(ty) => write!(f, "files of type {ty} can no longer be made; choose another file type"),
+            MixError::TensorType(ty) => {
+                write!(f, "tensors cannot be quantized to {ty}; choose one of the types that models are stored in")
+            }
+            MixError::Name { bytes } => write!(f, "a tensor's name has {bytes} bytes; at most {MAX_NAME} can be right"),
+            MixError::PartialBlock { tensor, ty, row, .. } => write!(
+                f,
+                "the tensor {tensor} has rows of {row} elements, and {ty}, which was chosen for it, has blocks of {}; choose a \
+                 type whose blocks divide {row}",
+                block(ty)
+            ),
+            MixError::NoFallback { tensor, ty, row } => write!(
+                f,
+                "the tensor {tensor} has rows of {row} elements, not whole blocks of {} as {ty} needs; choose another type \
+                 for it",
+                block(ty)
+            ),
+            MixError::NoBlock { tensor, n_layer } => write!(
+                f,
+                "the tensor {tensor} should be in one of the blocks blk.0 to blk.{}, and its name says otherwise; choose a \
+                 type for it",
+                n_layer.saturating_sub(1)
+            ),
+        }
+    }
+}
+
+impl core::error::Error for MixError {}
+
+/// The longest name that is looked at; formats allow far less.
+const MAX_NAME: usize = 1024;
+
+/// The number behind `blk.`, read as `sscanf` reads `blk.%d.`: after white space, with a sign if there is one.
+fn block_number(name: &[u8]) -> Option<i32> {
+    let rest = name.strip_prefix(b"blk.")?;
+    let rest = rest.trim_ascii_start();
+    let (negative, digits) = match rest {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let mut number = None;
+    for digit in digits.iter().take_while(|b| b.is_ascii_digit()) {
+        number = Some(number.unwrap_or(0i64).saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    }
+    let number = number?;
+    // A number that is too large loses its upper bits there.
+    Some(if negative { number.saturating_neg() } else { number } as i32)
+}
+
+/// The order in which llama.cpp quantizes and writes tensors (`weight_name_comparer` in `llama-model-loader.h`): by block,
+/// then by name; what is in no block comes first. Decisions depend on the order, as blocks are counted in places.
+///
+/// Two exceptions: where the split is kept the order is that of the shards, and where blocks are left out that of the names before
+/// they changed.
+pub fn processing_order(a: &[u8], b: &[u8]) -> Ordering {
+    let block = |name| block_number(name).unwrap_or(-1);
+    block(a).cmp(&block(b)).then_with(|| a.cmp(b))
+}
+
+/// Decides about all tensors of a model, which are given in [`processing_order`].
+///
+/// # Errors
+/// [`MixError`]: at the first tensor for which nothing fits, and for types that cannot be made.
+pub fn decide(
+    model: &ModelFacts,
+    tensors: &[TensorFacts<'_>],
+    target: Target,
+    options: &MixOptions,
+) -> Result<Vec<Decision>, MixError> {
+    let file_type = match target {
+        Target::Copy => return Ok(tensors.iter().map(|t| kept(t, Keep::Copy)).collect()),
+        Target::FileType(ty) => ty,
+    };
+    let info = file_type.info().filter(|_| target::is_target(file_type)).ok_or(MixError::FileType(file_type))?;
+    let asked = [options.output_tensor_type, options.token_embedding_type];
+    let asked = asked.into_iter().flatten().chain(options.tensor_types.iter().map(|rule| rule.ty));
+    if let Some(ty) = asked.into_iter().find(|&ty| !is_tensor_target(ty)) {
+        return Err(MixError::TensorType(ty));
+    }
+    if let Some(bytes) = tensors.iter().map(|t| t.name.as_bytes().len()).find(|&n| n > MAX_NAME) {
+        return Err(MixError::Name { bytes });
+    }
+    let categories: Vec<Category> = tensors.iter().map(|t| Category::of(t.name.as_bytes())).collect();
+    let mut mix = Mix {
+        model,
+        file_type,
+        own: info.tensor_type,
+        options,
+        tied: !categories.contains(&Category::Output),
+        n_values: categories.iter().filter(|c| c.has_values()).count() as u64,
+        seen_values: 0,
+        seen_down: 0,
+        seen_gate: 0,
+        seen_up: 0,
+    };
+    tensors.iter().zip(categories).map(|(t, category)| mix.decide(t, category)).collect()
+}
+
+fn kept(tensor: &TensorFacts<'_>, why: Keep) -> Decision {
+    Decision { ty: tensor.ty, why: Reason::Kept(why), instead_of: None, needs_imatrix: false }
+}
+
+/// The state of a walk over the tensors (`quantize_state_impl` in `llama-quant.cpp`).
+struct Mix<'m> {
+    model: &'m ModelFacts,
+    file_type: FileType,
+    /// The type that most tensors get.
+    own: GgmlType,
+    options: &'m MixOptions,
+    /// The embeddings are the output too.
+    tied: bool,
+    n_values: u64,
+    // How many tensors of a place the rows were applied to so far.
+    seen_values: u64,
+    seen_down: u64,
+    seen_gate: u64,
+    seen_up: u64,
+}
+
+impl Mix<'_> {
+    fn decide(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<Decision, MixError> {
+        let name = tensor.name.as_bytes();
+        if let Some(why) = keep::keep(&self.model.architecture, name, tensor.shape, self.options.leave_output_tensor) {
+            return Ok(kept(tensor, why));
+        }
+        let (wanted, why) = self.wanted(tensor, category)?;
+        let row = tensor.row();
+        let is_chosen =
+            why == Reason::TokenEmbeddingType || why == Reason::OutputTensorType && category == Category::Output;
+        let ty = match is_chosen {
+            true if fallback::divides(wanted, row) => wanted,
+            true => return Err(MixError::PartialBlock { tensor: shown(tensor), choice: why, ty: wanted, row }),
+            false => fallback::fallback(wanted, row).ok_or_else(|| MixError::NoFallback {
+                tensor: shown(tensor),
+                ty: wanted,
+                row,
+            })?,
+        };
+        let needs_imatrix = ty != tensor.ty && self.needs_imatrix(category, ty);
+        Ok(Decision { ty, why, instead_of: (ty != wanted).then_some(wanted), needs_imatrix })
+    }
+
+    /// The type before the rows are looked at (`llama_tensor_get_type`).
+    fn wanted(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<(GgmlType, Reason), MixError> {
+        let name = tensor.name.as_bytes();
+        let found = self.options.tensor_types.iter().position(|rule| rule.pattern.finds(name));
+        if let Some(ty) = self.options.token_embedding_type
+            && category == Category::TokenEmbd
+            // The embeddings per layer are large and go by a pattern that names them.
+            && !(name == b"per_layer_token_embd.weight" && found.is_some())
+        {
+            return Ok((ty, Reason::TokenEmbeddingType));
+        }
+        if let Some(ty) = self.options.output_tensor_type
+            && category == Category::Output
+        {
+            return Ok((ty, Reason::OutputTensorType));
+        }
+        if !self.own.is_quantized() {
+            return Ok((self.own, Reason::Float));
+        }
+        if let Some((i, rule)) = found.and_then(|i| Some((i, self.options.tensor_types.get(i)?))) {
+            return Ok((rule.ty, Reason::TensorType(i)));
+        }
+        if self.options.pure {
+            return Ok((self.own, Reason::Pure));
+        }
+        self.mixed(tensor, category)
+    }
+
+    /// The type by the rows of the table (`llama_tensor_get_type_impl`).
+    fn mixed(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<(GgmlType, Reason), MixError> {
+        let place = Place::of(category, self.tied);
+        if let Some(ty) = self.options.output_tensor_type
+            && place == Place::Output
+        {
+            // Embeddings that are the output too; `output.weight` itself was decided before.
+            return Ok((ty, Reason::OutputTensorType));
+        }
+        let mut chosen = (self.own, Reason::Own);
+        for (row, rule) in RULES.iter().enumerate() {
+            if (rule.place == Place::Any || rule.place == place)
+                && (rule.file_types.is_empty() || rule.file_types.contains(&self.file_type))
+                && self.holds_all(rule.when, tensor, place)?
+            {
+                chosen = (rule.ty, Reason::Rule { row, when: rules::when(row) });
+                break;
+            }
+        }
+        let is_low = rules::LOW.contains(&self.file_type);
+        if place == Place::Values
+            && !is_low
+            && self.model.is_70b()
+            && [GgmlType::Q3_K, GgmlType::Q4_K].contains(&chosen.0)
+        {
+            chosen = (GgmlType::Q5_K, Reason::Raised70B);
+        }
+        match place {
+            Place::Values => self.seen_values += 1,
+            Place::FfnDown => self.seen_down += 1,
+            Place::FfnGate => self.seen_gate += 1,
+            Place::FfnUp => self.seen_up += 1,
+            _ => {}
+        }
+        Ok(chosen)
+    }
+
+    fn holds_all(&self, all: &[When], tensor: &TensorFacts<'_>, place: Place) -> Result<bool, MixError> {
+        for when in all {
+            if !self.holds(*when, tensor, place)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn holds(&self, when: When, tensor: &TensorFacts<'_>, place: Place) -> Result<bool, MixError> {
+        let arch = self.model.architecture.as_str();
+        let n_layer = self.model.n_layer;
+        Ok(match when {
+            When::Arch(name) => arch == name,
+            When::NotArch(name) => arch != name,
+            When::Named(parts) => parts.iter().any(|part| keep::contains(tensor.name.as_bytes(), part)),
+            When::PartialBlock => !fallback::divides(self.own, tensor.row()),
+            When::Stack => tensor.shape.get(2).is_some_and(|&n| n > 1),
+            When::SharedBy4 => self.model.n_shared() >= 4,
+            When::SharedBy4OrExperts4 => self.model.n_shared() >= 4 || self.model.n_expert >= 4,
+            When::Experts8 => self.model.n_expert == 8,
+            When::NotExperts8 => self.model.n_expert != 8,
+            When::Imatrix => self.options.has_imatrix,
+            When::NoImatrix => !self.options.has_imatrix,
+            When::First(parts) => self.block(tensor, place)? < n_layer / parts.max(1),
+            When::FirstCounted(parts) => self.seen(place) < n_layer / parts.max(1),
+            When::Middle => {
+                let block = self.block(tensor, place)?;
+                n_layer / 8 <= block && block < n_layer.saturating_mul(7) / 8
+            }
+            When::MoreBits if place == Place::Values => more_bits(self.seen_values, self.n_values),
+            When::MoreBits => more_bits(self.block(tensor, place)?, n_layer),
+            When::Before(n) => self.seen(place) < n,
+        })
+    }
+
+    /// How many tensors of the place came before.
+    fn seen(&self, place: Place) -> u64 {
+        match place {
+            Place::Values => self.seen_values,
+            Place::FfnDown => self.seen_down,
+            Place::FfnGate => self.seen_gate,
+            Place::FfnUp => self.seen_up,
+            _ => 0,
+        }
+    }
+
+    /// The block that a tensor of the feed-forward part is in: without experts as counted, with experts by its name, since
+    /// there may be several tensors of a place in a block.
+    fn block(&self, tensor: &TensorFacts<'_>, place: Place) -> Result<u64, MixError> {
+        if self.model.n_expert <= 1 {
+            return Ok(self.seen(place));
+        }
+        let n_layer = self.model.n_layer;
+        block_number(tensor.name.as_bytes())
+            .and_then(|n| u64::try_from(n).ok())
+            .filter(|&n| n < n_layer)
+            .ok_or_else(|| MixError::NoBlock { tensor: shown(tensor), n_layer })
+    }
+
+    fn needs_imatrix(&self, category: Category, ty: GgmlType) -> bool {
+        let spared = matches!(category, Category::Output | Category::TokenEmbd);
+        !spared && (NEED_IMATRIX.contains(&ty) || (ty == GgmlType::Q2_K && self.file_type == rules::Q2_K_S))
+    }
+}
+
+/// Types of so few bits that they are useless without an importance matrix (`tensor_requires_imatrix` in
+/// `llama-quant.cpp`).
+pub const NEED_IMATRIX: &[GgmlType] =
+    &[GgmlType::IQ3_XXS, GgmlType::IQ2_XXS, GgmlType::IQ2_XS, GgmlType::IQ2_S, GgmlType::IQ1_M, GgmlType::IQ1_S];
+
+/// The blocks that deserve more bits: the first and last eighth, and every third between (`use_more_bits`).
+fn more_bits(i: u64, n: u64) -> bool {
+    let eighth = n / 8;
+    i < eighth || i >= n.saturating_mul(7) / 8 || (i - eighth) % 3 == 2
+}
+
+fn shown(tensor: &TensorFacts<'_>) -> String {
+    gguf_format::check::shown(tensor.name)
+}

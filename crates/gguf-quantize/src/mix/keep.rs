@@ -1,0 +1,75 @@
+//! Which tensors are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`).
+
+use gguf_pipeline::plan::Keep;
+
+/// Tensors of one kind that stay as they are.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Only in this architecture; in all of them when empty.
+    pub arch: &'static str,
+    /// What the name contains, any of these.
+    pub parts: &'static [&'static str],
+    /// What the whole name is, any of these.
+    pub names: &'static [&'static str],
+    /// Why.
+    pub why: &'static str,
+}
+
+macro_rules! kept {
+    ($($why:literal $(in $arch:literal)? : $($part:literal)* $(= $($name:literal)*)?;)*) => {
+        /// The kinds of tensors that are never quantized.
+        pub static KEPT: &[Kept] = &[$(Kept {
+            arch: concat!($($arch)?), parts: &[$($part),*], names: &[$($($name),*)?], why: $why,
+        }),*];
+    };
+}
+
+kept! {
+    "a norm": "_norm.weight";
+    "chooses the experts": "ffn_gate_inp.weight";
+    "table of experts by token": "ffn_gate_tid2eid.weight";
+    "very small (AltUp, LAuReL)": "altup" "laurel";
+    "small (projection of the per-layer embeddings)": "per_layer_model_proj";
+    "positions or token types": = "position_embd.weight" "token_types.weight";
+    "small (convolution)": "ssm_conv1d" "shortconv.conv.weight";
+    "small (indexer)": "indexer.k_proj.weight" "indexer.q_proj.weight";
+    "small (GLM5-Next: connections, indexer, state space, latent attention)" in "glm5-next":
+        "hc_" "indexer.attn_q_b" "indexer.attn_k" "indexer.proj" "indexer_compressor_gate" "indexer_compressor_ape"
+        "ssm_f_a.weight" "ssm_f_b.weight" "ssm_g_a.weight" "ssm_g_b.weight" "ssm_beta.weight" "attn_kv_a_mqa.weight"
+        "attn_k_b.weight" "attn_v_b.weight";
+    "small (RWKV)":
+        "time_mix_first.weight" "time_mix_w0.weight" "time_mix_w1.weight" "time_mix_w2.weight" "time_mix_v0.weight"
+        "time_mix_v1.weight" "time_mix_v2.weight" "time_mix_a0.weight" "time_mix_a1.weight" "time_mix_a2.weight"
+        "time_mix_g1.weight" "time_mix_g2.weight" "time_mix_decay_w1.weight" "time_mix_decay_w2.weight"
+        "time_mix_lerp_fused.weight";
+    "relative positions": "attn_rel_b.weight" ".rel_pos";
+    "patches and positions of images": ".position_embd" "sam.pos_embd" "sam.neck." "sam.net_" ".patch_embd" ".patch_merger";
+    "codebook of sounds": "a.rvq.codebook" "mm.a.code_embd";
+}
+
+/// Why a tensor of that name and shape stays as it is; `None` when it is quantized.
+pub(super) fn keep(arch: &str, name: &[u8], shape: &[u64], leave_output: bool) -> Option<Keep> {
+    // Dimensions count as `ggml_n_dims` does: up to the last one that is larger than 1.
+    if !shape.iter().skip(1).any(|&dim| dim > 1) {
+        return Some(Keep::Vector);
+    }
+    if !name.ends_with(b"weight") {
+        return Some(Keep::NotAWeight);
+    }
+    if leave_output && name == b"output.weight" {
+        return Some(Keep::LeaveOutput);
+    }
+    let fits = |kept: &&Kept| {
+        (kept.arch.is_empty() || kept.arch == arch)
+            && (kept.names.iter().any(|n| n.as_bytes() == name) || kept.parts.iter().any(|p| contains(name, p)))
+    };
+    KEPT.iter().find(fits).map(|kept| Keep::Kind(kept.why))
+}
+
+/// Whether `part` stands anywhere in `name`.
+pub(super) fn contains(name: &[u8], part: &str) -> bool {
+    match core::str::from_utf8(name) {
+        Ok(name) => name.contains(part),
+        Err(_) => name.windows(part.len().max(1)).any(|w| w == part.as_bytes()),
+    }
+}

@@ -1,0 +1,583 @@
+//! Regular expressions on tensor names: `std::regex_search` with the grammar of ECMAScript, as `llama-quantize` uses it.
+//!
+//! Only whether a pattern is found is asked, so captures are not kept, and a pattern is found in time that its length
+//! times that of the name bounds. Back-references, which that rules out, are refused; lookaheads work.
+
+use core::fmt;
+
+/// Nesting of groups that is read.
+const MAX_DEPTH: usize = 64;
+
+/// Steps that a pattern may have; counted repetitions are written out.
+const MAX_STEPS: usize = 4096;
+
+/// A regular expression, in small letters.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    steps: Vec<Step>,
+}
+
+/// One step of the search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// One byte of this set.
+    Byte(Box<Set>),
+    /// Goes on at both.
+    Fork(usize, usize),
+    Go(usize),
+    Start,
+    End,
+    /// At the edge of a word, or not at one.
+    Edge(bool),
+    /// What follows is found from here, or is not; up to the step at `end`, after which it goes on.
+    Look {
+        found: bool,
+        end: usize,
+    },
+    Found,
+}
+
+/// A set of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Set([u64; 4]);
+
+impl Set {
+    fn add(&mut self, byte: u8) {
+        if let Some(word) = self.0.get_mut(usize::from(byte / 64)) {
+            *word |= 1 << (byte % 64);
+        }
+    }
+
+    fn has(&self, byte: u8) -> bool {
+        self.0.get(usize::from(byte / 64)).is_some_and(|word| word >> (byte % 64) & 1 == 1)
+    }
+
+    fn of(holds: impl Fn(u8) -> bool) -> Set {
+        let mut set = Set::default();
+        (0..=u8::MAX).filter(|&b| holds(b)).for_each(|b| set.add(b));
+        set
+    }
+
+    fn join(&mut self, other: Set) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
+    }
+
+    fn others(&self) -> Set {
+        Set(self.0.map(|word| !word))
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The sets of `\d`, `\s` and `\w`, and with capital letters all others.
+fn named_set(letter: u8) -> Option<Set> {
+    let set = match letter.to_ascii_lowercase() {
+        b'd' => Set::of(|b| b.is_ascii_digit()),
+        b's' => Set::of(|b| b.is_ascii_whitespace() || b == 0x0b),
+        b'w' => Set::of(is_word),
+        _ => return None,
+    };
+    Some(if letter.is_ascii_uppercase() { set.others() } else { set })
+}
+
+/// What is wrong with a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PatternError {
+    /// The pattern.
+    pub pattern: String,
+    /// Where in it, in bytes.
+    pub at: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the pattern `{}` is wrong at byte {}: {}", self.pattern.escape_debug(), self.at, self.what)
+    }
+}
+
+impl core::error::Error for PatternError {}
+
+impl Pattern {
+    /// Reads a pattern. Capital letters become small ones, but for those that a backslash makes a class of characters.
+    ///
+    /// # Errors
+    /// Where the pattern is wrong.
+    pub fn new(text: &str) -> Result<Pattern, PatternError> {
+        let mut reader = Reader { text: text.as_bytes(), at: 0, steps: Vec::new() };
+        let read = reader.alternatives(0).and_then(|()| match reader.peek() {
+            None => reader.push(Step::Found),
+            Some(_) => Err("a `)` without its `(`"),
+        });
+        match read {
+            Ok(()) => Ok(Pattern { text: text.to_owned(), steps: reader.steps }),
+            Err(what) => Err(PatternError { pattern: super::cut(text), at: reader.at, what }),
+        }
+    }
+
+    /// Whether the pattern is found anywhere in the name.
+    pub fn finds(&self, name: &[u8]) -> bool {
+        let width = name.len() + 1;
+        let size = self.steps.len() * width;
+        let mut search = Search { steps: &self.steps, name, width, looks: vec![None; size], been: Vec::new() };
+        search.been.resize(size, 0);
+        (0..width).any(|start| search.run(0, start, 1, 0))
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}/", self.text)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A search in one name.
+struct Search<'p> {
+    steps: &'p [Step],
+    name: &'p [u8],
+    width: usize,
+    /// What lookaheads have come to, by step and place.
+    looks: Vec<Option<bool>>,
+    /// In which run each step was last tried at each place.
+    been: Vec<u32>,
+}
+
+impl Search<'_> {
+    /// Whether the search that starts at a step and a place comes to its end. Runs of one number share what they tried.
+    fn run(&mut self, step: usize, place: usize, number: u32, depth: u32) -> bool {
+        let mut open = vec![(step, place)];
+        while let Some((step, place)) = open.pop() {
+            let Some(been) = self.been.get_mut(step * self.width + place) else { continue };
+            if std::mem::replace(been, number) == number {
+                continue;
+            }
+            let before = place.checked_sub(1).and_then(|i| self.name.get(i));
+            let here = self.name.get(place);
+            match self.steps.get(step) {
+                Some(Step::Byte(set)) => {
+                    if here.is_some_and(|&b| set.has(b)) {
+                        open.push((step + 1, place + 1));
+                    }
+                }
+                Some(&Step::Fork(a, b)) => open.extend([(b, place), (a, place)]),
+                Some(&Step::Go(a)) => open.push((a, place)),
+                Some(Step::Start) if before.is_none() => open.push((step + 1, place)),
+                Some(Step::End) if here.is_none() => open.push((step + 1, place)),
+                Some(&Step::Edge(edge)) => {
+                    let word = |b: Option<&u8>| b.is_some_and(|&b| is_word(b));
+                    if (word(before) != word(here)) == edge {
+                        open.push((step + 1, place));
+                    }
+                }
+                Some(&Step::Look { found, end }) => {
+                    if self.look(step, place, depth) == found {
+                        open.push((end, place));
+                    }
+                }
+                Some(Step::Found) => return true,
+                Some(Step::Start | Step::End) | None => {}
+            }
+        }
+        false
+    }
+
+    /// What a lookahead comes to, found out once for each place.
+    fn look(&mut self, step: usize, place: usize, depth: u32) -> bool {
+        let at = step * self.width + place;
+        if let Some(Some(known)) = self.looks.get(at) {
+            return *known;
+        }
+        // The steps of a lookahead are tried by its own runs alone, each of which starts at another place.
+        let number = u32::try_from(place).unwrap_or(u32::MAX - 2) + 2;
+        let found = self.run(step + 1, place, number, depth + 1);
+        if let Some(look) = self.looks.get_mut(at) {
+            *look = Some(found);
+        }
+        found
+    }
+}
+
+/// Reads a pattern and writes its steps. The grammar, down to repeated quantifiers, is that of GNU's `std::regex`.
+struct Reader<'t> {
+    text: &'t [u8],
+    at: usize,
+    steps: Vec<Step>,
+}
+
+type Read<T> = Result<T, &'static str>;
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).map(u8::to_ascii_lowercase)
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn eat(&mut self, what: &str) -> bool {
+        let found = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(what.as_bytes()));
+        self.at += if found { what.len() } else { 0 };
+        found
+    }
+
+    fn push(&mut self, step: Step) -> Read<()> {
+        if self.steps.len() >= MAX_STEPS {
+            return Err("the pattern is too long, with its repetitions written out");
+        }
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// Writes steps that stood at `from` once more, at the end.
+    fn copy(&mut self, steps: &[Step], from: usize) -> Read<()> {
+        let to = self.steps.len();
+        for step in steps {
+            let moved = |target: usize| target - from + to;
+            self.push(match step {
+                Step::Fork(a, b) => Step::Fork(moved(*a), moved(*b)),
+                Step::Go(a) => Step::Go(moved(*a)),
+                Step::Look { found, end } => Step::Look { found: *found, end: moved(*end) },
+                other => other.clone(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn alternatives(&mut self, depth: usize) -> Read<()> {
+        if depth > MAX_DEPTH {
+            return Err("groups are nested too deep");
+        }
+        let start = self.steps.len();
+        self.sequence(depth)?;
+        if !self.eat("|") {
+            return Ok(());
+        }
+        let first = self.steps.split_off(start);
+        let second = start + 1 + first.len() + 1;
+        self.push(Step::Fork(start + 1, second))?;
+        self.copy(&first, start)?;
+        self.push(Step::Go(0))?;
+        // Alternatives of one group follow each other, they are not nested.
+        self.alternatives_after(second - 1, depth)
+    }
+
+    /// The alternatives after the first; each ends in a jump to the end of all.
+    fn alternatives_after(&mut self, mut jump: usize, depth: usize) -> Read<()> {
+        let mut jumps = vec![jump];
+        loop {
+            let start = self.steps.len();
+            self.sequence(depth)?;
+            if !self.eat("|") {
+                break;
+            }
+            let alternative = self.steps.split_off(start);
+            self.push(Step::Fork(start + 1, start + alternative.len() + 2))?;
+            self.copy(&alternative, start)?;
+            jump = self.steps.len();
+            self.push(Step::Go(0))?;
+            jumps.push(jump);
+        }
+        let end = self.steps.len();
+        for jump in jumps {
+            if let Some(step) = self.steps.get_mut(jump) {
+                *step = Step::Go(end);
+            }
+        }
+        Ok(())
+    }
+
+    fn sequence(&mut self, depth: usize) -> Read<()> {
+        while !matches!(self.peek(), None | Some(b'|' | b')')) {
+            if self.assertion(depth)? {
+                continue;
+            }
+            let start = self.steps.len();
+            self.atom(depth)?;
+            while let Some((least, most)) = self.quantifier()? {
+                self.repeat(start, least, most)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is true of a place and takes no bytes, if there is such a thing here.
+    fn assertion(&mut self, depth: usize) -> Read<bool> {
+        let step = match () {
+            () if self.eat("^") => Step::Start,
+            () if self.eat("$") => Step::End,
+            () if self.eat("\\b") => Step::Edge(true),
+            () if self.eat("\\B") => Step::Edge(false),
+            () => {
+                let found = self.eat("(?=");
+                if !found && !self.eat("(?!") {
+                    return Ok(false);
+                }
+                let look = self.steps.len();
+                self.push(Step::Look { found, end: 0 })?;
+                self.alternatives(depth + 1)?;
+                self.close()?;
+                self.push(Step::Found)?;
+                let behind = self.steps.len();
+                if let Some(Step::Look { end, .. }) = self.steps.get_mut(look) {
+                    *end = behind;
+                }
+                return Ok(true);
+            }
+        };
+        self.push(step)?;
+        Ok(true)
+    }
+
+    fn close(&mut self) -> Read<()> {
+        if self.eat(")") { Ok(()) } else { Err("a `(` without its `)`") }
+    }
+
+    fn atom(&mut self, depth: usize) -> Read<()> {
+        let set = match self.peek() {
+            Some(b'(') => {
+                if !self.eat("(?:") {
+                    if self.eat("(?") {
+                        return Err("`(?` must go on with `:`, `=` or `!`");
+                    }
+                    self.at += 1;
+                }
+                self.alternatives(depth + 1)?;
+                return self.close();
+            }
+            Some(b'*' | b'+' | b'?' | b'{') => return Err("there is nothing to repeat; put `\\` before it to mean it"),
+            Some(b'.') => {
+                self.at += 1;
+                Set::of(|b| b != b'\n' && b != b'\r')
+            }
+            Some(b'[') => {
+                self.at += 1;
+                self.bracket()?
+            }
+            Some(b'\\') => {
+                self.at += 1;
+                match self.escape(false)? {
+                    Item::Set(set) => set,
+                    Item::Byte(byte) => Set::of(|b| b == byte),
+                }
+            }
+            Some(byte) => {
+                self.at += 1;
+                Set::of(|b| b == byte)
+            }
+            None => return Ok(()),
+        };
+        self.push(Step::Byte(Box::new(set)))
+    }
+
+    /// What a backslash means, which was read.
+    fn escape(&mut self, in_bracket: bool) -> Read<Item> {
+        let written = self.text.get(self.at).copied().unwrap_or(0);
+        let Some(letter) = self.next() else { return Err("nothing follows the `\\`") };
+        if let Some(set) = named_set(written) {
+            return Ok(Item::Set(set));
+        }
+        Ok(Item::Byte(match letter {
+            b'0' => 0,
+            b'b' if in_bracket => 8,
+            b'f' => 0x0c,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'v' => 0x0b,
+            b'x' => self.hex(2)?,
+            b'u' => self.hex(4)?,
+            b'c' => return Err("control characters are in no name"),
+            b'1'..=b'9' => return Err("references to groups are not supported"),
+            other => other,
+        }))
+    }
+
+    fn hex(&mut self, n: usize) -> Read<u8> {
+        const WRONG: &str = "two digits must follow `\\x`, four `\\u`, of a number up to 255";
+        let mut number = 0u32;
+        for _ in 0..n {
+            let digit = self.next().and_then(|b| char::from(b).to_digit(16)).ok_or(WRONG)?;
+            number = number * 16 + digit;
+        }
+        u8::try_from(number).map_err(|_| WRONG)
+    }
+
+    /// A set in brackets, of which the first was read.
+    fn bracket(&mut self) -> Read<Set> {
+        const OPEN: &str = "a `[` without its `]`";
+        let negated = self.eat("^");
+        let mut set = Set::default();
+        // The last byte, which a dash may make the first of a range.
+        let mut last: Option<u8> = None;
+        loop {
+            let item = match self.next() {
+                None => return Err(OPEN),
+                Some(b']') => break,
+                Some(b'-') if !matches!(self.peek(), Some(b']')) && last.is_some() => {
+                    let first = last.take().unwrap_or_default();
+                    let end = match self.next() {
+                        None => return Err(OPEN),
+                        Some(b'\\') => self.escape(true)?,
+                        Some(b'[') => self.class()?,
+                        Some(byte) => Item::Byte(byte),
+                    };
+                    let Item::Byte(end) = end else { return Err("a range must end in a character") };
+                    if end < first {
+                        return Err("the range is the wrong way round");
+                    }
+                    set.join(Set::of(|b| (first..=end).contains(&b)));
+                    continue;
+                }
+                Some(b'\\') => self.escape(true)?,
+                Some(b'[') => self.class()?,
+                Some(byte) => Item::Byte(byte),
+            };
+            match item {
+                Item::Set(class) => {
+                    if self.peek() == Some(b'-') && self.text.get(self.at + 1) != Some(&b']') {
+                        return Err("a range must start with a character");
+                    }
+                    set.join(class);
+                    last = None;
+                }
+                Item::Byte(byte) => {
+                    set.add(byte);
+                    last = Some(byte);
+                }
+            }
+        }
+        Ok(if negated { set.others() } else { set })
+    }
+
+    /// A named class such as `[:digit:]` in brackets, of which the first was read; a mere `[` otherwise.
+    fn class(&mut self) -> Read<Item> {
+        match self.peek() {
+            Some(b':') => {}
+            Some(b'.' | b'=') => return Err("only classes such as `[:digit:]` are supported here"),
+            _ => return Ok(Item::Byte(b'[')),
+        }
+        self.at += 1;
+        let start = self.at;
+        while self.peek().is_some_and(|b| b.is_ascii_alphabetic()) {
+            self.at += 1;
+        }
+        let name = self.text.get(start..self.at).unwrap_or_default().to_ascii_lowercase();
+        let holds: fn(u8) -> bool = match name.as_slice() {
+            b"alnum" => |b| b.is_ascii_alphanumeric(),
+            b"alpha" => |b| b.is_ascii_alphabetic(),
+            b"blank" => |b| b == b' ' || b == b'\t',
+            b"cntrl" => |b| b.is_ascii_control(),
+            b"d" | b"digit" => |b| b.is_ascii_digit(),
+            b"graph" => |b| b.is_ascii_graphic(),
+            b"lower" => |b| b.is_ascii_lowercase(),
+            b"print" => |b| b.is_ascii_graphic() || b == b' ',
+            b"punct" => |b| b.is_ascii_punctuation(),
+            b"s" | b"space" => |b| b.is_ascii_whitespace() || b == 0x0b,
+            b"upper" => |b| b.is_ascii_uppercase(),
+            b"w" => is_word,
+            b"xdigit" => |b| b.is_ascii_hexdigit(),
+            _ => {
+                return Err(
+                    "no such class; there are alnum, alpha, digit, lower, punct, space, upper, xdigit and others",
+                );
+            }
+        };
+        if !self.eat(":]") {
+            return Err("a `[:` without its `:]`");
+        }
+        Ok(Item::Set(Set::of(holds)))
+    }
+
+    /// How often the atom before is repeated, if it is; without end when `most` is `None`.
+    fn quantifier(&mut self) -> Read<Option<(usize, Option<usize>)>> {
+        let bounds = match self.peek() {
+            Some(b'*') => (0, None),
+            Some(b'+') => (1, None),
+            Some(b'?') => (0, Some(1)),
+            Some(b'{') => {
+                self.at += 1;
+                let bounds = self.braces()?;
+                self.eat("?");
+                return Ok(Some(bounds));
+            }
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        // As few as possible or as many: found is found.
+        self.eat("?");
+        Ok(Some(bounds))
+    }
+
+    fn braces(&mut self) -> Read<(usize, Option<usize>)> {
+        const WRONG: &str = "`{2}`, `{2,}` and `{2,5}` are right";
+        let least = self.number()?.ok_or(WRONG)?;
+        let most = match self.eat(",") {
+            true => self.number()?,
+            false => Some(least),
+        };
+        match (self.eat("}"), most) {
+            (false, _) => Err(WRONG),
+            (true, Some(most)) if most < least => Err("the larger count must come last"),
+            (true, most) => Ok((least, most)),
+        }
+    }
+
+    fn number(&mut self) -> Read<Option<usize>> {
+        let mut number = None;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            self.at += 1;
+            let value = number.unwrap_or(0usize) * 10 + usize::from(digit - b'0');
+            if value > 1000 {
+                return Err("more than 1000 repetitions");
+            }
+            number = Some(value);
+        }
+        Ok(number)
+    }
+
+    /// Repeats the steps from `start` on.
+    fn repeat(&mut self, start: usize, least: usize, most: Option<usize>) -> Read<()> {
+        let atom = self.steps.split_off(start);
+        for _ in 0..least {
+            self.copy(&atom, start)?;
+        }
+        match most {
+            None => {
+                let fork = self.steps.len();
+                self.push(Step::Fork(fork + 1, fork + atom.len() + 2))?;
+                self.copy(&atom, start)?;
+                self.push(Step::Go(fork))?;
+            }
+            Some(most) => {
+                let optional = most.saturating_sub(least);
+                let end = self.steps.len() + optional.saturating_mul(atom.len() + 1);
+                for _ in 0..optional {
+                    let fork = self.steps.len();
+                    self.push(Step::Fork(fork + 1, end))?;
+                    self.copy(&atom, start)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a set is made of.
+enum Item {
+    Byte(u8),
+    Set(Set),
+}

@@ -1,0 +1,473 @@
+//! Recipes: which tensor has which type in a model, as a short list of rules that can be applied to another one.
+//!
+//! A recipe is a file type and the exceptions from it, or rules alone that name every tensor. In a file it is words set apart by
+//! white space: first the name of the file type, if there is one, then rules `REGEX=TYPE`, of which the first
+//! that fits counts. What follows a `#` at the start of a word is a comment, to the end of the line.
+//!
+//! ```text
+//! Q4_K_M
+//! ^blk\.([0-2]|29)\.ffn_down\.weight$=q6_K   # more bits for these
+//! ```
+//!
+//! [`Recipe::of`] finds the rules: tensors that differ from each other in the number of their block alone are of one kind;
+//! kinds whose blocks have the same types share a rule. What it finds it tries out with [`decide`], with and without an
+//! importance matrix, so that the types do not depend on there being one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fmt::Write;
+
+use gguf_format::GgmlType;
+use gguf_format::check::shown;
+use gguf_format::keys::{FILE_TYPES, FileType};
+
+use super::{
+    Decision, MixError, MixOptions, ModelFacts, Reason, Target, TensorFacts, TensorTypeError, TensorTypeRule,
+    UnknownName, decide, is_tensor_target,
+};
+
+/// The types of a model's tensors.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recipe {
+    /// What tensors get that no rule fits. Without one, the recipe is good for any file type that is quantized.
+    pub file_type: Option<FileType>,
+    /// The first that fits a tensor counts. Tensors that are never quantized go by none.
+    pub rules: Vec<TensorTypeRule>,
+}
+
+impl Recipe {
+    /// Reads a recipe.
+    ///
+    /// # Errors
+    /// At the first word that is neither a rule nor, at the start, a file type; and for rules beside a file type of plain floats,
+    /// as they would have no effect.
+    pub fn parse(text: &str) -> Result<Recipe, RecipeError> {
+        let mut recipe = Recipe::default();
+        let words = (1..).zip(text.lines()).flat_map(|(number, line)| {
+            let words = line.split_ascii_whitespace().take_while(|word| !word.starts_with('#'));
+            words.map(move |word| (number, word))
+        });
+        for (i, (line, word)) in words.enumerate() {
+            if i > 0 || word.contains('=') {
+                let rule = TensorTypeRule::parse(word);
+                recipe.rules.push(rule.map_err(|problem| RecipeError::Rule { line, problem })?);
+                continue;
+            }
+            match Target::parse(word).map_err(RecipeError::FileType)? {
+                Target::FileType(ty) => recipe.file_type = Some(ty),
+                Target::Copy => return Err(RecipeError::Copy),
+            }
+        }
+        match recipe.file_type {
+            None if recipe.rules.is_empty() => Err(RecipeError::Empty),
+            Some(ty) if !recipe.goes_with(ty) => Err(RecipeError::Float(ty)),
+            _ => Ok(recipe),
+        }
+    }
+
+    /// Whether its rules, if there are any, have an effect beside that file type.
+    pub fn goes_with(&self, file_type: FileType) -> bool {
+        self.rules.is_empty() || takes_rules(file_type)
+    }
+
+    /// The recipe of a model, whose tensors are given in [`processing_order`](super::processing_order) with the types that they
+    /// have: a file type and the exceptions. The file type is the one that the model says it has, if rules can go with it,
+    /// otherwise the one that needs the fewest exceptions.
+    ///
+    /// # Errors
+    /// When a tensor has a type that none can be made of, or cannot be told from others by name.
+    pub fn of(model: &ModelFacts, tensors: &[TensorFacts<'_>], says: Option<FileType>) -> Result<Recipe, RecipeError> {
+        let wanted = Wanted::of(model, tensors)?;
+        let n_wrong = |ty: FileType| {
+            let n = wanted.wrong(ty, &[]).ok()?.len();
+            (n == 0 || takes_rules(ty)).then_some(n)
+        };
+        let known = FILE_TYPES.iter().map(|row| FileType(row.id)).filter(|&ty| super::target::is_target(ty));
+        let chosen = match says.filter(|&ty| super::target::is_target(ty) && n_wrong(ty).is_some()) {
+            Some(ty) => Some(ty),
+            None => known.filter_map(|ty| Some((n_wrong(ty)?, ty))).min_by_key(|(n, _)| *n).map(|(_, ty)| ty),
+        };
+        let Some(file_type) = chosen else { return Recipe::of_rules(model, tensors) };
+        // A rule for one tensor can change what others get, as blocks are counted; those get a rule too, until all is right.
+        let mut named = BTreeSet::new();
+        loop {
+            let rules = wanted.exceptions(&named)?;
+            let wrong = wanted.wrong(file_type, &rules).map_err(RecipeError::Mix)?;
+            let Some(first) = wrong.first() else { return Ok(Recipe { file_type: Some(file_type), rules }) };
+            if wrong.is_subset(&named) {
+                return Err(wanted.alike(*first));
+            }
+            named.extend(wrong);
+        }
+    }
+
+    /// The recipe of a model as rules alone, of which every tensor that can be quantized matches one: a file that `llama-quantize`
+    /// takes beside any quantized file type.
+    ///
+    /// # Errors
+    /// As for [`Recipe::of`].
+    pub fn of_rules(model: &ModelFacts, tensors: &[TensorFacts<'_>]) -> Result<Recipe, RecipeError> {
+        let wanted = Wanted::of(model, tensors)?;
+        let rules = wanted.all()?;
+        match wanted.wrong(FileType(7), &rules).map_err(RecipeError::Mix)?.first() {
+            Some(&i) => Err(wanted.alike(i)),
+            None => Ok(Recipe { file_type: None, rules }),
+        }
+    }
+}
+
+impl fmt::Display for Recipe {
+    /// As [`Recipe::parse`] reads it, a line for each word.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ty) = self.file_type {
+            writeln!(f, "{ty}")?;
+        }
+        self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))
+    }
+}
+
+/// The numbers of the rules that no tensor went by.
+pub fn idle_rules(n_rules: usize, decisions: &[Decision]) -> Vec<usize> {
+    let used: BTreeSet<usize> = decisions
+        .iter()
+        .filter_map(|decision| match decision.why {
+            Reason::TensorType(i) => Some(i),
+            _ => None,
+        })
+        .collect();
+    (0..n_rules).filter(|i| !used.contains(i)).collect()
+}
+
+/// Whether rules have an effect beside that file type.
+fn takes_rules(ty: FileType) -> bool {
+    ty.info().is_some_and(|row| row.tensor_type.is_quantized())
+}
+
+/// What is wrong with a recipe, or with a model of which one is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecipeError {
+    /// There is nothing in it.
+    Empty,
+    /// The first word is neither a rule nor a file type.
+    FileType(UnknownName),
+    /// A word that is not a rule.
+    Rule {
+        /// The line it is in, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: TensorTypeError,
+    },
+    /// `COPY`, which no recipe can start from.
+    Copy,
+    /// Rules beside a file type of plain floats.
+    Float(FileType),
+    /// A tensor of the model has a type that none can be quantized to.
+    Type {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        ty: GgmlType,
+    },
+    /// No rule fits the tensor alone.
+    Alike {
+        /// The tensor.
+        tensor: String,
+    },
+    /// The mixtures do not apply to the model.
+    Mix(MixError),
+}
+
+impl fmt::Display for RecipeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecipeError::Empty => f.write_str("there is no rule in it; a file type or REGEX=TYPE is right"),
+            RecipeError::FileType(e) => write!(f, "a file type or a rule such as ffn_down=q6_K comes first: {e}"),
+            RecipeError::Rule { line, problem } => write!(f, "line {line}: {problem}"),
+            RecipeError::Copy => f.write_str("COPY leaves every type as it is; begin with another file type"),
+            RecipeError::Float(ty) => write!(
+                f,
+                "rules have no effect beside the file type {ty}, as in llama.cpp; begin with a quantized one, such as Q8_0, and \
+                 let the last rule be `.={}`",
+                ty.info().map_or("f16", |row| row.tensor_type.info().map_or("f16", |info| info.name)),
+            ),
+            RecipeError::Type { tensor, ty } => {
+                write!(f, "the tensor {tensor} is {ty}, which nothing can be quantized to")
+            }
+            RecipeError::Alike { tensor } => {
+                write!(
+                    f,
+                    "the tensor {tensor} cannot be told from others: rules do not see capitals and odd characters"
+                )
+            }
+            RecipeError::Mix(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl core::error::Error for RecipeError {}
+
+/// The types that a recipe is to give.
+struct Wanted<'a> {
+    model: &'a ModelFacts,
+    tensors: &'a [TensorFacts<'a>],
+    /// The tensors that can be quantized, with what is known from their names.
+    open: BTreeMap<usize, Name<'a>>,
+}
+
+/// A tensor's name: `blk.3.attn_v.weight`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Name<'a> {
+    kind: Kind<'a>,
+    /// `3`; `None` when there is no `blk.`, and everything is in `after`.
+    block: Option<u64>,
+}
+
+/// All tensors that differ in the number of the block alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind<'a> {
+    /// What is before `blk.`: nothing, as a rule.
+    before: &'a [u8],
+    in_block: bool,
+    /// `attn_v.weight`
+    after: &'a [u8],
+}
+
+impl<'a> Name<'a> {
+    fn of(name: &'a [u8]) -> Name<'a> {
+        const BLK: &[u8] = b"blk.";
+        let whole = Name { kind: Kind { before: b"", in_block: false, after: name }, block: None };
+        let Some(at) = name.windows(BLK.len()).position(|w| w == BLK) else { return whole };
+        let (before, rest) = name.split_at(at);
+        let rest = rest.get(BLK.len()..).unwrap_or_default();
+        let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        let (digits, after) = rest.split_at(n_digits);
+        let number = core::str::from_utf8(digits).ok().and_then(|text| text.parse::<u64>().ok());
+        match (number, after.strip_prefix(b".")) {
+            // The number is written again in a rule, without zeros before it.
+            (Some(n), Some(after)) if digits.first() != Some(&b'0') || n_digits == 1 => {
+                Name { kind: Kind { before, in_block: true, after }, block: Some(n) }
+            }
+            _ => whole,
+        }
+    }
+}
+
+/// Which blocks a rule is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Blocks {
+    These(BTreeSet<u64>),
+    /// All, and those that other models have too; or the tensor is in none.
+    All,
+}
+
+/// A rule to be: kinds that share their blocks and their type.
+struct Group<'a> {
+    blocks: Blocks,
+    ty: GgmlType,
+    before: &'a [u8],
+    in_block: bool,
+    /// What is after the block, for each kind.
+    after: Vec<&'a [u8]>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(model: &'a ModelFacts, tensors: &'a [TensorFacts<'a>]) -> Result<Wanted<'a>, RecipeError> {
+        let can_be =
+            |t: &TensorFacts<'_>| super::keep::keep(&model.architecture, t.name.as_bytes(), t.shape, false).is_none();
+        let open: BTreeMap<usize, Name<'a>> = tensors
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| can_be(t))
+            .map(|(i, t)| (i, Name::of(t.name.as_bytes())))
+            .collect();
+        let other = open.keys().filter_map(|&i| tensors.get(i)).find(|t| !is_tensor_target(t.ty));
+        match other {
+            Some(t) => Err(RecipeError::Type { tensor: shown(t.name), ty: t.ty }),
+            None => Ok(Wanted { model, tensors, open }),
+        }
+    }
+
+    fn ty(&self, i: usize) -> GgmlType {
+        self.tensors.get(i).map_or(GgmlType::F32, |t| t.ty)
+    }
+
+    fn alike(&self, i: usize) -> RecipeError {
+        RecipeError::Alike { tensor: self.tensors.get(i).map_or(String::new(), |t| shown(t.name)) }
+    }
+
+    /// The tensors that would get another type, with an importance matrix or without.
+    fn wrong(&self, file_type: FileType, rules: &[TensorTypeRule]) -> Result<BTreeSet<usize>, MixError> {
+        let mut wrong = BTreeSet::new();
+        for has_imatrix in [false, true] {
+            let options = MixOptions { tensor_types: rules.to_vec(), has_imatrix, ..MixOptions::default() };
+            let decisions = decide(self.model, self.tensors, Target::FileType(file_type), &options)?;
+            let differs =
+                decisions.iter().zip(self.tensors).enumerate().filter(|(_, (decision, t))| decision.ty != t.ty);
+            wrong.extend(differs.map(|(i, _)| i));
+        }
+        Ok(wrong)
+    }
+
+    /// Tensors by kind, kinds in the order of the model.
+    fn kinds(&self) -> Vec<(Kind<'a>, Vec<(u64, usize)>)> {
+        let mut places: BTreeMap<Kind<'a>, usize> = BTreeMap::new();
+        let mut kinds: Vec<(Kind<'a>, Vec<(u64, usize)>)> = Vec::new();
+        for (&i, name) in &self.open {
+            let place = *places.entry(name.kind).or_insert_with(|| {
+                kinds.push((name.kind, Vec::new()));
+                kinds.len() - 1
+            });
+            if let Some((_, members)) = kinds.get_mut(place) {
+                members.push((name.block.unwrap_or(0), i));
+            }
+        }
+        kinds
+    }
+
+    /// Rules for these tensors. A kind that has one type throughout gets a rule for all its blocks.
+    fn exceptions(&self, named: &BTreeSet<usize>) -> Result<Vec<TensorTypeRule>, RecipeError> {
+        let mut groups = Vec::new();
+        for (kind, members) in self.kinds() {
+            let types: BTreeSet<GgmlType> = members.iter().map(|&(_, i)| self.ty(i)).collect();
+            for &ty in &types {
+                let these = members.iter().filter(|&&(_, i)| self.ty(i) == ty && named.contains(&i));
+                let these: BTreeSet<u64> = these.map(|&(block, _)| block).collect();
+                if !these.is_empty() {
+                    let blocks = if types.len() == 1 { Blocks::All } else { Blocks::These(these) };
+                    add(&mut groups, blocks, ty, kind);
+                }
+            }
+        }
+        groups.iter().map(Group::rule).collect()
+    }
+
+    /// Rules for all tensors: the blocks of a kind that differ from most of it, then the kinds, then one for everything else.
+    fn all(&self) -> Result<Vec<TensorTypeRule>, RecipeError> {
+        let kinds = self.kinds();
+        let mut usual = Vec::new();
+        let mut first = Vec::new();
+        for (kind, members) in &kinds {
+            let types: Vec<GgmlType> = members.iter().map(|&(_, i)| self.ty(i)).collect();
+            let most = most_frequent(&types);
+            for ty in types.iter().copied().filter(|&ty| ty != most).collect::<BTreeSet<_>>() {
+                let these = members.iter().filter(|&&(_, i)| self.ty(i) == ty).map(|&(block, _)| block);
+                add(&mut first, Blocks::These(these.collect()), ty, *kind);
+            }
+            usual.push(most);
+        }
+        let rest = most_frequent(&usual);
+        let mut groups = Vec::new();
+        for ((kind, _), &ty) in kinds.iter().zip(&usual).filter(|(_, ty)| **ty != rest) {
+            add(&mut groups, Blocks::All, ty, *kind);
+        }
+        let mut rules: Vec<TensorTypeRule> = first.iter().chain(&groups).map(Group::rule).collect::<Result<_, _>>()?;
+        if !usual.is_empty() {
+            rules.push(parse(&format!("weight$={rest}"))?);
+        }
+        Ok(rules)
+    }
+}
+
+/// The type that is there most often; of several the first.
+fn most_frequent(types: &[GgmlType]) -> GgmlType {
+    let count = |ty: GgmlType| types.iter().filter(|&&other| other == ty).count();
+    let first = |best: GgmlType, &ty: &GgmlType| if count(ty) > count(best) { ty } else { best };
+    types.iter().fold(types.first().copied().unwrap_or(GgmlType::F32), first)
+}
+
+/// Adds a kind to the rule that it can share, or a new rule.
+fn add<'a>(groups: &mut Vec<Group<'a>>, blocks: Blocks, ty: GgmlType, kind: Kind<'a>) {
+    let Kind { before, in_block, after } = kind;
+    let shares = |g: &&mut Group<'_>| g.blocks == blocks && g.ty == ty && g.before == before && g.in_block == in_block;
+    match groups.iter_mut().find(shares) {
+        Some(group) => group.after.push(after),
+        None => groups.push(Group { blocks, ty, before, in_block, after: vec![after] }),
+    }
+}
+
+fn parse(text: &str) -> Result<TensorTypeRule, RecipeError> {
+    TensorTypeRule::parse(text).map_err(|problem| RecipeError::Rule { line: 1, problem })
+}
+
+impl Group<'_> {
+    /// `^blk\.([0-2]|29)\.(attn_v|ffn_down)\.weight$=q6_K`
+    fn rule(&self) -> Result<TensorTypeRule, RecipeError> {
+        const WEIGHT: &[u8] = b".weight";
+        let mut text = format!("^{}", literal(self.before));
+        if self.in_block {
+            let numbers = match &self.blocks {
+                Blocks::All => "\\d+".to_owned(),
+                Blocks::These(numbers) => alternatives(numbers),
+            };
+            let _ = write!(text, "blk\\.{numbers}\\.");
+        }
+        let stems: Option<Vec<&[u8]>> = self.after.iter().map(|after| after.strip_suffix(WEIGHT)).collect();
+        let (names, end) = match stems {
+            Some(stems) => (stems, literal(WEIGHT)),
+            None => (self.after.clone(), String::new()),
+        };
+        let names: Vec<String> = names.into_iter().map(literal).collect();
+        text += &one_of(&names);
+        parse(&format!("{text}{end}$={}", self.ty))
+    }
+}
+
+/// A pattern for one of those.
+fn one_of(patterns: &[String]) -> String {
+    match patterns {
+        [one] => one.clone(),
+        patterns => format!("({})", patterns.join("|")),
+    }
+}
+
+/// A pattern for that text. What a rule cannot hold, or does not see as it is, may be any character.
+fn literal(text: &[u8]) -> String {
+    let mut pattern = String::new();
+    for &byte in text {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'/' | b':' => pattern.push(char::from(byte)),
+            b'.' | b'^' | b'$' | b'\\' | b'|' | b'?' | b'*' | b'+' | b'(' | b')' | b'[' | b']' | b'{' | b'}' => {
+                pattern.push('\\');
+                pattern.push(char::from(byte));
+            }
+            _ => pattern.push('.'),
+        }
+    }
+    pattern
+}
+
+/// A pattern for those numbers, ten of them in a piece: `([0-2]|1\d|29)`.
+fn alternatives(numbers: &BTreeSet<u64>) -> String {
+    let mut tens: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for n in numbers {
+        tens.entry(n / 10).or_default().push(n % 10);
+    }
+    let pieces: Vec<String> = tens
+        .iter()
+        .map(|(&ten, digits)| {
+            let before = if ten == 0 { String::new() } else { ten.to_string() };
+            before + &digit_set(digits)
+        })
+        .collect();
+    one_of(&pieces)
+}
+
+/// A pattern for one of those digits, which rise: `3`, `[0-2]`, `[15-9]`, `\d`.
+fn digit_set(digits: &[u64]) -> String {
+    match digits {
+        [one] => return one.to_string(),
+        all if all.len() == 10 => return "\\d".to_owned(),
+        _ => {}
+    }
+    let mut set = String::from("[");
+    for run in digits.chunk_by(|a, b| a + 1 == *b) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        let _ = match run.len() {
+            1 => write!(set, "{first}"),
+            2 => write!(set, "{first}{last}"),
+            _ => write!(set, "{first}-{last}"),
+        };
+    }
+    set + "]"
+}

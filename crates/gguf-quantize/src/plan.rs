@@ -1,0 +1,321 @@
+//! What a plan becomes when it is quantized.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use gguf_format::check::Severity;
+use gguf_format::keys::{FileType, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
+use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
+use gguf_format::{Str, Value};
+use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
+use gguf_quants::codec::{Matrix, codec};
+
+use crate::error::Error;
+use crate::imatrix::{self, ImatrixFile, Use};
+use crate::mix::recipe::idle_rules;
+use crate::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
+use crate::prune::prune;
+use crate::warning::Warning;
+
+/// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
+const QUANTIZATION_VERSION: u32 = 2;
+
+/// What can be chosen about a quantization, whatever decides about the types.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct QuantizeOptions {
+    /// The choices about single tensors. Whether there is an importance matrix is filled in.
+    pub mix: MixOptions,
+    /// Takes tensors that are quantized already, which loses more than quantizing once.
+    pub allow_requantize: bool,
+    /// Numbers of blocks that are left out, as the original counts them.
+    pub prune_layers: Vec<u64>,
+    /// Writes as many shards as the model has, each with the tensors that it has.
+    pub keep_split: bool,
+    /// Key-values that are set at the end, in order.
+    pub overrides: Vec<(String, Value)>,
+    /// What the output says about its making, above all about the importance matrix; see [`provenance`](imatrix::provenance).
+    pub provenance: Vec<(&'static str, Value)>,
+}
+
+/// A quantization that is decided.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Quantization {
+    /// What is written.
+    pub plan: Plan,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+}
+
+impl Quantization {
+    /// How many of the tensors that change their type are weighted by importance, and how many change it.
+    pub fn coverage(&self) -> (usize, usize) {
+        let changing = self.plan.tensors().iter().filter(|t| t.ty != t.from);
+        changing.fold((0, 0), |(covered, n), t| (covered + usize::from(t.importance.is_some()), n + 1))
+    }
+}
+
+/// A way to choose types: the mixture of a file type, or whatever fits a size.
+pub trait ChooseTypes {
+    /// The file type that the output says it is, unless the choice says otherwise; `None` to leave it as it is.
+    fn file_type(&self) -> Option<FileType>;
+
+    /// Chooses a type for each tensor.
+    ///
+    /// # Errors
+    /// [`Error`], which names the tensor.
+    fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error>;
+}
+
+/// What [`ChooseTypes::choose`] gives.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The type of each tensor, and why.
+    pub decisions: Vec<Decision>,
+    /// The file type that comes out of the choice, if it was not known before.
+    pub file_type: Option<FileType>,
+    /// Whether a size was to be used up, and every tensor already has the best type there is for it.
+    pub is_best: bool,
+}
+
+impl ChooseTypes for Target {
+    fn file_type(&self) -> Option<FileType> {
+        match self {
+            Target::Copy => None,
+            Target::FileType(ty) => Some(*ty),
+        }
+    }
+
+    fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
+        Ok(Chosen { decisions: model.mixture(*self)?, file_type: None, is_best: false })
+    }
+}
+
+/// A model whose tensors have their final names and order, and still the types that they are read in.
+#[derive(Debug)]
+pub struct Undecided<'a> {
+    draft: &'a Draft,
+    model: ModelFacts,
+    options: &'a MixOptions,
+    allow_requantize: bool,
+    matrix: Option<&'a ImatrixFile>,
+    /// The names that the importance matrix knows: those before blocks were left out.
+    old_names: &'a [Vec<u8>],
+    /// The tensors that were left out.
+    pruned: &'a [TensorPlan],
+}
+
+impl Undecided<'_> {
+    /// The plan so far.
+    pub fn draft(&self) -> &Draft {
+        self.draft
+    }
+
+    /// Whether there is an importance matrix.
+    pub fn has_imatrix(&self) -> bool {
+        self.matrix.is_some()
+    }
+
+    /// What llama.cpp's quantizer decides for a file type, options included.
+    ///
+    /// # Errors
+    /// [`Error::Mix`].
+    pub fn mixture(&self, target: Target) -> Result<Vec<Decision>, Error> {
+        let facts: Vec<TensorFacts<'_>> = self.draft.tensors.iter().map(facts_of).collect();
+        mix::decide(&self.model, &facts, target, self.options)
+            .map_err(|source| Error::Mix { path: self.draft.path.clone(), source })
+    }
+
+    /// Judges decisions: whether the importance matrix fits them, and whether tensors can be quantized so.
+    ///
+    /// # Errors
+    /// What forbids to go on; everything else is a warning.
+    pub fn judge(&self, decisions: &[Decision]) -> Result<Vec<Warning>, Error> {
+        let path = &self.draft.path;
+        let rules = &self.options.tensor_types;
+        let idle = idle_rules(rules.len(), decisions);
+        let mut warnings: Vec<Warning> =
+            idle.into_iter().filter_map(|i| Some(Warning::IdleRule(rules.get(i)?.to_string()))).collect();
+        let both = || self.draft.tensors.iter().zip(decisions);
+        if let Some(matrix) = self.matrix {
+            // The matrix was measured on the model before blocks were left out.
+            let uses = both()
+                .zip(self.old_names)
+                .map(|((t, decision), name)| Use { name: Str(name), ..Use::of(&facts_of(t), decision) });
+            let pruned =
+                self.pruned.iter().map(|t| Use { name: Str(&t.name), shape: &t.shape, ty: None, needs_imatrix: false });
+            warnings.extend(doubts(matrix, path, &uses.chain(pruned).collect::<Vec<_>>())?);
+        }
+        let mut replaced = BTreeMap::new();
+        for (t, decision) in both() {
+            let changes = decision.ty != t.ty;
+            if changes && t.ty.is_quantized() && !self.allow_requantize {
+                return Err(Error::Requantize { path: path.clone(), tensor: t.shown(), from: t.ty });
+            }
+            // llama.cpp does not ask for the embeddings and the output, and breaks off in the middle of the work.
+            let needs = decision.needs_imatrix || needs_weights(decision.ty);
+            if t.importance.is_none() && changes && needs {
+                let (path, given) = (path.clone(), self.matrix.is_some());
+                return Err(Error::NeedsMatrix { path, tensor: t.shown(), ty: decision.ty, given });
+            }
+            if let Some(wanted) = decision.instead_of {
+                let row = t.shape.first().copied().unwrap_or(1);
+                replaced.entry((wanted.0, decision.ty.0, row)).or_insert((t, wanted, decision.ty, 0u64)).3 += 1;
+            }
+        }
+        warnings.extend(replaced.into_iter().map(|((_, _, row), (first, wanted, ty, n))| Warning::Fallback {
+            first: first.shown(),
+            n_more: n.saturating_sub(1),
+            wanted,
+            ty,
+            row,
+        }));
+        Ok(warnings)
+    }
+}
+
+fn facts_of(tensor: &TensorPlan) -> TensorFacts<'_> {
+    TensorFacts { name: Str(&tensor.name), shape: &tensor.shape, ty: tensor.ty }
+}
+
+/// Decides everything about quantizing what a draft would write; of its weights, at most a sample is read. Everything that is wrong
+/// with an importance matrix, and with how it fits the model, is found here.
+///
+/// # Errors
+/// [`Error`], which names the file or tensor.
+pub fn plan(
+    mut draft: Draft,
+    matrix: Option<Arc<ImatrixFile>>,
+    options: &QuantizeOptions,
+    types: &dyn ChooseTypes,
+) -> Result<Quantization, Error> {
+    if draft.head.get(GENERAL_TYPE).and_then(|v| v.as_str()).is_some_and(|ty| ty.as_bytes() == b"imatrix") {
+        return Err(Error::NotAModel { path: draft.path });
+    }
+    set_keys(&mut draft, options, types);
+    // llama.cpp decides by the number of blocks before some are left out.
+    let model = ModelFacts::of(|key| draft.head.get(key));
+    let (old_names, pruned) = arrange(&mut draft, options)?;
+    if let Some(matrix) = &matrix {
+        for (tensor, name) in draft.tensors.iter_mut().zip(&old_names) {
+            let entry = matrix.entry(name).filter(|entry| entry.n_values == columns(tensor));
+            tensor.importance = entry.map(|_| name.clone());
+        }
+    }
+    draft.importance = matrix.as_ref().map(|matrix| Arc::clone(matrix) as _);
+    draft.inputs.extend(matrix.as_ref().and_then(|matrix| matrix.path()?.canonicalize().ok()));
+
+    let mix_options = MixOptions { has_imatrix: matrix.is_some(), ..options.mix.clone() };
+    let undecided = Undecided {
+        draft: &draft,
+        model,
+        options: &mix_options,
+        allow_requantize: options.allow_requantize,
+        matrix: matrix.as_deref(),
+        old_names: &old_names,
+        pruned: &pruned,
+    };
+    let chosen = types.choose(&undecided)?;
+    let mut warnings = undecided.judge(&chosen.decisions)?;
+    for (tensor, decision) in draft.tensors.iter_mut().zip(&chosen.decisions) {
+        tensor.from = tensor.ty;
+        tensor.ty = decision.ty;
+        tensor.reason = decision.why;
+        tensor.instead_of = decision.instead_of;
+        tensor.needs_importance = decision.needs_imatrix;
+    }
+    let is_overridden = options.overrides.iter().any(|(key, _)| key == GENERAL_FILE_TYPE);
+    if let Some(ty) = chosen.file_type.filter(|_| !is_overridden) {
+        draft.head.set(GENERAL_FILE_TYPE, ty.0);
+    }
+    let plan = draft.lay_out()?;
+    if chosen.is_best {
+        let n_bytes: u64 = plan.tensors().iter().map(TensorPlan::n_bytes).sum();
+        let bits_per_weight = n_bytes as f64 * 8.0 / plan.n_elements().max(1) as f64;
+        warnings.push(Warning::BestTypes { file_bytes: plan.file_bytes(), bits_per_weight });
+    }
+    Ok(Quantization { plan, warnings })
+}
+
+/// The key-values of the output, those about blocks apart.
+fn set_keys(draft: &mut Draft, options: &QuantizeOptions, types: &dyn ChooseTypes) {
+    let head = &mut draft.head;
+    if let Some(ty) = types.file_type() {
+        for (key, value) in [(GENERAL_QUANTIZATION_VERSION, QUANTIZATION_VERSION), (GENERAL_FILE_TYPE, ty.0)] {
+            head.remove(key);
+            head.set(key, value);
+        }
+    }
+    for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT] {
+        head.remove(key);
+    }
+    let provenance = options.provenance.iter().map(|(key, value)| (*key, value));
+    for (key, value) in options.overrides.iter().map(|(key, value)| (key.as_str(), value)).chain(provenance) {
+        head.remove(key);
+        head.set(key, value.clone());
+    }
+}
+
+/// Leaves out the blocks that are to go and puts the others into the order of the output. Gives the names that the tensors had before,
+/// and the tensors that were left out.
+fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>, Vec<TensorPlan>), Error> {
+    let names: Vec<&[u8]> = draft.tensors.iter().map(|t| t.name.as_slice()).collect();
+    let names = prune(&mut draft.head, &names, &options.prune_layers)
+        .map_err(|source| Error::Prune { path: draft.path.clone(), source })?;
+    let (mut kept, mut pruned) = (Vec::new(), Vec::new());
+    for (tensor, name) in std::mem::take(&mut draft.tensors).into_iter().zip(names) {
+        match name {
+            Some(name) => kept.push((tensor, name)),
+            None => pruned.push(tensor),
+        }
+    }
+    draft.is_split = options.keep_split;
+    match options.keep_split {
+        true => kept.sort_by_key(|(tensor, _)| tensor.place),
+        false => kept.sort_by(|(a, _), (b, _)| mix::processing_order(&a.name, &b.name)),
+    }
+    let mut old_names = Vec::with_capacity(kept.len());
+    for (mut tensor, name) in kept {
+        old_names.push(std::mem::replace(&mut tensor.name, name));
+        tensor.file = if options.keep_split { tensor.place.file } else { 0 };
+        draft.tensors.push(tensor);
+    }
+    Ok((old_names, pruned))
+}
+
+/// What the user should know about a matrix.
+///
+/// # Errors
+/// When it cannot be used.
+fn doubts(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
+    let mut doubts = Vec::new();
+    let report = imatrix::check(matrix, uses);
+    for finding in report.findings() {
+        match finding.severity {
+            Severity::Error => {
+                return Err(Error::MatrixAtFault {
+                    path: matrix.path().map(Path::to_owned),
+                    model: model.to_owned(),
+                    finding: Box::new(finding.into_owned()),
+                    n_more: report.count(Severity::Error).saturating_sub(1),
+                });
+            }
+            Severity::Warning => doubts.push(Warning::Imatrix(finding.into_owned())),
+            _ => {}
+        }
+    }
+    Ok(doubts)
+}
+
+/// Whether a type cannot be encoded without weights of importance.
+pub(crate) fn needs_weights(ty: gguf_format::GgmlType) -> bool {
+    codec(ty).is_some_and(|c| c.matrix == Matrix::Required)
+}
+
+/// Weights that a matrix has for a tensor: one a column, for each matrix of a stack.
+fn columns(tensor: &TensorPlan) -> u64 {
+    let dim = |i: usize| tensor.shape.get(i).copied().unwrap_or(1);
+    dim(0).saturating_mul(dim(2))
+}

@@ -1,0 +1,176 @@
+//! Leaving blocks out of a model.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use gguf_format::keys::{self, BLOCK_COUNT, GENERAL_ARCHITECTURE, LEADING_DENSE_BLOCK_COUNT};
+use gguf_format::{Array, Head, Value};
+
+/// Why blocks cannot be left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PruneError {
+    /// The model does not say how many blocks it has; the key that should.
+    NoBlockCount(String),
+    /// There is no block of that number.
+    NoSuchBlock {
+        /// The number.
+        block: u64,
+        /// How many there are.
+        n_blocks: u64,
+    },
+    /// No block would be left.
+    NoneLeft,
+}
+
+impl fmt::Display for PruneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PruneError::NoBlockCount(key) => {
+                write!(f, "no blocks can be left out, as the key {key} does not say how many there are")
+            }
+            PruneError::NoSuchBlock { block, n_blocks } => {
+                write!(f, "there is no block {block} to leave out; there are 0 to {}", n_blocks.saturating_sub(1))
+            }
+            PruneError::NoneLeft => f.write_str("all blocks would be left out; at least one must stay"),
+        }
+    }
+}
+
+impl std::error::Error for PruneError {}
+
+/// Leaves the blocks of these numbers out of the keys of a head, and gives each of the tensors its name afterwards, or `None` where
+/// it goes with its block.
+///
+/// The rule of names is llama.cpp's (`remap_layer` in `llama-quant.cpp`): the first `blk.N.` anywhere in a name. Three things
+/// are otherwise: blocks are counted in the order of their numbers also where the names of tensors do not begin with `blk.`
+/// (llama.cpp counts those in the order of the letters), the arrays of the architecture with a value for each block lose those
+/// of the blocks that go, and the number of leading dense blocks is that of those that stay.
+pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<Vec<Option<Vec<u8>>>, PruneError> {
+    let pruned: BTreeSet<u64> = blocks.iter().copied().collect();
+    if pruned.is_empty() {
+        return Ok(names.iter().map(|name| Some(name.to_vec())).collect());
+    }
+    let architecture = head.get(GENERAL_ARCHITECTURE).and_then(|v| v.as_str()?.to_str().ok().map(str::to_owned));
+    let architecture = architecture.unwrap_or_default();
+    let count_key = keys::for_arch(BLOCK_COUNT, &architecture);
+    let n_blocks = head.get(&count_key).and_then(|v| v.get::<u64>().ok());
+    let n_blocks = n_blocks.ok_or_else(|| PruneError::NoBlockCount(count_key.to_string()))?;
+    if let Some(&block) = pruned.iter().find(|&&block| block >= n_blocks) {
+        return Err(PruneError::NoSuchBlock { block, n_blocks });
+    }
+    let n_left = n_blocks - pruned.len() as u64;
+    if n_left == 0 {
+        return Err(PruneError::NoneLeft);
+    }
+    let n_before = |block: u64| pruned.range(..block).count() as u64;
+
+    let prefix = format!("{architecture}.");
+    for kv in head.kvs.iter_mut().filter(|kv| kv.key.starts_with(prefix.as_bytes())) {
+        if let Value::Array(array) = &mut kv.value
+            && array.as_ref().len() == n_blocks
+        {
+            let mut rest = Array::new(array.as_ref().elem_type());
+            for (_, value) in (0..).zip(array.as_ref().iter()).filter(|(block, _)| !pruned.contains(block)) {
+                // A value of the array fits an array of the same type.
+                let _ = rest.push(value);
+            }
+            *array = rest;
+        }
+    }
+    let dense_key = keys::for_arch(LEADING_DENSE_BLOCK_COUNT, &architecture);
+    if let Some(n_dense) = head.get(&dense_key).and_then(|v| v.get::<u32>().ok()) {
+        head.set(&dense_key, n_dense - n_before(u64::from(n_dense)) as u32);
+    }
+    head.remove(&count_key);
+    head.set(&count_key, u32::try_from(n_left).unwrap_or(u32::MAX));
+
+    let renamed = |name: &[u8]| match block_of(name) {
+        Some((_, block)) if pruned.contains(&block) => None,
+        Some((digits, block)) => {
+            let new = (block - n_before(block)).to_string();
+            let (before, after) = (name.get(..digits.start)?, name.get(digits.end..)?);
+            Some([before, new.as_bytes(), after].concat())
+        }
+        None => Some(name.to_owned()),
+    };
+    Ok(names.iter().map(|name| renamed(name)).collect())
+}
+
+/// The first number in a name that stands between `blk.` and a period, and where.
+fn block_of(name: &[u8]) -> Option<(std::ops::Range<usize>, u64)> {
+    let starts = name.windows(4).enumerate().filter(|(_, w)| w == b"blk.").map(|(i, _)| i + 4);
+    starts.into_iter().find_map(|start| {
+        let rest = name.get(start..)?;
+        let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        let number = std::str::from_utf8(rest.get(..n_digits)?).ok()?.parse().ok()?;
+        (rest.get(n_digits) == Some(&b'.')).then_some((start..start + n_digits, number))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gguf_format::ValueRef;
+
+    use super::*;
+
+    const NAMES: [&[u8]; 7] = [
+        b"output.weight",
+        b"blk.0.a",
+        b"blk.1.a",
+        b"blk.2.a",
+        b"enc.blk.10.a",
+        b"enc.blk.11.blk.2.a",
+        b"blk.x.blk.3.a",
+    ];
+
+    fn head() -> Head {
+        let mut head = Head::default();
+        head.set("general.architecture", "deepseek2");
+        head.set("deepseek2.block_count", 12u32);
+        head.set("deepseek2.leading_dense_block_count", 3u32);
+        let mut heads = Array::new(gguf_format::ValueType::U32);
+        for i in 0..12u32 {
+            heads.push(ValueRef::U32(i)).unwrap();
+        }
+        head.set("deepseek2.attention.head_count_kv", Value::Array(heads.clone()));
+        head.set("tokenizer.ggml.token_type", Value::Array(heads));
+        head
+    }
+
+    #[test]
+    fn what_belongs_to_a_block_goes_with_it() {
+        let mut pruned = head();
+        let names = prune(&mut pruned, &NAMES, &[1, 10, 1]).unwrap();
+        let names: Vec<_> = names.iter().map(|n| n.as_deref().map(|n| std::str::from_utf8(n).unwrap())).collect();
+        let expected = [
+            Some("output.weight"),
+            Some("blk.0.a"),
+            None,
+            Some("blk.1.a"),
+            None,
+            Some("enc.blk.9.blk.2.a"),
+            Some("blk.x.blk.2.a"),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(pruned.get("deepseek2.block_count"), Some(ValueRef::U32(10)));
+        assert_eq!(pruned.kvs.last().unwrap().key, b"deepseek2.block_count");
+        assert_eq!(pruned.get("deepseek2.leading_dense_block_count"), Some(ValueRef::U32(2)));
+        let array = |key: &str| match pruned.get(key) {
+            Some(ValueRef::Array(a)) => a.iter().map(|v| v.get::<u64>().unwrap()).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(array("deepseek2.attention.head_count_kv"), [0, 2, 3, 4, 5, 6, 7, 8, 9, 11]);
+        assert_eq!(array("tokenizer.ggml.token_type").len(), 12);
+    }
+
+    #[test]
+    fn what_cannot_go_is_refused() {
+        let all: Vec<u64> = (0..12).collect();
+        assert_eq!(prune(&mut head(), &NAMES, &all), Err(PruneError::NoneLeft));
+        assert_eq!(prune(&mut head(), &NAMES, &[3, 12]), Err(PruneError::NoSuchBlock { block: 12, n_blocks: 12 }));
+        let mut without = head();
+        without.remove("deepseek2.block_count");
+        assert_eq!(prune(&mut without, &NAMES, &[1]), Err(PruneError::NoBlockCount("deepseek2.block_count".into())));
+    }
+}

@@ -1,0 +1,120 @@
+//! Whole tensors in one call.
+
+use core::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::codec::{CodecError, codec};
+use crate::rows::Rows;
+use gguf_format::GgmlType;
+
+/// Values that make it worth while to start a thread.
+const VALUES_FOR_A_THREAD: usize = 1 << 14;
+/// Parts for each thread, so that a thread that is slower gets fewer.
+const PARTS_OF_A_THREAD: usize = 8;
+
+/// The values of whole blocks: see [`Codec::decode`](crate::Codec::decode).
+///
+/// ```
+/// use gguf_format::GgmlType;
+///
+/// // One block of 32 values: a scale of 0.5 in half precision, and levels of 4 bits, of which 8 stands for zero.
+/// let mut block = [0x88; 18];
+/// block[..2].copy_from_slice(&[0x00, 0x38]);
+/// block[2] = 0xf7;
+/// let values = gguf_quants::dequantize(GgmlType::Q4_0, &block)?;
+/// assert_eq!((values.len(), values[0], values[1], values[16]), (32, -0.5, 0.0, 3.5));
+/// # Ok::<(), gguf_quants::CodecError>(())
+/// ```
+///
+/// # Errors
+/// [`CodecError::NoCodec`] for a type without a codec, [`CodecError::Size`] for bytes that are not whole blocks.
+pub fn dequantize(ty: GgmlType, packed: &[u8]) -> Result<Vec<f32>, CodecError> {
+    let (codec, info) = codec(ty).zip(ty.info()).ok_or(CodecError::NoCodec(ty))?;
+    let (block_len, block_bytes) = (info.block_len as usize, info.block_bytes as usize);
+    let whole = packed.len() / block_bytes;
+    if packed.len() != whole * block_bytes {
+        return Err(CodecError::Size { ty, needed: whole * block_bytes, given: packed.len() });
+    }
+    let mut values = vec![0.0; whole * block_len];
+    codec.decode(packed, &mut values)?;
+    Ok(values)
+}
+
+/// Rows of `row_len` values each as packed blocks: see [`Codec::encode`](crate::Codec::encode).
+///
+/// `weights` is an importance matrix: one number for each column. `threads` is how many threads share the rows, as many as the machine
+/// runs at once if `None`; small tensors take fewer. The bytes are the same for any number.
+///
+/// ```
+/// use gguf_format::GgmlType;
+///
+/// let row: Vec<f32> = (0..256).map(|i| i as f32 - 128.0).collect();
+/// let packed = gguf_quants::quantize(GgmlType::Q4_K, &row, 256, None, None)?;
+/// assert_eq!(packed.len(), 144);
+///
+/// // Some types need an importance matrix.
+/// let error = gguf_quants::quantize(GgmlType::IQ2_XS, &row, 256, None, None).unwrap_err();
+/// assert_eq!(error.to_string(), "iq2_xs needs an importance matrix");
+/// # Ok::<(), gguf_quants::CodecError>(())
+/// ```
+///
+/// # Errors
+/// [`CodecError::NoCodec`] for a type without a codec, and the errors of [`Codec::encode`](crate::Codec::encode) and [`Rows::new`].
+pub fn quantize(
+    ty: GgmlType,
+    values: &[f32],
+    row_len: usize,
+    weights: Option<&[f32]>,
+    threads: Option<NonZeroUsize>,
+) -> Result<Vec<u8>, CodecError> {
+    let codec = codec(ty).ok_or(CodecError::NoCodec(ty))?;
+    let rows = Rows::new(values, row_len, weights)?;
+    let partial = CodecError::PartialBlock { ty, row_len };
+    let row_bytes = codec.packed_bytes(row_len).ok_or(partial)?;
+    let mut packed = vec![0; codec.packed_bytes(values.len()).ok_or(partial)?];
+    let n_rows = values.len().checked_div(row_len).unwrap_or(0);
+    let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let threads = threads.min(n_rows).min(values.len() / VALUES_FOR_A_THREAD);
+    if threads < 2 {
+        codec.encode(rows, &mut packed)?;
+        return Ok(packed);
+    }
+
+    let part_rows = n_rows.div_ceil(PARTS_OF_A_THREAD * threads);
+    let first_error = Mutex::new(None);
+    {
+        let parts = values.chunks(part_rows * row_len).zip(packed.chunks_mut(part_rows * row_bytes)).enumerate();
+        let parts = Mutex::new(parts);
+        let work = || {
+            loop {
+                let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((part, (values, packed))) = next else { return };
+                let rows = Rows::new(values, row_len, weights).map_err(CodecError::from);
+                if let Err(error) = rows.and_then(|rows| codec.encode(rows, packed)) {
+                    let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+                    if first.is_none_or(|(other, _)| part < other) {
+                        *first = Some((part, error));
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Where no thread can be started, this one does the work.
+                if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
+        });
+    }
+    match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        None => Ok(packed),
+        Some((part, CodecError::Refused { ty, block })) => {
+            let blocks_in_row = ty.info().map_or(0, |t| row_len / t.block_len as usize);
+            Err(CodecError::Refused { ty, block: part * part_rows * blocks_in_row + block })
+        }
+        Some((_, error)) => Err(error),
+    }
+}

@@ -1,0 +1,22 @@
+//! What the tests of the workspace share. Not published; other crates have it as a development dependency only.
+#![allow(missing_docs, reason = "tests say what they do by their names")]
+
+#[cfg(all(feature = "capi", unix))]
+pub mod capi;
+pub mod corpus;
+pub mod counting;
+#[cfg(feature = "data")]
+pub mod data;
+pub mod peers;
+
+#[cfg(feature = "files")]
+pub mod checkpoint;
+#[cfg(feature = "files")]
+pub mod files;
+#[cfg(feature = "files")]
+pub mod program;
+
+#[cfg(feature = "harness")]
+pub mod disk;
+#[cfg(feature = "harness")]
+pub mod harness;

@@ -1,0 +1,244 @@
+//! Files to files in one call. Each function is the few lines that its documentation shows.
+
+use std::io::{self, BufWriter};
+use std::path::Path;
+#[cfg(feature = "edit")]
+use std::path::PathBuf;
+
+use gguf_format::{Gguf, Head};
+use gguf_io::{Model, Output, WriteError, Writer};
+use gguf_model::summary::Summary;
+#[cfg(feature = "edit")]
+use gguf_pipeline::{Draft, RunOptions, RunSummary};
+
+use crate::Error;
+
+/// Sums up a model in the numbers that a person asks for first: architecture, parameters, types, context length, vocabulary.
+///
+/// ```
+/// use ggufkit::Model;
+///
+/// let model = Model::open("examples/tiny.gguf")?;
+/// let summary = ggufkit::summary(&model);
+/// println!("{} tensors, {} parameters", summary.n_tensors, summary.n_params);
+/// assert_eq!(summary.architecture.as_deref(), Some("llama"));
+/// assert_eq!(summary.block_count, Some(1));
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+pub fn summary(model: &Model) -> Summary {
+    let heads: Vec<&Gguf<'_>> = model.files().iter().map(|file| file.gguf()).collect();
+    gguf_model::summary::summary(&heads)
+}
+
+/// Writes a file: `tensors` gives the data of each tensor, in the order of the head. The file appears under its name when it is
+/// whole and synced, or not at all.
+///
+/// ```
+/// use ggufkit::{GgmlType, Head, Model, TensorInfo};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("model.gguf");
+///
+/// let mut head = Head::default();
+/// head.set("general.architecture", "llama");
+/// head.set("llama.block_count", 1u32);
+/// head.tensors.push(TensorInfo::new("output_norm.weight", [2], GgmlType::F32));
+/// let norm: Vec<u8> = [1.0f32, 0.5].iter().flat_map(|value| value.to_le_bytes()).collect();
+/// ggufkit::write(&path, &head, [norm])?;
+///
+/// let model = Model::open(&path)?;
+/// assert_eq!(model.tensor("output_norm.weight")?.n_bytes()?, 8);
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// This is [`Writer::write`] onto an [`Output`]. To replace a file, or to write tensors as they come, use those:
+///
+/// ```
+/// use std::io::BufWriter;
+/// use ggufkit::{Head, Output, Writer};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("model.gguf");
+/// # let head = Head::default();
+///
+/// let output = Output::create(&path, true)?;
+/// let mut writer = Writer::new(BufWriter::new(output.file()), &head)?;
+/// // Here, writer.tensor(name, data) for each tensor.
+/// writer.finish()?;
+/// output.commit()?;
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// When a file of that name exists or cannot be written, when the head is invalid, or when the tensors are not those of the head.
+pub fn write<D: AsRef<[u8]>>(
+    path: impl AsRef<Path>,
+    head: &Head,
+    tensors: impl IntoIterator<Item = D>,
+) -> Result<(), Error> {
+    let path = path.as_ref();
+    let output = Output::create(path, false)?;
+    let io = |source: io::Error| gguf_io::Error::Io { path: path.to_owned(), action: "write", source };
+    let written = Writer::write(BufWriter::new(output.file()), head, tensors).map(drop);
+    match written {
+        Ok(()) => Ok(output.commit()?),
+        Err(WriteError::Io(e)) => Err(io(e).into()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The files that a call has written, and what the user should know about them. Features `edit`, `quantize` and `hf`.
+#[cfg(feature = "edit")]
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Written {
+    /// The files.
+    pub paths: Vec<PathBuf>,
+    /// Odd things about the input or the output, as messages.
+    pub warnings: Vec<String>,
+}
+
+#[cfg(feature = "edit")]
+impl Written {
+    fn new(done: RunSummary, warnings: impl IntoIterator<Item = String>) -> Written {
+        let overflows = done.overflows.iter().map(|overflow| overflow.to_string());
+        Written { paths: done.paths, warnings: warnings.into_iter().chain(overflows).collect() }
+    }
+}
+
+/// Copies a model with changed key-values. All shards become one file, of version 3 and little-endian unless `change` sets
+/// [`Head::dialect`]. Feature `edit`.
+///
+/// ```
+/// use ggufkit::Model;
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("out.gguf");
+///
+/// ggufkit::edit("examples/tiny.gguf", &out, |head| {
+///     head.set("general.name", "Tiny, renamed");
+///     head.remove("general.description");
+/// })?;
+/// assert_eq!(Model::open(&out)?.gguf().get_as::<&str>("general.name")?, "Tiny, renamed");
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// This is a [`Draft`] that copies the model. Use one to rename, reorder or leave out tensors, to replace a file, or to show
+/// progress:
+///
+/// ```
+/// use ggufkit::{Draft, Event, RunOptions};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("out.gguf");
+///
+/// let mut draft = Draft::copy_of("examples/tiny.gguf")?;
+/// draft.head.set("general.name", "Tiny, without output matrix");
+/// draft.tensors.retain(|tensor| tensor.name != b"output.weight");
+/// draft.lay_out()?.run(&out, &RunOptions::default().force(true), &|event: Event<'_>| println!("{event:?}"))?;
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// When the model cannot be read, the key-values cannot be written, or a file with the name of the output exists. No output is left
+/// then.
+#[cfg(feature = "edit")]
+pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(&mut Head)) -> Result<Written, Error> {
+    let mut draft = Draft::copy_of(model)?;
+    change(&mut draft.head);
+    let done = draft.lay_out()?.run(out, &RunOptions::default(), &())?;
+    Ok(Written::new(done, []))
+}
+
+/// Merges the shards of a model into one file. Any of the shards will do. Feature `edit`.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("out.gguf");
+/// ggufkit::merge("examples/tiny-00001-of-00002.gguf", &out)?;
+/// # assert_eq!(std::fs::read(&out).unwrap(), std::fs::read("examples/tiny.gguf").unwrap());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`edit`].
+#[cfg(feature = "edit")]
+pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
+    edit(shard, out, |_| ())
+}
+
+/// Quantizes a model to a file type such as `Q4_K_M`, byte for byte as llama-quantize does. Feature `quantize`.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("out.gguf");
+/// let written = ggufkit::quantize_file("examples/tiny.gguf", &out, "Q8_0")?;
+/// for warning in &written.warnings {
+///     eprintln!("{warning}");
+/// }
+/// # assert!(std::fs::metadata(&out).unwrap().len() < std::fs::metadata("examples/tiny.gguf").unwrap().len());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// With an importance matrix, rules for single tensors, a number of threads or progress, the same in steps:
+///
+/// ```
+/// use ggufkit::quantize::{self, QuantizeOptions, mix::Target};
+/// use ggufkit::{Draft, Event, RunOptions};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("out.gguf");
+///
+/// let copy = Draft::copy_of("examples/tiny.gguf")?;
+/// let options = QuantizeOptions::default();
+/// let quantization = quantize::plan(copy, None, &options, &Target::parse("Q8_0")?)?;
+/// for tensor in quantization.plan.tensors() {
+///     println!("{}: {} to {}", tensor.shown(), tensor.from, tensor.ty);
+/// }
+/// quantization.plan.run(&out, &RunOptions::default(), &|event: Event<'_>| println!("{event:?}"))?;
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// When the file type is unknown or needs an importance matrix, when the model is quantized already or cannot be read, or when a file
+/// with the name of the output exists. No output is left then.
+#[cfg(feature = "quantize")]
+pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: &str) -> Result<Written, Error> {
+    let target = gguf_quantize::mix::Target::parse(file_type)?;
+    let copy = Draft::copy_of(model)?;
+    let quantization = gguf_quantize::plan(copy, None, &Default::default(), &target)?;
+    let done = quantization.plan.run(out, &RunOptions::default(), &())?;
+    Ok(Written::new(done, quantization.warnings.iter().map(|warning| warning.to_string())))
+}
+
+/// Converts the Hugging Face checkpoint in the folder `dir`, byte for byte as llama.cpp's converter does. `out` is a file, or a folder
+/// for a file that is named after the model. Feature `hf`.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path();
+/// let written = ggufkit::convert("../../examples/glossary", out)?;
+/// println!("{}", written.paths[0].display());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// With options, progress or without writing anything, the same in steps:
+///
+/// ```
+/// use ggufkit::{Event, RunOptions};
+/// use ggufkit::hf::{self, Options, OutType};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let out = dir.path().join("out.gguf");
+///
+/// let options = Options::default().ty(OutType::Lossless);
+/// let conversion = hf::plan("../../examples/glossary", &options)?;
+/// println!("{}: {} bytes", conversion.architecture, conversion.plan.file_bytes());
+/// conversion.plan.run(&out, &RunOptions::default(), &|event: Event<'_>| println!("{event:?}"))?;
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// When the checkpoint is incomplete, or of an architecture that is not supported, or when a file with the name of the output exists.
+/// No output is left then.
+#[cfg(feature = "hf")]
+pub fn convert(dir: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
+    let conversion = gguf_hf::plan(dir, &Default::default())?;
+    let out = conversion.output_path(out.as_ref());
+    let done = conversion.plan.run(&out, &RunOptions::default(), &())?;
+    Ok(Written::new(done, conversion.warnings.iter().map(|warning| warning.to_string())))
+}

@@ -1,0 +1,583 @@
+//! Interrupted work that is resumed: whatever happens to it in between, the bytes are those of work that was not interrupted.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gguf_format::{GgmlType, Gguf, Head, TensorInfo, Value};
+use gguf_hf::{Options, OutType};
+use gguf_io::Writer;
+use gguf_pipeline::{Draft, Error, Event, Progress, RunOptions};
+use gguf_quantize::QuantizeOptions;
+use gguf_quantize::mix::Target;
+use gguf_quants::float::f32_to_f16;
+use gguf_test::checkpoint::*;
+
+/// Interrupts after a number of chunks, and counts what is done and what is found done.
+#[derive(Default)]
+struct Watch {
+    until: Option<u64>,
+    done: AtomicU64,
+    kept_bytes: AtomicU64,
+    damaged_bytes: AtomicU64,
+    unusable: AtomicU64,
+}
+
+impl Progress for Watch {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Advanced { .. } => _ = self.done.fetch_add(1, Ordering::Relaxed),
+            Event::Kept { bytes } => _ = self.kept_bytes.fetch_add(bytes, Ordering::Relaxed),
+            Event::Damaged { bytes } => _ = self.damaged_bytes.fetch_add(bytes, Ordering::Relaxed),
+            Event::Unusable => _ = self.unusable.fetch_add(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.until.is_some_and(|until| self.done.load(Ordering::Relaxed) >= until)
+    }
+}
+
+fn after(chunks: u64) -> Watch {
+    Watch { until: Some(chunks), ..Watch::default() }
+}
+
+/// The chunks of [`model`]: the first tensor is two.
+const CHUNKS: u64 = 6;
+
+/// A model with a tensor of more than one chunk, and tensors whose data are not a multiple of the alignment.
+fn model(dir: &Path) -> PathBuf {
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.set("llama.block_count", 1u32);
+    let shapes: [(&str, &[u64]); 5] = [
+        ("output_norm.weight", &[1_100_000]),
+        ("token_embd.weight", &[32, 70]),
+        ("blk.0.attn_q.weight", &[32, 3]),
+        ("blk.0.ffn_down.weight", &[64, 5]),
+        ("blk.0.ffn_up.weight", &[32, 7]),
+    ];
+    let ty = |shape: &[u64]| if shape.len() == 1 { GgmlType::F32 } else { GgmlType::F16 };
+    head.tensors = shapes.iter().map(|(name, shape)| TensorInfo::new(*name, *shape, ty(shape))).collect();
+    let data = shapes.iter().enumerate().map(|(i, (_, shape))| {
+        let values = f32_data(i as u32, shape.iter().product());
+        match ty(shape) {
+            GgmlType::F32 => values,
+            _ => {
+                let half = |v: &[u8; 4]| f32_to_f16(f32::from_le_bytes(*v)).to_le_bytes();
+                values.as_chunks::<4>().0.iter().flat_map(half).collect()
+            }
+        }
+    });
+    let path = dir.join("in.gguf");
+    fs::write(&path, Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    path
+}
+
+/// A quantization, and how it is run.
+struct Job {
+    target: Target,
+    overrides: Vec<(String, Value)>,
+    keep_split: bool,
+    threads: Option<NonZeroUsize>,
+    force: bool,
+    resume: bool,
+}
+
+fn options(ty: &str, threads: usize) -> Job {
+    let (target, threads) = (Target::parse(ty).unwrap(), NonZeroUsize::new(threads));
+    Job { target, threads, overrides: Vec::new(), keep_split: false, force: false, resume: true }
+}
+
+fn quantize(input: &Path, out: &Path, job: &Job, progress: &dyn Progress) -> Result<(), Error> {
+    let mut options = QuantizeOptions::default();
+    options.overrides.clone_from(&job.overrides);
+    options.keep_split = job.keep_split;
+    let draft = Draft::copy_of(input).unwrap();
+    let plan = gguf_quantize::plan(draft, None, &options, &job.target).unwrap().plan;
+    let run = RunOptions::default().threads(job.threads).force(job.force).resume(job.resume);
+    plan.run(out, &run, progress).map(|_| ())
+}
+
+/// The model, where it goes, and the bytes it becomes.
+struct Case {
+    dir: tempfile::TempDir,
+    input: PathBuf,
+    out: PathBuf,
+    expected: Vec<u8>,
+}
+
+impl Case {
+    fn new() -> Case {
+        let dir = tempfile::tempdir().unwrap();
+        let input = model(dir.path());
+        let out = dir.path().join("out.gguf");
+        quantize(&input, &out, &Job { resume: false, ..options("Q8_0", 2) }, &()).unwrap();
+        let expected = fs::read(&out).unwrap();
+        fs::remove_file(&out).unwrap();
+        Case { dir, input, out, expected }
+    }
+
+    fn partial(&self) -> PathBuf {
+        self.dir.path().join("out.gguf.partial")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.dir.path().join("out.gguf.journal")
+    }
+
+    /// Runs with one thread until so many chunks are done.
+    #[track_caller]
+    fn interrupt(&self, chunks: u64) -> Watch {
+        let watch = after(chunks);
+        let result = quantize(&self.input, &self.out, &options("Q8_0", 1), &watch);
+        let Err(Error::Kept { why, partial, journal, n_others: 0 }) = result else { panic!("{result:?}") };
+        assert!(matches!(*why, Error::Cancelled));
+        assert_eq!((partial, journal), (self.partial(), self.journal()));
+        assert!(self.partial().exists() && self.journal().exists() && !self.out.exists());
+        watch
+    }
+
+    /// Goes on to the end; gives the bytes that were found done.
+    #[track_caller]
+    fn resume(&self, threads: usize) -> u64 {
+        let watch = Watch::default();
+        quantize(&self.input, &self.out, &options("Q8_0", threads), &watch).unwrap();
+        self.is_whole();
+        watch.kept_bytes.into_inner()
+    }
+
+    #[track_caller]
+    fn is_whole(&self) {
+        assert!(fs::read(&self.out).unwrap() == self.expected);
+        fs::remove_file(&self.out).unwrap();
+        assert_eq!(fs::read_dir(self.dir.path()).unwrap().count(), 1, "something is left");
+    }
+}
+
+#[test]
+fn interrupted_anywhere_and_resumed_the_bytes_are_the_same() {
+    let case = Case::new();
+    for chunks in 0..CHUNKS {
+        case.interrupt(chunks);
+        let kept = case.resume(1 + chunks as usize % 3);
+        assert_eq!(kept > 0, chunks > 0, "after {chunks}");
+    }
+    // Again and again, one chunk at a time; what was done before is not done again.
+    for _ in 1..CHUNKS {
+        assert_eq!(case.interrupt(1).done.into_inner(), 1);
+    }
+    let watch = Watch::default();
+    quantize(&case.input, &case.out, &options("Q8_0", 2), &watch).unwrap();
+    assert_eq!(watch.done.into_inner(), 1);
+    case.is_whole();
+
+    // What comes after a torn line counts.
+    case.interrupt(2);
+    let journal = fs::File::options().write(true).open(case.journal()).unwrap();
+    journal.set_len(journal.metadata().unwrap().len() - 5).unwrap();
+    assert_eq!(case.interrupt(1).done.into_inner(), 1);
+    let watch = Watch::default();
+    quantize(&case.input, &case.out, &options("Q8_0", 1), &watch).unwrap();
+    assert_eq!(watch.done.into_inner(), CHUNKS - 2);
+    case.is_whole();
+}
+
+#[test]
+fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
+    let case = Case::new();
+    case.interrupt(CHUNKS - 1);
+    let (partial, journal) = (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap());
+    let resumed = |partial: Option<&[u8]>, journal: &[u8]| {
+        let _ = fs::remove_file(case.partial());
+        if let Some(partial) = partial {
+            fs::write(case.partial(), partial).unwrap();
+        }
+        fs::write(case.journal(), journal).unwrap();
+        case.resume(2)
+    };
+    let all = resumed(Some(&partial), &journal);
+    let with_first_line =
+        |rest: &str| [&journal[..=journal.iter().position(|&b| b == b'\n').unwrap()], rest.as_bytes()].concat();
+
+    // The journal lost its end, down to nothing after the start of its first line.
+    let mut kept = all;
+    for len in (20..journal.len()).rev().step_by(61) {
+        let now = resumed(Some(&partial), &journal[..len]);
+        assert!(now <= kept, "{len}");
+        kept = now;
+    }
+    assert_eq!(kept, 0);
+    // A line is torn in the middle of the journal, and another one follows.
+    assert!(resumed(Some(&partial), &with_first_line("1 0 3\n\0\0\0\n")) == 0);
+    // A byte of the journal is another one. The names of files and the hashes of the plan are not for guessing.
+    let records = with_first_line("").len();
+    for at in (records..journal.len()).step_by(23) {
+        let mut damaged = journal.clone();
+        damaged[at] ^= 1;
+        assert!(resumed(Some(&partial), &damaged) < all, "{at}");
+    }
+    // A byte of the data is another one: of every tensor, of the head, between tensors.
+    let gguf = Gguf::parse(case.expected.as_slice()).unwrap();
+    let ranges: Vec<_> = gguf.tensors().map(|t| gguf.tensor_range(&t).unwrap()).collect();
+    let starts = ranges.iter().map(|range| range.start);
+    let padding = ranges.iter().map(|range| range.end).filter(|&end| ranges.iter().all(|range| range.start != end));
+    assert!(padding.clone().count() >= 3);
+    let mut n_done_again = 0;
+    for at in
+        starts.chain(padding).map(|at| at as usize).chain([0, 30, gguf.data_offset() as usize - 1, partial.len() - 1])
+    {
+        let mut damaged = partial.clone();
+        if let Some(byte) = damaged.get_mut(at) {
+            *byte ^= 0x10;
+        }
+        n_done_again += u32::from(resumed(Some(&damaged), &journal) < all);
+    }
+    assert_eq!(n_done_again, 4, "a byte of a finished tensor was not noticed");
+    // The data are too short, too long, or gone.
+    assert!(resumed(Some(&partial[..partial.len() / 2]), &journal) < all);
+    assert_eq!(resumed(Some(&[&partial[..], &[7; 1000]].concat()), &journal), all);
+    assert_eq!(resumed(None, &journal), 0);
+    // A count of infinities is as much in doubt as the data.
+    let text = String::from_utf8(journal.clone()).unwrap();
+    let counted = |line: &str| match line.rsplitn(3, ' ').collect::<Vec<_>>()[..] {
+        [hash, "0", chunk] => format!("{chunk} 1 {hash}\n"),
+        _ => format!("{line}\n"),
+    };
+    assert_eq!(resumed(Some(&partial), text.lines().map(counted).collect::<String>().as_bytes()), 0);
+}
+
+#[test]
+fn what_was_kept_of_other_work_is_not_gone_on_with() {
+    let case = Case::new();
+    let refused = |input: &Path, options: &Job, texts: &[&str]| {
+        let before = (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap());
+        let error = quantize(input, &case.out, options, &()).unwrap_err();
+        assert!(!error.is_bad_input());
+        for text in texts.iter().chain(&["out.gguf.partial", "out.gguf.journal"]) {
+            assert!(error.to_string().contains(text), "no {text:?} in {error}");
+        }
+        assert!(before == (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap()));
+        assert!(!case.out.exists());
+    };
+    case.interrupt(2);
+    refused(&case.input, &options("Q5_1", 1), &["tensors become something else"]);
+    let named = |name: &str| Job { overrides: vec![("general.name".into(), name.into())], ..options("Q8_0", 1) };
+    refused(&case.input, &named("x"), &["the metadata differ"]);
+    let copy = case.dir.path().join("copy.gguf");
+    fs::copy(&case.input, &copy).unwrap();
+    refused(&copy, &options("Q8_0", 1), &["in.gguf, which is not read now", "copy.gguf was not read before"]);
+    fs::remove_file(&copy).unwrap();
+    let input = fs::File::options().append(true).open(&case.input).unwrap();
+    let was = input.metadata().unwrap().modified().unwrap();
+    input.set_modified(was + std::time::Duration::from_secs(1)).unwrap();
+    refused(&case.input, &options("Q8_0", 1), &["in.gguf has changed since"]);
+    input.set_modified(was).unwrap();
+    // Asked to replace what is there, it does, and nothing of the other work is left.
+    let mut garbage = fs::read(case.partial()).unwrap();
+    garbage.fill(0xaa);
+    fs::write(case.partial(), &garbage).unwrap();
+    quantize(&case.input, &case.out, &Job { force: true, ..options("Q5_1", 2) }, &()).unwrap();
+    fs::remove_file(&case.out).unwrap();
+    case.interrupt(2);
+    fs::write(case.partial(), &garbage).unwrap();
+    let again = Job { force: true, ..named("x") };
+    assert!(quantize(&case.input, &case.out, &again, &after(1)).is_err());
+    fs::remove_file(case.partial()).unwrap();
+    fs::remove_file(case.journal()).unwrap();
+
+    // Files of the same names that are something else.
+    for name in ["out.gguf.partial", "out.gguf.journal"] {
+        let path = case.dir.path().join(name);
+        fs::write(&path, "a letter").unwrap();
+        let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+        assert!(matches!(&error, Error::NotOurs { path: named } if *named == path), "{error:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"a letter");
+        assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 2);
+        quantize(&case.input, &case.out, &Job { force: true, ..options("Q8_0", 1) }, &()).unwrap();
+        case.is_whole();
+    }
+}
+
+#[test]
+fn one_process_at_a_time_resumes() {
+    let case = Case::new();
+    case.interrupt(3);
+    let journal = fs::File::open(case.journal()).unwrap();
+    journal.try_lock().unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Busy(_))), "{error:?}");
+    drop(journal);
+    assert!(case.resume(1) > 0);
+}
+
+#[test]
+fn an_output_that_is_there_is_replaced_only_when_asked() {
+    let case = Case::new();
+    case.interrupt(3);
+    fs::write(&case.out, "old").unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert_eq!(fs::read(&case.out).unwrap(), b"old");
+    let watch = Watch::default();
+    quantize(&case.input, &case.out, &Job { force: true, ..options("Q8_0", 1) }, &watch).unwrap();
+    assert!(watch.kept_bytes.into_inner() > 0);
+    case.is_whole();
+}
+
+/// The same input would end in the same way, so there is nothing to keep.
+#[test]
+fn nothing_is_kept_for_an_input_at_fault() {
+    let case = Case::new();
+    let mut bytes = fs::read(&case.input).unwrap();
+    let end = bytes.len();
+    // Infinity in the last tensor.
+    bytes[end - 34..end - 32].copy_from_slice(&0x7c00u16.to_le_bytes());
+    fs::write(&case.input, &bytes).unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error:?}");
+    assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
+}
+
+/// Does all the work, up to giving the file its name: one of that name appears meanwhile. Leaves both files whole.
+fn all_but_the_names(input: &Path, out: &Path, appears: &Path, options: &Job) {
+    let appear = |event: Event<'_>| {
+        if let Event::Advanced { .. } = event {
+            fs::write(appears, "theirs").unwrap();
+        }
+    };
+    let error = quantize(input, out, options, &appear).unwrap_err();
+    let Error::Kept { why, .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(&**why, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert!(error.to_string().contains("has appeared meanwhile; "), "{error}");
+    assert_eq!(fs::read(appears).unwrap(), b"theirs");
+    fs::remove_file(appears).unwrap();
+}
+
+#[test]
+fn an_output_that_has_its_name_but_its_journal_too_is_done_if_it_is_right() {
+    let case = Case::new();
+    all_but_the_names(&case.input, &case.out, &case.out, &options("Q8_0", 2));
+    fs::rename(case.partial(), &case.out).unwrap();
+    let journal = fs::read(case.journal()).unwrap();
+    let ended = fs::metadata(&case.out).unwrap().modified().unwrap();
+    for force in [false, true] {
+        fs::write(case.journal(), &journal).unwrap();
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &Job { force, ..options("Q8_0", 2) }, &watch).unwrap();
+        assert_eq!(watch.done.into_inner(), 0);
+        assert!(watch.kept_bytes.into_inner() > 0 && !case.journal().exists());
+        assert_eq!(fs::metadata(&case.out).unwrap().modified().unwrap(), ended);
+        assert!(fs::read(&case.out).unwrap() == case.expected);
+    }
+    // Whatever is not as the run left it, the file is somebody else's.
+    let gguf = Gguf::parse(case.expected.as_slice()).unwrap();
+    let end_of_tensor = gguf.tensors().map(|t| gguf.tensor_range(&t).unwrap().end).min().unwrap() as usize;
+    let mut others = [20, end_of_tensor - 1, end_of_tensor, case.expected.len() - 1].map(|at| {
+        let mut bytes = case.expected.clone();
+        bytes[at] ^= 4;
+        bytes
+    });
+    others[0].push(0);
+    for other in others {
+        fs::write(&case.out, &other).unwrap();
+        fs::write(case.journal(), &journal).unwrap();
+        let error = quantize(&case.input, &case.out, &options("Q8_0", 2), &()).unwrap_err();
+        assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+        assert!(fs::read(&case.out).unwrap() == other && fs::read(case.journal()).unwrap() == journal);
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &Job { force: true, ..options("Q8_0", 2) }, &watch).unwrap();
+        assert_eq!((watch.unusable.into_inner(), watch.done.into_inner()), (1, CHUNKS));
+        case.is_whole();
+    }
+    fs::write(&case.out, &case.expected).unwrap();
+    fs::write(case.journal(), &journal).unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q5_1", 2), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert!(fs::read(&case.out).unwrap() == case.expected);
+}
+
+#[test]
+fn an_input_with_the_name_of_a_side_file_is_left_alone() {
+    let case = Case::new();
+    let bytes = fs::read(&case.input).unwrap();
+    for side in [case.partial(), case.journal()] {
+        fs::rename(&case.input, &side).unwrap();
+        for force in [false, true] {
+            let error = quantize(&side, &case.out, &Job { force, ..options("Q8_0", 1) }, &()).unwrap_err();
+            assert!(matches!(&error, Error::OverwritesInput { path } if *path == side), "{error:?}");
+            assert!(fs::read(&side).unwrap() == bytes);
+        }
+        fs::rename(&side, &case.input).unwrap();
+        assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn what_could_not_be_used_is_told() {
+    let case = Case::new();
+    let resume = |told: &dyn Fn(u64, u64) -> bool| {
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &options("Q8_0", 1), &watch).unwrap();
+        let (damaged, unusable) = (watch.damaged_bytes.into_inner(), watch.unusable.into_inner());
+        assert!(told(damaged, unusable), "{damaged} {unusable}");
+        case.is_whole();
+    };
+    case.interrupt(2);
+    resume(&|damaged, unusable| (damaged, unusable) == (0, 0));
+    // The first line of the journal.
+    case.interrupt(2);
+    let mut journal = fs::read(case.journal()).unwrap();
+    journal[30] = 0xff;
+    fs::write(case.journal(), &journal).unwrap();
+    resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
+    // The data, empty or gone.
+    case.interrupt(2);
+    fs::write(case.partial(), "").unwrap();
+    resume(&|damaged, unusable| damaged > 0 && unusable == 0);
+    case.interrupt(2);
+    fs::remove_file(case.partial()).unwrap();
+    resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
+    // An empty journal is none of ours, nor ours to remove.
+    case.interrupt(2);
+    fs::write(case.journal(), "").unwrap();
+    let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
+    assert!(matches!(error, Error::NotOurs { .. }), "{error:?}");
+    assert!(case.journal().exists() && case.partial().exists());
+}
+
+/// A model in shards, of which one has no tensors.
+fn shards(dir: &Path) -> PathBuf {
+    let bytes = fs::read(model(dir)).unwrap();
+    let gguf = Gguf::parse(bytes.as_slice()).unwrap();
+    let whole = Head::from_gguf(&gguf);
+    let numbers = [2, 0, 2, 0, 2];
+    for no in 0..3u16 {
+        let mut head = Head { kvs: if no == 0 { whole.kvs.clone() } else { Vec::new() }, ..Head::default() };
+        head.set("split.no", no);
+        head.set("split.count", 3u16);
+        head.set("split.tensors.count", 5i32);
+        let of_shard = || gguf.tensors().zip(numbers).filter(|(_, number)| *number == no).map(|(t, _)| t);
+        head.tensors = of_shard().map(|t| t.to_owned()).collect();
+        let data = of_shard().map(|t| {
+            let range = gguf.tensor_range(&t).unwrap();
+            &bytes[range.start as usize..range.end as usize]
+        });
+        let path = dir.join(format!("in-0000{}-of-00003.gguf", no + 1));
+        fs::write(path, Writer::write(Vec::new(), &head, data).unwrap()).unwrap();
+    }
+    fs::remove_file(dir.join("in.gguf")).unwrap();
+    dir.join("in-00002-of-00003.gguf")
+}
+
+#[test]
+fn shards_are_resumed_and_appear_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = shards(dir.path());
+    let out = dir.path().join("out.gguf");
+    let keep_split = |resume, threads| Job { keep_split: true, resume, ..options("Q8_0", threads) };
+    let files = || {
+        let names = ["out-00001-of-00003.gguf", "out-00002-of-00003.gguf", "out-00003-of-00003.gguf"];
+        names.map(|name| fs::read(dir.path().join(name)).ok())
+    };
+    let remove = || {
+        for path in fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.file_name().unwrap().to_str().unwrap().starts_with("out-") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    };
+    quantize(&input, &out, &keep_split(false, 2), &()).unwrap();
+    let expected = files();
+    assert!(expected.iter().all(Option::is_some));
+    remove();
+    for chunks in 0..CHUNKS {
+        let result = quantize(&input, &out, &keep_split(true, 1), &after(chunks));
+        assert!(matches!(&result, Err(Error::Kept { n_others: 2, .. })), "{result:?}");
+        assert!(files().iter().all(Option::is_none));
+        let watch = Watch::default();
+        quantize(&input, &out, &keep_split(true, 2), &watch).unwrap();
+        assert_eq!(watch.done.into_inner(), CHUNKS - chunks);
+        assert!(files() == expected);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
+        remove();
+    }
+    // Ended between the renames, or while journals were removed, of which the first is the last.
+    let name = |no: usize| dir.path().join(format!("out-0000{no}-of-00003.gguf"));
+    let side = |no: usize, ending: &str| dir.path().join(format!("out-0000{no}-of-00003.gguf.{ending}"));
+    for (n_renamed, n_journals, force) in
+        [(1, 3, false), (2, 3, false), (2, 3, true), (3, 3, false), (3, 2, false), (3, 1, false), (3, 1, true)]
+    {
+        all_but_the_names(&input, &out, &name(1), &keep_split(true, 2));
+        (1..=n_renamed).for_each(|no| fs::rename(side(no, "partial"), name(no)).unwrap());
+        (n_journals + 1..=3).for_each(|no| fs::remove_file(side(no, "journal")).unwrap());
+        let watch = Watch::default();
+        quantize(&input, &out, &Job { force, ..keep_split(true, 2) }, &watch).unwrap();
+        assert_eq!(watch.done.into_inner(), 0, "{n_renamed} {n_journals}");
+        assert!(files() == expected);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
+        remove();
+    }
+    // One that has its name is not right: nothing is done, nor lost.
+    all_but_the_names(&input, &out, &name(1), &keep_split(true, 2));
+    let mut other = expected[0].clone().unwrap();
+    *other.last_mut().unwrap() ^= 1;
+    fs::write(name(1), &other).unwrap();
+    fs::remove_file(side(1, "partial")).unwrap();
+    let error = quantize(&input, &out, &keep_split(true, 2), &()).unwrap_err();
+    assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+    assert!(fs::read(name(1)).unwrap() == other);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3 + 6);
+    remove();
+    // A later one cannot begin.
+    fs::write(side(2, "journal"), "foreign").unwrap();
+    let error = quantize(&input, &out, &keep_split(true, 1), &()).unwrap_err();
+    assert!(matches!(&error, Error::NotOurs { path } if *path == side(2, "journal")), "{error:?}");
+    assert_eq!(fs::read(side(2, "journal")).unwrap(), b"foreign");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "something is left");
+    remove();
+    // One of the names is taken.
+    fs::write(dir.path().join("out-00003-of-00003.gguf"), "old").unwrap();
+    for resume in [false, true] {
+        let error = quantize(&input, &out, &keep_split(resume, 1), &()).unwrap_err();
+        assert!(matches!(&error, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
+    }
+}
+
+#[test]
+fn a_conversion_is_resumed_with_its_counts_of_infinities() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("model");
+    fs::create_dir(&from).unwrap();
+    write_small_files(&from);
+    let list = llama_tensors();
+    let mut tensors: Vec<Tensor<'_>> =
+        list.iter().enumerate().map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s))).collect();
+    for tensor in [0, 5] {
+        tensors[tensor].3[4..8].copy_from_slice(&1e6f32.to_le_bytes());
+    }
+    fs::write(from.join("model.safetensors"), safetensors(&tensors)).unwrap();
+    let out = dir.path().join("out.gguf");
+    let convert = |resume, progress: &dyn Progress| {
+        let conversion = gguf_hf::plan(&from, &Options::default().ty(OutType::F16)).unwrap();
+        let run = RunOptions::default().threads(NonZeroUsize::new(1)).resume(resume);
+        conversion.plan.run(&out, &run, progress).map(|done| done.overflows)
+    };
+    let whole = convert(false, &()).unwrap();
+    let expected = fs::read(&out).unwrap();
+    fs::remove_file(&out).unwrap();
+    assert!(!whole.is_empty());
+    for chunks in 0..list.len() as u64 {
+        let interrupted = convert(true, &after(chunks));
+        assert!(matches!(interrupted, Err(Error::Kept { .. })), "{interrupted:?}");
+        let watch = Watch::default();
+        assert_eq!(convert(true, &watch).unwrap(), whole);
+        assert_eq!(watch.done.into_inner(), list.len() as u64 - chunks);
+        assert!(fs::read(&out).unwrap() == expected);
+        fs::remove_file(&out).unwrap();
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
