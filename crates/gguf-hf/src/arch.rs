@@ -1,20 +1,19 @@
-//! The list of architectures. Adding one is a file and a line here.
+//! The plan of a conversion, from the tables of the architecture (`gguf_model::arch`) and the configuration of a checkpoint.
 
 use std::collections::{BTreeSet, HashSet};
+
+use gguf_model::arch::{self, Architecture, Checkpoint};
 
 use crate::config::{self, Config};
 use crate::dtype::SourceTensor;
 use crate::model_plan::{ModelPlan, OutType, PlanError};
 
-mod llama;
+mod computed;
+mod keys;
 mod names;
-mod parameters;
-mod table;
-
-pub use table::Architecture;
-
-/// Every architecture that can be converted.
-pub const ARCHITECTURES: &[Architecture] = &[llama::ARCHITECTURE];
+mod tensors;
+#[cfg(test)]
+mod tests;
 
 /// Makes the plan of a conversion.
 ///
@@ -23,20 +22,22 @@ pub const ARCHITECTURES: &[Architecture] = &[llama::ARCHITECTURE];
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    let architecture = of_checkpoint(config)?;
+    let (architecture, checkpoint) = of_checkpoint(config)?;
     if let Some(method) = quantization_of(config)? {
         return Err(PlanError::Quantized(method));
     }
-    let ty = ty.resolve(sources);
     let mut plan = ModelPlan {
-        architecture: architecture.name,
-        ty,
+        architecture: checkpoint.architecture(architecture),
+        ty: ty.resolve(sources),
         parameters: Vec::new(),
         tensors: Vec::new(),
         skipped: Vec::new(),
         warnings: Vec::new(),
     };
-    (architecture.plan)(config, sources, &mut plan)?;
+    let fields = keys::fields(config, file_type(ty, &plan))?;
+    let fields = keys::parameters(checkpoint, fields, &mut plan)?;
+    computed::add(checkpoint, &fields, &mut plan)?;
+    tensors::add(architecture, checkpoint, &fields, sources, &mut plan)?;
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {
@@ -44,6 +45,18 @@ pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<Mo
         }
     }
     Ok(plan)
+}
+
+/// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
+fn file_type(ty: OutType, plan: &ModelPlan) -> u32 {
+    match (ty, plan.ty) {
+        (OutType::Q8_0, _) => 7,
+        (OutType::TQ1_0, _) => 36,
+        (OutType::TQ2_0, _) => 37,
+        (_, gguf_format::GgmlType::F32) => 0,
+        (_, gguf_format::GgmlType::BF16) => 32,
+        _ => 1,
+    }
 }
 
 /// The method with which a checkpoint's weights are packed, where `config.json` says that they are.
@@ -56,15 +69,34 @@ fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
     Ok(Some(inner.str(&["quant_method"])?.unwrap_or("unnamed").to_owned()))
 }
 
-/// The architecture of a checkpoint.
+/// The architecture of a checkpoint, and how it becomes that.
 ///
 /// # Errors
 /// When `config.json` names none, or one that is not in the list.
-pub fn of_checkpoint(config: &Config) -> Result<&'static Architecture, PlanError> {
+pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
-    let found = ARCHITECTURES.iter().find(|a| a.classes.contains(&class));
-    found.ok_or_else(|| {
-        let supported: BTreeSet<&str> = ARCHITECTURES.iter().flat_map(|a| a.classes).copied().collect();
-        PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: supported.into_iter().collect() }
+    arch::of_class(class).ok_or_else(|| {
+        let all = arch::ARCHITECTURES.iter().flat_map(|a| a.checkpoints).flat_map(|c| c.classes).copied();
+        let supported: BTreeSet<&str> = all.collect();
+        PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) }
     })
+}
+
+/// The classes whose names resemble `class` most.
+fn nearest(class: &str, classes: &BTreeSet<&'static str>) -> Vec<&'static str> {
+    const SHOWN: usize = 5;
+    let pairs = |name: &str| {
+        let lower = name.to_lowercase();
+        lower.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
+    };
+    let of_class = pairs(class.split("For").next().unwrap_or(class));
+    let likeness = |name: &str| {
+        let other = pairs(name.split("For").next().unwrap_or(name));
+        let both = of_class.intersection(&other).count() as f64;
+        2.0 * both / (of_class.len() + other.len()).max(1) as f64
+    };
+    let mut sorted: Vec<&str> = classes.iter().copied().collect();
+    sorted.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+    sorted.truncate(SHOWN);
+    sorted
 }

@@ -23,19 +23,28 @@ pub enum OutType {
     F16,
     /// bfloat16.
     BF16,
+    /// Blocks of 32 values of 8 bits.
+    Q8_0,
+    /// Ternary values, 1.69 bits each.
+    TQ1_0,
+    /// Ternary values, 2.06 bits each.
+    TQ2_0,
     /// The 16-bit type that all matrices of the checkpoint have, single precision if they have no such type in common: nothing is
     /// rounded, but for double precision.
     Lossless,
 }
 
 impl OutType {
-    /// The type of that name: `auto`, `f32`, `f16` or `bf16`.
+    /// The type of that name: `auto`, `f32`, `f16`, `bf16`, `q8_0`, `tq1_0` or `tq2_0`.
     pub fn from_name(name: &str) -> Option<OutType> {
         Some(match name {
             "auto" => OutType::Auto,
             "f32" => OutType::F32,
             "f16" => OutType::F16,
             "bf16" => OutType::BF16,
+            "q8_0" => OutType::Q8_0,
+            "tq1_0" => OutType::TQ1_0,
+            "tq2_0" => OutType::TQ2_0,
             _ => return None,
         })
     }
@@ -47,6 +56,9 @@ impl OutType {
             OutType::F32 => GgmlType::F32,
             OutType::F16 => GgmlType::F16,
             OutType::BF16 => GgmlType::BF16,
+            OutType::Q8_0 => GgmlType::Q8_0,
+            OutType::TQ1_0 => GgmlType::TQ1_0,
+            OutType::TQ2_0 => GgmlType::TQ2_0,
             OutType::Auto => {
                 let matrices = sources.iter().filter(|s| s.shape.len() >= 2);
                 let mut dtypes = matrices.map(|s| s.dtype).filter(|d| *d == Dtype::BF16 || *d == Dtype::F16);
@@ -88,14 +100,49 @@ pub struct ModelPlan {
     pub warnings: Vec<String>,
 }
 
+/// Matrices that are always in single precision (`ModelBase.prepare_tensors`), by their names without `blk.N.` and suffix.
+const ALWAYS_F32: &[&str] = &[
+    "altup_correct_coef",
+    "altup_predict_coef",
+    "ffn_gate_inp",
+    "ffn_gate_inp_shexp",
+    "indexer.proj",
+    "position_embd",
+    "posnet.attn_norm",
+    "shortconv.conv",
+    "ssm_conv1d",
+    "ssm_conv1d_k",
+    "ssm_conv1d_q",
+    "ssm_conv1d_v",
+    "time_mix_decay_w1",
+    "time_mix_decay_w2",
+    "time_mix_first",
+    "time_mix_lerp_fused",
+    "time_mix_w1",
+    "time_mix_w2",
+    "token_types",
+];
+
+/// Matrices that ternary file types leave in half precision.
+const NEVER_TERNARY: &[&str] =
+    &["altup_router", "laurel_l", "laurel_r", "output", "per_layer_token_embd", "token_embd"];
+
 /// The type of an output tensor and why (`ModelBase.prepare_tensors`; the first rule that holds decides).
-pub(crate) fn tensor_type(name: &str, n_dims: usize, asked: GgmlType) -> (GgmlType, Reason) {
-    if n_dims <= 1 {
+pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
+    let stem = name.strip_suffix(".weight").unwrap_or(name);
+    let in_block = || stem.strip_prefix("blk.")?.split_once('.').map(|(_, rest)| rest);
+    let kind = in_block().unwrap_or(stem);
+    let is_ternary = asked == GgmlType::TQ1_0 || asked == GgmlType::TQ2_0;
+    if shape.len() <= 1 {
         (GgmlType::F32, Reason::Vector)
     } else if name.ends_with("_norm.weight") {
         (GgmlType::F32, Reason::Norm)
     } else if !name.ends_with(".weight") {
         (GgmlType::F32, Reason::NotAWeight)
+    } else if ALWAYS_F32.contains(&kind) {
+        (GgmlType::F32, Reason::Precise)
+    } else if is_ternary && NEVER_TERNARY.contains(&kind) || asked.tensor_bytes(shape.iter().copied()).is_err() {
+        (GgmlType::F16, Reason::Half)
     } else {
         (asked, Reason::Asked)
     }
@@ -104,8 +151,8 @@ pub(crate) fn tensor_type(name: &str, n_dims: usize, asked: GgmlType) -> (GgmlTy
 impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
-        let (ty, reason) = tensor_type(&name, shape.len(), self.ty);
-        let from = op.input().map_or(GgmlType::F32, |input| input.ty);
+        let (ty, reason) = tensor_type(&name, &shape, self.ty);
+        let from = op.value_type();
         let offset = self.tensors.len() as u64;
         let place = Place { file: 0, offset };
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
@@ -139,7 +186,7 @@ pub enum PlanError {
     UnsupportedArchitecture {
         /// The class.
         class: String,
-        /// The classes that there are, in alphabetical order.
+        /// Supported classes with the most similar names.
         supported: Vec<&'static str>,
     },
     /// The weights are packed in a way that is not read here.
@@ -151,7 +198,7 @@ pub enum PlanError {
         /// GGUF's name of the architecture.
         architecture: &'static str,
         /// Number of blocks that the configuration says there are.
-        n_blocks: u32,
+        n_blocks: u64,
     },
     /// A tensor whose number format is not a plain float.
     Dtype {
@@ -160,14 +207,66 @@ pub enum PlanError {
         /// Its format.
         dtype: Dtype,
     },
-    /// Rows that cannot be shared out among the attention heads.
-    Heads {
+    /// A tensor with a dimension that does not agree with the configuration.
+    Shape {
         /// The checkpoint's name.
         tensor: String,
-        /// Number of rows found.
-        rows: u64,
-        /// Number of heads.
-        heads: u64,
+        /// Its shape in the checkpoint, the contiguous dimension last.
+        shape: Vec<u64>,
+        /// The dimension in the output, counted from the contiguous one, from 0.
+        axis: usize,
+        /// The length found.
+        found: u64,
+        /// The length that the configuration asks for.
+        expected: u64,
+        /// The GGUF keys, without the name of the architecture, that say so.
+        keys: &'static str,
+    },
+    /// A tensor whose shape cannot be taken apart as the architecture asks.
+    Pattern {
+        /// The checkpoint's name.
+        tensor: String,
+        /// Its shape in the checkpoint, the contiguous dimension last.
+        shape: Vec<u64>,
+        /// What does not fit.
+        problem: String,
+    },
+    /// Tensors that become one have different shapes.
+    Shapes {
+        /// Name of the output tensor.
+        name: String,
+        /// The checkpoint's name of one that differs from those before it.
+        tensor: String,
+        /// Its shape.
+        found: Vec<u64>,
+    },
+    /// Tensors that become one have different number formats.
+    Mixed {
+        /// Name of the output tensor.
+        name: String,
+        /// The checkpoint's name of one that differs from those before it.
+        tensor: String,
+    },
+    /// Some of the tensors that become one are missing.
+    Incomplete {
+        /// Name of the output tensor.
+        name: String,
+        /// How many there are.
+        found: u64,
+        /// How many there have to be.
+        expected: u64,
+    },
+    /// A tensor that the architecture needs is missing.
+    Missing {
+        /// The name that it usually has in a checkpoint.
+        tensor: String,
+    },
+    /// The tables of the architecture are wrong; tests rule that out.
+    Table {
+        /// The row.
+        key: &'static str,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Two source tensors become the same output tensor.
     Duplicate {
@@ -187,7 +286,11 @@ impl fmt::Display for PlanError {
         match self {
             PlanError::Config(e) => write!(f, "config.json: {e}"),
             PlanError::UnsupportedArchitecture { class, supported } => {
-                write!(f, "the architecture {class:?} is not supported; supported are {}", supported.join(", "))
+                write!(
+                    f,
+                    "the architecture {class:?} is not supported; the nearest supported are {}",
+                    supported.join(", ")
+                )
             }
             PlanError::Quantized(method) => write!(
                 f,
@@ -202,11 +305,32 @@ impl fmt::Display for PlanError {
             PlanError::Dtype { tensor, dtype } => {
                 write!(f, "the tensor {tensor:?} has the format {dtype}, expected F16, BF16, F32 or F64")
             }
-            PlanError::Heads { tensor, rows, heads } => write!(
+            PlanError::Shape { tensor, shape, axis, found, expected, keys } => write!(
                 f,
-                "the tensor {tensor:?} has {rows} rows, which {heads} attention heads cannot share in even numbers; is \
-                 config.json that of this checkpoint?"
+                "the tensor {tensor:?} has the shape {shape:?}, which gives {found} elements in dimension {axis} of the \
+                 output, expected {expected} ({keys}); is config.json that of this checkpoint?"
             ),
+            PlanError::Pattern { tensor, shape, problem } => write!(
+                f,
+                "the tensor {tensor:?} has the shape {shape:?}: {problem}; is config.json that of this checkpoint?"
+            ),
+            PlanError::Shapes { name, tensor, found } => write!(
+                f,
+                "the tensor {tensor:?} has the shape {found:?}, another than those before it that also become part of {name}"
+            ),
+            PlanError::Mixed { name, tensor } => write!(
+                f,
+                "the tensor {tensor:?} has another number format than those before it that also become part of {name}"
+            ),
+            PlanError::Incomplete { name, found, expected } => {
+                write!(f, "{name} is made of {expected} tensors, and the checkpoint has {found} of them")
+            }
+            PlanError::Missing { tensor } => {
+                write!(f, "the tensor {tensor:?} is missing; is the checkpoint complete?")
+            }
+            PlanError::Table { key, problem } => {
+                write!(f, "the tables of the architecture are wrong at {key}: {problem}")
+            }
             PlanError::Duplicate { name } => write!(f, "two tensors of the checkpoint both become {name}"),
         }
     }
@@ -255,10 +379,16 @@ mod tests {
             ("output_norm.weight", 1, GgmlType::F32, Reason::Vector),
             ("blk.0.attn_q.bias", 2, GgmlType::F32, Reason::NotAWeight),
             ("token_embd", 2, GgmlType::F32, Reason::NotAWeight),
+            ("blk.3.ffn_gate_inp.weight", 2, GgmlType::F32, Reason::Precise),
+            ("position_embd.weight", 2, GgmlType::F32, Reason::Precise),
         ];
         for (name, n_dims, ty, reason) in cases {
-            assert_eq!(tensor_type(name, n_dims, GgmlType::BF16), (ty, reason), "{name}");
+            assert_eq!(tensor_type(name, &[32; 4][..n_dims], GgmlType::BF16), (ty, reason), "{name}");
         }
+        let ternary = |name, row| tensor_type(name, &[row, 4], GgmlType::TQ2_0);
+        assert_eq!(ternary("blk.0.ffn_up.weight", 256), (GgmlType::TQ2_0, Reason::Asked));
+        assert_eq!(ternary("blk.0.ffn_up.weight", 128), (GgmlType::F16, Reason::Half));
+        assert_eq!(ternary("output.weight", 256), (GgmlType::F16, Reason::Half));
     }
 
     #[test]

@@ -67,6 +67,12 @@ pub struct Hparams<'g> {
     pub experts: u64,
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
+    /// Width of the feed-forward part of an expert.
+    pub expert_ff: Option<u64>,
+    /// Blocks at the start that have no experts.
+    pub leading_dense: u64,
+    /// Positions.
+    pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
     pub vocab: Option<u64>,
 }
@@ -93,6 +99,9 @@ impl<'g> Hparams<'g> {
             rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
+            expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
+            leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
+            context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
         }
     }

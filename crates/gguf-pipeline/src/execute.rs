@@ -22,8 +22,9 @@ use gguf_quants::codec::{Codec, codec};
 use crate::chunk::{Chunk, Chunks, goes_through_blocks};
 use crate::error::Error;
 use crate::journal::{Finished, Journal};
-use crate::ops::{Cast, interleave_halves};
-use crate::plan::{Draft, FilePlan, Input, Op, Rounding, TensorPlan};
+use crate::moves;
+use crate::ops::{Cast, apply_maps, width};
+use crate::plan::{Draft, FilePlan, Gather, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, Written};
 use crate::workers;
@@ -157,50 +158,75 @@ impl Run<'_> {
         place: Place<'_>,
         buffers: &mut Buffers,
     ) -> Result<u64, Error> {
-        let Buffers { raw, moved, values, out } = buffers;
+        let Buffers { raw, scratch, mapped, values, out } = buffers;
         resize(out, place.bytes, tensor)?;
-        let mut overflows = 0;
-        match &tensor.op {
+        let overflows = match &tensor.op {
             Op::Computed(computed) => {
                 let from = usize::try_from(chunk.first_row).unwrap_or(usize::MAX);
                 let computed = computed.get(from..).unwrap_or_default();
                 let raw: Vec<u8> = computed.iter().take(chunk.n_rows as usize).flat_map(|v| v.to_le_bytes()).collect();
-                overflows = self.cast(GgmlType::F32, tensor, &raw, out)?;
+                self.cast(GgmlType::F32, tensor, &raw, out)?
             }
-            Op::Copy(input) | Op::PermuteRows { input, .. } => {
-                let input_row = packed_bytes(input.ty, chunk.row_len, tensor)?;
-                resize(raw, chunk.n_rows * input_row, tensor)?;
-                let mut rest = raw.as_mut_slice();
-                for &(row, n_rows) in &chunk.reads {
-                    let (part, after) = rest.split_at_mut(rest.len().min((n_rows * input_row) as usize));
-                    self.draft.source.read(input.index, row * input_row, part)?;
-                    rest = after;
-                }
-                let mut source: &[u8] = raw;
-                if let Op::PermuteRows { .. } = tensor.op {
-                    resize(moved, chunk.n_rows * input_row, tensor)?;
-                    interleave_halves(raw, moved, chunk.group_rows as usize, input_row as usize);
-                    source = moved;
-                }
-                if goes_through_blocks(self.draft.rounding, input, tensor) {
-                    self.encode(input, tensor, chunk, source, values, out)?;
-                } else if self.draft.rounding == Rounding::Ggml {
-                    out.copy_from_slice(source);
+            Op::Copy(input) => {
+                let row_bytes = packed_bytes(input.ty, chunk.row_len, tensor)?;
+                resize(raw, chunk.n_rows * row_bytes, tensor)?;
+                self.draft.source.read(input.index, chunk.first_row * row_bytes, raw)?;
+                self.write_values(index, tensor, chunk, raw, values, out)?
+            }
+            Op::Gather(Gather { inputs, moves, maps }) => {
+                let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
+                resize(raw, chunk.n_rows * packed_bytes(from, chunk.row_len, tensor)?, tensor)?;
+                let read = |input: usize, offset, bytes: &mut [u8]| {
+                    let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
+                    self.draft.source.read(input.index, offset, bytes)
+                };
+                moves::gather(moves, width(from), chunk.first_row * chunk.row_len, raw, scratch, read)?;
+                let source = if maps.is_empty() {
+                    &*raw
                 } else {
-                    overflows = self.cast(input.ty, tensor, source, out)?;
-                }
-                if let Some(errors) = self.errors.filter(|_| input.ty != tensor.ty) {
-                    let weights = self.columns(tensor, chunk)?;
-                    let (first_row, row_len) = (chunk.first_row, chunk.row_len);
-                    let (from, weights) = (input.ty, weights.as_deref());
-                    errors.add(tensor, &Written { index, from, source, out, first_row, row_len, weights })?;
-                }
+                    resize(
+                        mapped,
+                        chunk.n_rows * packed_bytes(tensor.op.value_type(), chunk.row_len, tensor)?,
+                        tensor,
+                    )?;
+                    apply_maps(maps, from, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+                    &*mapped
+                };
+                self.write_values(index, tensor, chunk, source, values, out)?
             }
-        }
+        };
         if self.draft.head.dialect.order == ByteOrder::Big {
             swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
         }
         place.part.output.write_at(place.start, out)?;
+        Ok(overflows)
+    }
+
+    /// Makes the bytes of a chunk from its values, whose type is that of the operation; says how many values became infinite.
+    fn write_values(
+        &self,
+        index: usize,
+        tensor: &TensorPlan,
+        chunk: &Chunk,
+        source: &[u8],
+        values: &mut Vec<f32>,
+        out: &mut [u8],
+    ) -> Result<u64, Error> {
+        let from = tensor.op.value_type();
+        let mut overflows = 0;
+        if goes_through_blocks(self.draft.rounding, from, tensor) {
+            self.encode(from, tensor, chunk, source, values, out)?;
+        } else if self.draft.rounding == Rounding::Ggml {
+            out.copy_from_slice(source);
+        } else {
+            overflows = self.cast(from, tensor, source, out)?;
+        }
+        if let Some(errors) = self.errors.filter(|_| from != tensor.ty) {
+            let weights = self.columns(tensor, chunk)?;
+            let (first_row, row_len) = (chunk.first_row, chunk.row_len);
+            let weights = weights.as_deref();
+            errors.add(tensor, &Written { index, from, source, out, first_row, row_len, weights })?;
+        }
         Ok(overflows)
     }
 
@@ -221,7 +247,7 @@ impl Run<'_> {
     /// Decodes the rows of a chunk and encodes them anew, some at a time.
     fn encode(
         &self,
-        input: &Input,
+        from: GgmlType,
         tensor: &TensorPlan,
         chunk: &Chunk,
         source: &[u8],
@@ -229,15 +255,13 @@ impl Run<'_> {
         out: &mut [u8],
     ) -> Result<(), Error> {
         let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
-        let (from, to): (&Codec, &Codec) = (find(input.ty)?, find(tensor.ty)?);
+        let from_bytes = packed_bytes(from, chunk.row_len, tensor)? as usize;
+        let (from, to): (&Codec, &Codec) = (find(from)?, find(tensor.ty)?);
         let row_len = usize::try_from(chunk.row_len).map_err(|_| no_codec(tensor))?;
         let weights = self.columns(tensor, chunk)?;
         let weights = weights.as_deref();
         let span = (SPAN / row_len.max(1)).max(1);
-        let (from_span, to_span) = (
-            span * packed_bytes(input.ty, chunk.row_len, tensor)? as usize,
-            span * packed_bytes(tensor.ty, chunk.row_len, tensor)? as usize,
-        );
+        let (from_span, to_span) = (span * from_bytes, span * packed_bytes(tensor.ty, chunk.row_len, tensor)? as usize);
         for (n, (packed, out)) in source.chunks(from_span).zip(out.chunks_mut(to_span)).enumerate() {
             let first_row = chunk.first_row + (n * span) as u64;
             // llama.cpp looks at what it reads and at what it has made in the same way (`ggml_validate_row_data`).
@@ -280,8 +304,12 @@ fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &TensorPlan) -> Result<(), E
 /// What one thread reuses from chunk to chunk.
 #[derive(Default)]
 struct Buffers {
+    /// What was read, in the order of the output.
     raw: Vec<u8>,
-    moved: Vec<u8>,
+    /// What was read, in the order of the source.
+    scratch: Vec<u8>,
+    /// Values that functions were applied to.
+    mapped: Vec<u8>,
     values: Vec<f32>,
     out: Vec<u8>,
 }

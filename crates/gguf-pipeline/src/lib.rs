@@ -16,6 +16,7 @@ mod execute;
 mod gguf;
 mod importance;
 mod journal;
+pub mod moves;
 mod ops;
 mod options;
 pub mod plan;

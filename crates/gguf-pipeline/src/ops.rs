@@ -3,25 +3,7 @@
 use gguf_format::GgmlType;
 use gguf_quants::float;
 
-/// Puts the rows of each group in the order in which their halves take turns: row `2i + j` of the result is row
-/// `j * d/2 + i` of a group of `d` rows (the operation `PermuteRows` of a plan).
-///
-/// Works on as many whole groups as both sides hold.
-pub fn interleave_halves(from: &[u8], to: &mut [u8], group_rows: usize, row_bytes: usize) {
-    let group_bytes = group_rows.saturating_mul(row_bytes);
-    if group_bytes == 0 {
-        return;
-    }
-    for (from, to) in from.chunks_exact(group_bytes).zip(to.chunks_exact_mut(group_bytes)) {
-        let (first, second) = from.split_at(group_rows / 2 * row_bytes);
-        let halves = first.chunks_exact(row_bytes).zip(second.chunks_exact(row_bytes));
-        for (pair, (a, b)) in to.chunks_exact_mut(2 * row_bytes).zip(halves) {
-            let (to_a, to_b) = pair.split_at_mut(row_bytes);
-            to_a.copy_from_slice(a);
-            to_b.copy_from_slice(b);
-        }
-    }
-}
+use crate::plan::Map;
 
 /// A conversion from one float type to another, little-endian on both sides, by the rules of the reference converter.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +81,35 @@ impl Cast {
     }
 }
 
+/// Applies functions to the values of a plain type, one after the other. `mapped` becomes values of half precision where
+/// the source is in half precision, otherwise of single precision; see [`Map`].
+pub fn apply_maps(maps: &[Map], ty: GgmlType, packed: &[u8], mapped: &mut [u8]) -> Option<()> {
+    let plain = PLAIN.iter().find(|plain| plain.ty == ty)?;
+    let halves = ty == GgmlType::F16;
+    let (from_bytes, to_bytes) = (width(ty), if halves { 2 } else { 4 });
+    let mut values = [0f32; RUN];
+    let mut rounded = [0; RUN * 2];
+    for (packed, mapped) in packed.chunks(RUN * from_bytes).zip(mapped.chunks_mut(RUN * to_bytes)) {
+        let n = (packed.len() / from_bytes).min(mapped.len() / to_bytes);
+        let values = values.get_mut(..n)?;
+        (plain.decode)(packed, values);
+        for map in maps {
+            match *map {
+                Map::Add(addend) => values.iter_mut().for_each(|v| *v += addend),
+                Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
+                // The double's power, rounded, is the single's correctly rounded but for a vanishing chance.
+                Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
+            }
+            if halves {
+                float::encode_f16(values, &mut rounded);
+                float::decode_f16(&rounded, values);
+            }
+        }
+        if halves { float::encode_f16(values, mapped) } else { float::encode_f32(values, mapped) }
+    }
+    Some(())
+}
+
 /// Bytes of one value of a plain type; never 0.
 pub fn width(ty: GgmlType) -> usize {
     ty.info().map_or(1, |info| info.block_bytes.max(1) as usize)
@@ -107,31 +118,6 @@ pub fn width(ty: GgmlType) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rows_move_by_the_index_formula() {
-        for (groups, d, row_bytes) in [(1, 2, 1), (1, 4, 3), (3, 8, 2), (2, 6, 5), (4, 128, 1)] {
-            let rows = groups * d;
-            let from: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 7 + i / 251) as u8).collect();
-            let mut to = vec![0; from.len()];
-            interleave_halves(&from, &mut to, d, row_bytes);
-            let row = |data: &[u8], r: usize| data[r * row_bytes..(r + 1) * row_bytes].to_vec();
-            for g in 0..groups {
-                for (i, j) in (0..d / 2).flat_map(|i| [(i, 0), (i, 1)]) {
-                    assert_eq!(
-                        row(&to, g * d + 2 * i + j),
-                        row(&from, g * d + j * d / 2 + i),
-                        "{groups} {d} {g} {i} {j}"
-                    );
-                }
-            }
-        }
-        let mut untouched = [9; 3];
-        interleave_halves(&[1, 2, 3], &mut untouched, 0, 1);
-        interleave_halves(&[1, 2, 3], &mut untouched, 2, 0);
-        interleave_halves(&[1, 2, 3], &mut untouched, 4, 1);
-        assert_eq!(untouched, [9; 3]);
-    }
 
     #[test]
     fn casts_between_all_pairs_agree_with_single_values() {

@@ -14,37 +14,64 @@ use gguf_format::{ByteOrder, GgmlType, Head, Layout, Str, TensorInfo, n_elements
 
 use crate::error::Error;
 use crate::importance::Importance;
+use crate::moves::Move;
 use crate::source::Source;
 
 mod reason;
 
+pub use gguf_model::arch::Map;
 pub use reason::{Keep, Reason};
 
 /// How the data of an output tensor comes about.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Op {
     /// The source's elements in their order.
     Copy(Input),
-    /// The source's rows in another order, within each of `heads` equal groups: a group of `d` rows is two halves, and
-    /// row `2i + j` of the output is row `j * d/2 + i` of the group.
-    ///
-    /// Checkpoints rotate element `i` of a head together with element `i + d/2`, llama.cpp rotates neighbours.
-    PermuteRows {
-        /// The source.
-        input: Input,
-        /// Number of groups.
-        heads: u64,
-    },
+    /// Elements that change places, or values.
+    Gather(Gather),
     /// Values that the plan computed itself.
     Computed(Vec<f32>),
 }
 
+/// Elements of source tensors, moved to their places in the output and mapped to other values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gather {
+    /// The source tensors, at least one, all of the same plain type.
+    pub inputs: Vec<Input>,
+    /// Which elements go where. Together they fill the output.
+    pub moves: Vec<Move>,
+    /// What is done to each value, in this order.
+    pub maps: Vec<Map>,
+}
+
 impl Op {
-    /// The source tensor that is read, if any.
-    pub fn input(&self) -> Option<&Input> {
+    /// The source tensor whose elements are taken in their order, if that is the operation.
+    pub fn copied(&self) -> Option<&Input> {
         match self {
-            Op::Copy(input) | Op::PermuteRows { input, .. } => Some(input),
-            Op::Computed(_) => None,
+            Op::Copy(input) => Some(input),
+            Op::Gather(_) | Op::Computed(_) => None,
+        }
+    }
+
+    /// The source tensors that are read.
+    pub fn inputs(&self) -> &[Input] {
+        match self {
+            Op::Copy(input) => std::slice::from_ref(input),
+            Op::Gather(gather) => &gather.inputs,
+            Op::Computed(_) => &[],
+        }
+    }
+
+    /// The type of the values before they are encoded.
+    pub fn value_type(&self) -> GgmlType {
+        match self {
+            Op::Copy(input) => input.ty,
+            Op::Gather(gather) => match gather.inputs.first().map_or(GgmlType::F32, |input| input.ty) {
+                ty if gather.maps.is_empty() || ty == GgmlType::F16 => ty,
+                _ => GgmlType::F32,
+            },
+            Op::Computed(_) => GgmlType::F32,
         }
     }
 }

@@ -1,18 +1,42 @@
-//! Names of checkpoints' tensors: what they are for, and which are left out.
+//! Names of checkpoints' tensors: what they are called in tables, and which are left out.
 
-use gguf_model::role::{self, Role, TensorName};
+use gguf_model::arch::Checkpoint;
 
-/// A row of an architecture's name table: a checkpoint's name without suffix, `{}` for the number of the block, and what
-/// that tensor is for.
-pub(super) type NameRow = (&'static str, Role);
+/// The name of a tensor in the tables of an architecture, without the root that the class puts before it; or why the tensor is left
+/// out (`filter_tensors` of the reference: first the class, then `TextModel`, then `ModelBase`).
+pub(super) fn of_text_model(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str> {
+    let mut name = name.to_owned();
+    for (old, new) in checkpoint.rename {
+        name = name.replace(old, new);
+    }
+    if let Some(reason) = skip_reason(&name) {
+        return Err(reason);
+    }
+    if let Some(stem) = name.strip_suffix("e_score_correction_bias") {
+        name = format!("{stem}e_score_correction.bias");
+    }
+    name = name.replace("language_model.", "");
+    let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
+    Ok(root.unwrap_or(name))
+}
 
-/// Looks a checkpoint's name up; `None` when no row matches or the block is not below `n_blocks`.
-pub(super) fn map_name<'a>(table: &[NameRow], name: &'a str, n_blocks: u32) -> Option<TensorName<'a>> {
-    let (stem, suffix) = role::split_suffix(name);
-    table.iter().find_map(|&(template, role)| {
-        let block = role::match_template(template, stem)?;
-        block.is_none_or(|b| b < n_blocks).then_some(TensorName { role, block, suffix })
-    })
+/// The number that a text begins with, written plainly, and what follows it.
+pub(super) fn number(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at_checked(end)?;
+    let is_plain = digits == "0" || !digits.starts_with('0');
+    is_plain.then(|| digits.parse().ok()).flatten().map(|n| (n, rest))
+}
+
+/// Whether a name matches a pattern, in which `*` stands for anything.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
+            let starts = rest.char_indices().map(|(i, _)| i).chain([rest.len()]);
+            starts.into_iter().any(|i| rest.get(i..).is_some_and(|rest| matches(after, rest)))
+        }),
+    }
 }
 
 /// Why a tensor that checkpoints carry is never written: buffers that are computed when the model runs, and the parts of
@@ -45,6 +69,7 @@ pub(super) fn skip_reason(name: &str) -> Option<&'static str> {
         "image_newline",
         "view_seperator",
         "patch_embed",
+        "patch_embedding",
         "patch_merger.",
         "patch_merge_mlp.",
         "model.connector.",
@@ -63,16 +88,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_map_by_table_suffix_and_block() {
-        let table: &[NameRow] = &[("model.norm", Role::OutputNorm), ("layers.{}.q", Role::AttnQ)];
-        let name = |n| map_name(table, n, 2).map(|t| t.to_string());
-        assert_eq!(name("model.norm.weight").as_deref(), Some("output_norm.weight"));
-        assert_eq!(name("model.norm").as_deref(), Some("output_norm"));
-        assert_eq!(name("layers.1.q.bias").as_deref(), Some("blk.1.attn_q.bias"));
-        for unknown in
-            ["layers.2.q.bias", "layers.01.q.bias", "layers.1.q.scale", "layers.1.k.weight", "xmodel.norm.weight"]
-        {
-            assert_eq!(name(unknown), None, "{unknown}");
+    fn patterns_of_names() {
+        for (pattern, name, expected) in [
+            ("lm_head.weight", "lm_head.weight", true),
+            ("*.attn.bias", "h.0.attn.bias", true),
+            ("*.attn.bias", "h.0.attn.bias.x", false),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c2b", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+        for (text, expected) in [("17.x", Some((17, ".x"))), ("017", None), ("x", None), ("0", Some((0, "")))] {
+            assert_eq!(number(text), expected, "{text}");
         }
     }
 

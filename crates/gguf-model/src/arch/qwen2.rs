@@ -1,31 +1,29 @@
 //! Qwen 2: Llama with biases of queries, keys and values.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen2.cpp` of llama.cpp.
+//! Rules: `load_arch_tensors` in `src/models/qwen2.cpp` of llama.cpp, `Qwen2Model` in `conversion/qwen.py`.
 
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen2"],
-    outside: rows! {
-        "token_embd.weight"         [Embd Vocab]      Required    Always
-        "output_norm.weight"        [Embd]            Required    Always
-        "output.weight"             [Embd Vocab]      Optional    Always
-        "output.bias"               [Vocab]           Optional    Always
-    },
-    block: rows! {
-        "attn_norm.weight"          [Embd]            Required    Always
-        "attn_qkv.weight"           [Embd Qkv]        Optional    Always
-        "attn_qkv.bias"             [Qkv]             Optional    Always
-        "attn_q.weight"             [Embd Q]          UnlessFused Always
-        "attn_k.weight"             [Embd K]          UnlessFused Always
-        "attn_v.weight"             [Embd V]          UnlessFused Always
-        "attn_q.bias"               [Q]               Optional    Always
-        "attn_k.bias"               [K]               Optional    Always
-        "attn_v.bias"               [V]               Optional    Always
-        "attn_output.weight"        [Q Embd]          Required    Always
-        "ffn_norm.weight"           [Embd]            Required    Always
-        "ffn_gate.weight"           [Embd Ff]         Required    Always
-        "ffn_up.weight"             [Embd Ff]         Required    Always
-        "ffn_down.weight"           [Ff Embd]         Required    Always
-    },
+    outside: &[OUTSIDE],
+    block: &[NORMS, ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &[
+            "Qwen2Model",
+            "Qwen2ForCausalLM",
+            "Qwen2AudioForConditionalGeneration",
+            "KORMoForCausalLM",
+            "AudioFlamingo3ForConditionalGeneration",
+            "DotsOCRForCausalLM",
+        ],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm";
+    "output.weight"        [Embd Vocab] Optional Always + Optional <- "lm_head";
 };

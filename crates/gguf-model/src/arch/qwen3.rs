@@ -1,33 +1,20 @@
 //! Qwen 3: norms of queries and keys.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` of llama.cpp.
+//! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` of llama.cpp, `Qwen3Model` in `conversion/qwen.py`.
 
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3"],
-    outside: rows! {
-        "token_embd.weight"         [Embd Vocab]      Required    Always
-        "output_norm.weight"        [Embd]            Required    Always
-        "output.weight"             [Embd Vocab]      Optional    Always
-        "cls.output.weight"         []                Optional    Always
-    },
-    block: rows! {
-        "attn_norm.weight"          [Embd]            Required    Always
-        "attn_qkv.weight"           [Embd Qkv]        Optional    Always
-        "attn_qkv.bias"             [Qkv]             Optional    Always
-        "attn_q.weight"             [Embd Q]          UnlessFused Always
-        "attn_k.weight"             [Embd K]          UnlessFused Always
-        "attn_v.weight"             [Embd V]          UnlessFused Always
-        "attn_q.bias"               [Q]               Optional    Always
-        "attn_k.bias"               [K]               Optional    Always
-        "attn_v.bias"               [V]               Optional    Always
-        "attn_q_norm.weight"        [HeadK]           Required    Always
-        "attn_k_norm.weight"        [HeadK]           Required    Always
-        "attn_output.weight"        [Q Embd]          Required    Always
-        "ffn_norm.weight"           [Embd]            Required    Always
-        "ffn_gate.weight"           [Embd Ff]         Required    Always
-        "ffn_up.weight"             [Embd Ff]         Required    Always
-        "ffn_down.weight"           [Ff Embd]         Required    Always
-    },
+    outside: &[EMBEDDINGS, CLASSIFIER],
+    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen3ForCausalLM", "Qwen3Model"],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const CLASSIFIER: &[Row] = rows! {
+    "cls.output.weight"    []           Optional Always;
 };

@@ -7,8 +7,8 @@ use gguf_format::{Dims, TensorInfoRef};
 use super::rules::*;
 use super::tensor_names::{Parts, Stack, is_known, parts};
 use super::{Kind, Model};
-use crate::arch::{self, Architecture, FUSED, Need, Row};
-use crate::hparams::MAX_BLOCKS;
+use crate::arch::{self, Architecture, FUSED, Need, Tensor};
+use crate::hparams::{Hparams, MAX_BLOCKS};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
     match model.kind {
@@ -31,13 +31,13 @@ fn block_count(model: &Model<'_>, stack: Stack) -> Option<u64> {
 
 /// Which tensors were seen: of the family outside the blocks and in each block, and of each stack which blocks.
 struct Seen {
-    outside: u64,
-    rows: Vec<u64>,
+    outside: u128,
+    rows: Vec<u128>,
     blocks: [Vec<bool>; 3],
 }
 
 fn network(model: &Model<'_>, report: &mut Report) {
-    let family = arch::of(model.arch);
+    let family = arch::of(model.arch).map(Family::new);
     let n = usize::try_from(model.hparams.blocks.unwrap_or(0)).unwrap_or(0);
     let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: [Vec::new(), Vec::new(), Vec::new()] };
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
@@ -59,27 +59,33 @@ fn network(model: &Model<'_>, report: &mut Report) {
                 }
             }
         }
-        match family {
+        match &family {
             Some(family) => in_family(model, family, &t, name, &mut seen, report),
             None => in_general(model, &t, name, report),
         }
     }
     if model.complete && model.hparams.blocks.is_some() {
         missing_blocks(model, &seen, report);
-        if let Some(family) = family {
+        if let Some(family) = &family {
             missing(model, family, &seen, report);
         }
     }
 }
 
-/// The row of a name, and its number.
-fn row_of(rows: &'static [Row], rest: &str) -> Option<(usize, &'static Row)> {
-    rows.iter().enumerate().find(|(_, row)| row.name == rest)
+/// The tensors of an architecture.
+struct Family {
+    outside: Vec<Tensor>,
+    block: Vec<Tensor>,
+}
+
+/// The tensor of that name, and its number. Of several rows with one name, the first that counts stands for all.
+fn tensor_of<'t>(tensors: &'t [Tensor], name: &str, h: &Hparams<'_>, block: u64) -> Option<(usize, &'t Tensor)> {
+    tensors.iter().enumerate().find(|(_, tensor)| tensor.is_named(name) && tensor.row.when.holds(h, block))
 }
 
 fn in_family(
     model: &Model<'_>,
-    family: &'static Architecture,
+    family: &Family,
     t: &TensorInfoRef<'_>,
     name: Parts<'_>,
     seen: &mut Seen,
@@ -87,16 +93,16 @@ fn in_family(
 ) {
     let h = &model.hparams;
     let (rows, block) = match name.block {
-        None => (family.outside, 0),
-        Some((Stack::Only, i)) => (family.block, i),
+        None => (family.outside.as_slice(), 0),
+        Some((Stack::Only, i)) => (family.block.as_slice(), i),
         Some(_) => (&[][..], 0),
     };
     // Scales of whole tensors go with the weights they belong to (`create_tensor` in `llama-model.cpp`).
     let scale = name.rest.strip_suffix(".scale").or_else(|| name.rest.strip_suffix(".input_scale"));
-    if scale.is_some_and(|stem| rows.iter().any(|row| row.name.strip_suffix(".weight") == Some(stem))) {
+    if scale.is_some_and(|stem| rows.iter().any(|tensor| tensor.row.name.strip_suffix(".weight") == Some(stem))) {
         return;
     }
-    let Some((i, row)) = row_of(rows, name.rest).filter(|(_, row)| row.when.holds(h)) else {
+    let Some((i, tensor)) = tensor_of(rows, name.rest, h, block) else {
         if is_known(name) {
             report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
         } else {
@@ -112,8 +118,8 @@ fn in_family(
     if let Some(marks) = marks {
         *marks |= 1 << i;
     }
-    if !row.fits(t.dims, h, block) {
-        let expected = row.expected(h, block);
+    if !tensor.fits(t.dims, h, block) {
+        let expected = tensor.expected(h, block);
         report.add_with(&TENSOR_SHAPE, t, format_args!("the shape is {}", shape(t.dims)), expected, TENSOR_SHAPE.hint);
     }
 }
@@ -128,9 +134,10 @@ fn in_general(model: &Model<'_>, t: &TensorInfoRef<'_>, name: Parts<'_>, report:
     }
     let rows = if name.block.is_some() { arch::COMMON } else { arch::COMMON_OUTSIDE };
     let block = name.block.map_or(0, |(_, i)| i);
-    let Some((_, row)) = row_of(rows, name.rest) else { return };
-    if !row.fits(t.dims, &model.hparams, block) {
-        let expected = row.expected(&model.hparams, block);
+    let Some(row) = rows.iter().find(|row| row.name == name.rest) else { return };
+    let tensor = Tensor { row, is_bias: false };
+    if !tensor.fits(t.dims, &model.hparams, block) {
+        let expected = tensor.expected(&model.hparams, block);
         let shape = shape(t.dims);
         let message = format_args!("the shape is {shape}");
         report.add_with(&TENSOR_SHAPE_UNUSUAL, t, message, expected, TENSOR_SHAPE_UNUSUAL.hint);
@@ -171,38 +178,42 @@ fn missing_blocks(model: &Model<'_>, seen: &Seen, report: &mut Report) {
 }
 
 /// Tensors that a family requires. A block without any tensor is one finding, not one for each tensor.
-fn missing(model: &Model<'_>, family: &Architecture, seen: &Seen, report: &mut Report) {
+fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report) {
     let h = &model.hparams;
-    let mut need = |row: &Row, marks: u64, i: usize, block: Option<usize>, fused: bool| {
-        let due = match row.need {
-            Need::Required => true,
-            Need::UnlessFused => !fused,
-            Need::Optional => false,
-        };
-        if due && row.when.holds(h) && marks & (1 << i) == 0 {
-            let name = match block {
-                Some(block) => format!("blk.{block}.{}", row.name),
-                None => row.name.to_owned(),
+    let mut need = |tensors: &[Tensor], marks: u128, block: Option<usize>| {
+        let number = block.unwrap_or(0) as u64;
+        let is_seen = |i: usize| marks & (1 << i) != 0;
+        let fused = tensors.iter().position(|tensor| tensor.is_named(FUSED)).is_some_and(is_seen);
+        for (i, tensor) in tensors.iter().enumerate() {
+            let due = match tensor.need() {
+                Need::Required => true,
+                Need::UnlessFused => !fused,
+                Need::Optional => false,
             };
-            let expected = row.expected(h, block.unwrap_or(0) as u64);
-            let expected = format!("a tensor of shape {expected}");
-            report.add_with(
-                &TENSOR_MISSING,
-                At::no_tensor(&name),
-                format_args!("the tensor is missing"),
-                expected,
-                TENSOR_MISSING.hint,
-            );
+            let name = tensor.name();
+            let is_first = tensor_of(tensors, &name, h, number).is_some_and(|(first, _)| first == i);
+            if due && is_first && !is_seen(i) {
+                let name = block.map_or(name.clone(), |block| format!("blk.{block}.{name}"));
+                let expected = format!("a tensor of shape {}", tensor.expected(h, number));
+                report.add_with(
+                    &TENSOR_MISSING,
+                    At::no_tensor(&name),
+                    format_args!("the tensor is missing"),
+                    expected,
+                    TENSOR_MISSING.hint,
+                );
+            }
         }
     };
-    for (i, row) in family.outside.iter().enumerate() {
-        need(row, seen.outside, i, None, false);
-    }
-    let fused_bit = family.block.iter().position(|row| row.name == FUSED).map_or(0, |i| 1u64 << i);
+    need(&family.outside, seen.outside, None);
     for (block, &marks) in seen.rows.iter().enumerate().filter(|(_, marks)| **marks != 0) {
-        for (i, row) in family.block.iter().enumerate() {
-            need(row, marks, i, Some(block), marks & fused_bit != 0);
-        }
+        need(&family.block, marks, Some(block));
+    }
+}
+
+impl Family {
+    fn new(architecture: &Architecture) -> Family {
+        Family { outside: architecture.outside().collect(), block: architecture.block().collect() }
     }
 }
 

@@ -40,6 +40,10 @@ pub enum Reason {
     Norm,
     /// Whatever is not a `.weight` is converted to single precision.
     NotAWeight,
+    /// Converted matrices of this kind are always single precision.
+    Precise,
+    /// The type that a conversion was asked for does not suit the tensor, which is converted to half precision.
+    Half,
     /// The type that a conversion was asked for.
     Asked,
     /// It is not quantized.
@@ -77,6 +81,8 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Vector => "vector",
             Reason::Norm => "norm",
+            Reason::Precise => "always single precision",
+            Reason::Half => "half precision in place of the type asked for",
             Reason::NotAWeight => "not a weight",
             Reason::Asked => "as asked",
             Reason::Kept(keep) => return write!(f, "kept: {keep}"),

@@ -1,0 +1,100 @@
+//! Tensors that follow from the configuration.
+
+use gguf_model::arch::{Checkpoint, Computed};
+use gguf_pipeline::plan::Op;
+
+use crate::config;
+use crate::formula::{Fields, Formula};
+use crate::model_plan::{ModelPlan, PlanError};
+
+/// The most elements of an attention head that are taken for meant; heads in use have up to some hundred.
+const MAX_HEAD_DIM: f64 = 65536.0;
+
+/// Adds the tensors that a class of checkpoints computes. They come before all others.
+pub(super) fn add(checkpoint: &Checkpoint, fields: &Fields, plan: &mut ModelPlan) -> Result<(), PlanError> {
+    for computed in checkpoint.computed {
+        match computed {
+            Computed::Llama3Freqs => {
+                let kind = text(fields, "rope.rope_type")?;
+                if kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
+                    vector(plan, "rope_freqs.weight", llama3_factors(fields)?);
+                }
+            }
+            Computed::LongRopeFactors => {
+                for (name, field) in [
+                    ("rope_factors_long.weight", "rope.long_factor"),
+                    ("rope_factors_short.weight", "rope.short_factor"),
+                ] {
+                    if let Some(factors) = list(fields, field)? {
+                        vector(plan, name, factors);
+                    }
+                }
+            }
+            _ => return Err(PlanError::Table { key: "computed", problem: format!("no rule for {computed:?}") }),
+        }
+    }
+    Ok(())
+}
+
+fn vector(plan: &mut ModelPlan, name: &str, values: Vec<f32>) {
+    plan.add(name.to_owned(), vec![values.len() as u64], Op::Computed(values));
+}
+
+/// The value of a formula.
+fn value(fields: &Fields, formula: &str) -> Result<Option<serde_json::Value>, config::Error> {
+    let missing = |what: String| config::Error::Missing(vec![what]);
+    let formula = Formula::parse(formula).map_err(|e| missing(e.to_string()))?;
+    let value = fields.eval(&formula).map_err(|e| missing(e.to_string()))?;
+    Ok(value.filter(|value| !value.is_null()))
+}
+
+fn number(fields: &Fields, formula: &str) -> Result<Option<f64>, config::Error> {
+    let Some(value) = value(fields, formula)? else { return Ok(None) };
+    value.as_f64().map(Some).ok_or_else(|| config::Error::invalid(formula, &value, "a number"))
+}
+
+fn text(fields: &Fields, formula: &str) -> Result<Option<String>, config::Error> {
+    Ok(value(fields, formula)?.and_then(|value| value.as_str().map(str::to_owned)))
+}
+
+fn list(fields: &Fields, formula: &str) -> Result<Option<Vec<f32>>, config::Error> {
+    let Some(value) = value(fields, formula)? else { return Ok(None) };
+    let numbers = value.as_array().and_then(|items| items.iter().map(|n| n.as_f64().map(|n| n as f32)).collect());
+    numbers.map(Some).ok_or_else(|| config::Error::invalid(formula, &value, "a list of numbers"))
+}
+
+/// What the frequency of each rotated pair is divided by in Llama 3.1 and later: 1 for short waves, `factor` for long
+/// ones, and a smooth passage between them (`LlamaModel.generate_extra_tensors`).
+///
+/// The reference computes in single precision with torch, which divides a number by a tensor as reciprocal times number;
+/// the order of operations here is that one, so the factors agree to the last bit.
+fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
+    let of =
+        |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));
+    let (base, factor) = (of("rope_theta", 10000.0)?, of("factor", 8.0)? as f32);
+    let (low, high) = (of("low_freq_factor", 1.0)? as f32, of("high_freq_factor", 4.0)? as f32);
+    let original = of("original_max_position_embeddings", 8192.0)?;
+    const HEAD_DIM: &str = "head_dim ?? hidden_size // num_attention_heads";
+    let head_dim = number(fields, HEAD_DIM)?.ok_or_else(|| config::Error::Missing(vec!["head_dim".to_owned()]))?;
+    if !(1.0..=MAX_HEAD_DIM).contains(&head_dim) {
+        let found = serde_json::json!(head_dim);
+        return Err(config::Error::invalid("head_dim", &found, "1 to 65536 elements in an attention head"));
+    }
+    let (longest, shortest) = ((original / f64::from(low)) as f32, (original / f64::from(high)) as f32);
+    let factor_of = |i: u32| {
+        let exponent = i as f32 / head_dim as f32;
+        // The double's power, rounded, is the single's power correctly rounded but for a vanishing chance.
+        let power = (base as f32 as f64).powf(f64::from(exponent)) as f32;
+        let frequency = 1.0 / power;
+        let wavelength = (1.0 / frequency) * core::f32::consts::TAU;
+        if wavelength < shortest {
+            1.0
+        } else if wavelength > longest {
+            factor
+        } else {
+            let smooth = ((1.0 / wavelength) * original as f32 - low) / ((f64::from(high) - f64::from(low)) as f32);
+            1.0 / ((1.0 - smooth) / factor + smooth)
+        }
+    };
+    Ok((0..head_dim as u32).step_by(2).map(factor_of).collect())
+}

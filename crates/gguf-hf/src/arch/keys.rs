@@ -1,0 +1,152 @@
+//! Key-values from the formulas of an architecture.
+
+use gguf_format::Value;
+use gguf_model::arch::{Checkpoint, Key, Kind};
+use serde_json::{Map, Value as Json, json};
+
+use crate::config::{self, Config};
+use crate::formula::{self, Fields, Formula};
+use crate::key_values::KeyValues;
+use crate::model_plan::{ModelPlan, PlanError};
+
+/// The most blocks that are taken for meant: what llama.cpp has room for, and some.
+const MAX_BLOCKS: u64 = 65536;
+
+/// The fields of a configuration, and those that all formulas may use besides: `block_count`, `file_type`, and the rotary parameters
+/// as `rope` and `rope_all` (`TextModel.__init__` in `conversion/base.py`).
+pub(super) fn fields(config: &Config, file_type: u32) -> Result<Fields, PlanError> {
+    let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
+    const BLOCKS: [&str; 4] = ["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
+    let blocks = config.fields().required_u32(&BLOCKS)?;
+    if u64::from(blocks) > MAX_BLOCKS {
+        return Err(config::Error::invalid(BLOCKS.join(" or "), &json!(blocks), "at most 65536 blocks").into());
+    }
+    let (rope, rope_all) = rope(&fields)?;
+    let own = [
+        ("block_count", json!(blocks)),
+        ("file_type", json!(file_type)),
+        ("rope", Json::Object(rope)),
+        ("rope_all", Json::Object(rope_all)),
+    ];
+    for (name, value) in own {
+        fields.insert(name.to_owned(), value);
+    }
+    Ok(Fields { fields, n_blocks: blocks.into() })
+}
+
+/// The rotary parameters for full attention, and the object around them.
+fn rope(fields: &Map<String, Json>) -> Result<(Map<String, Json>, Map<String, Json>), config::Error> {
+    let name = if fields.contains_key("rope_parameters") { "rope_parameters" } else { "rope_scaling" };
+    let mut all = match fields.get(name) {
+        None | Some(Json::Null) => Map::new(),
+        Some(Json::Object(object)) => object.clone(),
+        Some(other) => return Err(config::Error::invalid(name, other, "an object or null")),
+    };
+    let find = |names: &[&str]| names.iter().find_map(|name| fields.get(*name)).filter(|v| !v.is_null()).cloned();
+    if !all.contains_key("full_attention") && !all.contains_key("sliding_attention") {
+        const LOCAL: &[&str] =
+            &["local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq"];
+        if let Some(theta) = find(LOCAL) {
+            all.insert("sliding_attention".to_owned(), json!({ "rope_theta": theta }));
+        }
+        const MIRRORED: [(&str, &[&str]); 3] = [
+            (
+                "rope_theta",
+                &["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"],
+            ),
+            ("partial_rotary_factor", &["partial_rotary_factor", "rope_pct", "rope_percent"]),
+            ("original_max_position_embeddings", &["original_max_position_embeddings"]),
+        ];
+        let kind = all.get("type").filter(|kind| !kind.is_null()).cloned();
+        let mirrored = MIRRORED.into_iter().map(|(name, names)| (name, find(names))).chain([("rope_type", kind)]);
+        for (name, value) in mirrored {
+            if let (false, Some(value)) = (all.contains_key(name), value) {
+                all.insert(name.to_owned(), value);
+            }
+        }
+    }
+    let rope = match all.get("full_attention") {
+        None => all.clone(),
+        Some(Json::Object(full)) => full.clone(),
+        Some(other) => return Err(config::Error::invalid("rope_parameters.full_attention", other, "an object")),
+    };
+    Ok((rope, all))
+}
+
+/// Evaluates the formulas of a class of checkpoints. The fields that come back have what they set.
+pub(super) fn parameters(
+    checkpoint: &Checkpoint,
+    mut fields: Fields,
+    plan: &mut ModelPlan,
+) -> Result<Fields, PlanError> {
+    let mut kvs = KeyValues::default();
+    for row in checkpoint.keys.iter().copied().flatten() {
+        let formula = Formula::parse(row.formula).map_err(|e| unusable(row, e))?;
+        let value = fields.eval(&formula).map_err(|e| unusable(row, e))?.filter(|value| !value.is_null());
+        match (row.kind, value) {
+            (Kind::Field, value) => {
+                fields.fields.insert(row.key.to_owned(), value.unwrap_or(Json::Null));
+            }
+            (_, None) if row.is_optional => {}
+            (_, None) => return Err(unusable(row, formula::Error::Missing(formula.to_string()))),
+            (kind, Some(value)) => {
+                let key = match row.key {
+                    key if key.starts_with("general.") || key.starts_with("tokenizer.") => key.to_owned(),
+                    key => format!("{}.{key}", plan.architecture),
+                };
+                let typed = typed(kind, &value).map_err(|expected| {
+                    unusable(row, formula::Error::Unusable { what: formula.to_string(), found: value, expected })
+                })?;
+                // The reference leaves out what is empty.
+                if let Some(typed) = typed {
+                    kvs.set(&key, typed);
+                }
+            }
+        }
+    }
+    plan.parameters = kvs.into_vec();
+    Ok(fields)
+}
+
+/// The error of a formula, as one about the configuration.
+fn unusable(row: &Key, e: formula::Error) -> PlanError {
+    match e {
+        formula::Error::Missing(names) => {
+            config::Error::Missing(names.split(" or ").map(str::to_owned).collect()).into()
+        }
+        formula::Error::Unusable { what, found, expected } => config::Error::invalid(what, &found, expected).into(),
+        e @ formula::Error::Syntax { .. } => PlanError::Table { key: row.key, problem: e.to_string() },
+    }
+}
+
+/// A value in the type of its key; `None` for what is empty and so not written.
+fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
+    const WHOLE: &str = "a whole number that fits 32 bits";
+    const NUMBER: &str = "a number that fits single precision";
+    let whole = |v: &Json| match v.as_i64() {
+        Some(n) => Some(n),
+        None => v.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 9e15).map(|x| x as i64),
+    };
+    let u32 = |v: &Json| whole(v).and_then(|n| u32::try_from(n).ok()).ok_or(WHOLE);
+    let i32 = |v: &Json| whole(v).and_then(|n| i32::try_from(n).ok()).ok_or(WHOLE);
+    let f32 = |v: &Json| v.as_f64().map(|x| x as f32).filter(|x| x.is_finite()).ok_or(NUMBER);
+    let bool = |v: &Json| v.as_bool().ok_or("true or false");
+    let text = |v: &Json| v.as_str().map(str::to_owned).ok_or("text");
+    fn list<T>(items: &[Json], of: impl Fn(&Json) -> Result<T, &'static str>) -> Result<Vec<T>, &'static str> {
+        items.iter().map(of).collect()
+    }
+    Ok(Some(match (kind, value) {
+        (_, Json::Array(items)) if items.is_empty() => return Ok(None),
+        (_, Json::String(text)) if text.is_empty() => return Ok(None),
+        (Kind::U32 | Kind::I32, Json::Array(items)) => list(items, i32)?.into(),
+        (Kind::F32, Json::Array(items)) => list(items, f32)?.into(),
+        (Kind::Bool, Json::Array(items)) => list(items, bool)?.into(),
+        (Kind::Str, Json::Array(items)) => list(items, text)?.into(),
+        (Kind::U32, value) => u32(value)?.into(),
+        (Kind::I32, value) => i32(value)?.into(),
+        (Kind::F32, value) => f32(value)?.into(),
+        (Kind::Bool, value) => bool(value)?.into(),
+        (Kind::Str, value) => text(value)?.into(),
+        (_, _) => return Ok(None),
+    }))
+}

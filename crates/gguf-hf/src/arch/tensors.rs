@@ -1,0 +1,429 @@
+//! Tensors: which rows of an architecture a checkpoint's tensors belong to, and what has to be done to them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gguf_format::{Gguf, Head};
+use gguf_model::Hparams;
+use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Need, Tensor};
+use gguf_pipeline::moves::Move;
+use gguf_pipeline::plan::{Gather, Input, Op};
+
+use super::names;
+use crate::dtype::SourceTensor;
+use crate::formula::{Fields, Formula};
+use crate::model_plan::{ModelPlan, PlanError, float_input};
+use crate::pattern::Pattern;
+
+/// Adds the output tensors that the checkpoint's tensors become.
+pub(super) fn add(
+    architecture: &'static Architecture,
+    checkpoint: &'static Checkpoint,
+    fields: &Fields,
+    sources: &[SourceTensor],
+    plan: &mut ModelPlan,
+) -> Result<(), PlanError> {
+    // The sizes that rows ask for are those of the planned keys.
+    let mut head = Head::default();
+    for (key, value) in &plan.parameters {
+        head.set(key, value.clone());
+    }
+    let encoded = head.encode().unwrap_or_default();
+    let keys = Gguf::parse(&encoded).ok();
+    let prefix = plan.architecture;
+    let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
+
+    let rows = Rows::new(architecture, checkpoint);
+    let mut slots: BTreeMap<SlotKey, Slot<'_>> = BTreeMap::new();
+    for (index, source) in sources.iter().enumerate() {
+        let name = match names::of_text_model(checkpoint, &source.name) {
+            Ok(name) => name,
+            Err(reason) => {
+                plan.skip(&source.name, reason);
+                continue;
+            }
+        };
+        if is_skipped(checkpoint, &name, fields)? {
+            plan.skip(&source.name, "not used by the architecture in llama.cpp");
+            continue;
+        }
+        let matches = rows.matches(&name);
+        let n_blocks = fields.n_blocks;
+        if matches.is_empty() || matches.iter().any(|found| found.key.block.is_some_and(|block| block >= n_blocks)) {
+            let (tensor, architecture) = (source.name.clone(), plan.architecture);
+            return Err(PlanError::Unmapped { tensor, architecture, n_blocks });
+        }
+        for found in matches {
+            let slot = slots.entry(found.key).or_insert_with(|| Slot::new(&found));
+            if slot.alternative != found.alternative || slot.parts.insert((found.part, found.number), index).is_some() {
+                return Err(PlanError::Duplicate { name: found.key.output_name(&found.tensor) });
+            }
+        }
+    }
+
+    // A tensor is written where the last of its sources is read, and all experts of a block together.
+    let mut groups: HashMap<(Option<u64>, &str), usize> = HashMap::new();
+    for (key, slot) in &slots {
+        if let Some(stack) = slot.stack {
+            let last = groups.entry((key.block, stack.before)).or_default();
+            *last = slot.last().max(*last);
+        }
+    }
+    let mut order: Vec<(usize, &SlotKey, &Slot<'_>)> = Vec::with_capacity(slots.len());
+    for (key, slot) in &slots {
+        let group = slot.stack.and_then(|stack| groups.get(&(key.block, stack.before)).copied());
+        order.push((group.unwrap_or_else(|| slot.last()), key, slot));
+    }
+    order.sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
+    for (_, key, slot) in order {
+        let name = key.output_name(&slot.tensor);
+        let (shape, op) = slot.bind(key, &name, sources, &hparams)?;
+        plan.add(name, shape, op);
+    }
+    if sources.is_empty() { Ok(()) } else { missing(architecture, checkpoint, &slots, &hparams, fields.n_blocks) }
+}
+
+/// Whether the class leaves a tensor out.
+fn is_skipped(checkpoint: &Checkpoint, name: &str, fields: &Fields) -> Result<bool, PlanError> {
+    for (pattern, condition) in checkpoint.skip {
+        if names::matches(pattern, name) {
+            let holds = match condition {
+                &"" => true,
+                text => {
+                    let wrong = |e: crate::formula::Error| PlanError::Table { key: pattern, problem: e.to_string() };
+                    let formula = Formula::parse(text).map_err(wrong)?;
+                    fields.holds(&formula).map_err(wrong)?
+                }
+            };
+            if holds {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// A name of a checkpoint's tensors, taken apart at the number of an expert or a head.
+#[derive(Debug, Clone, Copy)]
+struct Template {
+    before: &'static str,
+    /// What the number counts, and what stands behind it.
+    stack: Option<(&'static str, &'static str)>,
+}
+
+impl Template {
+    fn new(text: &'static str) -> Template {
+        let text = text.trim();
+        let taken_apart = text.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+        match taken_apart {
+            Some((before, stack)) => Template { before, stack: Some(stack) },
+            None => Template { before: text, stack: None },
+        }
+    }
+
+    /// The number in a name, 0 without one; and what follows the template.
+    fn matches<'n>(&self, name: &'n str) -> Option<(u64, &'n str)> {
+        let rest = name.strip_prefix(self.before)?;
+        let Some((_, after)) = self.stack else { return Some((0, rest)) };
+        let (number, rest) = names::number(rest)?;
+        Some((number, rest.strip_prefix(after)?))
+    }
+}
+
+/// A row, its source names taken apart: alternatives of parts.
+struct ParsedRow {
+    tensor: Tensor,
+    is_outside: bool,
+    alternatives: Vec<Vec<Template>>,
+}
+
+/// The rows of an architecture that conversion makes.
+struct Rows {
+    rows: Vec<ParsedRow>,
+    layers: &'static [&'static str],
+}
+
+/// A row that a tensor belongs to.
+struct Match {
+    key: SlotKey,
+    tensor: Tensor,
+    alternative: usize,
+    n_parts: usize,
+    part: usize,
+    number: u64,
+    stack: Option<Template>,
+}
+
+impl Rows {
+    fn new(architecture: &'static Architecture, checkpoint: &'static Checkpoint) -> Rows {
+        let parse = |is_outside| {
+            move |tensor: Tensor| {
+                let parts = |text: &'static str| text.split(" + ").map(Template::new).collect();
+                let alternatives = tensor.row.source.split('|').map(parts).collect();
+                ParsedRow { tensor, is_outside, alternatives }
+            }
+        };
+        let outside = architecture.outside().map(parse(true));
+        let rows = outside.chain(architecture.block().map(parse(false)));
+        let is_made = |row: &ParsedRow| !row.tensor.row.source.is_empty() && !row.tensor.is_bias;
+        Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers }
+    }
+
+    /// All rows that a tensor belongs to; several when it is split.
+    fn matches(&self, name: &str) -> Vec<Match> {
+        let in_block = self.layers.iter().find_map(|layers| {
+            let (before, after) = layers.split_once("{}")?;
+            let (block, rest) = names::number(name.strip_prefix(before)?)?;
+            Some((block, rest.strip_prefix(after)?))
+        });
+        let mut found = Vec::new();
+        for (number_of_row, row) in self.rows.iter().enumerate() {
+            let (block, rest) = match (row.is_outside, in_block) {
+                (true, _) => (None, name),
+                (false, Some((block, rest))) => (Some(block), rest),
+                (false, None) => continue,
+            };
+            for (alternative, parts) in row.alternatives.iter().enumerate() {
+                for (part, template) in parts.iter().enumerate() {
+                    let Some((number, suffix)) = template.matches(rest) else { continue };
+                    let is_bias = match suffix {
+                        "" | ".weight" => false,
+                        ".bias" if row.tensor.row.bias.is_some() => true,
+                        _ => continue,
+                    };
+                    let key = SlotKey { row: number_of_row, block, is_bias };
+                    let tensor = Tensor { is_bias, ..row.tensor };
+                    let stack = template.stack.map(|_| *template);
+                    found.push(Match { key, tensor, alternative, n_parts: parts.len(), part, number, stack });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// An output tensor: its row, counted over those that conversion makes, and its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct SlotKey {
+    row: usize,
+    block: Option<u64>,
+    is_bias: bool,
+}
+
+impl SlotKey {
+    fn output_name(&self, tensor: &Tensor) -> String {
+        match self.block {
+            Some(block) => format!("blk.{block}.{}", tensor.name()),
+            None => tensor.name(),
+        }
+    }
+}
+
+/// What an output tensor is made of.
+struct Slot<'a> {
+    tensor: Tensor,
+    alternative: usize,
+    n_parts: usize,
+    stack: Option<Template>,
+    /// Sources, by the part of a concatenation and the place in a stack.
+    parts: BTreeMap<(usize, u64), usize>,
+    _sources: core::marker::PhantomData<&'a ()>,
+}
+
+impl Slot<'_> {
+    fn new(found: &Match) -> Slot<'static> {
+        Slot {
+            tensor: found.tensor,
+            alternative: found.alternative,
+            n_parts: found.n_parts,
+            stack: found.stack,
+            parts: BTreeMap::new(),
+            _sources: core::marker::PhantomData,
+        }
+    }
+
+    /// The source that is read last.
+    fn last(&self) -> usize {
+        self.parts.values().copied().max().unwrap_or(0)
+    }
+
+    /// The shape in GGUF's order, and the operation.
+    fn bind(
+        &self,
+        key: &SlotKey,
+        name: &str,
+        sources: &[SourceTensor],
+        h: &Hparams<'_>,
+    ) -> Result<(Vec<u64>, Op), PlanError> {
+        let block = key.block.unwrap_or(0);
+        let n_stack = match self.stack.and_then(|template| template.stack) {
+            Some((axis, _)) => length(axis, h, block).unwrap_or(self.parts.len() as u64),
+            None => 1,
+        };
+        let incomplete = || PlanError::Incomplete {
+            name: name.to_owned(),
+            found: self.parts.len() as u64,
+            expected: n_stack.saturating_mul(self.n_parts as u64),
+        };
+        if self.parts.len() as u64 != n_stack.saturating_mul(self.n_parts as u64)
+            || self.parts.keys().any(|(_, number)| *number >= n_stack)
+        {
+            return Err(incomplete());
+        }
+        let row = self.tensor.row;
+        let pattern = match row.pattern {
+            "" => None,
+            text => Some(Pattern::parse(text).map_err(|e| PlanError::Table { key: row.name, problem: e.to_string() })?),
+        };
+        let mut inputs: Vec<Input> = Vec::with_capacity(self.parts.len());
+        let mut moves = Vec::new();
+        let (mut shape, mut to) = (Vec::new(), 0);
+        for (&(part, number), &index) in &self.parts {
+            let source = sources.get(index).ok_or_else(incomplete)?;
+            let input = float_input(index, source)?;
+            if inputs.first().is_some_and(|first| first.ty != input.ty) {
+                return Err(PlanError::Mixed { name: name.to_owned(), tensor: source.name.clone() });
+            }
+            let moved = match &pattern {
+                Some(pattern) => pattern.bind(&source.shape, &|axis| length(axis, h, block)).map_err(|problem| {
+                    PlanError::Pattern {
+                        tensor: source.name.clone(),
+                        shape: source.shape.clone(),
+                        problem: problem.to_string(),
+                    }
+                })?,
+                None => crate::pattern::whole(&source.shape),
+            };
+            let place = inputs.len();
+            let mut n = 0;
+            for item in moved.moves {
+                n += item.n_elements();
+                moves.push(Move { input: place, to: item.to + to, ..item });
+            }
+            to += n;
+            inputs.push(input);
+            if (part, number) == (0, 0) {
+                shape = moved.shape;
+            } else if self.n_parts == 1 && shape == moved.shape {
+                // Stacked.
+            } else if let (true, Some((first, rest))) = (self.n_parts > 1, shape.split_first_mut())
+                && moved.shape.get(1..) == Some(rest)
+            {
+                // Concatenated along the outermost dimension.
+                *first += moved.shape.first().copied().unwrap_or(1);
+            } else {
+                let (tensor, found) = (source.name.clone(), source.shape.clone());
+                return Err(PlanError::Shapes { name: name.to_owned(), tensor, found });
+            }
+        }
+        if self.stack.is_some() {
+            shape.insert(0, n_stack);
+        }
+        shape.reverse();
+        self.check_shape(&shape, sources, h, block)?;
+        let is_copy = match (inputs.as_slice(), moves.as_slice()) {
+            ([_], [only]) => {
+                let source = self.parts.values().next().and_then(|index| sources.get(*index));
+                let n: u64 = source.map_or(0, |source| source.shape.iter().product());
+                only.from == 0 && only.axes.iter().all(|axis| axis.from == axis.to) && only.n_elements() == n
+            }
+            _ => false,
+        };
+        let op = match inputs.pop() {
+            Some(input) if is_copy && row.maps.is_empty() => Op::Copy(input),
+            Some(input) => {
+                inputs.push(input);
+                Op::Gather(Gather { inputs, moves, maps: row.maps.to_vec() })
+            }
+            None => return Err(incomplete()),
+        };
+        Ok((shape, op))
+    }
+
+    /// Compares a shape, in GGUF's order, with the one that the planned keys ask for. The number of tokens is left to the check of
+    /// the output: checkpoints pad their embeddings.
+    fn check_shape(
+        &self,
+        shape: &[u64],
+        sources: &[SourceTensor],
+        h: &Hparams<'_>,
+        block: u64,
+    ) -> Result<(), PlanError> {
+        let dims = self.tensor.shape();
+        if dims.is_empty() {
+            return Ok(());
+        }
+        for axis in 0..shape.len().max(dims.len()) {
+            let found = shape.get(axis).copied().unwrap_or(1);
+            let (expected, keys) = match dims.get(axis) {
+                Some(Dim::Vocab) => continue,
+                Some(dim) => match dim.of(h, block) {
+                    Some(expected) => (expected, dim.keys()),
+                    None => continue,
+                },
+                None => (1, "one dimension less"),
+            };
+            if found != expected {
+                let source = self.parts.values().next().and_then(|index| sources.get(*index));
+                return Err(PlanError::Shape {
+                    tensor: source.map(|source| source.name.clone()).unwrap_or_default(),
+                    shape: source.map(|source| source.shape.clone()).unwrap_or_default(),
+                    axis,
+                    found,
+                    expected,
+                    keys,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The length of a named axis: some letters, or the name of a dimension of tables.
+fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
+    let dim = match axis {
+        "h" => Dim::Heads,
+        "kv" => Dim::HeadsKv,
+        "d" => Dim::HeadK,
+        "x" => Dim::Experts,
+        name => Dim::from_name(name)?,
+    };
+    dim.of(h, block)
+}
+
+/// The first tensor that the architecture needs and the checkpoint lacks.
+fn missing(
+    architecture: &'static Architecture,
+    checkpoint: &Checkpoint,
+    slots: &BTreeMap<SlotKey, Slot<'_>>,
+    h: &Hparams<'_>,
+    n_blocks: u64,
+) -> Result<(), PlanError> {
+    let mut made: HashMap<Option<u64>, Vec<String>> = HashMap::new();
+    for (key, slot) in slots {
+        made.entry(key.block).or_default().push(slot.tensor.name());
+    }
+    let look = |tensors: Vec<Tensor>, block: Option<u64>| {
+        let made = made.get(&block).map(Vec::as_slice).unwrap_or_default();
+        let fused = made.iter().any(|name| name == FUSED);
+        for tensor in tensors {
+            let due = match tensor.need() {
+                Need::Required => true,
+                Need::UnlessFused => !fused,
+                _ => false,
+            };
+            let counts = tensor.row.when.holds(h, block.unwrap_or(0));
+            if due && counts && !tensor.row.source.is_empty() && !made.contains(&tensor.name()) {
+                let source = tensor.row.source.split('|').next().unwrap_or_default().trim();
+                let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
+                let prefix = block.map(|block| {
+                    checkpoint.layers.first().copied().unwrap_or_default().replace("{}", &block.to_string())
+                });
+                let tensor = format!("{}{source}{suffix}", prefix.unwrap_or_default());
+                return Err(PlanError::Missing { tensor });
+            }
+        }
+        Ok(())
+    };
+    look(architecture.outside().collect(), None)?;
+    (0..n_blocks).try_for_each(|block| look(architecture.block().collect(), Some(block)))
+}

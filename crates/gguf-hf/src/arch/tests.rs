@@ -1,0 +1,181 @@
+//! Conversions are planned as the reference does.
+
+use super::*;
+use crate::dtype::Dtype;
+use crate::model_plan::OutType;
+use gguf_format::{GgmlType, Value};
+use gguf_pipeline::moves::Axis;
+use gguf_pipeline::plan::Op;
+use serde_json::{Value as Json, json};
+
+fn config(extra: Json) -> Config {
+    let mut document = json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 768,
+    });
+    for (name, value) in extra.as_object().unwrap() {
+        document[name] = value.clone();
+    }
+    Config::new(document).unwrap()
+}
+
+fn source(name: &str, dtype: Dtype, shape: &[u64]) -> SourceTensor {
+    SourceTensor { name: name.to_owned(), dtype, shape: shape.to_vec() }
+}
+
+fn keys(extra: Json) -> Vec<(String, Value)> {
+    let plan = plan(&config(extra), &[], OutType::BF16).unwrap();
+    plan.parameters
+}
+
+fn common() -> Vec<(&'static str, Value)> {
+    vec![
+        ("llama.block_count", 2u32.into()),
+        ("llama.context_length", 2048u32.into()),
+        ("llama.embedding_length", 64u32.into()),
+        ("llama.feed_forward_length", 96u32.into()),
+        ("llama.attention.head_count", 4u32.into()),
+        ("llama.attention.head_count_kv", 2u32.into()),
+        ("llama.rope.freq_base", 10000f32.into()),
+        ("llama.attention.layer_norm_rms_epsilon", 1e-6f32.into()),
+        ("llama.attention.key_length", 16u32.into()),
+        ("llama.attention.value_length", 16u32.into()),
+        ("general.file_type", 32u32.into()),
+        ("llama.vocab_size", 768u32.into()),
+        ("llama.rope.dimension_count", 16u32.into()),
+    ]
+}
+
+fn expect(extra: Json, changes: &[(usize, &'static str, Value)]) {
+    let mut expected = common();
+    for (at, key, value) in changes {
+        expected.insert(*at, (key, value.clone()));
+    }
+    let expected: Vec<_> = expected.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    assert_eq!(keys(extra.clone()), expected, "{extra}");
+}
+
+#[test]
+fn keys_and_their_order() {
+    expect(json!({}), &[]);
+    expect(
+        json!({"rope_scaling": {"type": "linear", "factor": 4}}),
+        &[(6, "llama.rope.scaling.type", "linear".into()), (7, "llama.rope.scaling.factor", 4f32.into())],
+    );
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512,
+        "attention_factor": 1.2, "beta_fast": 32, "beta_slow": 1.0});
+    expect(
+        json!({ "rope_scaling": yarn }),
+        &[
+            (6, "llama.rope.scaling.type", "yarn".into()),
+            (7, "llama.rope.scaling.factor", 4f32.into()),
+            (8, "llama.rope.scaling.original_context_length", 512u32.into()),
+            (9, "llama.rope.scaling.yarn_attn_factor", 1.2f32.into()),
+            (10, "llama.rope.scaling.yarn_beta_fast", 32f32.into()),
+            (11, "llama.rope.scaling.yarn_beta_slow", 1f32.into()),
+        ],
+    );
+    // Without a factor nothing is scaled; other kinds have no keys.
+    expect(json!({"rope_scaling": {"rope_type": "linear"}}), &[]);
+    expect(json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}), &[]);
+    // The newer spelling keeps the base inside.
+    expect(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "rope_theta": 5.0}), &[]);
+    expect(json!({"is_causal": false}), &[(6, "llama.attention.causal", false.into())]);
+}
+
+#[test]
+fn mistral_has_no_head_length_and_no_window() {
+    let c = config(json!({"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 128}));
+    let keys: Vec<_> = plan(&c, &[], OutType::F16).unwrap().parameters.into_iter().map(|(k, _)| k).collect();
+    assert!(!keys.iter().any(|k| k.contains("key_length") || k.contains("sliding")), "{keys:?}");
+    assert_eq!(keys.last().map(String::as_str), Some("llama.rope.dimension_count"));
+}
+
+#[test]
+fn tensors_keep_their_order_and_get_name_type_and_operation() {
+    let bf16 = Dtype::BF16;
+    let sources = [
+        source("lm_head.weight", bf16, &[768, 64]),
+        source("model.layers.0.self_attn.rotary_emb.inv_freq", Dtype::F32, &[8]),
+        source("model.layers.1.self_attn.k_proj.weight", bf16, &[32, 64]),
+        source("model.layers.1.self_attn.q_proj.bias", Dtype::F32, &[64]),
+        source("model.norm.weight", bf16, &[64]),
+    ];
+    let plan = plan(&config(json!({})), &sources, OutType::Auto).unwrap();
+    let rows: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), t.ty)).collect();
+    assert_eq!(
+        rows,
+        [
+            ("output.weight".to_owned(), vec![64, 768], GgmlType::BF16),
+            ("blk.1.attn_k.weight".to_owned(), vec![64, 32], GgmlType::BF16),
+            ("blk.1.attn_q.bias".to_owned(), vec![64], GgmlType::F32),
+            ("output_norm.weight".to_owned(), vec![64], GgmlType::F32),
+        ]
+    );
+    // Heads of 16 rows: each is two halves of 8 rows that become neighbours.
+    let Op::Gather(gather) = &plan.tensors[1].op else { panic!("{:?}", plan.tensors[1].op) };
+    let axis = |count, from, to| Axis { count, from, to };
+    assert_eq!(gather.moves.len(), 1);
+    let row = 64;
+    let axes = vec![axis(2, 16 * row, 16 * row), axis(8, row, 2 * row), axis(2, 8 * row, row), axis(64, 1, 1)];
+    assert_eq!(gather.moves[0].axes, axes);
+    assert_eq!(plan.skipped.len(), 1);
+    assert_eq!(plan.tensors[1].op.inputs()[0].index, 2);
+}
+
+#[test]
+fn what_cannot_be_planned_is_named() {
+    let f16 = Dtype::F16;
+    let i32 = Dtype::from_name("I32").unwrap();
+    let cases: &[(Json, &[SourceTensor], &str)] = &[
+        (
+            json!({"architectures": ["GPTJForCausalLM"]}),
+            &[],
+            "\"GPTJForCausalLM\" is not supported; supported are Llama",
+        ),
+        (json!({"architectures": []}), &[], "architectures is [], expected a list"),
+        (json!({"quantization_config": {"quant_method": "gptq"}}), &[], "quant_method \"gptq\""),
+        (json!({"vocab_size": null}), &[], "vocab_size"),
+        (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2}}), &[], "original_max_position_embeddings"),
+        (json!({"rope_scaling": [1]}), &[], "rope_scaling is [1]"),
+        (json!({}), &[source("model.layers.2.mlp.up_proj.weight", f16, &[2, 2])], "model.layers.2.mlp.up_proj.weight"),
+        (json!({}), &[source("model.embed.weight", f16, &[2, 2])], "no place in the architecture llama with 2 blocks"),
+        (json!({}), &[source("lm_head.weight", i32, &[2, 2])], "format I32"),
+        (json!({}), &[source("model.layers.0.self_attn.q_proj.weight", f16, &[60, 64])], "60 rows, which 4 attention"),
+        (json!({}), &[source("lm_head.weight", f16, &[2]), source("lm_head.weight", f16, &[2])], "output.weight"),
+    ];
+    for (extra, sources, expected) in cases {
+        let error = plan(&config(extra.clone()), sources, OutType::Auto).unwrap_err().to_string();
+        assert!(error.contains(expected), "{extra}: {error}");
+    }
+}
+
+#[test]
+fn factors_of_llama_3() {
+    // What the reference writes: stretched by 32 with 16 elements a head, by 8 with 128; the passage between.
+    let cases: &[(u32, f64, usize, &[u32])] = &[
+        (16, 32.0, 4, &[0x4052_b46f]),
+        (128, 8.0, 29, &[0x3f9a_8ed5, 0x3fc6_d64a, 0x4001_af1d, 0x402c_732e, 0x406b_cace, 0x40a8_3c06]),
+    ];
+    for &(head_dim, factor, n_short, passage) in cases {
+        let rope = json!({"rope_type": "llama3", "factor": factor, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192});
+        let c = config(json!({"rope_scaling": rope, "rope_theta": 500000.0, "head_dim": head_dim}));
+        let plan = plan(&c, &[], OutType::Auto).unwrap();
+        let first = &plan.tensors[0];
+        assert_eq!((first.shown().as_str(), first.ty), ("rope_freqs.weight", GgmlType::F32));
+        let Op::Computed(factors) = &first.op else { panic!("{first:?}") };
+        let mut expected = vec![1f32.to_bits(); n_short];
+        expected.extend(passage);
+        expected.resize(head_dim as usize / 2, (factor as f32).to_bits());
+        assert_eq!(factors.iter().map(|f| f.to_bits()).collect::<Vec<_>>(), expected, "{factors:?}");
+    }
+}
+
+#[test]
+fn unknown_scaling_is_warned_about() {
+    let plan =
+        plan(&config(json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})), &[], OutType::Auto).unwrap();
+    assert!(plan.warnings[0].contains("\"dynamic\""), "{:?}", plan.warnings);
+    assert!(!plan.parameters.iter().any(|(k, _)| k.contains("scaling")));
+}

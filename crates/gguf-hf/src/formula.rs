@@ -1,0 +1,880 @@
+//! Formulas: how a key-value follows from the fields of `config.json`, as text in the tables of architectures.
+//!
+//! The notation is close to Python's, in which the rules of the reference converter are written, and means the same: whole numbers
+//! stay whole, `//` rounds down, `/` does not, `or` gives its first true operand.
+//!
+//! | notation | value |
+//! |---|---|
+//! | `hidden_size`, `attn_config.kv_n_heads` | a field, or a field of an inner object |
+//! | `n_embd\|hidden_size\|768` | the first that is present, `null` included |
+//! | `head_dim ?? 64` | the first that is present and not `null` |
+//! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and what is empty count as false |
+//! | `a if c else b` | |
+//! | `+ - * / // % **` | arithmetic |
+//! | `== != < <= > >= in` | comparison; a missing field equals `null` |
+//! | `list[i]`, `[1, 2]`, `{'softmax': 1}` | |
+//! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
+//! | `[2 * x for x in list]` | a list with one element for each of another |
+//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
+//! | `required(x)` | `x`, which has to be there |
+//! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
+//! | `one_of(x, table)` | the table's entry `x`, which has to be there |
+//!
+//! A missing field is an error in arithmetic, and no value where it is the whole formula.
+
+use core::fmt;
+
+use serde_json::{Map, Number, Value, json};
+
+/// Why a formula has no value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Error {
+    /// A field is missing or `null`. Its name.
+    Missing(String),
+    /// The formula cannot be applied to what the fields hold. What was found and what would be right.
+    Unusable { what: String, found: Value, expected: &'static str },
+    /// The formula itself is wrong, from that byte on. Tests parse all of them.
+    Syntax { at: usize, expected: &'static str },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Missing(name) => write!(f, "{name} is missing"),
+            Error::Unusable { what, found, expected } => write!(f, "{what} is {found}, expected {expected}"),
+            Error::Syntax { at, expected } => write!(f, "expected {expected} at byte {at} of the formula"),
+        }
+    }
+}
+
+/// A parsed formula.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Formula {
+    Constant(Value),
+    Name(String),
+    Member(Box<Formula>, String),
+    Index(Box<Formula>, Box<Formula>),
+    /// The first that is present.
+    Present(Vec<Formula>),
+    Binary(Op, Box<Formula>, Box<Formula>),
+    Not(Box<Formula>),
+    Negative(Box<Formula>),
+    If(Box<[Formula; 3]>),
+    List(Vec<Formula>),
+    Object(Vec<(String, Formula)>),
+    /// Element, variable, and the list that is walked; `None` for the numbers of all blocks.
+    Each(Box<Formula>, String, Option<Box<Formula>>),
+    Call(Function, Vec<Formula>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Op {
+    Or,
+    And,
+    Else,
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    DivideDown,
+    Remainder,
+    Power,
+}
+
+macro_rules! functions {
+    ($($function:ident $name:literal $arity:literal)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub(crate) enum Function { $($function),* }
+        impl Function {
+            /// The function of that name, and how many operands it has.
+            fn of(name: &str) -> Option<(Function, usize)> {
+                match name {
+                    $($name => Some((Function::$function, $arity)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    Int "int" 1
+    Float "float" 1
+    Str "str" 1
+    Len "len" 1
+    Abs "abs" 1
+    Sqrt "sqrt" 1
+    Log "log" 1
+    Ceil "ceil" 1
+    Min "min" 2
+    Max "max" 2
+    Sum "sum" 1
+    Any "any" 1
+    All "all" 1
+    Lower "lower" 1
+    Required "required" 1
+    Pad "pad" 3
+    OneOf "one_of" 2
+}
+
+/// What names mean.
+#[derive(Debug, Clone)]
+pub(crate) struct Fields {
+    /// The fields of the configuration, and those that formulas set.
+    pub(crate) fields: Map<String, Value>,
+    /// Number of blocks, of which lists have one element each.
+    pub(crate) n_blocks: u64,
+}
+
+/// Variables of the comprehensions around.
+type Locals<'a> = Option<&'a Local<'a>>;
+
+struct Local<'a> {
+    name: &'a str,
+    value: Value,
+    outer: Locals<'a>,
+}
+
+/// The value, or `None` for a field that is missing.
+type Outcome = Result<Option<Value>, Error>;
+
+/// The most elements of a list that a formula makes.
+const MAX_LIST: usize = 1 << 16;
+
+impl Fields {
+    /// The formula's value; `None` when it is a missing field.
+    pub(crate) fn eval(&self, formula: &Formula) -> Outcome {
+        self.value(formula, None)
+    }
+
+    /// Whether the formula's value counts as true.
+    pub(crate) fn holds(&self, formula: &Formula) -> Result<bool, Error> {
+        Ok(is_true(self.eval(formula)?.as_ref()))
+    }
+
+    fn value(&self, formula: &Formula, locals: Locals<'_>) -> Outcome {
+        let eval = |f: &Formula| self.value(f, locals);
+        let needed = |f: &Formula| self.needed(f, locals);
+        Ok(Some(match formula {
+            Formula::Constant(value) => value.clone(),
+            Formula::Name(name) => return Ok(self.look_up(name, locals)),
+            Formula::Member(object, name) => match eval(object)? {
+                Some(Value::Object(mut object)) => return Ok(object.remove(name)),
+                None | Some(Value::Null) => return Ok(None),
+                Some(found) => return Err(unusable(object.to_string(), found, "an object")),
+            },
+            Formula::Index(list, index) => match (needed(list)?, needed(index)?) {
+                (Value::Array(mut list), Value::Number(n)) => {
+                    let len = list.len() as i64;
+                    let place = n.as_i64().map(|i| if i < 0 { i + len } else { i }).filter(|i| (0..len).contains(i));
+                    match place {
+                        Some(place) => list.swap_remove(place as usize),
+                        None => {
+                            return Err(unusable(formula.to_string(), json!(len), "a list that has such an element"));
+                        }
+                    }
+                }
+                (Value::Object(mut object), Value::String(name)) => return Ok(object.remove(&name)),
+                (found, _) => return Err(unusable(list.to_string(), found, "a list")),
+            },
+            Formula::Present(options) => {
+                for option in options {
+                    if let Some(value) = eval(option)? {
+                        return Ok(Some(value));
+                    }
+                }
+                return Ok(None);
+            }
+            Formula::Binary(op, a, b) => return self.binary(*op, a, b, locals),
+            Formula::Not(a) => Value::Bool(!is_true(eval(a)?.as_ref())),
+            Formula::Negative(a) => arithmetic(Op::Subtract, &json!(0), &needed(a)?)
+                .ok_or_else(|| unusable(a.to_string(), Value::Null, "a number"))?,
+            Formula::If(parts) => {
+                let [then, condition, other] = parts.as_ref();
+                return eval(if is_true(eval(condition)?.as_ref()) { then } else { other });
+            }
+            Formula::List(items) => Value::Array(items.iter().map(needed_or_null(&eval)).collect::<Result<_, _>>()?),
+            Formula::Object(items) => {
+                let mut object = Map::new();
+                for (name, item) in items {
+                    object.insert(name.clone(), eval(item)?.unwrap_or(Value::Null));
+                }
+                Value::Object(object)
+            }
+            Formula::Each(element, name, list) => {
+                let items = match list {
+                    None => (0..self.n_blocks.min(MAX_LIST as u64)).map(Value::from).collect(),
+                    Some(list) => match needed(list)? {
+                        Value::Array(items) => items,
+                        found => return Err(unusable(list.to_string(), found, "a list")),
+                    },
+                };
+                let of = |value| self.needed(element, Some(&Local { name, value, outer: locals }));
+                Value::Array(items.into_iter().map(of).collect::<Result<_, _>>()?)
+            }
+            Formula::Call(function, operands) => return self.call(*function, operands, locals),
+        }))
+    }
+
+    fn look_up(&self, name: &str, mut locals: Locals<'_>) -> Option<Value> {
+        while let Some(local) = locals {
+            if local.name == name {
+                return Some(local.value.clone());
+            }
+            locals = local.outer;
+        }
+        self.fields.get(name).cloned()
+    }
+
+    /// The value of a formula that has to have one.
+    fn needed(&self, formula: &Formula, locals: Locals<'_>) -> Result<Value, Error> {
+        match self.value(formula, locals)? {
+            Some(Value::Null) | None => Err(Error::Missing(formula.to_string())),
+            Some(value) => Ok(value),
+        }
+    }
+
+    fn binary(&self, op: Op, a: &Formula, b: &Formula, locals: Locals<'_>) -> Outcome {
+        let first = self.value(a, locals)?;
+        let null = || Value::Null;
+        Ok(Some(match op {
+            Op::Or if is_true(first.as_ref()) => return Ok(first),
+            Op::And if !is_true(first.as_ref()) => return Ok(Some(first.unwrap_or_else(null))),
+            Op::Else if first.as_ref().is_some_and(|v| !v.is_null()) => return Ok(first),
+            Op::Or | Op::And | Op::Else => return self.value(b, locals),
+            Op::Equal | Op::Unequal => {
+                let second = self.value(b, locals)?;
+                Value::Bool(equal(&first.unwrap_or_else(null), &second.unwrap_or_else(null)) == (op == Op::Equal))
+            }
+            Op::In => {
+                let first = first.unwrap_or_else(null);
+                match self.value(b, locals)? {
+                    Some(Value::Array(list)) => Value::Bool(list.iter().any(|item| equal(item, &first))),
+                    Some(Value::Object(object)) => {
+                        Value::Bool(first.as_str().is_some_and(|key| object.contains_key(key)))
+                    }
+                    Some(Value::String(text)) => Value::Bool(first.as_str().is_some_and(|part| text.contains(part))),
+                    None | Some(Value::Null) => Value::Bool(false),
+                    Some(found) => return Err(unusable(b.to_string(), found, "a list")),
+                }
+            }
+            Op::Less | Op::LessOrEqual | Op::Greater | Op::GreaterOrEqual => {
+                let (x, y) = (self.needed(a, locals)?, self.needed(b, locals)?);
+                let number =
+                    |v: &Value, of: &Formula| v.as_f64().ok_or_else(|| unusable(of.to_string(), v.clone(), "a number"));
+                let (x, y) = (number(&x, a)?, number(&y, b)?);
+                Value::Bool(match op {
+                    Op::Less => x < y,
+                    Op::LessOrEqual => x <= y,
+                    Op::Greater => x > y,
+                    _ => x >= y,
+                })
+            }
+            op => {
+                let (x, y) = (self.needed(a, locals)?, self.needed(b, locals)?);
+                match arithmetic(op, &x, &y) {
+                    Some(value) => value,
+                    None if x.is_number() => {
+                        return Err(unusable(b.to_string(), y, "a number that fits the calculation"));
+                    }
+                    None => return Err(unusable(a.to_string(), x, "a number that fits the calculation")),
+                }
+            }
+        }))
+    }
+
+    fn call(&self, function: Function, operands: &[Formula], locals: Locals<'_>) -> Outcome {
+        let (Some(first), rest) = (operands.first(), operands.get(1..).unwrap_or_default()) else { return Ok(None) };
+        let x = self.needed(first, locals)?;
+        let wrong = |expected| unusable(first.to_string(), x.clone(), expected);
+        let number = || x.as_f64().ok_or_else(|| wrong("a number"));
+        let list = || x.as_array().ok_or_else(|| wrong("a list"));
+        let second = || match rest.first() {
+            Some(formula) => self.needed(formula, locals),
+            None => Ok(Value::Null),
+        };
+        Ok(Some(match function {
+            Function::Int => match &x {
+                Value::Number(n) if n.is_f64() => {
+                    whole(n.as_f64().unwrap_or(f64::NAN)).ok_or_else(|| wrong("a number"))?
+                }
+                Value::Number(_) => x.clone(),
+                Value::Bool(b) => json!(u8::from(*b)),
+                Value::String(text) => text.trim().parse::<i64>().map_err(|_| wrong("a whole number"))?.into(),
+                _ => return Err(wrong("a number")),
+            },
+            Function::Float => json!(number()?),
+            Function::Str => Value::String(x.as_str().map_or_else(|| x.to_string(), str::to_owned)),
+            Function::Len => match &x {
+                Value::Array(items) => json!(items.len()),
+                Value::Object(items) => json!(items.len()),
+                Value::String(text) => json!(text.chars().count()),
+                _ => return Err(wrong("a list")),
+            },
+            Function::Abs => match x.as_i64() {
+                Some(n) => json!(n.unsigned_abs()),
+                None => json!(number()?.abs()),
+            },
+            Function::Sqrt => json!(number()?.sqrt()),
+            Function::Log => json!(number()?.ln()),
+            Function::Ceil => whole(number()?.ceil()).ok_or_else(|| wrong("a number"))?,
+            Function::Min | Function::Max => {
+                let y = second()?;
+                let other =
+                    y.as_f64().ok_or_else(|| unusable("the second operand".to_owned(), y.clone(), "a number"))?;
+                if (number()? <= other) == (function == Function::Min) { x.clone() } else { y }
+            }
+            Function::Sum => {
+                let mut sum = json!(0);
+                for item in list()? {
+                    sum = arithmetic(Op::Add, &sum, item).ok_or_else(|| wrong("a list of numbers"))?;
+                }
+                sum
+            }
+            Function::Any => Value::Bool(list()?.iter().any(|item| is_true(Some(item)))),
+            Function::All => Value::Bool(list()?.iter().all(|item| is_true(Some(item)))),
+            Function::Lower => Value::String(x.as_str().ok_or_else(|| wrong("text"))?.to_lowercase()),
+            Function::Required => x,
+            Function::Pad => {
+                let n = second()?.as_u64().unwrap_or(0).min(MAX_LIST as u64) as usize;
+                let filler = match rest.get(1) {
+                    Some(formula) => self.needed(formula, locals)?,
+                    None => Value::Null,
+                };
+                let mut items = list()?.clone();
+                items.resize(n, filler);
+                Value::Array(items)
+            }
+            Function::OneOf => match (second()?, x.as_str()) {
+                (Value::Object(mut table), Some(name)) => match table.remove(name) {
+                    Some(value) => value,
+                    None => return Err(wrong("one of those that llama.cpp knows")),
+                },
+                _ => return Err(wrong("text")),
+            },
+        }))
+    }
+}
+
+fn needed_or_null<'f>(eval: &'f impl Fn(&Formula) -> Outcome) -> impl Fn(&Formula) -> Result<Value, Error> + 'f {
+    |formula| Ok(eval(formula)?.unwrap_or(Value::Null))
+}
+
+fn unusable(what: String, found: Value, expected: &'static str) -> Error {
+    Error::Unusable { what, found, expected }
+}
+
+/// What Python takes for true.
+fn is_true(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(b)) => *b,
+        Some(Value::Number(n)) => n.as_f64() != Some(0.0),
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Object(items)) => !items.is_empty(),
+    }
+}
+
+/// Numbers are equal by value: 1 and 1.0 are.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// A float without its fraction, as a whole number.
+fn whole(x: f64) -> Option<Value> {
+    (x.is_finite() && x.abs() < 9e18).then(|| Value::from(x.trunc() as i64))
+}
+
+fn arithmetic(op: Op, a: &Value, b: &Value) -> Option<Value> {
+    if let (Op::Add, Value::String(a), Value::String(b)) = (op, a, b) {
+        return Some(Value::String(format!("{a}{b}")));
+    }
+    if let (Op::Add, Value::Array(a), Value::Array(b)) = (op, a, b) {
+        return Some(Value::Array([a.as_slice(), b.as_slice()].concat()));
+    }
+    if let (Op::Multiply, Value::Array(a), Some(n)) = (op, a, b.as_u64()) {
+        let n = usize::try_from(n).ok().filter(|n| n.saturating_mul(a.len()) <= MAX_LIST)?;
+        return Some(Value::Array(a.iter().cycle().take(n * a.len()).cloned().collect()));
+    }
+    let integer = |v: &Value| v.as_i64().or(v.as_bool().map(i64::from));
+    if let (Some(x), Some(y)) = (integer(a), integer(b)) {
+        let n = match op {
+            Op::Add => x.checked_add(y)?,
+            Op::Subtract => x.checked_sub(y)?,
+            Op::Multiply => x.checked_mul(y)?,
+            Op::DivideDown => x.checked_div(y)? - i64::from(x % y != 0 && (x < 0) != (y < 0)),
+            Op::Remainder => x.checked_rem(y).map(|r| if r != 0 && (r < 0) != (y < 0) { r + y } else { r })?,
+            Op::Power if y >= 0 => x.checked_pow(u32::try_from(y).ok()?)?,
+            _ => return float(op, x as f64, y as f64),
+        };
+        return Some(Value::from(n));
+    }
+    float(op, a.as_f64()?, b.as_f64()?)
+}
+
+fn float(op: Op, x: f64, y: f64) -> Option<Value> {
+    let value = match op {
+        Op::Add => x + y,
+        Op::Subtract => x - y,
+        Op::Multiply => x * y,
+        Op::Divide => x / y,
+        Op::DivideDown => (x / y).floor(),
+        Op::Remainder => x - y * (x / y).floor(),
+        Op::Power => x.powf(y),
+        _ => return None,
+    };
+    // JSON has no infinity.
+    Number::from_f64(value).map(Value::Number)
+}
+
+impl fmt::Display for Formula {
+    /// Names as they are written, for messages; other formulas in short.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Formula::Constant(value) => write!(f, "{value}"),
+            Formula::Name(name) => f.write_str(name),
+            Formula::Member(object, name) => write!(f, "{object}.{name}"),
+            Formula::Index(list, index) => write!(f, "{list}[{index}]"),
+            Formula::Present(options) => {
+                for (i, option) in options.iter().enumerate() {
+                    write!(f, "{}{option}", if i == 0 { "" } else { " or " })?;
+                }
+                Ok(())
+            }
+            Formula::Binary(_, a, b) => write!(f, "a number made of {a} and {b}"),
+            Formula::Not(a) | Formula::Negative(a) => write!(f, "{a}"),
+            Formula::Call(_, operands) => match operands.first() {
+                Some(first) => write!(f, "{first}"),
+                None => Ok(()),
+            },
+            Formula::If(parts) => write!(f, "{}", parts[0]),
+            Formula::List(_) | Formula::Object(_) | Formula::Each(..) => f.write_str("a list"),
+        }
+    }
+}
+
+impl Formula {
+    /// Reads a formula.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`].
+    pub(crate) fn parse(text: &str) -> Result<Formula, Error> {
+        let mut parser = Parser { text, at: 0, depth: 0 };
+        let formula = parser.conditional()?;
+        parser.space();
+        if parser.at < text.len() { parser.wrong("the end") } else { Ok(formula) }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn wrong<T>(&self, expected: &'static str) -> Result<T, Error> {
+        Err(Error::Syntax { at: self.at, expected })
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn space(&mut self) {
+        self.at += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    /// Takes a sign.
+    fn sign(&mut self, sign: &str) -> bool {
+        self.space();
+        let found = self.rest().starts_with(sign);
+        self.at += if found { sign.len() } else { 0 };
+        found
+    }
+
+    /// Takes a word.
+    fn word(&mut self, word: &str) -> bool {
+        self.space();
+        let found = self.peek_name() == Some(word);
+        self.at += if found { word.len() } else { 0 };
+        found
+    }
+
+    fn peek_name(&self) -> Option<&'a str> {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        rest.get(..end).filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+    }
+
+    fn name(&mut self) -> Result<String, Error> {
+        self.space();
+        match self.peek_name() {
+            Some(name) => {
+                self.at += name.len();
+                Ok(name.to_owned())
+            }
+            None => self.wrong("a name"),
+        }
+    }
+
+    fn conditional(&mut self) -> Result<Formula, Error> {
+        self.depth += 1;
+        if self.depth > 64 {
+            return self.wrong("less nesting");
+        }
+        let then = self.either()?;
+        let formula = if self.word("if") {
+            let condition = self.either()?;
+            if !self.word("else") {
+                return self.wrong("else");
+            }
+            Formula::If(Box::new([then, condition, self.conditional()?]))
+        } else {
+            then
+        };
+        self.depth -= 1;
+        Ok(formula)
+    }
+
+    fn either(&mut self) -> Result<Formula, Error> {
+        let mut a = self.both()?;
+        while self.word("or") {
+            a = Formula::Binary(Op::Or, a.into(), self.both()?.into());
+        }
+        Ok(a)
+    }
+
+    fn both(&mut self) -> Result<Formula, Error> {
+        let mut a = self.negation()?;
+        while self.word("and") {
+            a = Formula::Binary(Op::And, a.into(), self.negation()?.into());
+        }
+        Ok(a)
+    }
+
+    fn negation(&mut self) -> Result<Formula, Error> {
+        if self.word("not") { Ok(Formula::Not(self.comparison()?.into())) } else { self.comparison() }
+    }
+
+    fn comparison(&mut self) -> Result<Formula, Error> {
+        let a = self.fallback()?;
+        const SIGNS: [(&str, Op); 6] = [
+            ("==", Op::Equal),
+            ("!=", Op::Unequal),
+            ("<=", Op::LessOrEqual),
+            (">=", Op::GreaterOrEqual),
+            ("<", Op::Less),
+            (">", Op::Greater),
+        ];
+        for (sign, op) in SIGNS {
+            if self.sign(sign) {
+                return Ok(Formula::Binary(op, a.into(), self.fallback()?.into()));
+            }
+        }
+        if self.word("in") {
+            return Ok(Formula::Binary(Op::In, a.into(), self.fallback()?.into()));
+        }
+        Ok(a)
+    }
+
+    fn fallback(&mut self) -> Result<Formula, Error> {
+        let mut a = self.sum()?;
+        while self.sign("??") {
+            a = Formula::Binary(Op::Else, a.into(), self.sum()?.into());
+        }
+        Ok(a)
+    }
+
+    fn sum(&mut self) -> Result<Formula, Error> {
+        let mut a = self.product()?;
+        loop {
+            let op = if self.sign("+") {
+                Op::Add
+            } else if self.sign("-") {
+                Op::Subtract
+            } else {
+                return Ok(a);
+            };
+            a = Formula::Binary(op, a.into(), self.product()?.into());
+        }
+    }
+
+    fn product(&mut self) -> Result<Formula, Error> {
+        let mut a = self.signed()?;
+        loop {
+            let op = if self.sign("//") {
+                Op::DivideDown
+            } else if self.sign("/") {
+                Op::Divide
+            } else if self.sign("%") {
+                Op::Remainder
+            } else if !self.rest().trim_start().starts_with("**") && self.sign("*") {
+                Op::Multiply
+            } else {
+                return Ok(a);
+            };
+            a = Formula::Binary(op, a.into(), self.signed()?.into());
+        }
+    }
+
+    fn signed(&mut self) -> Result<Formula, Error> {
+        if self.sign("-") {
+            return Ok(match self.signed()? {
+                Formula::Constant(Value::Number(n)) if n.is_i64() => Formula::Constant(json!(-n.as_i64().unwrap_or(0))),
+                Formula::Constant(Value::Number(n)) => Formula::Constant(json!(-n.as_f64().unwrap_or(0.0))),
+                other => Formula::Negative(other.into()),
+            });
+        }
+        let base = self.present()?;
+        if self.sign("**") {
+            return Ok(Formula::Binary(Op::Power, base.into(), self.signed()?.into()));
+        }
+        Ok(base)
+    }
+
+    fn present(&mut self) -> Result<Formula, Error> {
+        let first = self.member()?;
+        let mut options = vec![first];
+        while self.sign("|") {
+            options.push(self.member()?);
+        }
+        match options.len() {
+            1 => options.pop().map_or_else(|| self.wrong("a value"), Ok),
+            _ => Ok(Formula::Present(options)),
+        }
+    }
+
+    fn member(&mut self) -> Result<Formula, Error> {
+        let mut a = self.atom()?;
+        loop {
+            if self.sign(".") {
+                a = Formula::Member(a.into(), self.name()?);
+            } else if self.sign("[") {
+                let index = self.conditional()?;
+                self.close("]")?;
+                a = Formula::Index(a.into(), index.into());
+            } else {
+                return Ok(a);
+            }
+        }
+    }
+
+    fn close(&mut self, sign: &'static str) -> Result<(), Error> {
+        if self.sign(sign) { Ok(()) } else { self.wrong(sign) }
+    }
+
+    fn atom(&mut self) -> Result<Formula, Error> {
+        self.space();
+        if self.sign("(") {
+            let inner = self.conditional()?;
+            self.close(")")?;
+            return Ok(inner);
+        }
+        if self.sign("[") {
+            return self.list();
+        }
+        if self.sign("{") {
+            return self.object();
+        }
+        if self.rest().starts_with('\'') {
+            return Ok(Formula::Constant(Value::String(self.text()?)));
+        }
+        if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            return self.number();
+        }
+        let name = self.name()?;
+        Ok(match (name.as_str(), Function::of(&name)) {
+            ("true" | "True", _) => Formula::Constant(Value::Bool(true)),
+            ("false" | "False", _) => Formula::Constant(Value::Bool(false)),
+            ("null" | "None", _) => Formula::Constant(Value::Null),
+            (_, Some((function, arity))) if self.sign("(") => {
+                let mut operands = vec![self.conditional()?];
+                while self.sign(",") {
+                    operands.push(self.conditional()?);
+                }
+                self.close(")")?;
+                if operands.len() != arity {
+                    return self.wrong("another number of operands");
+                }
+                Formula::Call(function, operands)
+            }
+            _ => Formula::Name(name),
+        })
+    }
+
+    fn text(&mut self) -> Result<String, Error> {
+        let rest = self.rest().get(1..).unwrap_or_default();
+        match rest.find('\'') {
+            Some(end) => {
+                self.at += end + 2;
+                Ok(rest.get(..end).unwrap_or_default().to_owned())
+            }
+            None => self.wrong("a closing quotation mark"),
+        }
+    }
+
+    fn number(&mut self) -> Result<Formula, Error> {
+        let rest = self.rest();
+        let mut end = 0;
+        for (i, c) in rest.char_indices() {
+            let sign_of_exponent = matches!(c, '-' | '+') && rest.get(..i).is_some_and(|t| t.ends_with(['e', 'E']));
+            if !(c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E') || sign_of_exponent) {
+                break;
+            }
+            end = i + 1;
+        }
+        let text = rest.get(..end).unwrap_or_default();
+        let value = match text.parse::<i64>() {
+            Ok(n) => json!(n),
+            Err(_) => match text.parse::<f64>() {
+                Ok(x) => json!(x),
+                Err(_) => return self.wrong("a number"),
+            },
+        };
+        self.at += end;
+        Ok(Formula::Constant(value))
+    }
+
+    fn list(&mut self) -> Result<Formula, Error> {
+        if self.sign("]") {
+            return Ok(Formula::List(Vec::new()));
+        }
+        let first = self.conditional()?;
+        if self.word("for") {
+            let name = self.name()?;
+            let list = if self.word("in") { Some(Box::new(self.fallback()?)) } else { None };
+            self.close("]")?;
+            return Ok(Formula::Each(first.into(), name, list));
+        }
+        let mut items = vec![first];
+        while self.sign(",") {
+            items.push(self.conditional()?);
+        }
+        self.close("]")?;
+        Ok(Formula::List(items))
+    }
+
+    fn object(&mut self) -> Result<Formula, Error> {
+        let mut items = Vec::new();
+        while !self.sign("}") {
+            self.space();
+            let name =
+                if self.rest().starts_with('\'') { self.text()? } else { return self.wrong("a name in quotes") };
+            self.close(":")?;
+            items.push((name, self.conditional()?));
+            if !self.sign(",") {
+                self.close("}")?;
+                break;
+            }
+        }
+        Ok(Formula::Object(items))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eval(text: &str) -> Outcome {
+        let fields = json!({
+            "a": 7, "b": 2, "x": 1.5, "none": null, "zero": 0, "text": "full", "list": [1, 2, 3], "empty": [],
+            "inner": {"n": 4, "none": null}, "types": ["full", "half", "full"], "yes": true,
+        });
+        let Value::Object(fields) = fields else { panic!() };
+        Fields { fields, n_blocks: 3 }.eval(&Formula::parse(text)?)
+    }
+
+    #[test]
+    fn formulas_mean_what_they_mean_in_python() {
+        let cases: &[(&str, Value)] = &[
+            ("a", json!(7)),
+            ("inner.n", json!(4)),
+            ("missing|none|a", json!(null)),
+            ("missing|a", json!(7)),
+            ("missing|3", json!(3)),
+            ("missing ?? none ?? a", json!(7)),
+            ("none ?? 5", json!(5)),
+            ("zero ?? 5", json!(0)),
+            ("zero or 5", json!(5)),
+            ("a and b", json!(2)),
+            ("empty and b", json!([])),
+            ("not missing", json!(true)),
+            ("a // b", json!(3)),
+            ("-a // b", json!(-4)),
+            ("a % b", json!(1)),
+            ("-a % 4", json!(1)),
+            ("a / b", json!(3.5)),
+            ("4 / b", json!(2.0)),
+            ("2 ** 20", json!(1048576)),
+            ("2 ** -1", json!(0.5)),
+            ("-2 ** 2 + 1", json!(-3)),
+            ("1e-5", json!(1e-5)),
+            ("int(x * 3)", json!(4)),
+            ("int(-x)", json!(-1)),
+            ("a * b + 1", json!(15)),
+            ("a - b - 1", json!(4)),
+            ("1 + a * (b - 1)", json!(8)),
+            ("'x' if text == 'full' else 'y'", json!("x")),
+            ("1 if none else 2 if zero else 3", json!(3)),
+            ("a >= 7 and b < 2", json!(false)),
+            ("missing == null", json!(true)),
+            ("1 == 1.0", json!(true)),
+            ("text in ['half', 'full']", json!(true)),
+            ("'ul' in text", json!(true)),
+            ("list[-1]", json!(3)),
+            ("[i * b for i]", json!([0, 2, 4])),
+            ("[t == 'full' for t in types]", json!([true, false, true])),
+            ("[types[i] == 'full' for i]", json!([true, false, true])),
+            ("len(list) + sum(list)", json!(9)),
+            ("pad(list, 4, 0)", json!([1, 2, 3, 0])),
+            ("pad(list, 2, 0)", json!([1, 2])),
+            ("one_of(text, {'full': 1, 'half': 2})", json!(1)),
+            ("[a] * 3", json!([7, 7, 7])),
+            ("max(a, b) - min(a, b)", json!(5)),
+            ("yes + 1", json!(2)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(eval(text), Ok(Some(expected.clone())), "{text}");
+        }
+        assert_eq!(eval("missing"), Ok(None));
+        assert_eq!(eval("inner.missing|missing"), Ok(None));
+        assert_eq!(eval("missing.deep"), Ok(None));
+    }
+
+    #[test]
+    fn what_has_no_value_is_named() {
+        let cases = [
+            ("missing + 1", "missing is missing"),
+            ("required(inner.none)", "inner.none is missing"),
+            ("a // zero", "zero is 0, expected a number"),
+            ("a % zero", "zero is 0, expected a number"),
+            ("text * 2", "text is \"full\", expected a number"),
+            ("list[3]", "list[3] is 3, expected a list that has such an element"),
+            ("text.x", "text is \"full\", expected an object"),
+            ("one_of(text, {'half': 2})", "text is \"full\", expected one of those that llama.cpp knows"),
+            ("a +", "expected a name at byte 3"),
+            ("(a", "expected ) at byte 2"),
+            ("a b", "expected the end at byte 2"),
+            ("a if b", "expected else"),
+            ("len(a, b)", "another number of operands"),
+            ("9223372036854775807 + 1", "expected a number that fits"),
+        ];
+        for (text, expected) in cases {
+            let found = eval(text).unwrap_err().to_string();
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+        assert!(Formula::parse(&"(".repeat(1000)).is_err());
+    }
+}

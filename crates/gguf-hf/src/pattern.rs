@@ -1,0 +1,431 @@
+//! Patterns: how the elements of a checkpoint's tensor change places, as text in the tables of architectures.
+//!
+//! The notation is that of einops, in the order of PyTorch (the last axis is the contiguous one), with slices and concatenation:
+//!
+//! ```text
+//! (h two d) ... -> (h d two) ...                      rows of each head: halves to neighbours
+//! (kv g d) ... -> (kv g[:-2] d) ... + (kv g[-2] d) ... + (kv g[-1] d) ...
+//! x i o -> x o i                                      a transposition of each expert
+//! x (two[0] f) e -> x f e                             the first half of the rows of each expert
+//! c 1 k -> c k                                        an axis of length 1 goes
+//! ```
+//!
+//! A name stands for an axis, parentheses for several in one dimension, `...` for all dimensions that are left. Names that have a
+//! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
+//! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
+//! be sums of names. Parts that `+` joins are concatenated along the first dimension.
+//!
+//! A pattern that does not fit a shape is the error about that shape.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use gguf_pipeline::moves::{Axis, Move};
+
+/// The lengths of named axes; `None` for a name that has none.
+pub(crate) type Sizes<'a> = dyn Fn(&str) -> Option<u64> + 'a;
+
+/// Why a pattern does not fit a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The tensor has another number of dimensions: how many the pattern asks for.
+    Dimensions(usize),
+    /// A dimension (numbered from the outermost, from 0) has a length that its axes do not divide: their product, and the names.
+    Length { dimension: usize, factor: u64, axes: String },
+    /// A part of an axis does not lie in it.
+    Slice(String),
+    /// The parts that are concatenated have different inner dimensions.
+    Parts,
+    /// The pattern itself is wrong. Tests parse all of them.
+    Syntax(&'static str),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Dimensions(n) => write!(f, "expected {n} dimensions"),
+            Mismatch::Length { dimension, factor, axes } => {
+                write!(f, "expected a multiple of {factor} ({axes}) in dimension {dimension}, counted from 0")
+            }
+            Mismatch::Slice(axis) => write!(f, "the axis {axis} is too short"),
+            Mismatch::Parts => f.write_str("the parts have different shapes"),
+            Mismatch::Syntax(what) => write!(f, "the pattern is wrong: {what}"),
+        }
+    }
+}
+
+/// A parsed pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pattern {
+    from: Vec<Dimension>,
+    to: Vec<Vec<Dimension>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Dimension {
+    Axes(Vec<Part>),
+    Rest,
+}
+
+/// An axis, or a part of it.
+#[derive(Debug, Clone, PartialEq)]
+struct Part {
+    name: String,
+    slice: Slice,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Slice {
+    Whole,
+    At(Bound),
+    Range(Option<Bound>, Option<Bound>),
+}
+
+/// A sum of numbers and names.
+#[derive(Debug, Clone, PartialEq)]
+struct Bound {
+    number: i64,
+    names: Vec<String>,
+}
+
+/// What a pattern makes of a shape.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Moved {
+    /// The new shape, the outermost dimension first.
+    pub(crate) shape: Vec<u64>,
+    /// From input 0 to a compact output of that shape.
+    pub(crate) moves: Vec<Move>,
+}
+
+/// An axis of the source.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    count: u64,
+    stride: u64,
+}
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// [`Mismatch::Syntax`].
+    pub(crate) fn parse(text: &str) -> Result<Pattern, Mismatch> {
+        let (from, to) = text.split_once("->").ok_or(Mismatch::Syntax("no arrow"))?;
+        let from = side(from)?;
+        let to = parts(to).into_iter().map(side).collect::<Result<Vec<_>, _>>()?;
+        Ok(Pattern { from, to })
+    }
+
+    /// The moves for a tensor of a shape (the outermost dimension first).
+    ///
+    /// # Errors
+    /// [`Mismatch`].
+    pub(crate) fn bind(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<Moved, Mismatch> {
+        let mut axes = self.place(shape, sizes)?;
+        // What the left side takes of its axes holds for all parts.
+        let mut offset = 0;
+        for part in self.from.iter().flat_map(Dimension::parts) {
+            if let Some(placed) = axes.get_mut(&part.name) {
+                let (first, count) = part.range(placed.count, sizes)?;
+                offset += first * placed.stride;
+                placed.count = count;
+            }
+        }
+        let mut bound = Moved { shape: Vec::new(), moves: Vec::new() };
+        let mut to = 0;
+        for side in &self.to {
+            let (shape, mut item) = one(side, &axes, offset, sizes)?;
+            item.to = to;
+            to += item.n_elements();
+            bound.moves.push(item);
+            match bound.shape.as_mut_slice() {
+                [] => bound.shape = shape,
+                [first, rest @ ..] => match shape.split_first() {
+                    Some((more, others)) if rest == others => *first += more,
+                    _ => return Err(Mismatch::Parts),
+                },
+            }
+        }
+        Ok(bound)
+    }
+
+    /// The axes of the left side: how long they are, and how far apart their elements.
+    fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<BTreeMap<String, Placed>, Mismatch> {
+        let n_own = self.from.iter().filter(|d| **d != Dimension::Rest).count();
+        let has_rest = n_own < self.from.len();
+        if shape.len() < n_own || (shape.len() > n_own && !has_rest) {
+            return Err(Mismatch::Dimensions(n_own));
+        }
+        let n_rest = shape.len() - n_own;
+        let mut axes = BTreeMap::new();
+        let mut dimension = 0;
+        let stride_after = |n: usize| shape.get(n..).unwrap_or_default().iter().product::<u64>();
+        for item in &self.from {
+            match item {
+                Dimension::Rest => {
+                    for i in 0..n_rest {
+                        let count = shape.get(dimension).copied().unwrap_or(1);
+                        axes.insert(format!("...{i}"), Placed { count, stride: stride_after(dimension + 1) });
+                        dimension += 1;
+                    }
+                }
+                Dimension::Axes(parts) => {
+                    let length = shape.get(dimension).copied().unwrap_or(1);
+                    let known = |part: &Part| length_of(&part.name, sizes);
+                    let factor = parts.iter().filter_map(known).fold(1, u64::saturating_mul);
+                    let n_free = parts.iter().filter(|part| known(part).is_none()).count();
+                    let names = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(" × ");
+                    let wrong = || Mismatch::Length { dimension, factor, axes: names() };
+                    let free = match n_free {
+                        0 if factor == length => 1,
+                        1 if factor > 0 && length % factor == 0 => length / factor,
+                        0 | 1 => return Err(wrong()),
+                        _ => return Err(Mismatch::Syntax("two axes of unknown length in one dimension")),
+                    };
+                    let mut stride = stride_after(dimension + 1);
+                    for part in parts.iter().rev() {
+                        let count = known(part).unwrap_or(free);
+                        axes.insert(part.name.clone(), Placed { count, stride });
+                        stride = stride.saturating_mul(count);
+                    }
+                    dimension += 1;
+                }
+            }
+        }
+        Ok(axes)
+    }
+}
+
+/// A tensor that stays as it is.
+pub(crate) fn whole(shape: &[u64]) -> Moved {
+    let n = shape.iter().product();
+    let axes = vec![Axis { count: n, from: 1, to: 1 }];
+    Moved { shape: shape.to_vec(), moves: vec![Move { input: 0, from: 0, to: 0, axes }] }
+}
+
+/// One part of the right side: its shape, and the move to it.
+fn one(
+    side: &[Dimension],
+    axes: &BTreeMap<String, Placed>,
+    mut from: u64,
+    sizes: &Sizes<'_>,
+) -> Result<(Vec<u64>, Move), Mismatch> {
+    let mut shape = Vec::new();
+    let mut loops = Vec::new();
+    for item in side {
+        match item {
+            Dimension::Rest => {
+                for (_, placed) in axes.iter().filter(|(name, _)| name.starts_with("...")) {
+                    shape.push(placed.count);
+                    loops.push(Axis { count: placed.count, from: placed.stride, to: 0 });
+                }
+            }
+            Dimension::Axes(parts) => {
+                let mut length = 1;
+                for part in parts {
+                    // A number that is no axis of the source is a new dimension.
+                    let placed = match axes.get(&part.name) {
+                        Some(placed) => *placed,
+                        None if part.name == "1" => Placed { count: 1, stride: 0 },
+                        None => return Err(Mismatch::Syntax("an axis that the left side does not have")),
+                    };
+                    let (first, count) = part.range(placed.count, sizes)?;
+                    from += first * placed.stride;
+                    length *= count;
+                    loops.push(Axis { count, from: placed.stride, to: 0 });
+                }
+                shape.push(length);
+            }
+        }
+    }
+    let mut stride = 1;
+    for axis in loops.iter_mut().rev() {
+        axis.to = stride;
+        stride *= axis.count;
+    }
+    loops.retain(|axis| axis.count != 1);
+    Ok((shape, Move { input: 0, from, to: 0, axes: loops }))
+}
+
+/// The length of a named axis: a number, `two`, `three`, or what `sizes` says.
+fn length_of(name: &str, sizes: &Sizes<'_>) -> Option<u64> {
+    match name {
+        "two" => Some(2),
+        "three" => Some(3),
+        name => name.parse().ok().or_else(|| sizes(name)),
+    }
+}
+
+impl Dimension {
+    fn parts(&self) -> &[Part] {
+        match self {
+            Dimension::Axes(parts) => parts,
+            Dimension::Rest => &[],
+        }
+    }
+}
+
+impl Part {
+    /// The first element and the number of elements, of an axis of that length.
+    fn range(&self, count: u64, sizes: &Sizes<'_>) -> Result<(u64, u64), Mismatch> {
+        let short = || Mismatch::Slice(self.name.clone());
+        let resolve = |bound: &Bound| -> Result<u64, Mismatch> {
+            let mut n = bound.number;
+            for name in &bound.names {
+                let length = length_of(name, sizes).and_then(|n| i64::try_from(n).ok());
+                n = n.checked_add(length.ok_or_else(short)?).ok_or_else(short)?;
+            }
+            let n = if n < 0 { n + count as i64 } else { n };
+            u64::try_from(n).ok().filter(|n| *n <= count).ok_or_else(short)
+        };
+        match &self.slice {
+            Slice::Whole => Ok((0, count)),
+            Slice::At(at) => resolve(at).and_then(|at| if at < count { Ok((at, 1)) } else { Err(short()) }),
+            Slice::Range(first, end) => {
+                let first = first.as_ref().map_or(Ok(0), resolve)?;
+                let end = end.as_ref().map_or(Ok(count), resolve)?;
+                Ok((first, end.checked_sub(first).ok_or_else(short)?))
+            }
+        }
+    }
+}
+
+/// The parts of the right side. A `+` in brackets is part of a bound.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
+    for (i, c) in text.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            '+' if depth == 0 => {
+                parts.push(text.get(start..i).unwrap_or_default());
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(start..).unwrap_or_default());
+    parts
+}
+
+fn side(text: &str) -> Result<Vec<Dimension>, Mismatch> {
+    let mut dimensions = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix("...") {
+            dimensions.push(Dimension::Rest);
+            rest = after.trim_start();
+        } else if let Some(inner) = rest.strip_prefix('(') {
+            let (inner, after) = inner.split_once(')').ok_or(Mismatch::Syntax("no closing parenthesis"))?;
+            dimensions.push(Dimension::Axes(inner.split_whitespace().map(part).collect::<Result<_, _>>()?));
+            rest = after.trim_start();
+        } else {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            dimensions.push(Dimension::Axes(vec![part(word)?]));
+            rest = after.trim_start();
+        }
+    }
+    if dimensions.is_empty() { Err(Mismatch::Syntax("an empty side")) } else { Ok(dimensions) }
+}
+
+fn part(word: &str) -> Result<Part, Mismatch> {
+    let Some((name, slice)) = word.split_once('[') else {
+        return Ok(Part { name: word.to_owned(), slice: Slice::Whole });
+    };
+    let slice = slice.strip_suffix(']').ok_or(Mismatch::Syntax("no closing bracket"))?;
+    let slice = match slice.split_once(':') {
+        None => Slice::At(bound(slice)?.ok_or(Mismatch::Syntax("empty brackets"))?),
+        Some((first, end)) => Slice::Range(bound(first)?, bound(end)?),
+    };
+    Ok(Part { name: name.to_owned(), slice })
+}
+
+fn bound(text: &str) -> Result<Option<Bound>, Mismatch> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mut bound = Bound { number: 0, names: Vec::new() };
+    for term in text.split('+') {
+        match term.parse::<i64>() {
+            Ok(n) => bound.number += n,
+            Err(_) if term.starts_with(|c: char| c.is_ascii_alphabetic()) => bound.names.push(term.to_owned()),
+            Err(_) => return Err(Mismatch::Syntax("a bound that is neither a number nor a name")),
+        }
+    }
+    Ok(Some(bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(name: &str) -> Option<u64> {
+        Some(match name {
+            "h" => 3,
+            "kv" => 2,
+            "d" => 4,
+            "q" => 5,
+            _ => return None,
+        })
+    }
+
+    /// The source's elements by number, in the order of the output.
+    fn moved(pattern: &str, shape: &[u64]) -> Result<(Vec<u64>, Vec<u64>), Mismatch> {
+        let bound = Pattern::parse(pattern)?.bind(shape, &sizes)?;
+        let mut out = vec![u64::MAX; bound.shape.iter().product::<u64>() as usize];
+        for item in &bound.moves {
+            for number in 0..item.n_elements() {
+                let (mut rest, mut from, mut to) = (number, item.from, item.to);
+                for axis in &item.axes {
+                    (from, to) = (from + rest % axis.count * axis.from, to + rest % axis.count * axis.to);
+                    rest /= axis.count;
+                }
+                assert_eq!(std::mem::replace(&mut out[to as usize], from), u64::MAX, "{pattern}: written twice");
+            }
+        }
+        assert!(!out.contains(&u64::MAX), "{pattern}: not all is written");
+        Ok((bound.shape, out))
+    }
+
+    #[test]
+    fn patterns_move_as_in_einops() {
+        let cases: &[(&str, &[u64], &[u64], &[u64])] = &[
+            ("a b -> b a", &[2, 3], &[3, 2], &[0, 3, 1, 4, 2, 5]),
+            ("(a two) -> (two a)", &[6], &[6], &[0, 2, 4, 1, 3, 5]),
+            ("(h two i) -> (h i two)", &[12], &[12], &[0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11]),
+            ("(a two) ... -> (two a) ...", &[4, 2], &[4, 2], &[0, 1, 4, 5, 2, 3, 6, 7]),
+            ("a 1 k -> a k", &[2, 1, 2], &[2, 2], &[0, 1, 2, 3]),
+            ("a -> a 1", &[2], &[2, 1], &[0, 1]),
+            ("x (two[1] f) -> x f", &[2, 4], &[2, 2], &[2, 3, 6, 7]),
+            ("(g d) -> g d", &[8], &[2, 4], &[0, 1, 2, 3, 4, 5, 6, 7]),
+            ("r[:q] ... -> r ...", &[7, 1], &[5, 1], &[0, 1, 2, 3, 4]),
+            ("r -> r[q:] + r[:q]", &[7], &[7], &[5, 6, 0, 1, 2, 3, 4]),
+            ("r -> r[q+1:]", &[7], &[1], &[6]),
+            ("(kv g) -> (kv g[:-1]) + (kv g[-1])", &[6], &[6], &[0, 1, 3, 4, 2, 5]),
+            ("x i o -> x o i", &[1, 2, 2], &[1, 2, 2], &[0, 2, 1, 3]),
+        ];
+        for (pattern, shape, new, order) in cases {
+            assert_eq!(moved(pattern, shape), Ok((new.to_vec(), order.to_vec())), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let cases: &[(&str, &[u64], &str)] = &[
+            ("a b -> b a", &[2], "expected 2 dimensions"),
+            ("a b -> b a", &[2, 3, 4], "expected 2 dimensions"),
+            ("(h d) ... -> (d h) ...", &[13, 2], "a multiple of 12 (h × d) in dimension 0"),
+            ("e (h x) -> e (x h)", &[2, 8], "a multiple of 3 (h × x) in dimension 1"),
+            ("r[9:] -> r", &[7], "the axis r is too short"),
+            ("(a b) -> (b a)", &[6], "two axes of unknown length"),
+            ("a -> b", &[6], "an axis that the left side does not have"),
+            ("a b", &[6, 1], "no arrow"),
+            ("(a -> a", &[6], "no closing parenthesis"),
+        ];
+        for (pattern, shape, expected) in cases {
+            let found = moved(pattern, shape).unwrap_err().to_string();
+            assert!(found.contains(expected), "{pattern}: {found}");
+        }
+    }
+}

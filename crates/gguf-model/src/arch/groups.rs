@@ -1,0 +1,123 @@
+//! Rows that many architectures share: the usual parts of a network under the names that most checkpoints give them, and
+//! the key-values that the reference converter writes for every text model.
+
+use super::{Dim, Key, Kind, Need, Row, When};
+
+/// Checkpoints keep the two halves of each rotated pair half a head apart, llama.cpp next to each other (`LlamaModel.permute` in
+/// `conversion/llama.py`).
+pub(super) const ROPE_Q: &str = "(h two i) ... -> (h i two) ...";
+
+/// As [`ROPE_Q`], for keys.
+pub(super) const ROPE_K: &str = "(kv two i) ... -> (kv i two) ...";
+
+/// Embeddings, the norm before the output, and the output matrix.
+pub(super) const EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm";
+    "output.weight"        [Embd Vocab] Optional Always <- "lm_head";
+};
+
+/// The divisors of stretched rotary frequencies.
+pub(super) const ROPE_FACTORS: &[Row] = rows! {
+    "rope_freqs.weight"         [HalfRot] Optional Always;
+    "rope_factors_long.weight"  [HalfRot] Optional Always;
+    "rope_factors_short.weight" [HalfRot] Optional Always;
+};
+
+/// Norms before the attention and before the feed-forward part.
+pub(super) const NORMS: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]       Required Always <- "input_layernorm";
+    "ffn_norm.weight"      [Embd]       Required Always <- "post_attention_layernorm";
+};
+
+/// Queries, keys and values in one matrix, which llama.cpp takes in place of three.
+pub(super) const FUSED_QKV: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]   Optional Always + Optional;
+};
+
+/// Attention whose rotated pairs lie half a head apart, as in llama.cpp.
+pub(super) const ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Q Embd]     Required    Always <- "self_attn.o_proj";
+};
+
+/// Attention whose rotated pairs are neighbours in llama.cpp.
+pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
+};
+
+/// Norms of the queries and keys of each head.
+pub(super) const QK_NORMS: &[Row] = rows! {
+    "attn_q_norm.weight"   [HeadK]      Required Always <- "self_attn.q_norm";
+    "attn_k_norm.weight"   [HeadK]      Required Always <- "self_attn.k_norm";
+};
+
+/// A gated feed-forward part, in blocks without experts.
+pub(super) const GATED_FFN: &[Row] = rows! {
+    "ffn_gate.weight"      [Embd Ff]    Required Dense <- "mlp.gate_proj";
+    "ffn_up.weight"        [Embd Ff]    Required Dense <- "mlp.up_proj";
+    "ffn_down.weight"      [Ff Embd]    Required Dense <- "mlp.down_proj";
+};
+
+/// A router and experts, each a gated feed-forward part: stacked as down, gate, up, or with gate and up of all experts in one
+/// tensor.
+pub(super) const EXPERTS: &[Row] = rows! {
+    "ffn_gate_inp.weight"  [Embd Experts]          Required Experts <- "mlp.gate";
+    "ffn_down_exps.weight" [ExpertFf Embd Experts] Required Experts <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
+    "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.up_proj";
+    "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Experts <- "mlp.experts.gate_up_proj" : "x (two[0] f) e -> x f e";
+    "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Experts <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
+};
+
+/// The key-values that `TextModel.set_gguf_parameters` writes (`conversion/base.py`), in its order.
+///
+/// `rope` is the inner object of the rotary parameters for full attention, `rope_all` that around it; both have what
+/// newer and older files keep beside them.
+pub(super) const GENERIC: &[Key] = keys! {
+    "block_count" U32 = "block_count";
+    "context_length" U32? = "max_position_embeddings|n_ctx|n_positions|max_length|max_sequence_length|model_max_length";
+    "embedding_length" U32? = "hidden_size|n_embd|dim";
+    "feed_forward_length" U32? = "prefix_dense_intermediate_size|dense_intermediate_size|intermediate_size|n_inner|hidden_dim";
+    "attention.head_count" U32? = "num_attention_heads|n_head|n_heads";
+    "attention.head_count_kv" U32? = "num_key_value_heads|n_kv_heads";
+    "attention.causal" Bool? = "false if is_causal == false else null";
+    let rope_kind = "'linear' if rope.rope_type == 'linear' and rope.factor != null
+        else 'yarn' if rope.rope_type == 'yarn' and rope.factor != null
+        else 'longrope' if rope.rope_type in ['su', 'longrope'] else null";
+    let yarn = "rope if rope_kind == 'yarn' else {}";
+    "rope.scaling.type" Str? = "rope_kind";
+    "rope.scaling.factor" F32? = "rope.factor if rope_kind in ['linear', 'yarn'] else null";
+    "rope.scaling.original_context_length" U32?
+        = "required(rope.original_max_position_embeddings) if rope_kind == 'yarn' else null";
+    "rope.scaling.yarn_ext_factor" F32? = "yarn.extrapolation_factor";
+    "rope.scaling.yarn_attn_factor" F32? = "yarn.attention_factor|yarn.attn_factor";
+    "rope.scaling.yarn_beta_fast" F32? = "yarn.beta_fast";
+    "rope.scaling.yarn_beta_slow" F32? = "yarn.beta_slow";
+    "rope.dimension_sections" I32? = "pad(rope_all.mrope_section, 4, 0) if rope_all.mrope_section != null else null";
+    "rope.freq_base" F32? = "rope.rope_theta";
+    "rope.freq_base_swa" F32? = "rope_all.sliding_attention.rope_theta";
+    "attention.layer_norm_rms_epsilon" F32? = "rms_norm_eps|norm_eps";
+    "attention.layer_norm_epsilon" F32? = "layer_norm_eps|layer_norm_epsilon|norm_epsilon";
+    "expert_count" U32? = "num_local_experts|num_experts|n_routed_experts";
+    "expert_used_count" U32? = "num_experts_per_tok|num_experts_per_token|top_k_experts";
+    "expert_group_count" U32? = "n_group";
+    "expert_group_used_count" U32? = "topk_group";
+    let scoring = "score_function|scoring_func|score_func|moe_router_activation|moe_router_activation_func|expert_selection_fn";
+    "expert_gating_func" U32? = "null if scoring == null else one_of(scoring, {'softmax': 1, 'sigmoid': 2, 'sqrtsoftplus': 4})";
+    "attention.key_length" U32? = "head_dim";
+    "attention.value_length" U32? = "head_dim";
+    "general.file_type" U32 = "file_type";
+};
+
+/// Rotated elements of a head: all of them.
+pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
+    "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
+};

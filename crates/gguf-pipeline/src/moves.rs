@@ -1,0 +1,389 @@
+//! Elements that change places between a source and an output: strided copies, executed range by range.
+//!
+//! Every operation that only moves elements (rename, transpose, permute, split, stack, concatenate, slice) is a list of
+//! [`Move`]s. A move is invertible by exchanging its two sides. [`gather`] produces any range of the output, and reads
+//! no more of the sources than the range needs, in spans as long as the layout allows; so a tensor of any size is
+//! written in bounded memory, in any order, by any number of threads.
+
+use crate::error::Error;
+
+/// One loop of a [`Move`]: how often, and how far apart in elements on either side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Axis {
+    /// Number of steps.
+    pub count: u64,
+    /// Elements from one step to the next in the source.
+    pub from: u64,
+    /// Elements from one step to the next in the output.
+    pub to: u64,
+}
+
+/// A strided copy of elements from one source tensor to the output.
+///
+/// Element `from + Σ iₖ·axes[k].from` of the source becomes element `to + Σ iₖ·axes[k].to` of the output, for all
+/// combinations of `iₖ < axes[k].count`. Sorted by `to`, the axes have to be nested: a step of one is at least as long as
+/// everything inside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Which of the operation's inputs is read.
+    pub input: usize,
+    /// The first element read.
+    pub from: u64,
+    /// The first element written.
+    pub to: u64,
+    /// The loops, in any order.
+    pub axes: Vec<Axis>,
+}
+
+impl Move {
+    /// Number of elements.
+    pub fn n_elements(&self) -> u64 {
+        self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul)
+    }
+
+    /// The move back: what was written is read.
+    pub fn inverse(&self, input: usize) -> Move {
+        let axes = self.axes.iter().map(|axis| Axis { count: axis.count, from: axis.to, to: axis.from });
+        Move { input, from: self.to, to: self.from, axes: axes.collect() }
+    }
+}
+
+/// The most elements that one read may cover for each that is wanted: beyond it, reading around gaps is cheaper.
+const WASTE: u64 = 4;
+
+/// The most bytes that are read at once.
+const MAX_READ: u64 = 16 << 20;
+
+/// Elements that a blocked transposition handles at once, in each direction.
+const TILE: usize = 32;
+
+/// Fills `out` with the output's elements from number `first` on. Elements that no move covers keep their value.
+///
+/// `width` is the size of an element in bytes, `read` reads bytes of an input from an offset, and `scratch` is
+/// memory that is kept from call to call.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) fn gather(
+    moves: &[Move],
+    width: usize,
+    first: u64,
+    out: &mut [u8],
+    scratch: &mut Vec<u8>,
+    mut read: impl FnMut(usize, u64, &mut [u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let end = first + (out.len() / width) as u64;
+    for item in moves {
+        let mut axes: Vec<Axis> = item.axes.iter().copied().filter(|axis| axis.count != 1).collect();
+        axes.sort_by_key(|axis| core::cmp::Reverse((axis.to, axis.from)));
+        if item.to >= end || item.to + span(&axes, |axis| axis.to) <= first {
+            continue;
+        }
+        let mut boxes = Vec::new();
+        // Positions are relative to the range from here on; what lies before it is negative.
+        let to = i128::from(item.to) - i128::from(first);
+        clip(&axes, to, i128::from(end - first), item.from, &mut Vec::new(), &mut boxes);
+        for part in &boxes {
+            part.copy(width, out, scratch, &mut |offset, bytes| read(item.input, offset, bytes))?;
+        }
+    }
+    Ok(())
+}
+
+/// Elements from the first to the last that axes touch, both included.
+fn span(axes: &[Axis], stride: impl Fn(&Axis) -> u64) -> u64 {
+    axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(stride(axis))).fold(1, u64::saturating_add)
+}
+
+/// The part of a move that lies in a range of the output.
+#[derive(Debug)]
+struct Part {
+    from: u64,
+    /// First element, from the start of the range.
+    to: u64,
+    axes: Vec<Axis>,
+}
+
+/// Cuts a move, whose axes are sorted outermost first, to the elements `0..end` of the output: at most a part before and
+/// one after the full steps of each axis. `outer` is empty at first.
+fn clip(axes: &[Axis], to: i128, end: i128, from: u64, outer: &mut Vec<Axis>, parts: &mut Vec<Part>) {
+    let whole = i128::from(span(axes, |axis| axis.to));
+    if to >= 0 && to + whole <= end {
+        parts.push(Part { from, to: to as u64, axes: outer.iter().chain(axes).copied().collect() });
+        return;
+    }
+    let Some((axis, inner)) = axes.split_first() else { return };
+    let (stride, length) = (i128::from(axis.to).max(1), i128::from(span(inner, |axis| axis.to)));
+    let count = i128::from(axis.count);
+    // Steps that touch the range, and of those the ones that lie in it.
+    let touching = ((-to - length).div_euclid(stride) + 1).clamp(0, count)
+        ..(end - to + stride - 1).div_euclid(stride).clamp(0, count);
+    let inside = (-to + stride - 1).div_euclid(stride).clamp(0, count)
+        ..((end - to - length).div_euclid(stride) + 1).clamp(0, count);
+    let mut step = touching.start;
+    while step < touching.end {
+        let (at, source) = (to + step * stride, from + step as u64 * axis.from);
+        if inside.contains(&step) {
+            let many = Axis { count: (inside.end - step) as u64, ..*axis };
+            parts.push(Part { from: source, to: at as u64, axes: [&[many], inner].concat() });
+            step = inside.end;
+        } else {
+            clip(inner, at, end, source, outer, parts);
+            step += 1;
+        }
+    }
+}
+
+impl Part {
+    /// Copies the part.
+    fn copy(
+        &self,
+        width: usize,
+        out: &mut [u8],
+        scratch: &mut Vec<u8>,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let w = width as u64;
+        let mut axes: Vec<Axis> = self.axes.iter().copied().filter(|axis| axis.count != 1).collect();
+        if axes.iter().any(|axis| axis.count == 0) {
+            return Ok(());
+        }
+        axes.sort_by_key(|axis| (axis.from, axis.to));
+        merge(&mut axes);
+        if let [] | [Axis { from: 1, to: 1, .. }] = axes.as_slice() {
+            let n = axes.first().map_or(1, |axis| axis.count);
+            let range = (self.to * w) as usize..((self.to + n) * w) as usize;
+            return read(self.from * w, out.get_mut(range).unwrap_or_default());
+        }
+        // What one read covers: the inner axes of the source, as long as most of what lies between is wanted.
+        let (mut covered, mut wanted, mut n_inner) = (1u64, 1u64, 0);
+        for axis in &axes {
+            let longer = (axis.count - 1).saturating_mul(axis.from).saturating_add(covered);
+            let more = wanted.saturating_mul(axis.count);
+            if longer > more.saturating_mul(WASTE) || n_inner > 0 && longer.saturating_mul(w) > MAX_READ {
+                break;
+            }
+            (covered, wanted, n_inner) = (longer, more, n_inner + 1);
+        }
+        // The outer ones are as many reads, whose results lie behind each other.
+        let outer = axes.split_off(n_inner);
+        let mut inner = axes;
+        let n_reads: u64 = outer.iter().map(|axis| axis.count).product();
+        let per_batch = (MAX_READ / (covered * w)).clamp(1, n_reads);
+        let mut done = 0;
+        while done < n_reads {
+            // A batch is a run of steps of the innermost of the outer axes.
+            let (first, rest) = match outer.split_first() {
+                Some((first, rest)) => (*first, rest),
+                None => (Axis { count: 1, from: 0, to: 0 }, &[][..]),
+            };
+            let step = done % first.count;
+            let n = per_batch.min(first.count - step);
+            let (mut from, mut to) = (self.from + step * first.from, self.to + step * first.to);
+            let mut number = done / first.count;
+            for axis in rest {
+                (from, to) = (from + number % axis.count * axis.from, to + number % axis.count * axis.to);
+                number /= axis.count;
+            }
+            let bytes = (n * covered * w) as usize;
+            scratch.resize(bytes.max(scratch.len()), 0);
+            let raw = scratch.get_mut(..bytes).unwrap_or_default();
+            for (i, place) in raw.chunks_exact_mut((covered * w) as usize).enumerate() {
+                read((from + i as u64 * first.from) * w, place)?;
+            }
+            if n > 1 || !outer.is_empty() {
+                inner.push(Axis { count: n, from: covered, to: first.to });
+            }
+            scatter(&inner, width, raw, (to * w) as usize, out);
+            if n > 1 || !outer.is_empty() {
+                inner.pop();
+            }
+            done += n;
+        }
+        Ok(())
+    }
+}
+
+/// Joins axes, innermost first, that continue each other on both sides.
+fn merge(axes: &mut Vec<Axis>) {
+    let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
+    for axis in axes.iter() {
+        match merged.last_mut() {
+            Some(last) if axis.from == last.from * last.count && axis.to == last.to * last.count => {
+                last.count *= axis.count;
+            }
+            _ => merged.push(*axis),
+        }
+    }
+    *axes = merged;
+}
+
+/// Copies elements of `raw` to `out`, from byte `to` on.
+fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
+    let mut axes: Vec<Loop> = axes
+        .iter()
+        .filter(|axis| axis.count != 1)
+        .map(|axis| Loop { count: axis.count as usize, from: axis.from as usize * width, to: axis.to as usize * width })
+        .collect();
+    // Outermost first, on the side of the output.
+    axes.sort_by_key(|axis| core::cmp::Reverse(axis.to));
+    match width {
+        1 => nest::<1>(&axes, raw, 0, out, to),
+        2 => nest::<2>(&axes, raw, 0, out, to),
+        4 => nest::<4>(&axes, raw, 0, out, to),
+        _ => nest::<8>(&axes, raw, 0, out, to),
+    }
+}
+
+/// An axis in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Loop {
+    count: usize,
+    from: usize,
+    to: usize,
+}
+
+fn nest<const W: usize>(axes: &[Loop], raw: &[u8], from: usize, out: &mut [u8], to: usize) {
+    match axes {
+        [] => copy::<W>(raw, from, out, to, W),
+        [run] if run.from == W && run.to == W => copy::<W>(raw, from, out, to, run.count * W),
+        [run] => {
+            for i in 0..run.count {
+                copy::<W>(raw, from + i * run.from, out, to + i * run.to, W);
+            }
+        }
+        // A transposition: by tiles, so that both sides stay in the cache.
+        [rows, run] if rows.from == W => {
+            for row in (0..rows.count).step_by(TILE) {
+                for column in (0..run.count).step_by(TILE) {
+                    for r in row..(row + TILE).min(rows.count) {
+                        for c in column..(column + TILE).min(run.count) {
+                            let (from, to) = (from + r * rows.from + c * run.from, to + r * rows.to + c * run.to);
+                            copy::<W>(raw, from, out, to, W);
+                        }
+                    }
+                }
+            }
+        }
+        [axis, inner @ ..] => {
+            for i in 0..axis.count {
+                nest::<W>(inner, raw, from + i * axis.from, out, to + i * axis.to);
+            }
+        }
+    }
+}
+
+fn copy<const W: usize>(raw: &[u8], from: usize, out: &mut [u8], to: usize, len: usize) {
+    if let (Some(from), Some(to)) = (raw.get(from..from + len), out.get_mut(to..to + len)) {
+        // A fixed length is a load and a store.
+        match (<&mut [u8; W]>::try_from(&mut *to), <&[u8; W]>::try_from(from)) {
+            (Ok(to), Ok(from)) => *to = *from,
+            _ => to.copy_from_slice(from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random.
+    fn random(state: &mut u64, below: u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % below.max(1)
+    }
+
+    /// A move between two compact layouts of the same axes, in orders of their own, with an offset and gaps in the source.
+    fn shuffled(state: &mut u64) -> Move {
+        let n_axes = 1 + random(state, 4) as usize;
+        let counts: Vec<u64> = (0..n_axes).map(|_| 1 + random(state, 6)).collect();
+        let mut order: Vec<usize> = (0..n_axes).collect();
+        for i in (1..n_axes).rev() {
+            order.swap(i, random(state, i as u64 + 1) as usize);
+        }
+        let mut axes: Vec<Axis> = counts.iter().map(|&count| Axis { count, from: 0, to: 0 }).collect();
+        let gap = random(state, 3);
+        let (mut to, mut from) = (1, 1);
+        for i in (0..n_axes).rev() {
+            axes[i].to = to;
+            to *= axes[i].count;
+        }
+        for &i in order.iter().rev() {
+            axes[i].from = from;
+            from = from * axes[i].count + gap;
+        }
+        Move { input: 0, from: random(state, 5), to: random(state, 7), axes }
+    }
+
+    fn expected(item: &Move, source: &[u8], width: usize, out: &mut [u8]) {
+        for number in 0..item.n_elements() {
+            let (mut rest, mut from, mut to) = (number, item.from, item.to);
+            for axis in &item.axes {
+                (from, to) = (from + rest % axis.count * axis.from, to + rest % axis.count * axis.to);
+                rest /= axis.count;
+            }
+            let (from, to) = (from as usize * width, to as usize * width);
+            out[to..to + width].copy_from_slice(&source[from..from + width]);
+        }
+    }
+
+    #[test]
+    fn every_range_of_a_move_is_that_of_the_whole() {
+        let mut state = 7;
+        for round in 0..400 {
+            let width = [1, 2, 4, 8][round % 4];
+            let item = shuffled(&mut state);
+            let n_source = item.from + span(&item.axes, |axis| axis.from);
+            let n_out = item.to + span(&item.axes, |axis| axis.to) + 2;
+            let source: Vec<u8> = (0..n_source as usize * width).map(|i| (i * 31 + i / 256 * 7) as u8).collect();
+            let mut whole = vec![0xee; n_out as usize * width];
+            expected(&item, &source, width, &mut whole);
+            for _ in 0..8 {
+                let first = random(&mut state, n_out);
+                let n = 1 + random(&mut state, n_out - first);
+                let mut out = vec![0xee; n as usize * width];
+                let read = |_, offset: u64, bytes: &mut [u8]| {
+                    bytes.copy_from_slice(&source[offset as usize..offset as usize + bytes.len()]);
+                    Ok(())
+                };
+                gather(std::slice::from_ref(&item), width, first, &mut out, &mut Vec::new(), read).unwrap();
+                let range = first as usize * width..(first + n) as usize * width;
+                assert_eq!(out, whole[range], "{item:?} from {first}, {n} elements of {width} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn the_inverse_restores_what_was_moved() {
+        let mut state = 3;
+        for _ in 0..200 {
+            let item = shuffled(&mut state);
+            let n_source = (item.from + span(&item.axes, |axis| axis.from)) as usize;
+            let n_out = (item.to + span(&item.axes, |axis| axis.to)) as usize;
+            let mut marks = vec![0u8; n_out];
+            let source: Vec<u8> = (0..n_source).map(|i| (i % 250) as u8 + 1).collect();
+            expected(&item, &source, 1, &mut marks);
+            let mut back = vec![0; n_source];
+            expected(&item.inverse(0), &marks, 1, &mut back);
+            // Every element that was moved is back, the others are not touched.
+            let moved = back.iter().filter(|b| **b != 0).count();
+            assert_eq!(moved as u64, item.n_elements());
+            assert!(back.iter().zip(&source).all(|(b, s)| *b == 0 || b == s));
+        }
+    }
+
+    #[test]
+    fn what_is_contiguous_is_read_at_once() {
+        // The halves of the rows of three heads: read whole, whatever the order.
+        let axes = [(3, 8, 8), (2, 4, 1 << 1), (2, 2, 4), (2, 1, 1)];
+        let axes = axes.map(|(count, from, to)| Axis { count, from, to }).to_vec();
+        let mut reads = Vec::new();
+        let read = |_, offset, bytes: &mut [u8]| {
+            reads.push((offset, bytes.len()));
+            Ok(())
+        };
+        let item = Move { input: 0, from: 0, to: 0, axes };
+        gather(&[item], 2, 0, &mut [0; 48], &mut Vec::new(), read).unwrap();
+        assert_eq!(reads, [(0, 48)]);
+    }
+}
