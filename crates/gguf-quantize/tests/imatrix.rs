@@ -327,7 +327,7 @@ fn old(entries: &[(&str, i32, &[f32])], rest: &[u8]) -> Vec<u8> {
 fn files_that_are_something_else() {
     assert!(error(Vec::new()).contains("it is empty"));
     assert!(error(vec![1, 0]).contains("has 2 bytes and should have at least 4"));
-    assert!(error(b"PK\x03\x04 a zip archive".to_vec()).contains("no GGUF file, and too short"));
+    assert!(error(b"PK\x03\x04 a zip archive".to_vec()).contains("not a GGUF file, and too short"));
     assert!(error(b"\xff\xff\xff\xff and more".to_vec()).contains("byte 0: the number of entries is -1"));
     let mut head = gguf_format::Head::default();
     head.tensors.push(gguf_format::TensorInfo::new("token_embd.weight", [32], GgmlType::F32));
@@ -389,7 +389,7 @@ fn broken_files_of_the_present_format() {
         b"blk.0.attn_q.weight.counts\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0",
         b"blk.0.attn_q.weight.counts\x01\0\0\0\x01\0\0\0\0\0\0\0\x18\0\0\0",
     );
-    assert!(not_f32.contains("is of type i8; f32 is right"), "{not_f32}");
+    assert!(not_f32.contains("is of type i8, expected f32"), "{not_f32}");
 }
 
 /// Small files must not take much memory.

@@ -158,10 +158,10 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
 fn override_kv(text: &str) -> Result<(String, Value), String> {
     let (key, rest) = text.split_once('=').ok_or("expected KEY=TYPE:VALUE")?;
     let (ty, value) = rest.split_once(':').ok_or("expected KEY=TYPE:VALUE")?;
-    let wrong = |what: &str| format!("{value:?} is no {what}");
+    let wrong = |what: &str| format!("{value:?} is not {what}");
     let value: Value = match ty {
-        "int" => value.parse::<u32>().map_err(|_| wrong("whole number from 0 to 4294967295"))?.into(),
-        "float" => value.parse::<f32>().map_err(|_| wrong("number"))?.into(),
+        "int" => value.parse::<u32>().map_err(|_| wrong("a whole number from 0 to 4294967295"))?.into(),
+        "float" => value.parse::<f32>().map_err(|_| wrong("a number"))?.into(),
         "bool" => value.parse::<bool>().map_err(|_| wrong("`true` or `false`"))?.into(),
         "str" => value.into(),
         _ => return Err(format!("{ty:?} is not a type here; there are int, float, bool and str")),
