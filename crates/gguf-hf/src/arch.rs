@@ -22,6 +22,16 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
+    plan_parts(config, sources, ty, true)
+}
+
+/// As [`plan`]; `is_whole` says whether all tensors that the architecture needs have to be there.
+pub(crate) fn plan_parts(
+    config: &Config,
+    sources: &[SourceTensor],
+    ty: OutType,
+    is_whole: bool,
+) -> Result<ModelPlan, PlanError> {
     let (architecture, checkpoint) = of_checkpoint(config)?;
     if let Some(method) = quantization_of(config)? {
         return Err(PlanError::Quantized(method));
@@ -37,7 +47,7 @@ pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<Mo
     let fields = keys::fields(config, file_type(ty, &plan))?;
     let fields = keys::parameters(checkpoint, fields, &mut plan)?;
     computed::add(checkpoint, &fields, &mut plan)?;
-    tensors::add(architecture, checkpoint, &fields, sources, &mut plan)?;
+    tensors::add(architecture, checkpoint, &fields, sources, is_whole, &mut plan)?;
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {

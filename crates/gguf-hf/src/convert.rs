@@ -127,7 +127,8 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         opened => opened?,
     };
     let plan_of = |source| Error::Plan { dir: dir.to_owned(), source };
-    let mut model = arch::plan(&config, checkpoint.tensors(), options.ty).map_err(plan_of)?;
+    let is_whole = !options.vocab_only;
+    let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, is_whole).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }

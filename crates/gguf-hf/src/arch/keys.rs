@@ -8,6 +8,7 @@ use crate::config::{self, Config};
 use crate::formula::{self, Fields, Formula};
 use crate::key_values::KeyValues;
 use crate::model_plan::{ModelPlan, PlanError};
+use crate::warning::ArchitectureWarning;
 
 /// The most blocks that are taken for meant: what llama.cpp has room for, and some.
 const MAX_BLOCKS: u64 = 65536;
@@ -103,6 +104,13 @@ pub(super) fn parameters(
                 }
             }
         }
+    }
+    // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
+    const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "su", "yarn"];
+    let kind = fields.fields.get("rope").and_then(|rope| rope.get("rope_type")).and_then(Json::as_str);
+    if let Some(kind) = kind.filter(|kind| !KINDS.contains(&kind.to_lowercase().as_str())) {
+        let (architecture, kind) = (plan.architecture, kind.to_owned());
+        plan.warnings.push(ArchitectureWarning::RopeScaling { architecture, kind });
     }
     plan.parameters = kvs.into_vec();
     Ok(fields)

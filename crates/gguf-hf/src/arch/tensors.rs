@@ -20,6 +20,7 @@ pub(super) fn add(
     checkpoint: &'static Checkpoint,
     fields: &Fields,
     sources: &[SourceTensor],
+    is_whole: bool,
     plan: &mut ModelPlan,
 ) -> Result<(), PlanError> {
     // The sizes that rows ask for are those of the planned keys.
@@ -33,7 +34,7 @@ pub(super) fn add(
     let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
 
     let rows = Rows::new(architecture, checkpoint);
-    let mut slots: BTreeMap<SlotKey, Slot<'_>> = BTreeMap::new();
+    let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &source.name) {
             Ok(name) => name,
@@ -68,7 +69,7 @@ pub(super) fn add(
             *last = slot.last().max(*last);
         }
     }
-    let mut order: Vec<(usize, &SlotKey, &Slot<'_>)> = Vec::with_capacity(slots.len());
+    let mut order: Vec<(usize, &SlotKey, &Slot)> = Vec::with_capacity(slots.len());
     for (key, slot) in &slots {
         let group = slot.stack.and_then(|stack| groups.get(&(key.block, stack.before)).copied());
         order.push((group.unwrap_or_else(|| slot.last()), key, slot));
@@ -79,7 +80,7 @@ pub(super) fn add(
         let (shape, op) = slot.bind(key, &name, sources, &hparams)?;
         plan.add(name, shape, op);
     }
-    if sources.is_empty() { Ok(()) } else { missing(architecture, checkpoint, &slots, &hparams, fields.n_blocks) }
+    if is_whole { missing(architecture, checkpoint, &slots, &hparams, fields.n_blocks) } else { Ok(()) }
 }
 
 /// Whether the class leaves a tensor out.
@@ -219,25 +220,23 @@ impl SlotKey {
 }
 
 /// What an output tensor is made of.
-struct Slot<'a> {
+struct Slot {
     tensor: Tensor,
     alternative: usize,
     n_parts: usize,
     stack: Option<Template>,
     /// Sources, by the part of a concatenation and the place in a stack.
     parts: BTreeMap<(usize, u64), usize>,
-    _sources: core::marker::PhantomData<&'a ()>,
 }
 
-impl Slot<'_> {
-    fn new(found: &Match) -> Slot<'static> {
+impl Slot {
+    fn new(found: &Match) -> Slot {
         Slot {
             tensor: found.tensor,
             alternative: found.alternative,
             n_parts: found.n_parts,
             stack: found.stack,
             parts: BTreeMap::new(),
-            _sources: core::marker::PhantomData,
         }
     }
 
@@ -394,7 +393,7 @@ fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
-    slots: &BTreeMap<SlotKey, Slot<'_>>,
+    slots: &BTreeMap<SlotKey, Slot>,
     h: &Hparams<'_>,
     n_blocks: u64,
 ) -> Result<(), PlanError> {
