@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use gguf_format::GgmlType;
 use gguf_model::arch::{self, Architecture, Checkpoint};
 
 use crate::config::{self, Config};
@@ -9,7 +10,7 @@ use crate::dtype::SourceTensor;
 use crate::model_plan::{ModelPlan, OutType, PlanError};
 
 mod computed;
-mod keys;
+pub(crate) mod keys;
 mod names;
 mod tensors;
 #[cfg(test)]
@@ -43,11 +44,14 @@ pub(crate) fn plan_parts(
         tensors: Vec::new(),
         skipped: Vec::new(),
         warnings: Vec::new(),
+        fields: keys::fields(config)?,
+        checkpoint,
     };
-    let fields = keys::fields(config, file_type(ty, &plan))?;
-    let fields = keys::parameters(checkpoint, fields, &mut plan)?;
-    computed::add(checkpoint, &fields, &mut plan)?;
-    tensors::add(architecture, checkpoint, &fields, sources, is_whole, &mut plan)?;
+    let file_type = file_type(ty, plan.ty);
+    plan.fields.fields.insert("file_type".to_owned(), file_type.into());
+    keys::parameters(checkpoint, &mut plan)?;
+    computed::add(checkpoint, &mut plan)?;
+    tensors::add(architecture, checkpoint, sources, is_whole, &mut plan)?;
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {
@@ -58,13 +62,13 @@ pub(crate) fn plan_parts(
 }
 
 /// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
-fn file_type(ty: OutType, plan: &ModelPlan) -> u32 {
-    match (ty, plan.ty) {
+fn file_type(asked: OutType, ty: GgmlType) -> u32 {
+    match (asked, ty) {
         (OutType::Q8_0, _) => 7,
         (OutType::TQ1_0, _) => 36,
         (OutType::TQ2_0, _) => 37,
-        (_, gguf_format::GgmlType::F32) => 0,
-        (_, gguf_format::GgmlType::BF16) => 32,
+        (_, GgmlType::F32) => 0,
+        (_, GgmlType::BF16) => 32,
         _ => 1,
     }
 }

@@ -106,6 +106,13 @@ impl Config {
         &self.fields
     }
 
+    /// Sets a field that follows from another file of the folder.
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
+        if let Value::Object(fields) = &mut self.fields {
+            fields.insert(name.to_owned(), value);
+        }
+    }
+
     /// The fields, for lookups.
     pub fn fields(&self) -> Fields<'_> {
         Fields { object: self.fields.as_object(), path: "" }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Version};
-use gguf_pipeline::plan::{Draft, Plan, Rounding};
+use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
 
 use crate::arch;
@@ -133,18 +133,19 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         model.tensors.clear();
     }
 
-    let n_parameters = model.tensors.iter().map(|t| t.n_elements()).fold(0, u64::saturating_add);
-    let total = i64::try_from(n_parameters).unwrap_or(i64::MAX);
-    let counts = ParameterCounts { total, shared: total.unsigned_abs(), ..ParameterCounts::default() };
+    let counts = parameter_counts(&model.tensors);
     let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
-    let tokenizer_options = TokenizerOptions { pre: options.pre.clone() };
-    let tokenizer = tokenizer::key_values(dir, config.hparams(), &tokenizer_options)?;
+    let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab: model.checkpoint.vocab };
+    let fields = serde_json::Value::Object(model.fields.fields.clone());
+    let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
+    let more = arch::keys::evaluate(model.checkpoint.tokenizer_keys, model.architecture, &mut model.fields);
+    let more = more.map_err(plan_of)?;
 
     let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
     head.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
-    let all = metadata.kvs.iter().cloned().chain(model.parameters).chain([version]).chain(tokenizer.kvs);
+    let all = metadata.kvs.iter().cloned().chain(model.parameters).chain([version]).chain(tokenizer.kvs).chain(more);
     for (key, value) in all {
         head.set(&key, value);
     }
@@ -170,6 +171,29 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     warnings.extend(doubts(&plan));
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     Ok(Conversion { plan, architecture, ty, skipped, warnings, metadata })
+}
+
+/// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
+fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
+    let mut counts = ParameterCounts::default();
+    let (mut total, mut n_experts, mut n_tensors) = (0u64, 0u64, 0u64);
+    for tensor in tensors {
+        let n = tensor.n_elements();
+        let name = String::from_utf8_lossy(&tensor.name);
+        let experts = tensor.shape.get(if name.contains(".bias") { 1 } else { 2 }).copied();
+        match experts.filter(|_| name.contains("_exps.") && tensor.shape.len() >= 3) {
+            Some(experts) => {
+                counts.expert = counts.expert.saturating_add(n / experts.max(1));
+                n_experts = n_experts.saturating_add(experts);
+                n_tensors += 1;
+            }
+            None => counts.shared = counts.shared.saturating_add(n),
+        }
+        total = total.saturating_add(n);
+    }
+    counts.total = i64::try_from(total).unwrap_or(i64::MAX);
+    counts.expert_count = n_experts.checked_div(n_tensors).unwrap_or(0);
+    counts
 }
 
 /// What the check of models finds in the planned head: each error, and each warning about keys, values and tensors, as far as
@@ -198,7 +222,31 @@ fn read_config(dir: &Path) -> Result<Config, Error> {
     let Some(document) = files::read_json(dir, FILE)? else {
         return Err(Error::NoConfig { dir: dir.to_owned() });
     };
-    Config::new(document).map_err(|source: config::Error| Error::Config { file: dir.join(FILE), source })
+    let mut config =
+        Config::new(document).map_err(|source: config::Error| Error::Config { file: dir.join(FILE), source })?;
+    if let Some(pooling) = pooling(dir)? {
+        config.set("pooling_type", pooling.into());
+    }
+    Ok(config)
+}
+
+/// How the outputs of a sentence encoder are pooled, by llama.cpp's number for it, where the folder says so
+/// (`_try_set_pooling_type` in `conversion/base.py`).
+fn pooling(dir: &Path) -> Result<Option<u32>, Error> {
+    let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(None) };
+    let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_pooling = |module: &&serde_json::Value| module["type"].as_str().is_some_and(|ty| ty.ends_with("Pooling"));
+    let path = modules.iter().find(is_pooling).and_then(|module| module["path"].as_str());
+    let Some(path) = path.filter(|path| !path.is_empty() && !path.contains("..")) else { return Ok(None) };
+    let Some(pooling) = files::read_json(dir, &format!("{path}/config.json"))? else { return Ok(None) };
+    const MODES: [(&str, &str, u32); 3] = [
+        ("pooling_mode_mean_tokens", "mean", 1),
+        ("pooling_mode_cls_token", "cls", 2),
+        ("pooling_mode_lasttoken", "lasttoken", 3),
+    ];
+    let flag = MODES.iter().find(|(flag, ..)| pooling[*flag] == true);
+    let name = || MODES.iter().find(|(_, name, _)| pooling["pooling_mode"] == *name);
+    Ok(flag.or_else(name).map(|(.., number)| *number))
 }
 
 impl Conversion {

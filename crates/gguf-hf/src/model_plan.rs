@@ -6,10 +6,12 @@
 
 use core::fmt;
 use gguf_format::{GgmlType, Value};
+use gguf_model::arch::Checkpoint;
 use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
 
 use crate::config;
 use crate::dtype::{Dtype, SourceTensor};
+use crate::formula::Fields;
 use crate::warning::ArchitectureWarning;
 
 /// The float type that is asked for.
@@ -85,7 +87,8 @@ pub struct Skipped {
 }
 
 /// Everything that is decided about a conversion by the architecture.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ModelPlan {
     /// GGUF's name of the architecture.
     pub architecture: &'static str,
@@ -99,6 +102,10 @@ pub struct ModelPlan {
     pub skipped: Vec<Skipped>,
     /// What the user should know.
     pub warnings: Vec<ArchitectureWarning>,
+    /// The fields of the configuration, with what formulas set.
+    pub(crate) fields: Fields,
+    /// The class of checkpoints.
+    pub(crate) checkpoint: &'static Checkpoint,
 }
 
 /// Matrices that are always in single precision (`ModelBase.prepare_tensors`), by their names without `blk.N.` and suffix.

@@ -22,6 +22,7 @@ pub(crate) mod tests;
 use std::path::{Path, PathBuf};
 
 use gguf_format::Value;
+use gguf_model::arch::Vocab;
 use serde_json::Value as Json;
 
 use self::hf::TokenizerJson;
@@ -42,10 +43,19 @@ pub type TokenizerError = FolderError;
 const MAX_VOCAB: u64 = 1 << 22;
 
 /// What the caller decides about the tokenizer.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct TokenizerOptions {
     /// The name of the pre-tokenizer, `tokenizer.ggml.pre`, for a BPE vocabulary; `None` to find it out.
     pub pre: Option<String>,
+    /// Which files are read, and what else the class of checkpoints does.
+    pub vocab: Vocab,
+}
+
+impl Default for TokenizerOptions {
+    /// Finds out what it can; Llama's files.
+    fn default() -> TokenizerOptions {
+        TokenizerOptions { pre: None, vocab: Vocab::Llama }
+    }
 }
 
 /// The tokenizer's key-values.
@@ -115,24 +125,30 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     let mut kvs = KeyValues::default();
     let mut warnings = Vec::new();
 
-    if folder.tokenizer.is_none() && files::read_bytes(dir, "tekken.json")?.is_some() {
+    let is_llama = options.vocab == Vocab::Llama;
+    if is_llama && folder.tokenizer.is_none() && files::read_bytes(dir, "tekken.json")?.is_some() {
         return Err(folder.unsupported("tekken.json", UnsupportedFeature::Tekken));
     }
-    if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool) {
+    if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool).filter(|_| is_llama) {
         kvs.set("tokenizer.ggml.add_space_prefix", add);
     }
     const CODE: &str = "HybridDNATokenizer";
-    if folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some(CODE) {
+    if is_llama && folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some(CODE) {
         return Err(folder.unsupported("tokenizer_config.json", UnsupportedFeature::TokenizerClass(CODE)));
     }
 
-    let vocab = match files::read_bytes(dir, "tokenizer.model")? {
-        Some(model) => vocab::sentencepiece(&folder, &model, vocab_size, &mut warnings)?,
-        None => match &folder.tokenizer {
-            Some(t) if vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
-            Some(t) => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
-            None => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
-        },
+    let model = match options.vocab {
+        Vocab::Llama | Vocab::SentencePieceOrBpe | Vocab::SentencePiece => files::read_bytes(dir, "tokenizer.model")?,
+        _ => None,
+    };
+    let takes_hf = matches!(options.vocab, Vocab::Llama | Vocab::LlamaHf);
+    let vocab = match (model, &folder.tokenizer) {
+        (Some(model), _) => vocab::sentencepiece(&folder, &model, vocab_size, &mut warnings)?,
+        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
+        (None, Some(t)) if !matches!(options.vocab, Vocab::SentencePiece | Vocab::LlamaHf) => {
+            vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?
+        }
+        _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
     };
     if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
         warnings.push(TokenizerWarning::PreNotNeeded(pre.clone()));
@@ -152,13 +168,13 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
 
     // The tokens for filling in the middle that Code Llama appended to the vocabulary of Llama 2. GGUF has a key only
     // for the last of them.
-    if vocab_size == Some(32016) {
+    if is_llama && vocab_size == Some(32016) {
         let mut special = SpecialVocab::load(&folder, &["prefix", "suffix", "middle", "eot"], None)?;
         special.set_id("eot", Some(&Json::from(32010)));
         special.write(&mut kvs);
     }
     // Granite's small models.
-    if vocab_size == Some(49152) {
+    if is_llama && vocab_size == Some(49152) {
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })

@@ -261,10 +261,7 @@ fn a_folder_without_configuration_is_refused() {
     write_llama(dir.path());
     fs::write(dir.path().join("config.json"), r#"{"architectures":["GPTJForCausalLM"]}"#).unwrap();
     let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();
-    assert!(
-        message.contains("\"GPTJForCausalLM\" is not supported; supported are LlamaForCausalLM, Mistral"),
-        "{message}"
-    );
+    assert!(message.contains("\"GPTJForCausalLM\" is not supported; the nearest supported are "), "{message}");
 }
 
 #[test]
@@ -311,9 +308,6 @@ fn the_checkpoint_is_never_overwritten() {
 fn what_the_check_says_of_the_plan_is_a_warning() {
     let cases: &[(&str, &str, &str)] = &[
         ("", "", ""),
-        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":3", "tensor.block.missing"),
-        ("\"hidden_size\":16", "\"hidden_size\":32", "tensor.shape"),
-        ("\"intermediate_size\":24", "\"intermediate_size\":25", "tensor.shape"),
         ("\"vocab_size\":8", "\"vocab_size\":9", "tensor.shape"),
         ("\"vocab_size\":8", "\"rms_norm_eps\":null,\"vocab_size\":8", "key.missing"),
         ("\"vocab_size\":8", "\"rms_norm_eps\":-1e-6,\"vocab_size\":8", "value.range"),

@@ -5,6 +5,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use gguf_format::{ByteOrder, Gguf, ValueRef};
 use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
@@ -48,6 +52,11 @@ fn is_quantized(model: &Path) -> bool {
     !config["quantization_config"].is_null()
 }
 
+/// Whether it says that the output may not load.
+fn is_doubt(warning: &Warning) -> bool {
+    matches!(warning, Warning::Output(_) | Warning::MoreOutput(_))
+}
+
 fn every_recorded_conversion_has_the_same_bytes() {
     let hf = peers::data("hf");
     let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
@@ -81,7 +90,7 @@ fn every_recorded_conversion_has_the_same_bytes() {
             }
         };
         // What the reference converted well gives no reason for doubt.
-        let doubts = conversion.warnings.iter().filter(|w| matches!(w, Warning::Output(_) | Warning::MoreOutput(_)));
+        let doubts = conversion.warnings.iter().filter(|w| is_doubt(w));
         failures.extend(doubts.map(|w| format!("{tag}: {w}")));
         match conversion.plan.run(conversion.output_path(&path), &RunOptions::default(), &()) {
             Err(e) => failures.push(format!("{tag}: {e}")),
@@ -101,6 +110,82 @@ fn every_recorded_conversion_has_the_same_bytes() {
     println!("{n_jobs} conversions of {} checkpoints", models.len());
     assert!(failures.is_empty(), "{} of {n_jobs} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(n_jobs >= 32 && models.len() >= 13, "only {n_jobs} conversions of {models:?}");
+}
+
+/// Makes every recorded checkpoint whose class is supported, converts it, and compares with what the reference wrote for it.
+/// `GGUF_CASES` names some of them, to be tried alone.
+fn generated_checkpoints_have_the_same_bytes() {
+    let file = peers::data("hf-cases").join("MANIFEST.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let chosen = std::env::var("GGUF_CASES").ok();
+    let is_chosen = |name: &str| chosen.as_ref().is_none_or(|list| list.split(',').any(|chosen| chosen == name));
+    let cases = manifest["cases"].as_object().unwrap().iter().filter(|(name, _)| is_chosen(name));
+    let cases: Vec<(&String, &Value)> = cases.collect();
+    let results = Mutex::new((0, 0, Vec::new()));
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = generated_case(name, case);
+                    let mut results = results.lock().unwrap();
+                    results.0 += usize::from(found.is_some());
+                    for (n, failure) in found.into_iter().flatten() {
+                        results.1 += n;
+                        results.2.extend(failure);
+                    }
+                }
+            });
+        }
+    });
+    let (n_cases, n_files, failures) = results.into_inner().unwrap();
+    println!("{n_files} conversions of {n_cases} generated checkpoints");
+    assert!(failures.is_empty(), "{} of {n_files} differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(chosen.is_some() || n_files >= MIN_GENERATED, "only {n_files} conversions");
+}
+
+/// Conversions of generated checkpoints that have the same bytes, at least.
+const MIN_GENERATED: usize = 10;
+
+/// Tries one recorded checkpoint: for each type, a file and what is wrong with it. `None` for a class that is not supported.
+fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>)>> {
+    let args: Vec<&str> = case["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let class = case["class"].as_str().unwrap();
+    let outputs = case["outputs"].as_object().unwrap();
+    let recorded = outputs.iter().filter(|(_, output)| output["ok"] == true);
+    let recorded: Vec<(&String, &Value)> = recorded.collect();
+    let is_supported = gguf_model::arch::of_class(class).is_some() || std::env::var_os("GGUF_CASES").is_some();
+    if !is_supported || !args.iter().all(|arg| *arg == "--no-lazy") || recorded.is_empty() {
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let made = Command::new(peers::peers().join("venv/bin/python"))
+        .arg(peers::data("").join("../tools/make-checkpoint.py"))
+        .args([name, dir.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+    let mut results = Vec::new();
+    for (ty, output) in recorded {
+        let path = dir.path().join(format!("{name}-{ty}.gguf"));
+        let options = Options::default().ty(OutType::from_name(ty).unwrap());
+        let planned = plan(dir.path().join(name), &options);
+        let doubts = planned.as_ref().map(|planned| planned.warnings.iter().filter(|w| is_doubt(w)).cloned().collect());
+        let doubts: Vec<Warning> = doubts.unwrap_or_default();
+        let run = |conversion: gguf_hf::Conversion| Ok(conversion.plan.run(&path, &RunOptions::default(), &())?);
+        let failure = match planned.and_then(run) {
+            Err(e) => Some(format!("{name} {ty}: {e}")),
+            Ok(_) if sha256(&path) != output["sha256"] => Some(format!("{name} {ty}: other bytes")),
+            // What llama.cpp loads gives no reason for doubt.
+            Ok(_) if case["llama_cpp"]["loads"] == true && !doubts.is_empty() => {
+                Some(format!("{name} {ty}: {}", doubts[0]))
+            }
+            Ok(_) => None,
+        };
+        results.push((1, failure));
+        let _ = fs::remove_file(&path);
+    }
+    Some(results)
 }
 
 fn the_trained_example_has_the_same_bytes() {
@@ -224,4 +309,5 @@ gguf_test::tests! {
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,
         metadata_is_that_of_llama_cpps_converter;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes;
 }

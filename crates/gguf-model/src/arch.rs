@@ -323,6 +323,8 @@ pub struct Checkpoint {
     pub keys: &'static [&'static [Key]],
     /// How the tokenizer is read.
     pub vocab: Vocab,
+    /// Key-values behind those of the tokenizer.
+    pub tokenizer_keys: &'static [&'static [Key]],
     /// Tensors that are computed.
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
@@ -340,6 +342,7 @@ impl Checkpoint {
         rename: &[],
         keys: &[groups::GENERIC],
         vocab: Vocab::Bpe,
+        tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
     };
@@ -433,8 +436,13 @@ impl Row {
 pub const FUSED: &str = "attn_qkv.weight";
 
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
-pub const ARCHITECTURES: &[Architecture] =
-    &[llama::ARCHITECTURE, qwen2::ARCHITECTURE, qwen3::ARCHITECTURE, gemma::ARCHITECTURE];
+#[rustfmt::skip]
+pub const ARCHITECTURES: &[Architecture] = &[
+    gemma::ARCHITECTURE,
+    llama::ARCHITECTURE,
+    qwen2::ARCHITECTURE,
+    qwen3::ARCHITECTURE,
+];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.
 pub const COMMON_OUTSIDE: &[Row] = rows! {

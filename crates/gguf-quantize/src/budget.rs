@@ -160,7 +160,7 @@ fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[G
             Reason::Kept(_) | Reason::TokenEmbeddingType | Reason::OutputTensorType | Reason::TensorType(_)
         );
         // Rows that are not even blocks of 32 have a type of floats already.
-        if fixed || decision.instead_of.is_some() || tensor.op.input().is_none() {
+        if fixed || decision.instead_of.is_some() || tensor.op.copied().is_none() {
             continue;
         }
         let row = tensor.shape.first().copied().unwrap_or(1);
@@ -274,7 +274,7 @@ impl<'a> Sample<'a> {
         let name = || self.tensor.shown();
         let no_codec = || Failure::NoCodec { tensor: name() };
         let draft = self.model.draft();
-        let input = self.tensor.op.input().ok_or_else(no_codec)?;
+        let input = self.tensor.op.copied().ok_or_else(no_codec)?;
         let from = codec(input.ty).ok_or_else(no_codec)?;
         let row_len = usize::try_from(self.row_len).map_err(|_| no_codec())?;
         let row_bytes = from.packed_bytes(row_len).ok_or_else(no_codec)?;

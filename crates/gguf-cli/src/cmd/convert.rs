@@ -89,8 +89,10 @@ pub struct Args {
 /// What `--type` can be.
 #[derive(Debug, Clone, Copy)]
 enum FileType {
-    /// Floats: the file that the reference writes.
-    Floats(OutType),
+    /// The file that the reference's converter writes.
+    Converted(OutType),
+    /// As well one that the reference's converter writes, unless options of quantization are given.
+    Either(OutType, Target),
     /// What such a file is quantized to.
     Quantized(Target),
 }
@@ -98,11 +100,14 @@ enum FileType {
 impl FileType {
     fn parse(text: &str) -> Result<FileType, UnknownName> {
         if text.eq_ignore_ascii_case("auto") {
-            return Ok(FileType::Floats(OutType::Auto));
+            return Ok(FileType::Converted(OutType::Auto));
         }
         let target = Target::parse(text)?;
-        let floats = OutType::from_name(&target.to_string().to_ascii_lowercase());
-        Ok(floats.map_or(FileType::Quantized(target), FileType::Floats))
+        Ok(match OutType::from_name(&target.to_string().to_ascii_lowercase()) {
+            None => FileType::Quantized(target),
+            Some(ty @ (OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0)) => FileType::Either(ty, target),
+            Some(ty) => FileType::Converted(ty),
+        })
     }
 }
 
@@ -115,8 +120,13 @@ impl Args {
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
-        let ty = match self.ty {
-            FileType::Floats(_) if self.quantization.are_given() => {
+        let file_type = match self.ty {
+            FileType::Either(_, target) if self.quantization.are_given() => FileType::Quantized(target),
+            FileType::Either(ty, _) => FileType::Converted(ty),
+            other => other,
+        };
+        let ty = match file_type {
+            FileType::Converted(_) if self.quantization.are_given() => {
                 let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
@@ -124,7 +134,7 @@ impl Args {
                 let problem = "--vocab-only writes no tensors, so there is nothing to quantize; leave --type out";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
-            FileType::Floats(ty) => ty,
+            FileType::Converted(ty) | FileType::Either(ty, _) => ty,
             FileType::Quantized(_) => OutType::Lossless,
         };
         let options = Options::default()
@@ -138,7 +148,7 @@ impl Args {
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
         }
-        match (&self.output, self.ty) {
+        match (&self.output, file_type) {
             (_, FileType::Quantized(target)) => self.quantize(ui, conversion, target),
             (Some(out), _) if !self.dry_run => self.write(ui, &conversion, out),
             (out, _) => dry_run(ui, &conversion, out.as_deref()),
@@ -236,7 +246,7 @@ fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome 
     ];
     let mut table = Table::new(columns);
     for t in plan.tensors() {
-        let from = t.op.input().map_or("computed".to_owned(), |input| input.ty.to_string());
+        let from = t.op.inputs().first().map_or("computed".to_owned(), |input| input.ty.to_string());
         let bytes = ui.bytes(t.n_bytes());
         let name = Str(&t.name).to_string();
         table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, t.reason.to_string()]);

@@ -11,13 +11,14 @@ use crate::model_plan::{ModelPlan, PlanError};
 const MAX_HEAD_DIM: f64 = 65536.0;
 
 /// Adds the tensors that a class of checkpoints computes. They come before all others.
-pub(super) fn add(checkpoint: &Checkpoint, fields: &Fields, plan: &mut ModelPlan) -> Result<(), PlanError> {
+pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
     for computed in checkpoint.computed {
         match computed {
             Computed::Llama3Freqs => {
-                let kind = text(fields, "rope.rope_type")?;
+                let kind = text(&plan.fields, "rope.rope_type")?;
                 if kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
-                    vector(plan, "rope_freqs.weight", llama3_factors(fields)?);
+                    let factors = llama3_factors(&plan.fields)?;
+                    vector(plan, "rope_freqs.weight", factors);
                 }
             }
             Computed::LongRopeFactors => {
@@ -25,7 +26,7 @@ pub(super) fn add(checkpoint: &Checkpoint, fields: &Fields, plan: &mut ModelPlan
                     ("rope_factors_long.weight", "rope.long_factor"),
                     ("rope_factors_short.weight", "rope.short_factor"),
                 ] {
-                    if let Some(factors) = list(fields, field)? {
+                    if let Some(factors) = list(&plan.fields, field)? {
                         vector(plan, name, factors);
                     }
                 }

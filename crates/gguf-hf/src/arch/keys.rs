@@ -13,9 +13,9 @@ use crate::warning::ArchitectureWarning;
 /// The most blocks that are taken for meant: what llama.cpp has room for, and some.
 const MAX_BLOCKS: u64 = 65536;
 
-/// The fields of a configuration, and those that all formulas may use besides: `block_count`, `file_type`, and the rotary parameters
+/// The fields of a configuration, and those that all formulas may use besides: `block_count`, and the rotary parameters
 /// as `rope` and `rope_all` (`TextModel.__init__` in `conversion/base.py`).
-pub(super) fn fields(config: &Config, file_type: u32) -> Result<Fields, PlanError> {
+pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
     const BLOCKS: [&str; 4] = ["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
     let blocks = config.fields().required_u32(&BLOCKS)?;
@@ -23,12 +23,7 @@ pub(super) fn fields(config: &Config, file_type: u32) -> Result<Fields, PlanErro
         return Err(config::Error::invalid(BLOCKS.join(" or "), &json!(blocks), "at most 65536 blocks").into());
     }
     let (rope, rope_all) = rope(&fields)?;
-    let own = [
-        ("block_count", json!(blocks)),
-        ("file_type", json!(file_type)),
-        ("rope", Json::Object(rope)),
-        ("rope_all", Json::Object(rope_all)),
-    ];
+    let own = [("block_count", json!(blocks)), ("rope", Json::Object(rope)), ("rope_all", Json::Object(rope_all))];
     for (name, value) in own {
         fields.insert(name.to_owned(), value);
     }
@@ -75,13 +70,27 @@ fn rope(fields: &Map<String, Json>) -> Result<(Map<String, Json>, Map<String, Js
 }
 
 /// Evaluates the formulas of a class of checkpoints. The fields that come back have what they set.
-pub(super) fn parameters(
-    checkpoint: &Checkpoint,
-    mut fields: Fields,
-    plan: &mut ModelPlan,
-) -> Result<Fields, PlanError> {
+pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
+    plan.parameters = evaluate(checkpoint.keys, plan.architecture, &mut plan.fields)?;
+    let fields = &plan.fields;
+    // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
+    const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "su", "yarn"];
+    let kind = fields.fields.get("rope").and_then(|rope| rope.get("rope_type")).and_then(Json::as_str);
+    if let Some(kind) = kind.filter(|kind| !KINDS.contains(&kind.to_lowercase().as_str())) {
+        let (architecture, kind) = (plan.architecture, kind.to_owned());
+        plan.warnings.push(ArchitectureWarning::RopeScaling { architecture, kind });
+    }
+    Ok(())
+}
+
+/// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
+pub(crate) fn evaluate(
+    rows: &[&[Key]],
+    architecture: &str,
+    fields: &mut Fields,
+) -> Result<Vec<(String, Value)>, PlanError> {
     let mut kvs = KeyValues::default();
-    for row in checkpoint.keys.iter().copied().flatten() {
+    for row in rows.iter().copied().flatten() {
         let formula = Formula::parse(row.formula).map_err(|e| unusable(row, e))?;
         let value = fields.eval(&formula).map_err(|e| unusable(row, e))?.filter(|value| !value.is_null());
         match (row.kind, value) {
@@ -93,7 +102,7 @@ pub(super) fn parameters(
             (kind, Some(value)) => {
                 let key = match row.key {
                     key if key.starts_with("general.") || key.starts_with("tokenizer.") => key.to_owned(),
-                    key => format!("{}.{key}", plan.architecture),
+                    key => format!("{architecture}.{key}"),
                 };
                 let typed = typed(kind, &value).map_err(|expected| {
                     unusable(row, formula::Error::Unusable { what: formula.to_string(), found: value, expected })
@@ -105,15 +114,7 @@ pub(super) fn parameters(
             }
         }
     }
-    // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
-    const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "su", "yarn"];
-    let kind = fields.fields.get("rope").and_then(|rope| rope.get("rope_type")).and_then(Json::as_str);
-    if let Some(kind) = kind.filter(|kind| !KINDS.contains(&kind.to_lowercase().as_str())) {
-        let (architecture, kind) = (plan.architecture, kind.to_owned());
-        plan.warnings.push(ArchitectureWarning::RopeScaling { architecture, kind });
-    }
-    plan.parameters = kvs.into_vec();
-    Ok(fields)
+    Ok(kvs.into_vec())
 }
 
 /// The error of a formula, as one about the configuration.

@@ -18,7 +18,6 @@ use crate::pattern::Pattern;
 pub(super) fn add(
     architecture: &'static Architecture,
     checkpoint: &'static Checkpoint,
-    fields: &Fields,
     sources: &[SourceTensor],
     is_whole: bool,
     plan: &mut ModelPlan,
@@ -43,12 +42,12 @@ pub(super) fn add(
                 continue;
             }
         };
-        if is_skipped(checkpoint, &name, fields)? {
+        if is_skipped(checkpoint, &name, &plan.fields)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
         }
         let matches = rows.matches(&name);
-        let n_blocks = fields.n_blocks;
+        let n_blocks = plan.fields.n_blocks;
         if matches.is_empty() || matches.iter().any(|found| found.key.block.is_some_and(|block| block >= n_blocks)) {
             let (tensor, architecture) = (source.name.clone(), plan.architecture);
             return Err(PlanError::Unmapped { tensor, architecture, n_blocks });
@@ -80,7 +79,7 @@ pub(super) fn add(
         let (shape, op) = slot.bind(key, &name, sources, &hparams)?;
         plan.add(name, shape, op);
     }
-    if is_whole { missing(architecture, checkpoint, &slots, &hparams, fields.n_blocks) } else { Ok(()) }
+    if is_whole { missing(architecture, checkpoint, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
 }
 
 /// Whether the class leaves a tensor out.

@@ -245,7 +245,7 @@ fn the_name_of_the_pre_tokenizer() {
             (Err(e), Err(message)) => assert!(e.to_string().contains(message), "{name}: {e}"),
             (got, _) => panic!("{name}: {got:?}"),
         }
-        let options = TokenizerOptions { pre: Some("mine".to_owned()) };
+        let options = TokenizerOptions { pre: Some("mine".to_owned()), ..TokenizerOptions::default() };
         let got = run_with("pre", files, json!({}), &options).unwrap();
         assert_eq!((lines(&got.kvs)[1].as_str(), got.pre), ("tokenizer.ggml.pre = mine", PreSource::Given));
         assert!(got.warnings[0].to_string().contains("may not know"), "{:?}", got.warnings);
@@ -339,7 +339,7 @@ fn special_tokens_come_from_many_places() {
             ("tokenizer_config.json", settings.as_bytes()),
             ("config.json", config.as_bytes()),
         ];
-        let options = TokenizerOptions { pre: Some("gpt-2".to_owned()) };
+        let options = TokenizerOptions { pre: Some("gpt-2".to_owned()), ..TokenizerOptions::default() };
         let got = run_with("special", files, json!({"vocab_size": 10}), &options).unwrap();
         let got: Vec<String> = lines(&got.kvs)[2..]
             .iter()

@@ -41,7 +41,7 @@ pub(super) const ATTENTION: &[Row] = rows! {
     "attn_q.weight"        [Embd Q]     UnlessFused Always + Optional <- "self_attn.q_proj";
     "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"   [Q Embd]     Required    Always <- "self_attn.o_proj";
+    "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
 };
 
 /// Attention whose rotated pairs are neighbours in llama.cpp.
@@ -115,6 +115,11 @@ pub(super) const GENERIC: &[Key] = keys! {
     "attention.key_length" U32? = "head_dim";
     "attention.value_length" U32? = "head_dim";
     "general.file_type" U32 = "file_type";
+};
+
+/// How outputs are pooled, for encoders of sentences (`_try_set_pooling_type`).
+pub(super) const POOLING: &[Key] = keys! {
+    "pooling_type" U32? = "pooling_type";
 };
 
 /// Rotated elements of a head: all of them.

@@ -7,7 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen2"],
     outside: &[OUTSIDE],
-    block: &[NORMS, ATTENTION, GATED_FFN],
+    block: &[BLOCK, ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &[
             "Qwen2Model",
@@ -17,6 +17,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             "AudioFlamingo3ForConditionalGeneration",
             "DotsOCRForCausalLM",
         ],
+        keys: &[GENERIC, POOLING],
         vocab: Vocab::SentencePieceOrBpe,
         ..Checkpoint::TEXT
     }],
@@ -26,4 +27,9 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
     "output_norm.weight"   [Embd]       Required Always <- "norm";
     "output.weight"        [Embd Vocab] Optional Always + Optional <- "lm_head";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]       Required Always <- "input_layernorm | pre_attention_layernorm";
+    "ffn_norm.weight"      [Embd]       Required Always <- "post_attention_layernorm | pre_mlp_layernorm";
 };

@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model"],
+        keys: &[GENERIC, POOLING],
         vocab: Vocab::SentencePieceOrBpe,
         ..Checkpoint::TEXT
     }],
