@@ -91,6 +91,16 @@ impl From<gguf_pipeline::Error> for Failure {
     }
 }
 
+impl From<ggufkit::Error> for Failure {
+    fn from(e: ggufkit::Error) -> Failure {
+        match e {
+            ggufkit::Error::Io(e) => (*e).into(),
+            ggufkit::Error::Pipeline(e) => (*e).into(),
+            e => Failure::CouldNotRun(e.to_string()),
+        }
+    }
+}
+
 impl From<gguf_quantize::Error> for Failure {
     fn from(mut e: gguf_quantize::Error) -> Failure {
         if let gguf_quantize::Error::MatrixAtFault { finding, .. } = &mut e {

@@ -99,6 +99,7 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
 
 /// What to do about findings of rules for which this program has an option or a command.
 const FINDINGS: &[(&str, &str)] = &[
+    ("split.file", "fetch the missing shards, or check the file with --structure"),
     (
         "imatrix.chunk_size",
         "the weights are the same, but the old format needs the number; gguf imatrix convert writes it with --chunk-size",

@@ -16,7 +16,9 @@ mod number;
 mod progress;
 mod table;
 
-pub use number::{bits_per_weight, count, digits, duration, grouped, percent, rate, share, size};
+pub use gguf_format::check::grouped;
+pub use gguf_io::shown_path;
+pub use number::{bits_per_weight, count, digits, duration, percent, rate, share, size};
 pub use progress::ProgressLine;
 pub use table::{Column, Table};
 
@@ -193,13 +195,6 @@ pub fn is_hidden(c: char) -> bool {
     let mut shown = [0; 16];
     let written = write!(&mut shown[..], "{}", Str(c.encode_utf8(&mut [0; 4]).as_bytes()));
     written.is_err() || shown.starts_with(b"\\")
-}
-
-/// A path on one line, without anything that a terminal would act on.
-pub fn shown_path(path: &Path) -> String {
-    let shown = Str(path.as_os_str().as_encoded_bytes()).to_string();
-    // Where it parts folders, a backslash is nothing to be careful about.
-    if std::path::MAIN_SEPARATOR == '\\' { shown.replace("\\\\", "\\") } else { shown }
 }
 
 /// A message without anything that a terminal would act on. Line breaks stay.

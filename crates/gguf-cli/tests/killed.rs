@@ -151,6 +151,38 @@ fn an_interrupted_conversion_cleans_up() {
 }
 
 #[test]
+fn an_interrupted_check_says_so() {
+    let dir = folder();
+    let file = dir.path().join("large.gguf");
+    // A sparse file: it takes long to read, and no space on the disk.
+    let n = 4 << 30;
+    let mut head = gguf_format::Head::default();
+    head.tensors.push(gguf_format::TensorInfo::new("a", [n], gguf_format::GgmlType::F32));
+    let bytes = head.encode().unwrap();
+    fs::write(&file, &bytes).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_len(bytes.len() as u64 + 4 * n).unwrap();
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let mut command = interruptible();
+        command.args(["check", "--data", text(&file), text(&file)]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Signals are caught before the files are opened.
+        let is_open = || {
+            let files = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+            files.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|to| to.ends_with("large.gguf"))
+        };
+        let deadline = Instant::now() + Duration::from_secs(if cfg!(target_os = "linux") { 60 } else { 1 });
+        while !is_open() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "gguf: error: interrupted\n");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
 fn a_file_that_may_not_be_so_large_is_an_error_and_leaves_nothing() {
     let dir = folder();
     let out = dir.path().join("out.gguf");

@@ -255,6 +255,19 @@ pub fn shown(text: Str<'_>) -> String {
     format!("{}… ({} bytes)", Str(bytes.get(..cut).unwrap_or_default()), bytes.len())
 }
 
+/// A number as a report may show it, with its digits in groups: `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// One thing found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -295,13 +295,18 @@ impl<'a> Gguf<'a> {
         self.tensors().find(|t| t.name == *name)
     }
 
+    /// Where a tensor's data starts, from the start of the GGUF; known even if its size is not. `None` when that leaves 64 bits.
+    pub fn tensor_start(&self, tensor: &TensorInfoRef<'_>) -> Option<u64> {
+        let base = if self.dialect.is_draft() { 0 } else { self.data_offset() };
+        base.checked_add(tensor.offset)
+    }
+
     /// Where a tensor's data lies, from the start of the GGUF. The file may end earlier.
     ///
     /// # Errors
     /// When the size is unknown or the range leaves 64 bits.
     pub fn tensor_range(&self, tensor: &TensorInfoRef<'_>) -> Result<Range<u64>, SizeError> {
-        let base = if self.dialect.is_draft() { 0 } else { self.data_offset() };
-        let start = base.checked_add(tensor.offset).ok_or(SizeError::Overflow)?;
+        let start = self.tensor_start(tensor).ok_or(SizeError::Overflow)?;
         let end = start.checked_add(tensor.n_bytes()?).ok_or(SizeError::Overflow)?;
         Ok(start..end)
     }

@@ -495,3 +495,10 @@ fn no_prefix_is_safe_and_none_panics() {
     }
     assert!(check::format(&bytes, bytes.len() as u64).is_safe());
 }
+
+#[test]
+fn digits_of_long_numbers_are_grouped() {
+    for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+        assert_eq!(check::grouped(n), text);
+    }
+}

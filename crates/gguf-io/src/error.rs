@@ -8,6 +8,13 @@ use std::path::{Path, PathBuf};
 use gguf_format::shard::ShardProblem;
 use gguf_format::{GgmlType, SizeError, SwapError};
 
+/// A path as a report may show it: on one line, and with everything escaped that a terminal would act on.
+pub fn shown_path(path: &Path) -> String {
+    let shown = gguf_format::Str(path.as_os_str().as_encoded_bytes()).to_string();
+    // Where backslashes separate folders, they are not escaped.
+    if std::path::MAIN_SEPARATOR == '\\' { shown.replace("\\\\", "\\") } else { shown }
+}
+
 /// Why a file could not be opened, read or written.
 ///
 /// The message is complete: it includes that of the cause. [`source`](std::error::Error::source) therefore is what lies

@@ -25,7 +25,7 @@ mod read_at;
 mod tensor;
 mod writer;
 
-pub use error::{Error, ShardsProblem, TensorProblem};
+pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
 pub use file::ModelFile;
 pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::open_locked;

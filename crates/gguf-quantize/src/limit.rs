@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gguf_format::check::grouped;
+
 /// What must not be exceeded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
@@ -19,17 +21,4 @@ impl fmt::Display for Limit {
             Limit::BitsPerWeight(bits) => write!(f, "{} bits per weight", (bits * 1e4).ceil() / 1e4),
         }
     }
-}
-
-/// `1,234,567`
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use gguf_format::GgmlType;
-use gguf_format::check::{Finding, Place};
-
-use crate::limit::grouped;
+use gguf_format::check::{Finding, Place, grouped};
 
 /// Something odd about a plan.
 #[derive(Debug, Clone, PartialEq)]

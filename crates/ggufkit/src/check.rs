@@ -2,21 +2,70 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+#[cfg(feature = "edit")]
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_format::Gguf;
-use gguf_format::check::{self, At, Finding, Report, Severity};
+use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
 use gguf_format::shard::ShardName;
-use gguf_io::{ModelFile, read_head};
+use gguf_io::{ModelFile, read_head, shown_path};
 
 use crate::Error;
 
+#[cfg(feature = "edit")]
+mod data;
+
+#[cfg(feature = "edit")]
+pub use data::check_data;
+
 gguf_format::rules! {
-    /// Rules about the files of a model.
+    /// Rules about the data and the files of a model.
     RULES:
+    DATA_FINITE "data.finite" Error
+        "numbers that are finite" "the weights are damaged, or were converted to a type with too small a range"
+        "llama-model-loader.cpp, check_tensors";
+    DATA_NOT_SCANNED "data.not_scanned" Note
+        "data that can be scanned" "mend the other findings first"
+        "this program";
     SPLIT_FILE "split.file" Warning
         "all shards of a model, side by side" "fetch the missing shards"
         "llama-model-loader.cpp: shards are looked for beside the first";
+}
+
+/// How a model is checked.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct CheckOptions {
+    /// Applies only the rules that every reader depends on to read a file safely. Other shards are not looked for.
+    pub structure: bool,
+    /// Offset of the GGUF in the file, in bytes. Unless it is 0, other shards are not looked for.
+    pub start: u64,
+    /// Number of threads that read tensor data; `None` for as many as the machine has processors. Feature `edit`.
+    #[cfg(feature = "edit")]
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl CheckOptions {
+    /// Whether only the rules are applied that every reader depends on to read a file safely.
+    pub fn structure(mut self, structure: bool) -> CheckOptions {
+        self.structure = structure;
+        self
+    }
+
+    /// Sets the offset of the GGUF in the file, in bytes.
+    pub fn start(mut self, start: u64) -> CheckOptions {
+        self.start = start;
+        self
+    }
+
+    /// Sets the number of threads that read tensor data; `None` for as many as the machine has processors. Feature `edit`.
+    #[cfg(feature = "edit")]
+    pub fn threads(mut self, threads: Option<NonZeroUsize>) -> CheckOptions {
+        self.threads = threads;
+        self
+    }
 }
 
 /// What is wrong with a model: the result of [`check`](fn@crate::check).
@@ -27,6 +76,9 @@ pub struct Check {
 }
 
 impl Check {
+    /// The tables of all rules that can have findings.
+    pub const RULES: &[&[Rule]] = &[check::RULES, gguf_model::check::RULES, RULES];
+
     /// Whether there are no errors. Warnings are likely mistakes, or things that some readers refuse.
     pub fn is_sound(&self) -> bool {
         self.count(Severity::Error) == 0
@@ -49,7 +101,7 @@ impl Check {
         of_files.chain(of_model).flat_map(|(path, report)| report.findings().map(move |finding| (path, finding)))
     }
 
-    /// The files that were checked, in the order of their shards, and what the format's rules say about each.
+    /// The files that were checked, in the order of their shards, with the findings about the format and the data of each.
     pub fn files(&self) -> &[(PathBuf, Report)] {
         &self.files
     }
@@ -63,7 +115,7 @@ impl Check {
 /// Checks the model that `path` belongs to, with all its shards: the format of each file, then the keys, tensors, tokenizer and
 /// shards of the model. The file need not be readable as GGUF: the findings say what it is instead, and how far it is sound.
 ///
-/// Tensor data is not read. [`scan_data`](gguf_format::scan_data) looks for NaN and infinity in it.
+/// Tensor data is not read; [`check_data`] reads it too. [`check_with`] takes options.
 ///
 /// ```
 /// let check = ggufkit::check("examples/tiny.gguf")?;
@@ -77,25 +129,63 @@ impl Check {
 /// # Errors
 /// When a file cannot be opened or read. What is wrong with its content is in the result.
 pub fn check(path: impl AsRef<Path>) -> Result<Check, Error> {
-    let path = path.as_ref();
-    let (paths, missing) = shards(path);
-    let (mut files, mut opened) = (Vec::new(), Vec::new());
-    for path in paths {
-        let (report, file) = check_file(&path)?;
-        files.push((path, report));
-        opened.extend(file);
+    check_with(path, &CheckOptions::default())
+}
+
+/// As [`check`](fn@crate::check), with options.
+///
+/// ```
+/// use ggufkit::CheckOptions;
+///
+/// let check = ggufkit::check_with("examples/tiny.gguf", &CheckOptions::default().structure(true))?;
+/// assert!(check.is_safe());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`check`](fn@crate::check).
+pub fn check_with(path: impl AsRef<Path>, options: &CheckOptions) -> Result<Check, Error> {
+    Ok(Heads::check(path.as_ref(), options)?.finish(options))
+}
+
+/// Files whose heads are checked.
+struct Heads {
+    files: Vec<CheckedFile>,
+    /// Shards that do not exist.
+    missing: Vec<PathBuf>,
+}
+
+struct CheckedFile {
+    path: PathBuf,
+    report: Report,
+    /// `None` if the head cannot be parsed.
+    file: Option<ModelFile>,
+}
+
+impl Heads {
+    fn check(path: &Path, options: &CheckOptions) -> Result<Heads, Error> {
+        let alone = options.structure || options.start > 0;
+        let (paths, missing) = if alone { (vec![path.to_owned()], Vec::new()) } else { shards(path) };
+        let files = paths.into_iter().map(|path| check_file(path, options)).collect::<Result<_, _>>()?;
+        Ok(Heads { files, missing })
     }
-    let mut model = Report::new();
-    // Without one of the heads, what the others lack is not known.
-    if opened.len() == files.len() {
-        let heads: Vec<&Gguf<'_>> = opened.iter().map(ModelFile::gguf).collect();
-        let name = files.first().and_then(|(path, _)| path.file_name()?.to_str());
-        model = gguf_model::check::model(&heads, name);
+
+    /// Checks the model that the files make.
+    fn finish(self, options: &CheckOptions) -> Check {
+        let mut model = Report::new();
+        if !options.structure {
+            let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
+            // A head that cannot be parsed may have whatever the others lack.
+            if heads.len() == self.files.len() {
+                let name = self.files.first().and_then(|f| f.path.file_name()?.to_str());
+                model = gguf_model::check::model(&heads, name);
+            }
+        }
+        for path in &self.missing {
+            model.add(&SPLIT_FILE, At::File, format_args!("there is no {}", shown_path(path)));
+        }
+        Check { files: self.files.into_iter().map(|f| (f.path, f.report)).collect(), model }
     }
-    for path in missing {
-        model.add(&SPLIT_FILE, At::File, format_args!("there is no {}", path.display()));
-    }
-    Ok(Check { files, model })
 }
 
 /// The shards that are there, and those that are not.
@@ -107,25 +197,32 @@ fn shards(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     if there.iter().any(|there| there == path) { (there, missing) } else { (vec![path.to_owned()], Vec::new()) }
 }
 
-/// Judges one file; opens it as well, if its head can be read.
-fn check_file(path: &Path) -> Result<(Report, Option<ModelFile>), Error> {
-    match ModelFile::open(path) {
-        Ok(file) => {
-            let mut report = check::format(file.gguf().bytes(), file.file_bytes());
-            let read = |at, buf: &mut [u8]| file.read_at(at, buf).is_ok();
-            report.append(check::padding(file.gguf(), file.file_bytes(), read));
-            Ok((report, Some(file)))
-        }
+/// Checks one file; opens it as well, if its head can be parsed.
+fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Error> {
+    let rules = if options.structure { check::structure } else { check::format };
+    let file = match ModelFile::open_at(&path, options.start) {
+        Ok(file) => file,
         Err(gguf_io::Error::Head { .. }) => {
-            let broken = || -> std::io::Result<Report> {
-                let mut file = File::open(path)?;
-                let file_bytes = file.metadata()?.len();
-                Ok(check::format(read_head(&mut file, Some(file_bytes))?.bytes(), file_bytes))
+            let report = match check_broken_head(&path, options.start, rules) {
+                Ok(report) => report,
+                Err(source) => return Err(gguf_io::Error::Io { path, action: "read", source }.into()),
             };
-            let report =
-                broken().map_err(|source| gguf_io::Error::Io { path: path.to_owned(), action: "read", source })?;
-            Ok((report, None))
+            return Ok(CheckedFile { path, report, file: None });
         }
-        Err(e) => Err(e.into()),
+        Err(e) => return Err(e.into()),
+    };
+    let mut report = rules(file.gguf().bytes(), file.file_bytes());
+    if !options.structure {
+        let read = |at, buf: &mut [u8]| file.read_at(at, buf).is_ok();
+        report.append(check::padding(file.gguf(), file.file_bytes(), read));
     }
+    Ok(CheckedFile { path, report, file: Some(file) })
+}
+
+/// Checks a head that cannot be parsed, as far as it goes.
+fn check_broken_head(path: &Path, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
+    let mut file = File::open(path)?;
+    let file_bytes = file.metadata()?.len().saturating_sub(start);
+    file.seek(SeekFrom::Start(start))?;
+    Ok(rules(read_head(&mut file, Some(file_bytes))?.bytes(), file_bytes))
 }

@@ -11,6 +11,7 @@
 //! | sum up a model | [`summary`] | |
 //! | find everything that is wrong with it | [`check`](fn@check) | |
 //! | write a model | [`write`](fn@write), [`Writer`] | |
+//! | also look for NaN and infinity in its data | [`check_data`] | `edit` |
 //! | decode a tensor, or some of its rows | [`Tensor::rows`], [`Tensor::to_f32`] | `values` |
 //! | copy a model with other metadata | [`edit`](fn@edit) | `edit` |
 //! | merge shards | [`merge`] | `edit` |
@@ -31,7 +32,9 @@ mod check;
 mod error;
 mod files;
 
-pub use check::{Check, check};
+#[cfg(feature = "edit")]
+pub use check::check_data;
+pub use check::{Check, CheckOptions, check, check_with};
 pub use error::Error;
 #[cfg(feature = "hf")]
 pub use files::convert;

@@ -1,9 +1,14 @@
 //! The calls of the facade: what they write, refuse and find.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use ggufkit::{ByteOrder, Draft, Error, GgmlType, Head, Model, ModelFile, Severity, TensorInfo, keys};
+use ggufkit::{
+    ByteOrder, CheckOptions, Draft, Error, Event, GgmlType, Head, Model, ModelFile, Progress, Severity, TensorInfo,
+    keys, pipeline,
+};
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
@@ -115,6 +120,98 @@ fn a_draft_leaves_tensors_out() {
     assert!(!check.is_sound() && check.is_safe());
     let found: Vec<_> = check.findings().map(|(_, f)| f.to_string()).collect();
     assert!(found.iter().any(|f| f.contains("blk.0.ffn_up.weight")), "{found:?}");
+}
+
+/// Writes a model of three tensors with NaN in the first and the last.
+fn write_not_finite(path: &Path) {
+    let mut head = Head::default();
+    head.set("general.architecture", "llama");
+    head.tensors = ["a", "b", "c"].map(|name| TensorInfo::new(name, [4], GgmlType::F32)).into();
+    let data = [f32::NAN, 1.0, f32::NAN].map(|value| value.to_le_bytes().repeat(4));
+    ggufkit::write(path, &head, data).unwrap();
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_findings_of_the_data_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    write_not_finite(&path);
+    let of_data = |check: &ggufkit::Check| -> Vec<String> {
+        let of_data = check.findings().filter(|(_, f)| f.code.starts_with("data."));
+        of_data.map(|(_, f)| format!("{} {}", f.place, f.message.split(';').next().unwrap())).collect()
+    };
+    assert_eq!(of_data(&ggufkit::check(&path).unwrap()), [""; 0]);
+    let (total, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let progress = |event: Event<'_>| match event {
+        Event::Started { bytes, .. } => _ = total.fetch_add(bytes, Ordering::Relaxed),
+        Event::Advanced { bytes } => _ = done.fetch_add(bytes, Ordering::Relaxed),
+        _ => {}
+    };
+    let check = ggufkit::check_data(&path, &CheckOptions::default(), &progress).unwrap();
+    assert_eq!(of_data(&check), ["tensor a 4 NaN of 4 values", "tensor c 4 NaN of 4 values"]);
+    assert_eq!((total.into_inner(), done.into_inner()), (48, 48));
+
+    // The shards of a model are scanned in one go; a file that is not safe to read, not at all.
+    let shard = example("tiny-00002-of-00002.gguf");
+    let check = ggufkit::check_data(shard, &CheckOptions::default(), &()).unwrap();
+    assert_eq!((check.files().len(), of_data(&check)), (2, vec![]));
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 40]).unwrap();
+    let check = ggufkit::check_data(&path, &CheckOptions::default(), &()).unwrap();
+    assert_eq!(of_data(&check), ["file the data was not read, because the file is not safe to read"]);
+}
+
+/// Cancels the work after a number of events that say how far it is.
+struct StopAfter {
+    events: u64,
+    seen: AtomicU64,
+}
+
+impl Progress for StopAfter {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Advanced { .. } = event {
+            self.seen.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) >= self.events
+    }
+}
+
+#[test]
+fn a_check_of_the_data_can_be_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    write_not_finite(&path);
+    let options = CheckOptions::default().threads(NonZeroUsize::new(1));
+    for events in [0, 1, 2] {
+        let progress = StopAfter { events, seen: AtomicU64::new(0) };
+        match ggufkit::check_data(&path, &options, &progress) {
+            Err(Error::Pipeline(e)) if matches!(*e, pipeline::Error::Cancelled) => {}
+            other => panic!("after {events}: {other:?}"),
+        }
+        assert_eq!(progress.seen.into_inner(), events);
+    }
+    // Before anything is opened.
+    let progress = StopAfter { events: 0, seen: AtomicU64::new(0) };
+    let result = ggufkit::check_data(dir.path().join("missing.gguf"), &options, &progress);
+    assert!(matches!(result, Err(Error::Pipeline(_))), "{result:?}");
+}
+
+#[test]
+fn a_check_of_the_structure_leaves_the_model_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alone, outer) = (dir.path().join("tiny-00001-of-00002.gguf"), dir.path().join("outer"));
+    fs::copy(example("tiny-00001-of-00002.gguf"), &alone).unwrap();
+    let structure = CheckOptions::default().structure(true);
+    assert_eq!(ggufkit::check_with(&alone, &structure).unwrap().findings().count(), 0);
+
+    let inner = fs::read(example("tiny.gguf")).unwrap();
+    fs::write(&outer, [vec![7; 64], inner].concat()).unwrap();
+    assert!(!ggufkit::check_with(&outer, &structure).unwrap().is_safe());
+    assert!(ggufkit::check_with(&outer, &structure.start(64)).unwrap().is_safe());
+    assert!(ggufkit::check_with(&outer, &CheckOptions::default().start(64)).unwrap().is_sound());
 }
 
 #[test]

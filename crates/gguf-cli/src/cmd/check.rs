@@ -1,34 +1,18 @@
 //! `gguf check`: everything that is wrong with files, as findings of the format's and the model's rules.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gguf_format::check::{At, Report};
+use gguf_format::check::Report;
 use gguf_format::shard::ShardName;
-use gguf_format::{Gguf, check as format};
-use gguf_io::ModelFile;
+use gguf_pipeline::Progress;
+use ggufkit::{Check, CheckOptions};
 
 use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::findings::{self, Section};
-use crate::ui::{ProgressLine, Ui, shown_path};
-
-mod data;
-
-gguf_format::rules! {
-    /// Rules about what lies beside the head: the other files and the data.
-    RULES:
-    DATA_FINITE "data.finite" Error
-        "numbers that are finite" "the weights are damaged, or were converted to a type with too small a range"
-        "llama-model-loader.cpp, check_tensors";
-    DATA_NOT_SCANNED "data.not_scanned" Note
-        "data that can be scanned" "mend the other findings first"
-        "this program";
-    SPLIT_FILE "split.file" Warning
-        "all shards of a model, side by side" "fetch the missing shards, or check the file with --structure"
-        "llama-model-loader.cpp: shards are looked for beside the first";
-}
+use crate::ui::{Ui, shown_path};
+use crate::watch::Watch;
 
 /// Find everything that is wrong with GGUF files.
 ///
@@ -63,18 +47,12 @@ pub struct Args {
     at: u64,
 }
 
-/// A file that was looked at, and its head as far as it can be used.
-struct Checked {
-    path: PathBuf,
-    report: Report,
-    file: Option<ModelFile>,
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         if self.shown.rules {
-            return findings::print_rules(ui, &[format::RULES, gguf_model::check::RULES, RULES], self.shown.json);
+            return findings::print_rules(ui, Check::RULES, self.shown.json);
         }
+        let watch = self.data.then(|| Watch::new(self.shown.quiet));
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
         let mut seen: Vec<(PathBuf, u32)> = Vec::new();
@@ -87,8 +65,9 @@ impl Args {
                 }
                 seen.push(set);
             }
-            match self.check(path) {
-                Ok(sections) => {
+            match self.check(path, watch.as_ref()) {
+                Ok(check) => {
+                    let sections = sections(&check);
                     let judged = findings::judge(&sections, self.shown.strict);
                     verdict = verdict.max(judged);
                     if self.shown.json {
@@ -107,6 +86,9 @@ impl Args {
                             Err(failure) => return Err(failure),
                         }
                     }
+                }
+                Err(_) if watch.as_ref().is_some_and(Watch::is_cancelled) => {
+                    return Err(Failure::CouldNotRun("interrupted".to_owned()));
                 }
                 Err(failure) => {
                     ui.error(&failure);
@@ -129,73 +111,25 @@ impl Args {
         (name.number.count() > 1 && !self.structure && self.at == 0).then_some(name)
     }
 
-    fn check(&self, path: &Path) -> Result<Vec<Section>, Failure> {
-        let mut missing = Report::new();
-        let mut paths = vec![path.to_owned()];
-        if let Some(name) = self.shard_name(path) {
-            let siblings = name.siblings().map(|sibling| path.with_file_name(sibling));
-            let (there, lacking): (Vec<_>, Vec<_>) = siblings.partition(|p| p.exists());
-            // The file itself may be the only one that is not there, and that is for opening it to say.
-            if there.iter().any(|p| p == path) {
-                paths = there;
-                for path in lacking {
-                    missing.add(&SPLIT_FILE, At::File, format_args!("there is no {}", shown_path(&path)));
-                }
-            }
-        }
-        let mut checked = paths.into_iter().map(|path| self.head(path)).collect::<Result<Vec<_>, _>>()?;
-        if self.data {
-            data::scan(&mut checked, &ProgressLine::new(self.shown.quiet))?;
-        }
-        let mut model = Report::new();
-        if !self.structure {
-            let heads: Vec<&Gguf<'_>> = checked.iter().filter_map(|c| c.file.as_ref()).map(ModelFile::gguf).collect();
-            // What a set of shards lacks cannot be told when one of them cannot be read.
-            if heads.len() == checked.len() {
-                let first = checked.first().map_or(path, |c| c.path.as_path());
-                let name = first.file_name().and_then(|name| name.to_str());
-                model = gguf_model::check::model(&heads, name);
-            }
-            model.append(missing);
-        }
-        if let [only] = checked.as_mut_slice() {
-            only.report.append(std::mem::take(&mut model));
-        }
-        let mut sections: Vec<Section> =
-            checked.into_iter().map(|c| Section { path: Some(c.path), report: c.report }).collect();
-        if sections.len() > 1 {
-            sections.push(Section { path: None, report: model });
-        }
-        Ok(sections)
-    }
-
-    /// Judges what one file says of itself. What is not GGUF, or not a whole file, is judged as far as it goes.
-    fn head(&self, path: PathBuf) -> Result<Checked, Failure> {
-        within(&path, self.at)?;
-        let judge = if self.structure { format::structure } else { format::format };
-        let file = match ModelFile::open_at(&path, self.at) {
-            Ok(file) => file,
-            Err(gguf_io::Error::Head { .. }) => {
-                let report = broken_head(&path, self.at, judge)
-                    .map_err(|e| Failure::CouldNotRun(format!("{}: cannot read: {e}", path.display())))?;
-                return Ok(Checked { path, report, file: None });
-            }
-            Err(e) => return Err(e.into()),
+    fn check(&self, path: &Path, watch: Option<&Watch>) -> Result<Check, Failure> {
+        within(path, self.at)?;
+        let options = CheckOptions::default().structure(self.structure).start(self.at);
+        let Some(watch) = watch else {
+            return Ok(ggufkit::check_with(path, &options)?);
         };
-        let mut report = judge(file.gguf().bytes(), file.file_bytes());
-        if !self.structure {
-            let read = |at, buf: &mut [u8]| file.read_at(at, buf).is_ok();
-            report.append(format::padding(file.gguf(), file.file_bytes(), read));
-        }
-        Ok(Checked { path, report, file: Some(file) })
+        let check = ggufkit::check_data(path, &options, watch);
+        watch.clear();
+        Ok(check?)
     }
 }
 
-/// Judges a file whose head cannot be parsed.
-fn broken_head(path: &Path, at: u64, judge: fn(&[u8], u64) -> Report) -> std::io::Result<Report> {
-    let mut file = File::open(path)?;
-    let file_bytes = file.metadata()?.len().saturating_sub(at);
-    file.seek(SeekFrom::Start(at))?;
-    let head = gguf_io::read_head(&mut file, Some(file_bytes))?;
-    Ok(judge(head.bytes(), file_bytes))
+/// The findings of each file, and those about all shards together. A model in one file has one section.
+fn sections(check: &Check) -> Vec<Section> {
+    let of_file = |(path, report): &(PathBuf, Report)| Section { path: Some(path.clone()), report: report.clone() };
+    let mut sections: Vec<Section> = check.files().iter().map(of_file).collect();
+    match sections.as_mut_slice() {
+        [only] => only.report.append(check.model().clone()),
+        _ => sections.push(Section { path: None, report: check.model().clone() }),
+    }
+    sections
 }

@@ -156,7 +156,7 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
     for (i, gguf) in shards.iter().enumerate() {
         for t in gguf.tensors() {
             let bytes = t.n_bytes().map_or("?".to_owned(), |n| ui.bytes(n));
-            let offset = start_of(gguf, &t).map_or("?".to_owned(), |n| n.to_string());
+            let offset = gguf.tensor_start(&t).map_or("?".to_owned(), |n| n.to_string());
             let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes];
             if with_offsets {
                 row.push(offset);
@@ -168,13 +168,6 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
         }
     }
     table.print(ui, 0)
-}
-
-/// Where a tensor's data starts, from the start of the GGUF; known even where its size is not.
-fn start_of(gguf: &Gguf<'_>, tensor: &gguf_format::TensorInfoRef<'_>) -> Option<u64> {
-    let is_draft = gguf.dialect().version == gguf_format::Version::Draft;
-    let base = if is_draft { 0 } else { gguf.data_offset() };
-    base.checked_add(tensor.offset)
 }
 
 /// Bytes of tensor data that the files should have and do not.

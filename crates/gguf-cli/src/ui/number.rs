@@ -1,19 +1,6 @@
-//! Numbers for people: three digits and a unit. Exact ones have their digits in groups.
+//! Numbers for people: three digits and a unit.
 
 use std::time::Duration;
-
-/// `5,821,120`
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
 
 /// Three significant digits and one of the units, each a thousand of the one before; the first stands for itself.
 fn scaled(n: f64, units: &[&str]) -> String {
@@ -129,13 +116,6 @@ mod tests {
             assert_eq!(digits(x), text);
         }
         assert_eq!(share(0.9764), "97.6 %");
-    }
-
-    #[test]
-    fn groups() {
-        for (n, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(n), text);
-        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use gguf_model::summary::{Span, Summary};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::start_of;
 use crate::json::{self, List, Shown, Text};
 use crate::ui::Ui;
 
@@ -185,7 +184,7 @@ fn tensors<'a>(gguf: &'a Gguf<'a>, shard: usize) -> impl Iterator<Item = Tensor<
             ("type", t.ty.to_string().into()),
             ("type_id", t.ty.0.into()),
             ("bytes", t.n_bytes().ok().into()),
-            ("offset", start_of(gguf, &t).into()),
+            ("offset", gguf.tensor_start(&t).into()),
             ("shard", shard.into()),
         ];
         Tensor { name: Text(t.name), rest: rest.map(|(name, value)| (name.to_owned(), value)).into_iter().collect() }

@@ -1,0 +1,88 @@
+//! Findings about tensor data.
+
+use std::path::Path;
+
+use gguf_format::DataScan;
+use gguf_format::check::{At, Report, grouped};
+use gguf_io::ModelFile;
+use gguf_pipeline::{Error as PipelineError, Progress, TensorScan, scan_tensors};
+
+use super::{Check, CheckOptions, CheckedFile, DATA_FINITE, DATA_NOT_SCANNED, Heads};
+use crate::Error;
+
+/// As [`check_with`](crate::check_with), and looks for NaN and infinity in the tensor data, in numbers and block scales. Feature
+/// `edit`.
+///
+/// The data of a file is read only if its head is safe to read. Memory does not grow with the model.
+///
+/// ```
+/// use ggufkit::{CheckOptions, Event};
+///
+/// let progress = |event: Event<'_>| {
+///     if let Event::Tensor { name, .. } = event {
+///         println!("{name}");
+///     }
+/// };
+/// let check = ggufkit::check_data("examples/tiny.gguf", &CheckOptions::default(), &progress)?;
+/// assert!(check.is_sound());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`check`](fn@crate::check), and [`Error::Pipeline`] with [`Cancelled`](PipelineError::Cancelled) when
+/// [`Progress::is_cancelled`] returns true. It is asked before any file is opened, and between pieces of data.
+pub fn check_data(path: impl AsRef<Path>, options: &CheckOptions, progress: &dyn Progress) -> Result<Check, Error> {
+    if progress.is_cancelled() {
+        return Err(PipelineError::Cancelled.into());
+    }
+    let mut heads = Heads::check(path.as_ref(), options)?;
+    heads.scan(options, progress)?;
+    Ok(heads.finish(options))
+}
+
+impl Heads {
+    /// Scans the data of all files that are safe to read, and adds the findings to their reports.
+    fn scan(&mut self, options: &CheckOptions, progress: &dyn Progress) -> Result<(), Error> {
+        let files: Vec<&ModelFile> = self.files.iter().filter_map(CheckedFile::safe).collect();
+        let mut reports = vec![Report::new(); files.len()];
+        for scan in scan_tensors(&files, options.threads, progress)? {
+            let Some(report) = reports.get_mut(scan.file) else { continue };
+            match &scan.result {
+                Ok(data) if data.is_clean() => {}
+                Ok(data) => report.add(&DATA_FINITE, &scan.tensor, format_args!("{}", describe(&scan, *data))),
+                Err(why) => report.add(&DATA_NOT_SCANNED, &scan.tensor, format_args!("{why}")),
+            }
+        }
+        let mut reports = reports.into_iter();
+        for file in &mut self.files {
+            if let Some(report) = file.safe().and_then(|_| reports.next()) {
+                file.report.append(report);
+            } else {
+                let message = format_args!("the data was not read, because the file is not safe to read");
+                file.report.add(&DATA_NOT_SCANNED, At::File, message);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CheckedFile {
+    /// The file, if it is safe to read.
+    fn safe(&self) -> Option<&ModelFile> {
+        self.file.as_ref().filter(|_| self.report.is_safe())
+    }
+}
+
+/// How many numbers are not finite, and where the first one is.
+fn describe(of: &TensorScan<'_>, scan: DataScan) -> String {
+    let number = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", grouped(n)));
+    let counts = [number(scan.nan, "NaN"), number(scan.infinite, "infinite")];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    let (what, block_bytes) = match of.tensor.ty.info() {
+        Some(info) if info.is_quantized() => ("block scales", u64::from(info.block_bytes)),
+        Some(info) => ("values", u64::from(info.block_bytes)),
+        None => ("values", 0),
+    };
+    let first = scan.first.unwrap_or(0).saturating_mul(block_bytes).saturating_add(of.start);
+    format!("{} of {} {what}; the first at byte {first}", counts.join(" and "), grouped(scan.scanned))
+}
