@@ -48,13 +48,18 @@ impl core::error::Error for Error {}
 
 impl Error {
     pub(crate) fn invalid(field: impl Into<String>, found: &Value, expected: &'static str) -> Error {
-        let mut found = found.to_string();
-        if let Some((cut, _)) = found.char_indices().nth(60) {
-            found.truncate(cut);
-            found.push('…');
-        }
-        Error::Invalid { field: field.into(), found, expected }
+        Error::Invalid { field: field.into(), found: shortened(found), expected }
     }
+}
+
+/// A JSON value for a message.
+pub(crate) fn shortened(value: &Value) -> String {
+    let mut text = value.to_string();
+    if let Some((cut, _)) = text.char_indices().nth(60) {
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
 }
 
 /// A checkpoint's hyperparameters, with the defaults of its class.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::problem::{FileProblem, UnsupportedFeature};
+
 /// Why the tokenizer or the metadata of a model folder could not be read.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -52,15 +54,15 @@ pub enum FolderError {
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong, in a sentence without a full stop.
-        what: String,
+        /// What is wrong with it.
+        problem: FileProblem,
     },
     /// The file is right, but describes something that is not supported.
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// What is not supported, and what to do.
-        what: String,
+        /// What is not supported.
+        feature: UnsupportedFeature,
     },
     /// The folder has no tokenizer.
     NoTokenizer {
@@ -94,9 +96,8 @@ impl fmt::Display for FolderError {
             }
             FolderError::NotUtf8 { file, at } => write!(f, "{}: not UTF-8 from byte {at} on", file.display()),
             FolderError::Json { file, source } => write!(f, "{}: {source}", file.display()),
-            FolderError::Invalid { file, what } | FolderError::Unsupported { file, what } => {
-                write!(f, "{}: {what}", file.display())
-            }
+            FolderError::Invalid { file, problem } => write!(f, "{}: {problem}", file.display()),
+            FolderError::Unsupported { file, feature } => write!(f, "{}: {feature}", file.display()),
             FolderError::NoTokenizer { dir } => {
                 write!(f, "{}: no tokenizer found; expected tokenizer.model or tokenizer.json", dir.display())
             }
@@ -119,6 +120,8 @@ impl std::error::Error for FolderError {
         match self {
             FolderError::Read { source, .. } => source.source(),
             FolderError::Json { source, .. } => source.source(),
+            FolderError::Invalid { problem, .. } => problem.source(),
+            FolderError::Unsupported { feature, .. } => feature.source(),
             _ => None,
         }
     }

@@ -8,21 +8,27 @@
 mod card;
 mod name;
 mod size;
+mod warning;
 
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::Value;
 use serde_json::{Map, Value as Json};
 
+pub use self::card::CardProblem;
 pub use self::name::default_file_name;
 use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;
+pub use self::warning::MetadataWarning;
+use crate::config::shortened;
 use crate::files::{read_bytes, read_json, read_json_anywhere};
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
+use crate::problem::FileProblem;
 
 /// What goes wrong here; the same as for the tokenizer.
 pub type MetadataError = FolderError;
@@ -52,8 +58,8 @@ pub struct ModelMetadata {
     pub version: Option<String>,
     /// `general.size_label`.
     pub size_label: Option<String>,
-    /// What was ignored or is doubtful, a sentence each.
-    pub warnings: Vec<String>,
+    /// What was ignored or is doubtful.
+    pub warnings: Vec<MetadataWarning>,
 }
 
 /// Sampling parameters in the order of their keys: name in GGUF (`general.sampling.…`), name in `generation_config.json`.
@@ -191,7 +197,7 @@ struct Metadata {
     datasets: Option<Vec<Origin>>,
     tags: Vec<String>,
     languages: Vec<String>,
-    warnings: Vec<String>,
+    warnings: Vec<MetadataWarning>,
 }
 
 impl Metadata {
@@ -215,10 +221,10 @@ impl Metadata {
         let Some(bytes) = read_bytes(dir, "README.md")? else { return Ok(card::Card::default()) };
         let card = match String::from_utf8(bytes) {
             Ok(text) => card::Card::parse(&text),
-            Err(e) => Err(format!("not UTF-8 from byte {} on", e.utf8_error().valid_up_to())),
+            Err(e) => Err(CardProblem::NotUtf8 { at: e.utf8_error().valid_up_to() }),
         };
-        Ok(card.unwrap_or_else(|e| {
-            self.warnings.push(format!("README.md: {e}: the model card is ignored"));
+        Ok(card.unwrap_or_else(|problem| {
+            self.warnings.push(MetadataWarning::Card(problem));
             card::Card::default()
         }))
     }
@@ -256,11 +262,11 @@ impl Metadata {
         }
     }
 
-    fn card_text(&mut self, card: &card::Card, key: &str) -> Option<String> {
+    fn card_text(&mut self, card: &card::Card, key: &'static str) -> Option<String> {
         match card.get(key)? {
             card::Node::Scalar(s) => s.written().map(str::to_owned),
             _ => {
-                self.warnings.push(format!("README.md: {key} is not a text: ignored"));
+                self.warnings.push(MetadataWarning::CardValue { key });
                 None
             }
         }
@@ -282,7 +288,7 @@ impl Metadata {
                     ORIGIN.iter().filter_map(|&key| Some((key, text(key)?.to_owned()))).collect()
                 }
                 _ => {
-                    self.warnings.push("README.md: a base model or dataset is neither an id nor a mapping".to_owned());
+                    self.warnings.push(MetadataWarning::CardOrigin);
                     Origin::new()
                 }
             });
@@ -304,7 +310,7 @@ impl Metadata {
     fn read_generation_config(&mut self, dir: &Path) -> Result<(), FolderError> {
         let config = match read_json(dir, "generation_config.json") {
             Err(e @ (FolderError::Json { .. } | FolderError::Read { .. })) => {
-                self.warnings.push(format!("{e}: ignored"));
+                self.warnings.push(MetadataWarning::GenerationConfig(Arc::new(e)));
                 return Ok(());
             }
             config => config?.unwrap_or_default(),
@@ -317,33 +323,33 @@ impl Metadata {
             let Some(value) = value.filter(|v| !v.is_null()) else { continue };
             match sampling_value(key, value) {
                 Some(_) => drop(self.sampling.insert(key.to_owned(), value.clone())),
-                None => self.warnings.push(format!("generation_config.json: {hf_key} is {value}: ignored")),
+                None => self.warnings.push(MetadataWarning::Sampling { key: hf_key, found: shortened(value) }),
             }
         }
         Ok(())
     }
 
     fn take_overrides(&mut self, file: &Path) -> Result<(), FolderError> {
-        let invalid = |what: String| FolderError::Invalid { file: file.to_owned(), what };
-        let json = read_json_anywhere(file)?.ok_or_else(|| invalid("no such file".to_owned()))?;
-        let map = json.as_object().ok_or_else(|| invalid("expected an object of GGUF keys and values".to_owned()))?;
+        let invalid = |problem| FolderError::Invalid { file: file.to_owned(), problem };
+        let json = read_json_anywhere(file)?.ok_or_else(|| invalid(FileProblem::Missing))?;
+        let map = json.as_object().ok_or_else(|| invalid(FileProblem::NotAnObject))?;
         for (key, value) in map {
-            let wrong = |expected: &str| invalid(format!("{key} is {value}, expected {expected}"));
+            let wrong = |expected| invalid(FileProblem::Value { key: key.clone(), found: shortened(value), expected });
             let text = || match value {
                 Json::Null => Ok(None),
                 Json::String(s) => Ok(Some(s.clone())),
-                _ => Err(wrong("a text")),
+                _ => Err(wrong("a string")),
             };
             let list = || match value {
                 Json::Null => Ok(Vec::new()),
-                _ => string_list(value).ok_or_else(|| wrong("a list of texts")),
+                _ => string_list(value).ok_or_else(|| wrong("a list of strings")),
             };
             let origins = || match value {
                 Json::Null => Ok(None),
-                _ => origin_list(value).map(Some).ok_or_else(|| wrong("a list of objects whose values are texts")),
+                _ => origin_list(value).map(Some).ok_or_else(|| wrong("a list of objects whose values are strings")),
             };
             let Some(name) = key.strip_prefix("general.") else {
-                self.warnings.push(format!("{}: {key} is not a key of general metadata: ignored", file.display()));
+                self.warnings.push(MetadataWarning::NotGeneral { file: file.to_owned(), key: key.clone() });
                 continue;
             };
             let sampling = name.strip_prefix("sampling.").filter(|s| SAMPLING.iter().any(|(k, _)| k == s));
@@ -351,7 +357,11 @@ impl Metadata {
             match (name, sampling, known) {
                 (_, Some(key), _) => {
                     if !value.is_null() && sampling_value(key, value).is_none() {
-                        return Err(wrong("a number that its key can hold (or a text for the sequence)"));
+                        return Err(wrong(match key {
+                            "sequence" => "a string",
+                            key if is_sampling_integer(key) => "an integer of 32 bits",
+                            _ => "a number in the range of 32-bit floats",
+                        }));
                     }
                     self.sampling.insert(key.to_owned(), value.clone());
                 }
@@ -361,7 +371,7 @@ impl Metadata {
                 ("base_models", ..) => self.base_models = origins()?,
                 ("datasets", ..) => self.datasets = origins()?,
                 // As in llama.cpp's converter, which has no such override either.
-                _ => self.warnings.push(format!("{}: {key} cannot be overridden: ignored", file.display())),
+                _ => self.warnings.push(MetadataWarning::NotOverridable { file: file.to_owned(), key: key.clone() }),
             }
         }
         Ok(())
@@ -402,11 +412,16 @@ impl Metadata {
     }
 }
 
+/// Whether a sampling parameter is an integer.
+fn is_sampling_integer(key: &str) -> bool {
+    matches!(key, "top_k" | "penalty_last_n" | "mirostat")
+}
+
 /// A sampling parameter in the type of its key: integers are `i32`, other numbers `f32`. `None` when it does not fit.
 fn sampling_value(key: &str, value: &Json) -> Option<Value> {
     match key {
         "sequence" => value.as_str().map(Value::from),
-        "top_k" | "penalty_last_n" | "mirostat" => Some(Value::I32(i32::try_from(value.as_i64()?).ok()?)),
+        key if is_sampling_integer(key) => Some(Value::I32(i32::try_from(value.as_i64()?).ok()?)),
         _ => Some(value.as_f64()? as f32).filter(|v| v.is_finite()).map(Value::F32),
     }
 }

@@ -10,6 +10,7 @@ use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
 
 use crate::config;
 use crate::dtype::{Dtype, SourceTensor};
+use crate::warning::ArchitectureWarning;
 
 /// The float type that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,8 +85,8 @@ pub struct ModelPlan {
     pub tensors: Vec<TensorPlan>,
     /// The source tensors that are left out.
     pub skipped: Vec<Skipped>,
-    /// What the user should know, a sentence each.
-    pub warnings: Vec<String>,
+    /// What the user should know.
+    pub warnings: Vec<ArchitectureWarning>,
 }
 
 /// The type of an output tensor and why (`ModelBase.prepare_tensors`; the first rule that holds decides).

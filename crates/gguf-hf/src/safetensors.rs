@@ -59,7 +59,7 @@ pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderEr
     if json.first() != Some(&b'{') {
         return Err(HeaderError::NotJson);
     }
-    let Header(mut raw) = serde_json::from_slice(json).map_err(|e| HeaderError::Json(e.to_string()))?;
+    let Header(mut raw) = serde_json::from_slice(json).map_err(HeaderError::Json)?;
     raw.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut end_before = 0;
     let mut entries = Vec::with_capacity(raw.len());
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for UniqueMap {
 }
 
 /// What is wrong with a safetensors file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are the numbers and names of the message")]
 pub enum HeaderError {
@@ -170,7 +170,7 @@ pub enum HeaderError {
     /// The head does not start as a JSON object.
     NotJson,
     /// The head is not JSON of the expected form.
-    Json(String),
+    Json(serde_json::Error),
     /// A number format that safetensors does not define.
     UnknownDtype { tensor: String, dtype: String },
     /// Offsets that do not fit the number format and the shape.
@@ -232,7 +232,14 @@ impl fmt::Display for HeaderError {
     }
 }
 
-impl std::error::Error for HeaderError {}
+impl std::error::Error for HeaderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            HeaderError::Json(e) => e.source(),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +255,7 @@ mod tests {
         let entries = parse_header(json.as_bytes(), 15).unwrap();
         let rows: Vec<_> = entries.iter().map(|e| (e.name.as_str(), e.dtype.name, e.offset, e.bytes)).collect();
         assert_eq!(rows, [("a", "F32", 0, 8), ("b.10", "BF16", 8, 6), ("b.2", "U8", 14, 1), ("z", "F16", 8, 0)]);
-        assert_eq!(parse_header(b"{}", 0), Ok(vec![]));
+        assert_eq!(parse_header(b"{}", 0).unwrap(), []);
     }
 
     #[test]
@@ -265,7 +272,7 @@ mod tests {
             let error = header_bytes(found.to_le_bytes(), *file_bytes).unwrap_err().to_string();
             assert!(error.contains(expected), "{found}: {error}");
         }
-        assert_eq!(header_bytes(92u64.to_le_bytes(), 100), Ok(92));
+        assert_eq!(header_bytes(92u64.to_le_bytes(), 100).unwrap(), 92);
     }
 
     #[test]

@@ -10,9 +10,11 @@ mod class;
 mod hf;
 mod pre;
 mod pretokenize;
+mod problem;
 mod sentencepiece;
 mod special;
 mod vocab;
+mod warning;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -24,10 +26,14 @@ use serde_json::Value as Json;
 
 use self::hf::TokenizerJson;
 pub use self::pre::PreSource;
+pub use self::problem::{MessageProblem, SentencePieceProblem, Stage, StepProblem};
 use self::special::SpecialVocab;
+pub use self::warning::TokenizerWarning;
+use crate::config::shortened;
 use crate::files::{self, read_json};
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
+use crate::problem::{FileProblem, UnsupportedFeature};
 
 /// What goes wrong here; the same as for the metadata.
 pub type TokenizerError = FolderError;
@@ -49,8 +55,8 @@ pub struct TokenizerKeys {
     pub kvs: Vec<(String, Value)>,
     /// How the name of the pre-tokenizer was found.
     pub pre: PreSource,
-    /// What was skipped or is doubtful, a sentence each.
-    pub warnings: Vec<String>,
+    /// What was skipped or is doubtful.
+    pub warnings: Vec<TokenizerWarning>,
 }
 
 /// The tokenizer files of a model folder.
@@ -77,13 +83,13 @@ impl Folder {
     }
 
     /// An error about one of the files.
-    fn invalid(&self, file: &str, what: impl Into<String>) -> FolderError {
-        FolderError::Invalid { file: self.dir.join(file), what: what.into() }
+    fn invalid(&self, file: &str, problem: FileProblem) -> FolderError {
+        FolderError::Invalid { file: self.dir.join(file), problem }
     }
 
     /// A refusal of what one of the files asks for.
-    fn unsupported(&self, file: &str, what: impl Into<String>) -> FolderError {
-        FolderError::Unsupported { file: self.dir.join(file), what: what.into() }
+    fn unsupported(&self, file: &str, feature: UnsupportedFeature) -> FolderError {
+        FolderError::Unsupported { file: self.dir.join(file), feature }
     }
 }
 
@@ -100,25 +106,24 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         Some(size) => match size.as_u64() {
             Some(size @ 1..=MAX_VOCAB) => Some(size as usize),
             Some(0) => None,
-            _ => return Err(folder.invalid("config.json", format!("vocab_size is {size}, not 1 to {MAX_VOCAB}"))),
+            _ => {
+                let problem = FileProblem::VocabSize { found: shortened(size), max: MAX_VOCAB };
+                return Err(folder.invalid("config.json", problem));
+            }
         },
     };
     let mut kvs = KeyValues::default();
     let mut warnings = Vec::new();
 
     if folder.tokenizer.is_none() && files::read_bytes(dir, "tekken.json")?.is_some() {
-        return Err(folder.unsupported(
-            "tekken.json",
-            "Mistral's own tokenizer format is not supported; put the tokenizer.json of the Hugging Face release into the folder",
-        ));
+        return Err(folder.unsupported("tekken.json", UnsupportedFeature::Tekken));
     }
     if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool) {
         kvs.set("tokenizer.ggml.add_space_prefix", add);
     }
-    if folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some("HybridDNATokenizer") {
-        return Err(
-            folder.unsupported("tokenizer_config.json", "HybridDNATokenizer needs code of the model: not supported")
-        );
+    const CODE: &str = "HybridDNATokenizer";
+    if folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str) == Some(CODE) {
+        return Err(folder.unsupported("tokenizer_config.json", UnsupportedFeature::TokenizerClass(CODE)));
     }
 
     let vocab = match files::read_bytes(dir, "tokenizer.model")? {
@@ -130,7 +135,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         },
     };
     if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
-        warnings.push(format!("the vocabulary has no pre-tokenizer to name: {pre:?} is not used"));
+        warnings.push(TokenizerWarning::PreNotNeeded(pre.clone()));
     }
     kvs.string("tokenizer.ggml.model", vocab.model);
     kvs.string("tokenizer.ggml.pre", &vocab.pre);

@@ -4,16 +4,19 @@ use std::fmt;
 
 use gguf_format::check::Finding;
 
+use crate::metadata::MetadataWarning;
+use crate::tokenizer::TokenizerWarning;
+
 /// Something odd about a conversion.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Warning {
     /// About the configuration, as the architecture takes it.
-    Architecture(String),
+    Architecture(ArchitectureWarning),
     /// About the model card and other metadata.
-    Metadata(String),
+    Metadata(MetadataWarning),
     /// About the tokenizer.
-    Tokenizer(String),
+    Tokenizer(TokenizerWarning),
     /// What the check of models finds in the head of the output. The reference writes such files too, but they may not load.
     Output(Finding),
     /// How many more such findings there are.
@@ -23,13 +26,40 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::Architecture(text) | Warning::Metadata(text) | Warning::Tokenizer(text) => f.write_str(text),
+            Warning::Architecture(warning) => write!(f, "{warning}"),
+            Warning::Metadata(warning) => write!(f, "{warning}"),
+            Warning::Tokenizer(warning) => write!(f, "{warning}"),
             Warning::Output(Finding { place, message, code, expected, .. }) => {
                 write!(f, "the output will be invalid: {place}: {message} ({code}); expected {expected}")
             }
             Warning::MoreOutput(n) => {
                 write!(f, "the output will be invalid: {n} more problems; check it to see all of them")
             }
+        }
+    }
+}
+
+/// Something odd about a configuration, as the architecture takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArchitectureWarning {
+    /// A type of rotary scaling is left out, because the architecture has no counterpart.
+    RopeScaling {
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+        /// The type of scaling.
+        kind: String,
+    },
+}
+
+impl fmt::Display for ArchitectureWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArchitectureWarning::RopeScaling { architecture, kind } => write!(
+                f,
+                "config.json asks for rotary scaling of the type {kind:?}, which has no counterpart in the architecture \
+                 {architecture}; it is left out, so long contexts will not work as in the original"
+            ),
         }
     }
 }

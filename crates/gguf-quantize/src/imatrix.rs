@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use gguf_format::keys;
-use gguf_format::{LayoutError, Str, Value};
+use gguf_format::{GgmlType, LayoutError, SizeError, Str, Value};
 
 mod check;
 mod merge;
@@ -166,8 +166,20 @@ pub enum Problem {
     Twice,
     /// One of the two tensors of an entry is missing; this one.
     Missing(&'static str),
-    /// A tensor of the entry is not of type F32 or has no size.
-    Type(String),
+    /// A tensor of the entry is not of type F32.
+    Type {
+        /// The tensor; safe to print.
+        tensor: String,
+        /// Its type.
+        ty: GgmlType,
+    },
+    /// The size of a tensor of the entry is not known.
+    Size {
+        /// The tensor; safe to print.
+        tensor: String,
+        /// Why.
+        source: SizeError,
+    },
     /// Tensors lie on top of each other.
     Shared,
     /// The sums cannot be shared among the counts.
@@ -281,7 +293,8 @@ impl fmt::Display for Problem {
             }
             Problem::Twice => f.write_str("it is there twice"),
             Problem::Missing(what) => write!(f, "its {what} are missing; each weight has a .in_sum2 and a .counts"),
-            Problem::Type(what) => write!(f, "{what}; f32 is right"),
+            Problem::Type { tensor, ty } => write!(f, "the tensor {tensor} is of type {ty}, expected f32"),
+            Problem::Size { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
             Problem::Shared => f.write_str("its tensor and others before share data, which no writer does"),
             Problem::Sizes { sums, counts } => {
                 write!(f, "{sums} sums cannot belong to {counts} experts in equal numbers")
@@ -314,6 +327,7 @@ impl std::error::Error for Error {
         match &self.problem {
             Problem::Io(e) => e.source(),
             Problem::Head(e) => e.source(),
+            Problem::Size { source, .. } => source.source(),
             Problem::Layout(e) => e.source(),
             _ => None,
         }

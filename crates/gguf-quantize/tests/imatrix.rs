@@ -389,7 +389,7 @@ fn broken_files_of_the_present_format() {
         b"blk.0.attn_q.weight.counts\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0",
         b"blk.0.attn_q.weight.counts\x01\0\0\0\x01\0\0\0\0\0\0\0\x18\0\0\0",
     );
-    assert!(not_f32.contains("is of type i8; f32 is right"), "{not_f32}");
+    assert!(not_f32.contains("is of type i8, expected f32"), "{not_f32}");
 }
 
 /// Small files must not take much memory.

@@ -10,6 +10,7 @@ use super::table::Architecture;
 use crate::config::{self, Config};
 use crate::dtype::SourceTensor;
 use crate::model_plan::{ModelPlan, PlanError, float_input};
+use crate::warning::ArchitectureWarning;
 use gguf_model::role::{Role, TensorName};
 use gguf_pipeline::plan::{Input, Op};
 
@@ -48,10 +49,9 @@ fn plan(config: &Config, sources: &[SourceTensor], plan: &mut ModelPlan) -> Resu
             let name = TensorName { role: Role::RopeFreqs, block: None, suffix: ".weight" };
             plan.add(name.to_string(), vec![factors.len() as u64], Op::Computed(factors));
         }
-        Some(kind) => plan.warnings.push(format!(
-            "config.json asks for rotary scaling of the type {kind:?}, which has no counterpart in the architecture llama; \
-             it is left out, so long contexts will not work as in the original"
-        )),
+        Some(kind) => plan
+            .warnings
+            .push(ArchitectureWarning::RopeScaling { architecture: ARCHITECTURE.name, kind: kind.to_owned() }),
     }
 
     let n_blocks = n_blocks(config)?;
@@ -312,7 +312,7 @@ mod tests {
     fn unknown_scaling_is_warned_about() {
         let plan =
             plan(&config(json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})), &[], OutType::Auto).unwrap();
-        assert!(plan.warnings[0].contains("\"dynamic\""), "{:?}", plan.warnings);
+        assert!(plan.warnings[0].to_string().contains("\"dynamic\""), "{:?}", plan.warnings);
         assert!(!plan.parameters.iter().any(|(k, _)| k.contains("scaling")));
     }
 }

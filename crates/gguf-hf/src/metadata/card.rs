@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use fancy_regex::Regex;
 use saphyr_parser::{Event, Parser, ScalarStyle};
@@ -87,15 +89,15 @@ impl Card {
     /// Reads the front matter of a README; empty when it has none.
     ///
     /// # Errors
-    /// A sentence that says why the front matter is not a YAML mapping.
-    pub(crate) fn parse(readme: &str) -> Result<Card, String> {
+    /// Why the front matter is not a YAML mapping.
+    pub(crate) fn parse(readme: &str) -> Result<Card, CardProblem> {
         let Some(yaml) = front_matter(readme) else { return Ok(Card::default()) };
         if yaml.len() > MAX_BYTES {
-            return Err(format!("front matter of {} bytes, over {MAX_BYTES}", yaml.len()));
+            return Err(CardProblem::TooLong { bytes: yaml.len(), max: MAX_BYTES });
         }
         match tree(&yaml)? {
             Some(Node::Map(map)) => Ok(Card(map)),
-            _ => Err("the front matter is not a mapping".to_owned()),
+            _ => Err(CardProblem::NotAMapping),
         }
     }
 
@@ -109,6 +111,73 @@ impl Card {
         keys.iter().find_map(|key| self.get(key))
     }
 }
+
+/// Why a model card cannot be read.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum CardProblem {
+    /// The README is not UTF-8.
+    NotUtf8 {
+        /// The first byte that is not UTF-8.
+        at: usize,
+    },
+    /// The front matter is larger than is accepted.
+    TooLong {
+        /// Bytes of the front matter.
+        bytes: usize,
+        /// The most bytes that are accepted.
+        max: usize,
+    },
+    /// The front matter is not a mapping.
+    NotAMapping,
+    /// The front matter is not valid YAML; what the parser reports.
+    Yaml(Arc<dyn StdError + Send + Sync>),
+    /// An alias of something else than a single value.
+    Alias {
+        /// The line of the front matter, from 1.
+        line: usize,
+    },
+    /// The end of a list or mapping that was not begun.
+    EndWithoutStart {
+        /// The line of the front matter, from 1.
+        line: usize,
+    },
+    /// Lists and mappings are nested deeper than is accepted.
+    TooDeep {
+        /// The line of the front matter, from 1.
+        line: usize,
+        /// The most levels that are accepted.
+        max: usize,
+    },
+    /// There are more values than are accepted.
+    TooManyValues {
+        /// The line of the front matter, from 1.
+        line: usize,
+        /// The most values that are accepted.
+        max: usize,
+    },
+}
+
+impl fmt::Display for CardProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CardProblem::NotUtf8 { at } => write!(f, "not UTF-8 from byte {at} on"),
+            CardProblem::TooLong { bytes, max } => write!(f, "front matter of {bytes} bytes, over {max}"),
+            CardProblem::NotAMapping => f.write_str("the front matter is not a mapping"),
+            CardProblem::Yaml(e) => write!(f, "front matter: {e}"),
+            CardProblem::Alias { line } => {
+                write!(f, "front matter line {line}: only single values may be repeated by an alias")
+            }
+            CardProblem::EndWithoutStart { line } => write!(f, "front matter line {line}: an end without a start"),
+            CardProblem::TooDeep { line, max } => {
+                write!(f, "front matter line {line}: nested more than {max} levels deep")
+            }
+            CardProblem::TooManyValues { line, max } => write!(f, "front matter line {line}: more than {max} values"),
+        }
+    }
+}
+
+impl StdError for CardProblem {}
 
 /// The lines between the first line `---` and the next, with the reference's two repairs: an unquoted `no` in a list is
 /// Norwegian and not a boolean, and tabs are two spaces. `None` when the first line is another.
@@ -147,13 +216,13 @@ enum Open {
 }
 
 /// The first document of a YAML text, built without recursion; `None` for an empty text.
-fn tree(yaml: &str) -> Result<Option<Node>, String> {
+fn tree(yaml: &str) -> Result<Option<Node>, CardProblem> {
     let mut open: Vec<Open> = Vec::new();
     let mut anchors: HashMap<usize, Scalar> = HashMap::new();
     let mut nodes = 0usize;
     for event in Parser::new_from_str(yaml) {
-        let (event, span) = event.map_err(|e| format!("front matter: {e}"))?;
-        let at = |what: &str| format!("front matter line {}: {what}", span.start.line() + 1);
+        let (event, span) = event.map_err(|e| CardProblem::Yaml(Arc::new(e)))?;
+        let line = span.start.line() + 1;
         let node = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain && tag.is_none_or(|t| t.suffix != "str");
@@ -166,7 +235,7 @@ fn tree(yaml: &str) -> Result<Option<Node>, String> {
             // An alias of a list could make a short card as large as it likes.
             Event::Alias(id) => match anchors.get(&id) {
                 Some(scalar) => Node::Scalar(scalar.clone()),
-                None => return Err(at("only single values may be repeated by an alias")),
+                None => return Err(CardProblem::Alias { line }),
             },
             Event::SequenceStart(..) => {
                 open.push(Open::List(Vec::new()));
@@ -179,17 +248,17 @@ fn tree(yaml: &str) -> Result<Option<Node>, String> {
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
                 Some(Open::List(list)) => Node::List(list),
                 Some(Open::Map(map, _)) => Node::Map(map),
-                None => return Err(at("an end without a start")),
+                None => return Err(CardProblem::EndWithoutStart { line }),
             },
             Event::DocumentEnd | Event::StreamEnd => break,
             Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => continue,
         };
         if open.len() > MAX_DEPTH {
-            return Err(at(&format!("nested more than {MAX_DEPTH} levels deep")));
+            return Err(CardProblem::TooDeep { line, max: MAX_DEPTH });
         }
         nodes += 1;
         if nodes > MAX_NODES {
-            return Err(at(&format!("more than {MAX_NODES} values")));
+            return Err(CardProblem::TooManyValues { line, max: MAX_NODES });
         }
         match open.last_mut() {
             None => return Ok(Some(node)),

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-use super::Folder;
 use super::class::Settings;
 use super::hf::{AddedToken, TokenizerJson};
 use super::pretokenize::{self, MAX_TEXT, Piece, char_byte, kind};
 use super::special::array;
+use super::{Folder, Stage, StepProblem, TokenizerWarning};
+use crate::config::shortened;
 use crate::folder_error::FolderError;
 
 /// A tokenizer, ready to be asked.
@@ -38,21 +39,17 @@ impl<'a> Tokenizer<'a> {
     pub(crate) fn new(
         folder: &Folder,
         json: &'a TokenizerJson,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<TokenizerWarning>,
     ) -> Result<Tokenizer<'a>, FolderError> {
         let base: HashMap<&str, u32> = json.model.vocab.0.iter().map(|(token, id)| (token.as_str(), *id)).collect();
         let settings = Settings::read(folder, &json.added_tokens)?;
         let mut tokenizer = Tokenizer { json, base, added: Added::default(), settings };
         tokenizer.add(&json.added_tokens);
         for token in &json.added_tokens {
-            let id = tokenizer.added.ids.get(&token.content).copied();
-            if id.is_some() && token.id.as_u64() != id.map(u64::from) {
-                warnings.push(format!(
-                    "tokenizer.json gives the added token {:?} the id {}, but its place is {}: written there",
-                    token.content,
-                    token.id,
-                    id.unwrap_or_default()
-                ));
+            let Some(&position) = tokenizer.added.ids.get(&token.content) else { continue };
+            if token.id.as_u64() != Some(u64::from(position)) {
+                let (token, id) = (token.content.clone(), shortened(&token.id));
+                warnings.push(TokenizerWarning::Position { token, id, position });
             }
         }
         let added = std::mem::take(&mut tokenizer.settings.added);
@@ -112,8 +109,8 @@ impl<'a> Tokenizer<'a> {
     /// The ids of a text, with the special tokens that the post-processor puts around it.
     ///
     /// # Errors
-    /// A sentence that names the step which cannot be carried out.
-    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+    /// The step which cannot be carried out.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, StepProblem> {
         let merges = Merges::new(self);
         let mut ids = Vec::new();
         let mut first = true;
@@ -156,8 +153,8 @@ impl<'a> Tokenizer<'a> {
         &self,
         text: &str,
         normalized: bool,
-        normalize: impl Fn(&str) -> Result<String, String>,
-    ) -> Result<Vec<Part>, String> {
+        normalize: impl Fn(&str) -> Result<String, StepProblem>,
+    ) -> Result<Vec<Part>, StepProblem> {
         let mut patterns: HashMap<String, u32> = HashMap::new();
         let mut lengths = BTreeSet::new();
         for (pattern, _) in self.added.patterns.iter().filter(|(_, n)| *n == normalized) {
@@ -203,7 +200,7 @@ impl<'a> Tokenizer<'a> {
         Ok(parts)
     }
 
-    fn post_process(&self, ids: Vec<u32>) -> Result<Vec<u32>, String> {
+    fn post_process(&self, ids: Vec<u32>) -> Result<Vec<u32>, StepProblem> {
         let Some((bos, eos)) = &self.settings.around else {
             return post_process(&self.json.post_processor, ids, 0);
         };
@@ -214,7 +211,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// The text that a single token stands for, as the decoder of the file gives it.
-    pub(crate) fn decode(&self, token: &str) -> Result<String, String> {
+    pub(crate) fn decode(&self, token: &str) -> Result<String, StepProblem> {
         if self.json.decoder.is_null() {
             return Ok(token.to_owned());
         }
@@ -230,10 +227,10 @@ enum Part {
 }
 
 /// Adds the special tokens of a post-processor.
-fn post_process(step: &Json, ids: Vec<u32>, depth: u32) -> Result<Vec<u32>, String> {
+fn post_process(step: &Json, ids: Vec<u32>, depth: u32) -> Result<Vec<u32>, StepProblem> {
     let pair_id = |key: &str| {
         let id = step.get(key).and_then(|t| t.get(1)).and_then(Json::as_u64).and_then(|id| u32::try_from(id).ok());
-        id.ok_or_else(|| format!("the post-processor has no id for {key}"))
+        id.ok_or_else(|| StepProblem::PostProcessorToken(key.to_owned()))
     };
     match kind(step) {
         None if step.is_null() => Ok(ids),
@@ -250,7 +247,7 @@ fn post_process(step: &Json, ids: Vec<u32>, depth: u32) -> Result<Vec<u32>, Stri
                     let token = step.get("special_tokens").and_then(|t| t.get(name));
                     for id in array(token.and_then(|t| t.get("ids"))) {
                         let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
-                        out.push(id.ok_or_else(|| format!("the post-processor's token {name:?} has no valid id"))?);
+                        out.push(id.ok_or_else(|| StepProblem::PostProcessorToken(name.to_owned()))?);
                     }
                 }
             }
@@ -259,12 +256,12 @@ fn post_process(step: &Json, ids: Vec<u32>, depth: u32) -> Result<Vec<u32>, Stri
         Some("Sequence") if depth < 16 => {
             array(step.get("processors")).iter().try_fold(ids, |ids, step| post_process(step, ids, depth + 1))
         }
-        other => Err(format!("the post-processor {} is not known", other.unwrap_or("without a type"))),
+        other => Err(StepProblem::unknown(Stage::PostProcessor, other)),
     }
 }
 
 /// Carries out a decoder on one token.
-fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), String> {
+fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), StepProblem> {
     let field = |name: &str| step.get(name).and_then(Json::as_str).unwrap_or("");
     match kind(step) {
         Some("ByteLevel") => {
@@ -279,11 +276,11 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), String> {
                 Some(pattern) => {
                     let added = text.matches(pattern).count().saturating_mul(field("content").len());
                     if added > most(text) {
-                        return Err("a decoder makes a token many times as long".to_owned());
+                        return Err(StepProblem::LongToken);
                     }
                     *text = text.replace(pattern, field("content"));
                 }
-                None => return Err("a decoder replaces by a pattern".to_owned()),
+                None => return Err(StepProblem::DecoderPattern),
             }
         }
         Some("ByteFallback") => {
@@ -318,11 +315,11 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), String> {
             for step in array(step.get("decoders")) {
                 decode(step, text, depth + 1)?;
                 if text.len() > most {
-                    return Err("a decoder makes a token many times as long".to_owned());
+                    return Err(StepProblem::LongToken);
                 }
             }
         }
-        other => return Err(format!("the decoder {} is not known", other.unwrap_or("without a type"))),
+        other => return Err(StepProblem::unknown(Stage::Decoder, other)),
     }
     Ok(())
 }
@@ -362,7 +359,7 @@ impl<'t, 'a> Merges<'t, 'a> {
     }
 
     /// Appends the ids of a word.
-    fn encode(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), String> {
+    fn encode(&self, word: &str, ids: &mut Vec<u32>) -> Result<(), StepProblem> {
         let base = &self.tokenizer.base;
         let whole = base.get(word).filter(|_| self.tokenizer.json.model.ignore_merges == Some(true));
         if let Some(id) = whole {
@@ -385,7 +382,7 @@ impl<'t, 'a> Merges<'t, 'a> {
     }
 
     /// The ids of the characters of a word; of one that is not a token those of its bytes, or of the unknown token.
-    fn symbols(&self, word: &str) -> Result<Vec<u32>, String> {
+    fn symbols(&self, word: &str) -> Result<Vec<u32>, StepProblem> {
         let (base, model) = (&self.tokenizer.base, &self.tokenizer.json.model);
         let mut symbols = Vec::new();
         let mut unknown_before = false;
@@ -411,7 +408,7 @@ impl<'t, 'a> Merges<'t, 'a> {
                 }
             }
             if let Some(unk) = &model.unk_token {
-                let id = base.get(unk.as_str()).ok_or_else(|| format!("the unknown token {unk:?} has no id"))?;
+                let id = base.get(unk.as_str()).ok_or_else(|| StepProblem::UnknownToken(unk.clone()))?;
                 if !(unknown_before && model.fuse_unk == Some(true)) {
                     symbols.push(*id);
                 }
@@ -518,17 +515,20 @@ mod tests {
         }
         let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
         let bomb = json!({"type": "Sequence", "decoders": vec![double; 60]});
-        assert!(decode(&bomb, &mut "a".to_owned(), 0).unwrap_err().contains("many times as long"));
-        assert!(decode(&json!({"type": "CTC"}), &mut String::new(), 0).unwrap_err().contains("decoder CTC"));
+        assert!(decode(&bomb, &mut "a".to_owned(), 0).unwrap_err().to_string().contains("many times longer"));
+        assert!(
+            decode(&json!({"type": "CTC"}), &mut String::new(), 0).unwrap_err().to_string().contains("decoder CTC")
+        );
         let roberta = json!({"type": "RobertaProcessing", "sep": ["s", 9], "cls": ["c", 8]});
         let template = json!({"type": "TemplateProcessing", "special_tokens": {"<s>": {"ids": [6, 7]}},
             "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]});
         let both = json!({"type": "Sequence", "processors": [roberta, template, {"type": "ByteLevel"}]});
-        assert_eq!(post_process(&both, vec![1], 0), Ok(vec![6, 7, 8, 1, 9]));
-        for (step, message) in
-            [(json!({"type": "BertProcessing"}), "no id for cls"), (json!({"type": "New"}), "post-processor New")]
-        {
-            assert!(post_process(&step, vec![1], 0).unwrap_err().contains(message), "{step}");
+        assert_eq!(post_process(&both, vec![1], 0).unwrap(), [6, 7, 8, 1, 9]);
+        for (step, message) in [
+            (json!({"type": "BertProcessing"}), "no valid id for the token \"cls\""),
+            (json!({"type": "New"}), "post-processor New"),
+        ] {
+            assert!(post_process(&step, vec![1], 0).unwrap_err().to_string().contains(message), "{step}");
         }
         assert_eq!(clean_up("a . it 's n't ."), "a. it'sn't.");
     }

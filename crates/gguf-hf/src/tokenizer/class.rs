@@ -8,6 +8,7 @@ use super::hf::AddedToken;
 use super::special::{array, token_text, truthy};
 use crate::files::read_json;
 use crate::folder_error::FolderError;
+use crate::problem::FileProblem;
 
 /// A class of tokenizers.
 struct Class {
@@ -114,10 +115,11 @@ impl Settings {
         let is_special = |text: &str| specials.iter().any(|(_, special)| special == text);
         if let Some(listed) = settings.get("added_tokens_decoder").and_then(Json::as_object) {
             for (id, token) in listed {
-                let invalid =
-                    |what: String| folder.invalid("tokenizer_config.json", format!("added token {id:?}: {what}"));
-                let number = id.trim().parse().map_err(|_| invalid("its id is not a number".to_owned()))?;
-                put(number, serde_json::from_value(token.clone()).map_err(|e| invalid(e.to_string()))?);
+                let invalid = |problem| folder.invalid("tokenizer_config.json", problem);
+                let number = id.trim().parse();
+                let id = number.map_err(|_| invalid(FileProblem::AddedTokenKey { key: id.clone() }))?;
+                let token = serde_json::from_value(token.clone());
+                put(id, token.map_err(|source| invalid(FileProblem::AddedToken { id, source }))?);
             }
         } else {
             let file = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();

@@ -20,7 +20,7 @@ use super::bpe::Tokenizer;
 use super::hf::TokenizerJson;
 use super::pretokenize::kind;
 use super::special::array;
-use super::{Folder, TokenizerOptions};
+use super::{Folder, TokenizerOptions, TokenizerWarning};
 use crate::folder_error::FolderError;
 
 /// How the name of the pre-tokenizer was found.
@@ -45,18 +45,18 @@ pub(crate) fn decide(
     json: &TokenizerJson,
     tokenizer: &Tokenizer<'_>,
     options: &TokenizerOptions,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<(String, PreSource), FolderError> {
     if let Some(name) = &options.pre {
         if !NAMES.contains(&name.as_str()) {
-            warnings.push(format!("llama.cpp may not know the pre-tokenizer {name:?}"));
+            warnings.push(TokenizerWarning::UnknownPre(name.clone()));
         }
         return Ok((name.clone(), PreSource::Given));
     }
     let hash = match tokenizer.encode(CHECK_TEXT) {
         Ok(ids) => Some(hash_of(&ids)),
         Err(e) => {
-            warnings.push(format!("tokenizer.json cannot be tried out: {e}"));
+            warnings.push(TokenizerWarning::CheckText(e));
             None
         }
     };

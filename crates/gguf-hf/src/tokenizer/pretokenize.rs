@@ -7,16 +7,14 @@ use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
 
 use super::special::array;
+use super::{Stage, StepProblem};
 
 /// The longest text, in bytes, that steps may make of another; a file of steps that double it could otherwise fill the
 /// memory. The check text has some 600 bytes.
 pub(crate) const MAX_TEXT: usize = 4096;
 
-fn bounded(bytes: usize) -> Result<(), String> {
-    if bytes > MAX_TEXT {
-        return Err(format!("its steps make a short text longer than {MAX_TEXT} bytes"));
-    }
-    Ok(())
+fn bounded(bytes: usize) -> Result<(), StepProblem> {
+    if bytes > MAX_TEXT { Err(StepProblem::LongText { max: MAX_TEXT }) } else { Ok(()) }
 }
 
 /// How deep sequences of steps may be nested.
@@ -36,7 +34,7 @@ fn flag(step: &Json, name: &str, default: bool) -> bool {
 }
 
 /// Normalizes a text.
-pub(crate) fn normalize(step: &Json, text: &str, depth: u32) -> Result<String, String> {
+pub(crate) fn normalize(step: &Json, text: &str, depth: u32) -> Result<String, StepProblem> {
     let field = |name: &str| step.get(name).and_then(Json::as_str).unwrap_or("");
     Ok(match kind(step) {
         None if step.is_null() => text.to_owned(),
@@ -68,7 +66,7 @@ pub(crate) fn normalize(step: &Json, text: &str, depth: u32) -> Result<String, S
             }
             text
         }
-        other => return Err(format!("the normalizer {} is not known", other.unwrap_or("without a type"))),
+        other => return Err(StepProblem::unknown(Stage::Normalizer, other)),
     })
 }
 
@@ -81,7 +79,7 @@ pub(crate) struct Piece {
 }
 
 /// Cuts pieces into smaller ones.
-pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Result<Vec<Piece>, String> {
+pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Result<Vec<Piece>, StepProblem> {
     let behavior = step.get("behavior").and_then(Json::as_str).unwrap_or("Isolated");
     match kind(step) {
         None if step.is_null() => Ok(pieces),
@@ -133,12 +131,12 @@ pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Resul
             split(pieces, "Removed", |text| Ok(chars(text, |c| Some(c) == delimiter)))
         }
         Some("Metaspace") => metaspace(step, pieces),
-        other => Err(format!("the pre-tokenizer {} is not known", other.unwrap_or("without a type"))),
+        other => Err(StepProblem::unknown(Stage::PreTokenizer, other)),
     }
 }
 
 /// SentencePiece's way: spaces become a visible mark, which begins the words.
-fn metaspace(step: &Json, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, String> {
+fn metaspace(step: &Json, mut pieces: Vec<Piece>) -> Result<Vec<Piece>, StepProblem> {
     let mark = step.get("replacement").and_then(Json::as_str).and_then(|r| r.chars().next()).unwrap_or('\u{2581}');
     let old = if flag(step, "add_prefix_space", true) { "always" } else { "never" };
     let scheme = step.get("prepend_scheme").and_then(Json::as_str).unwrap_or(old);
@@ -162,8 +160,8 @@ type Parts<'a> = Vec<(&'a str, bool)>;
 fn split(
     pieces: Vec<Piece>,
     behavior: &str,
-    find: impl Fn(&str) -> Result<Parts<'_>, String>,
-) -> Result<Vec<Piece>, String> {
+    find: impl Fn(&str) -> Result<Parts<'_>, StepProblem>,
+) -> Result<Vec<Piece>, StepProblem> {
     let mut out = Vec::new();
     for Piece { text, first } in pieces {
         let mut parts: Vec<(String, bool)> = Vec::new();
@@ -175,7 +173,7 @@ fn split(
                 "Contiguous" => before == Some(hit),
                 "MergedWithPrevious" => hit && before == Some(false),
                 "MergedWithNext" => join_next && !hit,
-                other => return Err(format!("the split behavior {other} is not known")),
+                other => return Err(StepProblem::SplitBehavior(other.to_owned())),
             };
             join_next = hit;
             match parts.last_mut().filter(|_| join) {
@@ -222,11 +220,11 @@ fn chars(text: &str, is_match: impl Fn(char) -> bool) -> Parts<'_> {
 }
 
 /// The matches of a pattern, and what is between them.
-fn matches<'t>(regex: &Regex, text: &'t str) -> Result<Parts<'t>, String> {
+fn matches<'t>(regex: &Regex, text: &'t str) -> Result<Parts<'t>, StepProblem> {
     let mut parts = Vec::new();
     let mut end = 0;
     for hit in regex.find_iter(text) {
-        let hit = hit.map_err(|e| format!("the pattern {:?}: {e}", regex.as_str()))?;
+        let hit = hit.map_err(|e| StepProblem::pattern(regex.as_str(), e))?;
         parts.extend(text.get(end..hit.start()).filter(|t| !t.is_empty()).map(|t| (t, false)));
         parts.extend(text.get(hit.start()..hit.end()).map(|t| (t, true)));
         end = hit.end();
@@ -236,21 +234,21 @@ fn matches<'t>(regex: &Regex, text: &'t str) -> Result<Parts<'t>, String> {
 }
 
 /// The pattern of a step: a regular expression or a plain text.
-fn regex(step: &Json) -> Result<Regex, String> {
+fn regex(step: &Json) -> Result<Regex, StepProblem> {
     let pattern = step.get("pattern").unwrap_or(&Json::Null);
     match (pattern.get("Regex").and_then(Json::as_str), pattern.get("String").and_then(Json::as_str)) {
         (Some(regex), _) => compile(regex),
         (None, Some(text)) if !text.is_empty() => compile(&fancy_regex::escape(text)),
-        _ => Err("a step has no pattern".to_owned()),
+        _ => Err(StepProblem::NoPattern),
     }
 }
 
 /// Compiles a pattern with the meaning it has in Oniguruma, the engine of the reference: `$` is the end of a line. Both
 /// the program and the search are bounded.
-fn compile(pattern: &str) -> Result<Regex, String> {
+fn compile(pattern: &str) -> Result<Regex, StepProblem> {
     let mut builder = RegexBuilder::new(pattern);
     builder.oniguruma_mode(true).multi_line(true).backtrack_limit(1_000_000).delegate_size_limit(32 << 20);
-    builder.build().map_err(|e| format!("the pattern {pattern:?}: {e}"))
+    builder.build().map_err(|e| StepProblem::pattern(pattern, e))
 }
 
 /// The printable character that stands for a byte in a byte-level vocabulary (`bytes_to_unicode` of GPT-2).
@@ -356,14 +354,14 @@ mod tests {
         for _ in 0..40 {
             deep = json!({"type": "Sequence", "normalizers": [deep], "pretokenizers": []});
         }
-        assert!(normalize(&deep, "a", 0).unwrap_err().contains("Sequence is not known"));
+        assert!(normalize(&deep, "a", 0).unwrap_err().to_string().contains("Sequence is not known"));
         let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
         let bomb = json!({"type": "Sequence", "normalizers": vec![double; 60]});
-        assert!(normalize(&bomb, "a", 0).unwrap_err().contains("longer than 4096 bytes"));
+        assert!(normalize(&bomb, "a", 0).unwrap_err().to_string().contains("longer than 4096 bytes"));
         let bomb = json!({"type": "Sequence", "pretokenizers": vec![json!({"type": "ByteLevel"}); 60]});
         let piece = vec![Piece { text: "é".to_owned(), first: true }];
-        assert!(pre_tokenize(&bomb, piece, 0).unwrap_err().contains("longer than 4096 bytes"));
-        assert!(normalize(&json!({"type": "Precompiled"}), "a", 0).unwrap_err().contains("Precompiled"));
+        assert!(pre_tokenize(&bomb, piece, 0).unwrap_err().to_string().contains("longer than 4096 bytes"));
+        assert!(normalize(&json!({"type": "Precompiled"}), "a", 0).unwrap_err().to_string().contains("Precompiled"));
         for (step, message) in [
             (json!({"type": "UnicodeScripts"}), "UnicodeScripts is not known"),
             (json!({}), "without a type"),
@@ -372,7 +370,7 @@ mod tests {
             (json!({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "x"}), "behavior x"),
         ] {
             let piece = vec![Piece { text: "a".to_owned(), first: true }];
-            let error = pre_tokenize(&step, piece, 0).unwrap_err();
+            let error = pre_tokenize(&step, piece, 0).unwrap_err().to_string();
             assert!(error.contains(message), "{step}: {error}");
         }
     }

@@ -4,6 +4,8 @@
 //! vocabulary needs is read: field 1, the pieces, each with its text (1), score (2) and type (3). Everything else is
 //! stepped over.
 
+use super::{MessageProblem, SentencePieceProblem};
+
 /// The type of a piece, by the numbers that both SentencePiece and GGUF's `tokenizer.ggml.token_type` use.
 pub(crate) mod piece_type {
     pub(crate) const NORMAL: i32 = 1;
@@ -27,37 +29,37 @@ pub(crate) struct Piece<'a> {
 /// Reads the pieces of a model, in order.
 ///
 /// # Errors
-/// A sentence that says at which byte the message stops making sense.
-pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, String> {
+/// Where the bytes are not a message of the expected form, or that there are no pieces.
+pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProblem> {
     let mut message = Message { bytes, pos: 0 };
     let mut pieces = Vec::new();
     while let Some(field) = message.field()? {
         if field.number == 1 {
-            let at = message.pos - field.payload()?.len();
-            let piece = piece(field.payload()?).map_err(|e| format!("piece {} at byte {at}: {e}", pieces.len()))?;
-            pieces.push(piece);
+            let (index, at) = (pieces.len(), message.pos - field.payload()?.len());
+            let piece = piece(field.payload()?);
+            pieces.push(piece.map_err(|problem| SentencePieceProblem::Piece { index, at, problem })?);
         }
     }
     if pieces.is_empty() {
-        return Err("no SentencePiece model: it has no pieces".to_owned());
+        return Err(SentencePieceProblem::NoPieces);
     }
     Ok(pieces)
 }
 
-fn piece(bytes: &[u8]) -> Result<Piece<'_>, String> {
+fn piece(bytes: &[u8]) -> Result<Piece<'_>, MessageProblem> {
     let mut piece = Piece { text: "", score: 0.0, kind: piece_type::NORMAL };
     let mut message = Message { bytes, pos: 0 };
     while let Some(field) = message.field()? {
         match field.number {
-            1 => piece.text = std::str::from_utf8(field.payload()?).map_err(|_| "its text is not UTF-8".to_owned())?,
+            1 => piece.text = std::str::from_utf8(field.payload()?).map_err(|_| MessageProblem::TextNotUtf8)?,
             2 => match field.value {
                 FieldValue::Fixed32(bits) => piece.score = f32::from_bits(bits),
-                _ => return Err("its score is not a float".to_owned()),
+                _ => return Err(MessageProblem::Score),
             },
             3 => match field.value {
                 FieldValue::Varint(kind @ 1..=6) => piece.kind = kind as i32,
-                FieldValue::Varint(kind) => return Err(format!("its type is {kind}, not 1 to 6")),
-                _ => return Err("its type is not a number".to_owned()),
+                FieldValue::Varint(kind) => return Err(MessageProblem::PieceType(Some(kind))),
+                _ => return Err(MessageProblem::PieceType(None)),
             },
             _ => {}
         }
@@ -84,17 +86,17 @@ enum FieldValue<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn payload(&self) -> Result<&'a [u8], String> {
+    fn payload(&self) -> Result<&'a [u8], MessageProblem> {
         match self.value {
             FieldValue::Bytes(bytes) => Ok(bytes),
-            _ => Err(format!("field {} is a number, expected bytes", self.number)),
+            _ => Err(MessageProblem::NotBytes { field: self.number }),
         }
     }
 }
 
 impl<'a> Message<'a> {
     /// The next field; `None` at the end of the message.
-    fn field(&mut self) -> Result<Option<Field<'a>>, String> {
+    fn field(&mut self) -> Result<Option<Field<'a>>, MessageProblem> {
         if self.pos >= self.bytes.len() {
             return Ok(None);
         }
@@ -111,16 +113,16 @@ impl<'a> Message<'a> {
                 let b = self.take(4)?;
                 FieldValue::Fixed32(u32::from_le_bytes(b.try_into().unwrap_or_default()))
             }
-            wire => return Err(format!("no SentencePiece model: wire type {wire} at byte {at}")),
+            found => return Err(MessageProblem::WireType { found, at }),
         };
         match tag >> 3 {
-            0 => Err(format!("no SentencePiece model: field 0 at byte {at}")),
+            0 => Err(MessageProblem::FieldNumber { at }),
             number => Ok(Some(Field { number, value })),
         }
     }
 
     /// A number of 7 bits a byte, lowest first, ten bytes at most.
-    fn varint(&mut self) -> Result<u64, String> {
+    fn varint(&mut self) -> Result<u64, MessageProblem> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let &byte = self.bytes.get(self.pos).ok_or_else(|| self.truncated())?;
@@ -130,18 +132,18 @@ impl<'a> Message<'a> {
                 return Ok(value);
             }
         }
-        Err(format!("a number longer than ten bytes ends at byte {}", self.pos))
+        Err(MessageProblem::LongNumber { at: self.pos })
     }
 
-    fn take(&mut self, n: u64) -> Result<&'a [u8], String> {
+    fn take(&mut self, n: u64) -> Result<&'a [u8], MessageProblem> {
         let end = usize::try_from(n).ok().and_then(|n| self.pos.checked_add(n));
         let taken = end.and_then(|end| self.bytes.get(self.pos..end)).ok_or_else(|| self.truncated())?;
         self.pos += taken.len();
         Ok(taken)
     }
 
-    fn truncated(&self) -> String {
-        format!("the message ends in the middle of the field at byte {}", self.pos)
+    fn truncated(&self) -> MessageProblem {
+        MessageProblem::Truncated { at: self.pos }
     }
 }
 
@@ -183,14 +185,14 @@ pub(crate) mod tests {
             (&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], "ends in the middle"),
             (&[0xff; 12], "longer than ten bytes"),
             (&[0x0b], "wire type 3"),
-            (&[0x02, 0], "field 0"),
+            (&[0x02, 0], "field number 0"),
             (&[0x08, 1], "is a number, expected bytes"),
             (&[0x0a, 3, 0x0a, 1, 0xff], "not UTF-8"),
             (&[0x0a, 2, 0x18, 9], "type is 9"),
             (&[0x0a, 2, 0x10, 9], "score is not a float"),
         ];
         for (bytes, message) in cases {
-            let error = pieces(bytes).unwrap_err();
+            let error = pieces(bytes).unwrap_err().to_string();
             assert!(error.contains(message), "{bytes:?}: {error}");
         }
     }

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
-use super::Folder;
 use super::hf::TokenizerJson;
+use super::{Folder, TokenizerWarning};
+use crate::config::shortened;
 use crate::files::{named_templates, read_json, read_lines};
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
@@ -30,7 +31,7 @@ pub(crate) struct SpecialVocab {
     lowercase: Option<bool>,
     strip_accents: Option<bool>,
     /// What was skipped, and why.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<TokenizerWarning>,
 }
 
 impl SpecialVocab {
@@ -65,7 +66,7 @@ impl SpecialVocab {
             self.read_merges_txt(dir)?;
         }
         if self.merges.is_empty() {
-            self.warnings.push("no merges found: the model will hardly tokenize".to_owned());
+            self.warnings.push(TokenizerWarning::NoMerges);
         }
         Ok(())
     }
@@ -77,7 +78,7 @@ impl SpecialVocab {
         match in_range.filter(|&id| self.n_vocab.is_none_or(|n| (id as usize) < n)) {
             Some(id) if self.ids.iter().all(|(k, _)| *k != kind) => self.ids.push((kind, id)),
             Some(_) => {}
-            None => self.warnings.push(format!("{kind} token id {number} is out of range: not written")),
+            None => self.warnings.push(TokenizerWarning::SpecialId { kind, id: shortened(number) }),
         }
     }
 
@@ -220,9 +221,7 @@ impl SpecialVocab {
             if let Some(add) = settings.get(&format!("add_{kind}_token")).and_then(Json::as_bool) {
                 match self.add_flag(kind) {
                     None => self.set_add_flag(kind, add),
-                    Some(other) if other != add => self.warnings.push(format!(
-                        "tokenizer_config.json says add_{kind}_token {add}, the post-processor {other}: {other} is used"
-                    )),
+                    Some(used) if used != add => self.warnings.push(TokenizerWarning::AddToken { kind, used }),
                     Some(_) => {}
                 }
             }
@@ -252,7 +251,7 @@ impl SpecialVocab {
         match template {
             None | Some(Json::Null) => {}
             Some(template @ (Json::String(_) | Json::Array(_))) => self.chat_template = Some(template),
-            Some(_) => self.warnings.push("chat_template is neither a text nor a list: not written".to_owned()),
+            Some(_) => self.warnings.push(TokenizerWarning::ChatTemplate),
         }
         Ok(())
     }
@@ -267,7 +266,7 @@ impl SpecialVocab {
             let mut parts = line.split_whitespace();
             match (parts.next(), parts.next(), parts.next()) {
                 (Some(left), Some(right), None) => self.merges.push(format!("{left} {right}")),
-                _ => self.warnings.push(format!("merges.txt line {}: not two tokens, ignored", i + 1)),
+                _ => self.warnings.push(TokenizerWarning::MergesLine { line: i + 1 }),
             }
         }
         Ok(())
@@ -279,7 +278,7 @@ impl SpecialVocab {
         for (kind, id) in &self.ids {
             match id_key(kind) {
                 Some(key) => kvs.set(key, *id),
-                None => self.warnings.push(format!("{kind} token id {id} has no key in GGUF: not written")),
+                None => self.warnings.push(TokenizerWarning::NoKey { kind, id: *id }),
             }
         }
         for (kind, add) in &self.add {

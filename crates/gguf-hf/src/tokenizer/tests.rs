@@ -110,7 +110,16 @@ fn sentencepiece_with_added_tokens() {
         ]
     );
     assert_eq!(got.pre, PreSource::NotNeeded);
-    assert_eq!(got.warnings.len(), 4, "{:?}", got.warnings);
+    let warnings: Vec<String> = got.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "the token \"far\" has the id 8, but the vocabulary has 8 tokens: not written",
+            "the token \"beyond\" has the id 99, but the vocabulary has 8 tokens: not written",
+            "the sep token id 8 is out of range: not written",
+            "the pad token id -1 is out of range: not written",
+        ]
+    );
 }
 
 #[test]
@@ -239,7 +248,7 @@ fn the_name_of_the_pre_tokenizer() {
         let options = TokenizerOptions { pre: Some("mine".to_owned()) };
         let got = run_with("pre", files, json!({}), &options).unwrap();
         assert_eq!((lines(&got.kvs)[1].as_str(), got.pre), ("tokenizer.ggml.pre = mine", PreSource::Given));
-        assert!(got.warnings[0].contains("may not know"), "{:?}", got.warnings);
+        assert!(got.warnings[0].to_string().contains("may not know"), "{:?}", got.warnings);
     }
 }
 
@@ -389,10 +398,10 @@ fn a_token_beyond_the_vocabulary_is_blamed_on_the_file_that_adds_it() {
         |added: &str| format!(r#"{{"model": {{"type": "BPE", "vocab": {{"a": 0}}}}, "added_tokens": [{added}]}}"#);
     let (plain, with_pad) = (model(""), model(r#"{"id": 1, "content": "<pad>", "special": true}"#));
     for (tokenizer, start) in [
-        (&with_pad, "tokenizer.json: token \"<pad>\" has the id 1, but vocab_size is 1"),
+        (&with_pad, "tokenizer.json: the token \"<pad>\" has the id 1, but vocab_size is 1"),
         (
             &plain,
-            "config.json: vocab_size is 1, but the token \"<pad>\" gets the id 1; tokenizer.json does not have it",
+            "config.json: vocab_size is 1, but the token \"<pad>\" gets the id 1; the token is not in tokenizer.json",
         ),
     ] {
         let files: &[(&str, &[u8])] =
@@ -403,12 +412,27 @@ fn a_token_beyond_the_vocabulary_is_blamed_on_the_file_that_adds_it() {
 }
 
 #[test]
+fn an_added_token_of_the_settings_is_wrong() {
+    let tokenizer = llama3().to_string();
+    for (added, message) in [
+        (json!({"x": {"content": "a"}}), "tokenizer_config.json: added token \"x\": the id is not a number"),
+        (json!({"7": {"special": true}}), "tokenizer_config.json: added token 7: missing field `content`"),
+    ] {
+        let settings = json!({"added_tokens_decoder": added}).to_string();
+        let files: &[(&str, &[u8])] =
+            &[("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", settings.as_bytes())];
+        let error = run("added", files, json!({})).unwrap_err();
+        assert!(matches!(error, FolderError::Invalid { .. }) && error.to_string().contains(message), "{error}");
+    }
+}
+
+#[test]
 fn errors_name_the_file() {
     let bpe = |model: &str| format!(r#"{{"model": {model}}}"#);
     let cases: &[(&str, String, &str)] = &[
         ("tokenizer.model", "garbage".to_owned(), "tokenizer.model: "),
         ("tokenizer.json", "{".to_owned(), "tokenizer.json: EOF"),
-        ("tokenizer.json", bpe(r#"{"type": "WordPiece", "vocab": {"a": 0}}"#), "of the kind WordPiece"),
+        ("tokenizer.json", bpe(r#"{"type": "WordPiece", "vocab": {"a": 0}}"#), "of the type WordPiece"),
         ("tokenizer.json", bpe(r#"{"type": "BPE", "vocab": {"a": 3000000000}}"#), "has the id 3000000000"),
         ("tokenizer.json", format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), "tokenizer.json: "),
         ("tekken.json", "{}".to_owned(), "tekken.json: Mistral's own"),

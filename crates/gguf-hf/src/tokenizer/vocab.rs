@@ -9,9 +9,11 @@ use super::hf::TokenizerJson;
 use super::pre::{self, PreSource};
 use super::sentencepiece::{self as spm, piece_type};
 use super::special::truthy;
-use super::{Folder, MAX_VOCAB, TokenizerOptions};
+use super::{Folder, MAX_VOCAB, TokenizerOptions, TokenizerWarning};
+use crate::config::shortened;
 use crate::files::read_json;
 use crate::folder_error::FolderError;
+use crate::problem::{FileProblem, UnsupportedFeature};
 
 /// A vocabulary, as long lists of the same length.
 pub(crate) struct TokenList {
@@ -42,13 +44,10 @@ impl TokenList {
     }
 
     /// Sets a token; an id beyond the list is a warning.
-    fn put(&mut self, id: &Json, token: String, score: f32, kind: i32, warnings: &mut Vec<String>) {
+    fn put(&mut self, id: &Json, token: String, score: f32, kind: i32, warnings: &mut Vec<TokenizerWarning>) {
         let slot = id.as_u64().and_then(|id| usize::try_from(id).ok()).filter(|&id| id < self.tokens.len());
         let Some(slot) = slot else {
-            warnings.push(format!(
-                "token {token:?} has the id {id}, beyond the {} of the vocabulary: not written",
-                self.tokens.len()
-            ));
+            warnings.push(TokenizerWarning::TokenId { token, id: shortened(id), n_tokens: self.tokens.len() });
             return;
         };
         if let Some(v) = self.types.get_mut(slot) {
@@ -72,15 +71,16 @@ pub(crate) fn sentencepiece(
     folder: &Folder,
     model: &[u8],
     vocab_size: Option<usize>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    let pieces = spm::pieces(model).map_err(|what| folder.invalid("tokenizer.model", what))?;
+    let invalid = |problem| folder.invalid("tokenizer.model", problem);
+    let pieces = spm::pieces(model).map_err(|e| invalid(FileProblem::SentencePiece(e)))?;
     if pieces.len() as u64 > MAX_VOCAB {
-        return Err(folder.invalid("tokenizer.model", format!("{} pieces, over {MAX_VOCAB}", pieces.len())));
+        return Err(invalid(FileProblem::TooManyPieces { found: pieces.len(), max: MAX_VOCAB }));
     }
     let size = vocab_size.unwrap_or(pieces.len());
     if pieces.len() > size {
-        warnings.push(format!("tokenizer.model has {} pieces, of which vocab_size keeps {size}", pieces.len()));
+        warnings.push(TokenizerWarning::Pieces { found: pieces.len(), kept: size });
     }
     let mut list = TokenList::new("llama", size);
     for piece in pieces.iter().take(size) {
@@ -99,7 +99,7 @@ pub(crate) fn sentencepiece(
     let decoder = folder.tokenizer_config.get("added_tokens_decoder").and_then(Json::as_object);
     for (id, token) in decoder.into_iter().flatten() {
         let Some(text) = token.get("content").and_then(Json::as_str) else {
-            warnings.push(format!("tokenizer_config.json: added token {id} has no content: not written"));
+            warnings.push(TokenizerWarning::NoContent { id: id.clone() });
             continue;
         };
         let special = token.get("special").is_some_and(truthy) || looks_special(text);
@@ -122,7 +122,7 @@ pub(crate) fn is_llama_hf(tokenizer: &TokenizerJson) -> bool {
 pub(crate) fn llama_hf(
     folder: &Folder,
     tokenizer: &TokenizerJson,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
     let hf = Tokenizer::new(folder, tokenizer, warnings)?;
     let by_id = tokens_by_id(&hf);
@@ -131,9 +131,7 @@ pub(crate) fn llama_hf(
     let special_ids = hf.special_ids();
     for id in 0..base {
         let Some(token) = u32::try_from(id).ok().and_then(|id| by_id.get(&id)) else {
-            return Err(
-                folder.invalid("tokenizer.json", format!("the vocabulary of {base} tokens has none with the id {id}"))
-            );
+            return Err(folder.invalid("tokenizer.json", FileProblem::NoToken { id, n_tokens: base }));
         };
         let kind = match is_byte_token(token) {
             true => piece_type::BYTE,
@@ -158,34 +156,22 @@ pub(crate) fn gpt2(
     tokenizer: &TokenizerJson,
     vocab_size: Option<usize>,
     options: &TokenizerOptions,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
     let kind = tokenizer.model.kind.as_deref().unwrap_or("BPE");
     if kind != "BPE" {
-        return Err(folder.unsupported(
-            "tokenizer.json",
-            format!("the tokenizer is of the kind {kind}; only BPE is supported, or SentencePiece as tokenizer.model"),
-        ));
+        return Err(folder.unsupported("tokenizer.json", UnsupportedFeature::TokenizerModel(kind.to_owned())));
     }
     let hf = Tokenizer::new(folder, tokenizer, warnings)?;
     let by_id = tokens_by_id(&hf);
     let max = by_id.keys().copied().max().unwrap_or(0) as usize;
     let size = vocab_size.unwrap_or(by_id.len());
     if max >= size {
-        let token = *by_id.get(&(max as u32)).unwrap_or(&"");
-        if !tokenizer.has(token) {
-            return Err(folder.invalid(
-                "config.json",
-                format!(
-                    "vocab_size is {size}, but the token {token:?} gets the id {max}; tokenizer.json does not have it, \
-                     tokenizer_config.json or the class of the tokenizer adds it; correct vocab_size, or the token there"
-                ),
-            ));
-        }
-        return Err(folder.invalid(
-            "tokenizer.json",
-            format!("token {token:?} has the id {max}, but vocab_size is {size}; correct config.json"),
-        ));
+        let token = by_id.get(&(max as u32)).copied().unwrap_or_default().to_owned();
+        return Err(match tokenizer.has(&token) {
+            true => folder.invalid("tokenizer.json", FileProblem::TokenId { token, id: max, vocab_size: size }),
+            false => folder.invalid("config.json", FileProblem::AddedTokenId { token, id: max, vocab_size: size }),
+        });
     }
     let (pre, source) = pre::decide(folder, tokenizer, &hf, options, warnings)?;
 
@@ -201,7 +187,8 @@ pub(crate) fn gpt2(
                     // llama.cpp looks for added tokens in the text as it is, so they are written as they come out of the
                     // decoder. Encoding such a token gives the token itself.
                     let text = if added.normalized() { Ok((*token).to_owned()) } else { hf.decode(token) };
-                    let mut text = text.map_err(|what| folder.unsupported("tokenizer.json", what))?;
+                    let mut text =
+                        text.map_err(|e| folder.unsupported("tokenizer.json", UnsupportedFeature::Step(e)))?;
                     if clean && !added.normalized() {
                         text = clean_up(&text);
                     }

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use gguf_format::check::shown;
 use gguf_format::keys;
 use gguf_format::{ByteOrder, GgmlType, Gguf, MAGIC, ValueRef};
 
@@ -488,10 +489,10 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         };
         let about = |problem: Problem| Error::from(problem).of(entry);
         if tensor.ty != GgmlType::F32 {
-            return Err(about(Problem::Type(format!("the tensor {} is of type {}", tensor.name, tensor.ty))));
+            return Err(about(Problem::Type { tensor: shown(tensor.name), ty: tensor.ty }));
         }
-        let bad_size = |e| about(Problem::Type(format!("the tensor {}: {e}", tensor.name)));
-        let range = gguf.tensor_range(&tensor).map_err(bad_size)?;
+        let no_size = |source| about(Problem::Size { tensor: shown(tensor.name), source });
+        let range = gguf.tensor_range(&tensor).map_err(no_size)?;
         bytes.must_have(range.start, range.end - range.start).map_err(|e| e.of(entry))?;
         // Tensors that share data would take more memory than the file has bytes.
         total = total.saturating_add(range.end - range.start);

@@ -1,0 +1,153 @@
+//! What can be wrong with the content of a model folder's small files, and what in it is not supported.
+
+use std::fmt;
+
+use crate::tokenizer::{SentencePieceProblem, StepProblem};
+
+/// Why the content of a file cannot be right.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FileProblem {
+    /// The file does not exist.
+    Missing,
+    /// The document is not an object of keys and values.
+    NotAnObject,
+    /// A key has a value that cannot be used.
+    Value {
+        /// The key.
+        key: String,
+        /// The value found, as JSON, shortened.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// `vocab_size` is not the size of a vocabulary.
+    VocabSize {
+        /// The value found, as JSON, shortened.
+        found: String,
+        /// The largest size that is accepted.
+        max: u64,
+    },
+    /// A `tokenizer.model` is not a SentencePiece model.
+    SentencePiece(SentencePieceProblem),
+    /// A SentencePiece model has more pieces than a vocabulary may have.
+    TooManyPieces {
+        /// Number of pieces.
+        found: usize,
+        /// The largest number that is accepted.
+        max: u64,
+    },
+    /// No token of the vocabulary has the id.
+    NoToken {
+        /// The id.
+        id: usize,
+        /// Number of tokens in the vocabulary.
+        n_tokens: usize,
+    },
+    /// A token of `tokenizer.json` has an id outside `vocab_size`.
+    TokenId {
+        /// The token.
+        token: String,
+        /// Its id.
+        id: usize,
+        /// The size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// A token that the settings or the class of the tokenizer add gets an id outside `vocab_size`.
+    AddedTokenId {
+        /// The token.
+        token: String,
+        /// The id that it gets.
+        id: usize,
+        /// The size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// The key of an added token, which is its id, is not a number.
+    AddedTokenKey {
+        /// The key.
+        key: String,
+    },
+    /// An added token does not have the required form.
+    AddedToken {
+        /// Its id.
+        id: i64,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl fmt::Display for FileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileProblem::Missing => f.write_str("no such file"),
+            FileProblem::NotAnObject => f.write_str("expected an object of GGUF keys and values"),
+            FileProblem::Value { key, found, expected } => write!(f, "{key} is {found}, expected {expected}"),
+            FileProblem::VocabSize { found, max } => write!(f, "vocab_size is {found}, expected 1 to {max}"),
+            FileProblem::SentencePiece(problem) => write!(f, "{problem}"),
+            FileProblem::TooManyPieces { found, max } => write!(f, "{found} pieces, expected at most {max}"),
+            FileProblem::NoToken { id, n_tokens } => {
+                write!(f, "the vocabulary of {n_tokens} tokens has no token with the id {id}")
+            }
+            FileProblem::TokenId { token, id, vocab_size } => {
+                write!(f, "the token {token:?} has the id {id}, but vocab_size is {vocab_size}; correct config.json")
+            }
+            FileProblem::AddedTokenId { token, id, vocab_size } => write!(
+                f,
+                "vocab_size is {vocab_size}, but the token {token:?} gets the id {id}; the token is not in tokenizer.json but \
+                 added by tokenizer_config.json or by the class of the tokenizer; correct vocab_size, or remove the token"
+            ),
+            FileProblem::AddedTokenKey { key } => write!(f, "added token {key:?}: the id is not a number"),
+            FileProblem::AddedToken { id, source } => write!(f, "added token {id}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for FileProblem {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            FileProblem::AddedToken { source, .. } => source.source(),
+            _ => None,
+        }
+    }
+}
+
+/// What a file describes that is not supported.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum UnsupportedFeature {
+    /// Mistral's own tokenizer format.
+    Tekken,
+    /// A tokenizer class that exists only as code of the model.
+    TokenizerClass(&'static str),
+    /// A tokenizer whose model is not BPE; the type of its model.
+    TokenizerModel(String),
+    /// A step of the tokenizer that cannot be carried out.
+    Step(StepProblem),
+}
+
+impl fmt::Display for UnsupportedFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnsupportedFeature::Tekken => f.write_str(
+                "Mistral's own tokenizer format is not supported; put the tokenizer.json of the Hugging Face release into the folder",
+            ),
+            UnsupportedFeature::TokenizerClass(class) => {
+                write!(f, "the tokenizer class {class} is code of the model, which is not supported")
+            }
+            UnsupportedFeature::TokenizerModel(kind) => write!(
+                f,
+                "the tokenizer is of the type {kind}; supported are BPE, and SentencePiece in a tokenizer.model"
+            ),
+            UnsupportedFeature::Step(problem) => write!(f, "{problem}"),
+        }
+    }
+}
+
+impl std::error::Error for UnsupportedFeature {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            UnsupportedFeature::Step(problem) => problem.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Why a tokenizer file cannot be read, or a text cannot be tokenized with it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a `tokenizer.model` is not a SentencePiece model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SentencePieceProblem {
+    /// The model has no pieces.
+    NoPieces,
+    /// The model is not a valid message.
+    Message(MessageProblem),
+    /// A piece is not a valid message.
+    Piece {
+        /// The index of the piece, from 0.
+        index: usize,
+        /// The byte of the file at which the piece starts.
+        at: usize,
+        /// What is wrong with it; its offsets count from the start of the piece.
+        problem: MessageProblem,
+    },
+}
+
+impl fmt::Display for SentencePieceProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SentencePieceProblem::NoPieces => f.write_str("not a SentencePiece model: it has no pieces"),
+            SentencePieceProblem::Message(problem) => write!(f, "not a SentencePiece model: {problem}"),
+            SentencePieceProblem::Piece { index, at, problem } => write!(f, "piece {index} at byte {at}: {problem}"),
+        }
+    }
+}
+
+impl StdError for SentencePieceProblem {}
+
+impl From<MessageProblem> for SentencePieceProblem {
+    fn from(problem: MessageProblem) -> SentencePieceProblem {
+        SentencePieceProblem::Message(problem)
+    }
+}
+
+/// Why bytes are not a valid protobuf message of a SentencePiece model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageProblem {
+    /// The message ends inside a field.
+    Truncated {
+        /// The byte at which more bytes are needed.
+        at: usize,
+    },
+    /// A number has more than ten bytes.
+    LongNumber {
+        /// The byte after the tenth.
+        at: usize,
+    },
+    /// A wire type that is not supported.
+    WireType {
+        /// The wire type.
+        found: u64,
+        /// The byte at which the field starts.
+        at: usize,
+    },
+    /// A field has the number 0.
+    FieldNumber {
+        /// The byte at which the field starts.
+        at: usize,
+    },
+    /// A field is a number and not bytes.
+    NotBytes {
+        /// The number of the field.
+        field: u64,
+    },
+    /// The text of a piece is not UTF-8.
+    TextNotUtf8,
+    /// The score of a piece is not a float.
+    Score,
+    /// The type of a piece is not one of those that are defined; `None` if it is not a number.
+    PieceType(Option<u64>),
+}
+
+impl fmt::Display for MessageProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MessageProblem::Truncated { at } => write!(f, "the message ends in the middle of the field at byte {at}"),
+            MessageProblem::LongNumber { at } => write!(f, "a number longer than ten bytes ends at byte {at}"),
+            MessageProblem::WireType { found, at } => write!(f, "unknown wire type {found} at byte {at}"),
+            MessageProblem::FieldNumber { at } => write!(f, "invalid field number 0 at byte {at}"),
+            MessageProblem::NotBytes { field } => write!(f, "field {field} is a number, expected bytes"),
+            MessageProblem::TextNotUtf8 => f.write_str("its text is not UTF-8"),
+            MessageProblem::Score => f.write_str("its score is not a float"),
+            MessageProblem::PieceType(Some(found)) => write!(f, "its type is {found}, expected 1 to 6"),
+            MessageProblem::PieceType(None) => f.write_str("its type is not a number"),
+        }
+    }
+}
+
+impl StdError for MessageProblem {}
+
+/// A part of a `tokenizer.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Changes the text before anything else.
+    Normalizer,
+    /// Cuts the text into words.
+    PreTokenizer,
+    /// Adds special tokens around the tokens of a text.
+    PostProcessor,
+    /// Turns tokens back into text.
+    Decoder,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Normalizer => "normalizer",
+            Stage::PreTokenizer => "pre-tokenizer",
+            Stage::PostProcessor => "post-processor",
+            Stage::Decoder => "decoder",
+        })
+    }
+}
+
+/// Why the steps of a `tokenizer.json` cannot be carried out.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum StepProblem {
+    /// A step has a type that is not known, or no type. Also sequences that are nested too deep.
+    Unknown {
+        /// The part it belongs to.
+        stage: Stage,
+        /// The type.
+        kind: Option<String>,
+    },
+    /// A step needs a pattern and has none.
+    NoPattern,
+    /// A pattern cannot be compiled, or takes too long to match.
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What the regular expression engine reports.
+        source: Arc<dyn StdError + Send + Sync>,
+    },
+    /// The behavior of a split is not known.
+    SplitBehavior(String),
+    /// The steps make a text longer than is accepted.
+    LongText {
+        /// The most bytes that are accepted.
+        max: usize,
+    },
+    /// A decoder replaces the matches of a regular expression.
+    DecoderPattern,
+    /// A decoder makes a token many times longer.
+    LongToken,
+    /// The post-processor adds a token without saying its id; the name of the token.
+    PostProcessorToken(String),
+    /// The vocabulary does not have the token that stands for unknown ones; its text.
+    UnknownToken(String),
+}
+
+impl StepProblem {
+    /// A step of a type that is not known.
+    pub(crate) fn unknown(stage: Stage, kind: Option<&str>) -> StepProblem {
+        StepProblem::Unknown { stage, kind: kind.map(str::to_owned) }
+    }
+
+    /// What the engine reports about a pattern.
+    pub(crate) fn pattern(pattern: &str, source: impl StdError + Send + Sync + 'static) -> StepProblem {
+        StepProblem::Pattern { pattern: pattern.to_owned(), source: Arc::new(source) }
+    }
+}
+
+impl fmt::Display for StepProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StepProblem::Unknown { stage, kind: Some(kind) } => write!(f, "the {stage} {kind} is not known"),
+            StepProblem::Unknown { stage, kind: None } => write!(f, "a {stage} without a type"),
+            StepProblem::NoPattern => f.write_str("a step has no pattern"),
+            StepProblem::Pattern { pattern, source } => write!(f, "the pattern {pattern:?}: {source}"),
+            StepProblem::SplitBehavior(behavior) => write!(f, "the split behavior {behavior} is not known"),
+            StepProblem::LongText { max } => write!(f, "the steps make a short text longer than {max} bytes"),
+            StepProblem::DecoderPattern => f.write_str("a decoder replaces the matches of a regular expression"),
+            StepProblem::LongToken => f.write_str("a decoder makes a token many times longer"),
+            StepProblem::PostProcessorToken(token) => {
+                write!(f, "the post-processor has no valid id for the token {token:?}")
+            }
+            StepProblem::UnknownToken(token) => write!(f, "the unknown token {token:?} has no id"),
+        }
+    }
+}
+
+impl StdError for StepProblem {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            StepProblem::Pattern { source, .. } => source.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is doubtful about a tokenizer, though it can be written.
+
+use std::fmt;
+
+use super::StepProblem;
+
+/// Something odd about a tokenizer.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TokenizerWarning {
+    /// A pre-tokenizer was given for a vocabulary that has none; its name.
+    PreNotNeeded(String),
+    /// A pre-tokenizer was given that llama.cpp may not know; its name.
+    UnknownPre(String),
+    /// The check text, which tells the pre-tokenizer, cannot be tokenized.
+    CheckText(StepProblem),
+    /// `tokenizer.model` has more pieces than `vocab_size` allows.
+    Pieces {
+        /// Number of pieces.
+        found: usize,
+        /// How many are kept.
+        kept: usize,
+    },
+    /// An added token is skipped, because its id is outside the vocabulary.
+    TokenId {
+        /// The token.
+        token: String,
+        /// Its id, as JSON.
+        id: String,
+        /// Number of tokens in the vocabulary.
+        n_tokens: usize,
+    },
+    /// An added token of `tokenizer_config.json` is skipped, because it has no text.
+    NoContent {
+        /// Its id, as written.
+        id: String,
+    },
+    /// `tokenizer.json` gives an added token another id than its position.
+    Position {
+        /// The token.
+        token: String,
+        /// The id in the file, as JSON.
+        id: String,
+        /// The id that it gets.
+        position: u32,
+    },
+    /// There are no merges.
+    NoMerges,
+    /// A line of `merges.txt` is skipped, because it does not have two tokens.
+    MergesLine {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The id of a special token is skipped, because it is out of range.
+    SpecialId {
+        /// The kind of special token: `bos`, `eos`, ...
+        kind: &'static str,
+        /// The id, as JSON.
+        id: String,
+    },
+    /// The id of a special token is skipped, because GGUF has no key for it.
+    NoKey {
+        /// The kind of special token: `cls`, `prefix`, ...
+        kind: &'static str,
+        /// The id.
+        id: u32,
+    },
+    /// `tokenizer_config.json` and the post-processor disagree on whether a special token is added.
+    AddToken {
+        /// The kind of special token: `bos`, `eos`, ...
+        kind: &'static str,
+        /// What the post-processor says, which is written.
+        used: bool,
+    },
+    /// The chat template is skipped, because it is neither a string nor a list.
+    ChatTemplate,
+}
+
+impl fmt::Display for TokenizerWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenizerWarning::PreNotNeeded(name) => {
+                write!(f, "the vocabulary needs no pre-tokenizer: {name:?} is not used")
+            }
+            TokenizerWarning::UnknownPre(name) => write!(f, "llama.cpp may not know the pre-tokenizer {name:?}"),
+            TokenizerWarning::CheckText(problem) => {
+                write!(f, "the check text cannot be tokenized with tokenizer.json: {problem}")
+            }
+            TokenizerWarning::Pieces { found, kept } => {
+                write!(f, "tokenizer.model has {found} pieces, of which vocab_size keeps {kept}")
+            }
+            TokenizerWarning::TokenId { token, id, n_tokens } => {
+                write!(f, "the token {token:?} has the id {id}, but the vocabulary has {n_tokens} tokens: not written")
+            }
+            TokenizerWarning::NoContent { id } => {
+                write!(f, "tokenizer_config.json: the added token {id} has no content: not written")
+            }
+            TokenizerWarning::Position { token, id, position } => write!(
+                f,
+                "tokenizer.json gives the added token {token:?} the id {id}, but its position is {position}: written there"
+            ),
+            TokenizerWarning::NoMerges => f.write_str("no merges found: the model will not tokenize text correctly"),
+            TokenizerWarning::MergesLine { line } => write!(f, "merges.txt, line {line}: not two tokens: ignored"),
+            TokenizerWarning::SpecialId { kind, id } => {
+                write!(f, "the {kind} token id {id} is out of range: not written")
+            }
+            TokenizerWarning::NoKey { kind, id } => {
+                write!(f, "the {kind} token id {id} has no key in GGUF: not written")
+            }
+            TokenizerWarning::AddToken { kind, used } => write!(
+                f,
+                "tokenizer_config.json says add_{kind}_token {}, the post-processor {used}: {used} is used",
+                !used
+            ),
+            TokenizerWarning::ChatTemplate => f.write_str("chat_template is neither a string nor a list: not written"),
+        }
+    }
+}
