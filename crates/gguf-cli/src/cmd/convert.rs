@@ -252,7 +252,8 @@ fn list(ui: &mut Ui) -> Outcome {
         }
     }
     rows.sort_unstable();
-    let mut table = Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
+    let mut table =
+        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
     for (name, classes) in rows {
         table.row([name.to_owned(), classes.join(", ")]);
     }
