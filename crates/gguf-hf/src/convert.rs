@@ -222,8 +222,12 @@ fn read_config(dir: &Path) -> Result<Config, Error> {
     let Some(document) = files::read_json(dir, FILE)? else {
         return Err(Error::NoConfig { dir: dir.to_owned() });
     };
-    let mut config =
-        Config::new(document).map_err(|source: config::Error| Error::Config { file: dir.join(FILE), source })?;
+    let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
+    let mut config = Config::new(document.clone()).map_err(wrong)?;
+    let class = config.architecture().ok().and_then(gguf_model::arch::of_class);
+    if class.is_some_and(|(_, checkpoint)| checkpoint.is_raw) {
+        config = Config::raw(document).map_err(wrong)?;
+    }
     if let Some(pooling) = pooling(dir)? {
         config.set("pooling_type", pooling.into());
     }
