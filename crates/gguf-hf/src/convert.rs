@@ -139,6 +139,9 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab: model.checkpoint.vocab };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
+    if let Some(tokenizer_config) = files::read_json(dir, "tokenizer_config.json")? {
+        model.fields.fields.insert("tokenizer_config".to_owned(), tokenizer_config);
+    }
     let more = arch::keys::evaluate(model.checkpoint.tokenizer_keys, model.architecture, &mut model.fields);
     let more = more.map_err(plan_of)?;
 

@@ -53,11 +53,28 @@ macro_rules! keys {
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
+mod arcee;
 mod gemma;
 pub(crate) mod groups;
 mod llama;
+mod llama4;
+mod maincoder;
+mod maple;
+mod mellum;
+mod minicpm;
+mod minicpm3;
+mod minimax_m2;
+mod nanbeige;
+mod nemotron;
+mod olmo;
+mod olmo2;
+mod olmoe;
+mod pangu;
+mod plm;
 mod qwen2;
 mod qwen3;
+mod seed_oss;
+mod smollm3;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -132,6 +149,18 @@ dims! {
     Heads "attention.head_count" |h, b| h.heads?.get(b);
     /// Heads of keys and values.
     HeadsKv "attention.head_count_kv" |h, b| h.heads_kv?.get(b);
+    /// Elements of the state that queries are made of.
+    QLora "attention.q_lora_rank" |h, _| h.q_lora;
+    /// Elements of the state that keys and values are made of.
+    KvLora "attention.kv_lora_rank" |h, _| h.kv_lora;
+    /// As [`KvLora`](Dim::KvLora), and behind it the rotated elements that the keys of all heads share.
+    KvLoraRot "attention.kv_lora_rank + rope.dimension_count" |h, _| h.kv_lora?.checked_add(h.rot?);
+    /// Elements that are made of that state: for each head of queries what is not rotated of a key, and a value.
+    LatentKv "attention.head_count × (attention.key_length - rope.dimension_count + attention.value_length)" |h, b| {
+        h.heads?.get(b)?.checked_mul(h.head_k?.checked_sub(h.rot?)?.checked_add(h.head_v?)?)
+    };
+    /// Elements of a value for each head of queries.
+    HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
     /// Positions.
     Context "context_length" |h, _| h.context;
     /// 1.
@@ -163,7 +192,8 @@ pub enum Need {
 pub enum When {
     /// All models.
     Always,
-    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` says.
+    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` and
+    /// `interleave_moe_layer_step` say.
     Dense,
     /// Blocks with experts.
     Experts,
@@ -174,7 +204,7 @@ pub enum When {
 impl When {
     /// Whether a row with it counts in block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
-        let has_experts = h.experts > 0 && block >= h.leading_dense;
+        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block);
         match self {
             When::Always => true,
             When::Dense => !has_experts,
@@ -315,7 +345,8 @@ pub struct Checkpoint {
     pub roots: &'static [&'static str],
     /// What the names of tensors in blocks begin with, after the root; `{}` is the number of the block.
     pub layers: &'static [&'static str],
-    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything.
+    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
+    /// pattern that begins with `^` is one of the names in the checkpoint, with their root.
     pub skip: &'static [(&'static str, &'static str)],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
@@ -323,7 +354,8 @@ pub struct Checkpoint {
     pub keys: &'static [&'static [Key]],
     /// How the tokenizer is read.
     pub vocab: Vocab,
-    /// Key-values behind those of the tokenizer.
+    /// Key-values behind those of the tokenizer. Their formulas may use the fields of `tokenizer_config.json`, as
+    /// `tokenizer_config`.
     pub tokenizer_keys: &'static [&'static [Key]],
     /// Tensors that are computed.
     pub computed: &'static [Computed],
@@ -438,10 +470,27 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
+    arcee::ARCHITECTURE,
     gemma::ARCHITECTURE,
     llama::ARCHITECTURE,
+    llama4::ARCHITECTURE,
+    maincoder::ARCHITECTURE,
+    maple::ARCHITECTURE,
+    mellum::ARCHITECTURE,
+    minicpm::ARCHITECTURE,
+    minicpm3::ARCHITECTURE,
+    minimax_m2::ARCHITECTURE,
+    nanbeige::ARCHITECTURE,
+    nemotron::ARCHITECTURE,
+    olmo::ARCHITECTURE,
+    olmo2::ARCHITECTURE,
+    olmoe::ARCHITECTURE,
+    pangu::ARCHITECTURE,
+    plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    seed_oss::ARCHITECTURE,
+    smollm3::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

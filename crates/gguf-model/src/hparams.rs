@@ -71,6 +71,12 @@ pub struct Hparams<'g> {
     pub expert_ff: Option<u64>,
     /// Blocks at the start that have no experts.
     pub leading_dense: u64,
+    /// Every how many blocks one has experts, where not all have; none at all where it is 0.
+    pub expert_step: Option<u64>,
+    /// Elements of the state that queries are made of.
+    pub q_lora: Option<u64>,
+    /// Elements of the state that keys and values are made of.
+    pub kv_lora: Option<u64>,
     /// Positions.
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
@@ -101,6 +107,9 @@ impl<'g> Hparams<'g> {
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
+            expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
+            q_lora: int(keys::ATTENTION_Q_LORA_RANK),
+            kv_lora: int(keys::ATTENTION_KV_LORA_RANK),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
         }
@@ -108,6 +117,11 @@ impl<'g> Hparams<'g> {
 
     fn product(of: Option<PerBlock<'_>>, length: Option<u64>, block: u64) -> Option<u64> {
         of?.get(block)?.checked_mul(length?)
+    }
+
+    /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
+    pub fn is_expert_step(&self, block: u64) -> bool {
+        self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
     }
 
     /// Rows of the query matrix of a block.

@@ -17,6 +17,18 @@ pub(super) const EMBEDDINGS: &[Row] = rows! {
     "output.weight"        [Embd Vocab] Optional Always <- "lm_head";
 };
 
+/// As [`EMBEDDINGS`], where the output matrix is always one of its own.
+pub(super) const UNTIED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm";
+    "output.weight"        [Embd Vocab] Required Always <- "lm_head";
+};
+
+/// The divisors of the rotary frequencies of Llama 3.1 and later.
+pub(super) const ROPE_FREQS: &[Row] = rows! {
+    "rope_freqs.weight"         [HalfRot] Optional Always;
+};
+
 /// The divisors of stretched rotary frequencies.
 pub(super) const ROPE_FACTORS: &[Row] = rows! {
     "rope_freqs.weight"         [HalfRot] Optional Always;
@@ -53,6 +65,15 @@ pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
 };
 
+/// As [`ATTENTION`], where queries are as wide as a hidden state whatever the length of a head.
+pub(super) const SQUARE_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
+    "attn_q.weight"        [Embd Embd]  UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Embd Embd]  Required    Always + Optional <- "self_attn.o_proj";
+};
+
 /// Norms of the queries and keys of each head.
 pub(super) const QK_NORMS: &[Row] = rows! {
     "attn_q_norm.weight"   [HeadK]      Required Always <- "self_attn.q_norm";
@@ -64,6 +85,12 @@ pub(super) const GATED_FFN: &[Row] = rows! {
     "ffn_gate.weight"      [Embd Ff]    Required Dense <- "mlp.gate_proj";
     "ffn_up.weight"        [Embd Ff]    Required Dense <- "mlp.up_proj";
     "ffn_down.weight"      [Ff Embd]    Required Dense <- "mlp.down_proj";
+};
+
+/// A feed-forward part without a gate.
+pub(super) const UNGATED_FFN: &[Row] = rows! {
+    "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj";
+    "ffn_down.weight"      [Ff Embd]    Required Always <- "mlp.down_proj";
 };
 
 /// A router and experts, each a gated feed-forward part: stacked as down, gate, up, or with gate and up of all experts in one
@@ -122,7 +149,17 @@ pub(super) const POOLING: &[Key] = keys! {
     "pooling_type" U32? = "pooling_type";
 };
 
+/// Number of tokens.
+pub(super) const VOCAB_SIZE: &[Key] = keys! {
+    "vocab_size" U32 = "vocab_size";
+};
+
 /// Rotated elements of a head: all of them.
 pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
+};
+
+/// Width of the experts, where they have one of their own.
+pub(super) const EXPERT_WIDTH: &[Key] = keys! {
+    "expert_feed_forward_length" U32? = "moe_intermediate_size";
 };
