@@ -53,11 +53,30 @@ macro_rules! keys {
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
+mod baichuan;
+mod bloom;
+mod codeshell;
+mod falcon;
 mod gemma;
+mod gpt2;
+mod gptj;
+mod gptneox;
 pub(crate) mod groups;
+mod jais2;
 mod llama;
+mod mamba;
+mod mamba2;
+mod mpt;
+mod orion;
+mod phi2;
+mod plamo;
 mod qwen2;
 mod qwen3;
+mod refact;
+mod rwkv;
+mod stablelm;
+mod starcoder;
+mod starcoder2;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -136,6 +155,27 @@ dims! {
     Context "context_length" |h, _| h.context;
     /// 1.
     One "1" |_, _| Some(1);
+    /// Positions that the convolution before a state space sees.
+    SsmConv "ssm.conv_kernel" |h, _| h.ssm_conv;
+    /// Width of a state space.
+    SsmInner "ssm.inner_size" |h, _| h.ssm_inner;
+    /// Size of the state of each element of a state space.
+    SsmState "ssm.state_size" |h, _| h.ssm_state;
+    /// Rank of the time steps; heads in Mamba 2.
+    SsmRank "ssm.time_step_rank" |h, _| h.ssm_rank;
+    /// Groups of heads that share input and output projections.
+    SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
+    /// Width of one group.
+    SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
+    /// A state space and its gate.
+    SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
+    /// Time steps, input and output projections of Mamba 1.
+    SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
+    /// What Mamba 2 convolves: the state space, and input and output projections of each group.
+    SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
+        |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
 }
 
 impl Dim {
@@ -292,6 +332,10 @@ pub enum Vocab {
     SentencePiece,
     /// A `tokenizer.json` whose BPE falls back to bytes (`_set_vocab_llama_hf`).
     LlamaHf,
+    /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
+    BpeOrSentencePiece,
+    /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
+    BpeWithEndOfTurn,
 }
 
 /// A tensor that is computed from the configuration.
@@ -438,10 +482,29 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
+    baichuan::ARCHITECTURE,
+    bloom::ARCHITECTURE,
+    codeshell::ARCHITECTURE,
+    falcon::ARCHITECTURE,
     gemma::ARCHITECTURE,
+    gpt2::ARCHITECTURE,
+    gptj::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
+    jais2::ARCHITECTURE,
     llama::ARCHITECTURE,
+    mamba::ARCHITECTURE,
+    mamba2::ARCHITECTURE,
+    mpt::ARCHITECTURE,
+    orion::ARCHITECTURE,
+    phi2::ARCHITECTURE,
+    plamo::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    refact::ARCHITECTURE,
+    rwkv::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    starcoder::ARCHITECTURE,
+    starcoder2::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

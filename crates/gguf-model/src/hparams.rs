@@ -75,6 +75,16 @@ pub struct Hparams<'g> {
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
     pub vocab: Option<u64>,
+    /// Positions that the convolution before a state space sees.
+    pub ssm_conv: Option<u64>,
+    /// Width of a state space.
+    pub ssm_inner: Option<u64>,
+    /// Size of the state of each element of a state space.
+    pub ssm_state: Option<u64>,
+    /// Rank of the time steps; heads in Mamba 2.
+    pub ssm_rank: Option<u64>,
+    /// Groups of heads that share input and output projections.
+    pub ssm_groups: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -103,11 +113,22 @@ impl<'g> Hparams<'g> {
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
+            ssm_conv: int(keys::SSM_CONV_KERNEL),
+            ssm_inner: int(keys::SSM_INNER_SIZE),
+            ssm_state: int(keys::SSM_STATE_SIZE),
+            ssm_rank: int(keys::SSM_TIME_STEP_RANK),
+            ssm_groups: int(keys::SSM_GROUP_COUNT),
         }
     }
 
     fn product(of: Option<PerBlock<'_>>, length: Option<u64>, block: u64) -> Option<u64> {
         of?.get(block)?.checked_mul(length?)
+    }
+
+    /// Width of a state space with input and output projections of each group.
+    pub fn ssm_conv_in(&self) -> Option<u64> {
+        let projections = self.ssm_groups?.checked_mul(self.ssm_state?)?.checked_mul(2)?;
+        self.ssm_inner?.checked_add(projections)
     }
 
     /// Rows of the query matrix of a block.

@@ -25,7 +25,7 @@ const KEYS: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
 };
 
-const FFN: &[Row] = rows! {
+pub(super) const FFN: &[Row] = rows! {
     "ffn_gate.weight"       [Embd Ff]         Required Dense + Optional <- "mlp.gate_proj";
     "ffn_up.weight"         [Embd Ff]         Required Dense + Optional <- "mlp.up_proj";
     "ffn_down.weight"       [Ff Embd]         Required Dense + Optional <- "mlp.down_proj";
