@@ -54,27 +54,46 @@ macro_rules! keys {
 }
 
 mod arcee;
+mod baichuan;
+mod bloom;
+mod codeshell;
+mod falcon;
 mod gemma;
+mod gpt2;
+mod gptj;
+mod gptneox;
 pub(crate) mod groups;
+mod jais2;
 mod llama;
 mod llama4;
 mod maincoder;
+mod mamba;
+mod mamba2;
 mod maple;
 mod mellum;
 mod minicpm;
 mod minicpm3;
 mod minimax_m2;
+mod mpt;
 mod nanbeige;
 mod nemotron;
 mod olmo;
 mod olmo2;
 mod olmoe;
+mod orion;
 mod pangu;
+mod phi2;
+mod plamo;
 mod plm;
 mod qwen2;
 mod qwen3;
+mod refact;
+mod rwkv;
 mod seed_oss;
 mod smollm3;
+mod stablelm;
+mod starcoder;
+mod starcoder2;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -165,6 +184,27 @@ dims! {
     Context "context_length" |h, _| h.context;
     /// 1.
     One "1" |_, _| Some(1);
+    /// Positions that the convolution before a state space sees.
+    SsmConv "ssm.conv_kernel" |h, _| h.ssm_conv;
+    /// Width of a state space.
+    SsmInner "ssm.inner_size" |h, _| h.ssm_inner;
+    /// Size of the state of each element of a state space.
+    SsmState "ssm.state_size" |h, _| h.ssm_state;
+    /// Rank of the time steps; heads in Mamba 2.
+    SsmRank "ssm.time_step_rank" |h, _| h.ssm_rank;
+    /// Groups of heads that share input and output projections.
+    SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
+    /// Width of one group.
+    SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
+    /// A state space and its gate.
+    SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
+    /// Time steps, input and output projections of Mamba 1.
+    SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
+    /// What Mamba 2 convolves: the state space, and input and output projections of each group.
+    SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
+        |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
 }
 
 impl Dim {
@@ -322,6 +362,10 @@ pub enum Vocab {
     SentencePiece,
     /// A `tokenizer.json` whose BPE falls back to bytes (`_set_vocab_llama_hf`).
     LlamaHf,
+    /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
+    BpeOrSentencePiece,
+    /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
+    BpeWithEndOfTurn,
 }
 
 /// A tensor that is computed from the configuration.
@@ -471,26 +515,45 @@ pub const FUSED: &str = "attn_qkv.weight";
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
     arcee::ARCHITECTURE,
+    baichuan::ARCHITECTURE,
+    bloom::ARCHITECTURE,
+    codeshell::ARCHITECTURE,
+    falcon::ARCHITECTURE,
     gemma::ARCHITECTURE,
-    llama::ARCHITECTURE,
+    gpt2::ARCHITECTURE,
+    gptj::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
+    jais2::ARCHITECTURE,
     llama4::ARCHITECTURE,
+    llama::ARCHITECTURE,
     maincoder::ARCHITECTURE,
+    mamba2::ARCHITECTURE,
+    mamba::ARCHITECTURE,
     maple::ARCHITECTURE,
     mellum::ARCHITECTURE,
-    minicpm::ARCHITECTURE,
     minicpm3::ARCHITECTURE,
+    minicpm::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,
+    mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
-    olmo::ARCHITECTURE,
     olmo2::ARCHITECTURE,
+    olmo::ARCHITECTURE,
     olmoe::ARCHITECTURE,
+    orion::ARCHITECTURE,
     pangu::ARCHITECTURE,
+    phi2::ARCHITECTURE,
+    plamo::ARCHITECTURE,
     plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    refact::ARCHITECTURE,
+    rwkv::ARCHITECTURE,
     seed_oss::ARCHITECTURE,
     smollm3::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    starcoder2::ARCHITECTURE,
+    starcoder::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

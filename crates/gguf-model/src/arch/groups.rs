@@ -163,3 +163,49 @@ pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
 pub(super) const EXPERT_WIDTH: &[Key] = keys! {
     "expert_feed_forward_length" U32? = "moe_intermediate_size";
 };
+
+/// Embeddings, a layer norm before the output, and the output matrix, which may be that of the embeddings.
+pub(super) const BIASED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]   Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]         Required Always + Required <- "norm";
+    "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
+};
+
+/// Layer norms before the attention and before the feed-forward part.
+pub(super) const BIASED_NORMS: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]         Required Always + Required <- "input_layernorm";
+    "ffn_norm.weight"      [Embd]         Required Always + Required <- "post_attention_layernorm";
+};
+
+/// Embeddings and the last norm as GPT-2 calls them.
+pub(super) const GPT2_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]   Required Always <- "wte";
+    "position_embd.weight" [Embd Context] Required Always <- "wpe";
+    "output_norm.weight"   [Embd]         Required Always + Required <- "ln_f";
+    "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
+};
+
+/// Blocks with biases everywhere, as GPT-2 calls their tensors.
+pub(super) const GPT2_BLOCK: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]         Required Always + Required <- "ln_1";
+    "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "attn.c_attn";
+    "attn_output.weight"   [Embd Embd]    Required Always + Required <- "attn.c_proj";
+    "ffn_norm.weight"      [Embd]         Required Always + Required <- "ln_2";
+    "ffn_up.weight"        [Embd Ff]      Required Always + Required <- "mlp.c_fc";
+    "ffn_down.weight"      [Ff Embd]      Required Always + Required <- "mlp.c_proj";
+};
+
+/// Queries, keys and values of each head behind each other, which llama.cpp wants as all queries, all keys, all values.
+pub(super) const QKV_OF_HEADS: &str = "(h three d) ... -> (three h d) ...";
+
+/// The masks that checkpoints of GPT-2 and its kin keep with each attention.
+pub(super) const MASKS: &[(&str, &str)] = &[("*.attn.bias", ""), ("*.attn.masked_bias", "")];
+
+/// [`ATTENTION`] without a bias of the output.
+pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
+};
