@@ -1,9 +1,10 @@
 //! Typed access to the hyperparameters of a Hugging Face checkpoint.
 //!
 //! The reference converter does not read `config.json` itself but what transformers makes of it: the class of the
-//! `model_type` fills in defaults for what the file leaves out. Those defaults reach the output, so they are part of the
-//! rules here ([`Config::new`]; the numbers are those of `LlamaConfig` and `MistralConfig` in transformers 4.57). A
-//! `model_type` without a row is taken as the file says it, which is what the reference falls back to as well.
+//! `model_type` fills in defaults for what the file leaves out and derives fields from others. Both reach the output, so
+//! they are part of the rules here ([`Config::new`]; the module `autoconfig` has the classes of transformers 4.57). A
+//! `model_type` without a class is taken as the file says it, as is a document that its class refuses; the reference falls
+//! back to that as well. A text model inside a larger one is then lifted to the root.
 //!
 //! Many hyperparameters have several spellings. A lookup takes the names in order; the first that is *present* decides,
 //! and when its value is `null` the lookup ends there with nothing (`ModelBase.find_hparam`).
@@ -11,6 +12,8 @@
 use core::fmt;
 
 use serde_json::{Map, Value, json};
+
+use crate::autoconfig;
 
 /// What is wrong with a checkpoint's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,43 +65,71 @@ pub(crate) fn shortened(value: &Value) -> String {
     text
 }
 
-/// A checkpoint's hyperparameters, with the defaults of its class.
+/// A checkpoint's hyperparameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     fields: Value,
+    architecture: Result<String, Error>,
 }
 
 impl Config {
     /// Takes the parsed `config.json` and fills in what its class would.
     ///
     /// # Errors
-    /// [`Error::NotAnObject`], and [`Error::Invalid`] when a default depends on a field that has no usable value.
+    /// [`Error::NotAnObject`], and [`Error::Invalid`] when a field has a value from which others cannot be derived.
     pub fn new(document: Value) -> Result<Config, Error> {
-        let Value::Object(mut fields) = document else { return Err(Error::NotAnObject) };
-        let model_type = fields.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        match model_type.as_str() {
-            "llama" => {
-                fill(&mut fields, llama_defaults());
-                inherit_kv_heads(&mut fields);
-                let own = Fields::new(&fields);
-                if own.find(&["head_dim"]).is_none() {
-                    let head_dim = head_dim(own)?;
-                    fields.insert("head_dim".to_owned(), head_dim.into());
-                }
-                // `type` is the older spelling of `rope_type`, and this class lets it win.
-                if let Some(Value::Object(rope)) = fields.get_mut("rope_scaling")
-                    && let Some(kind) = rope.get("type").cloned()
-                {
-                    rope.insert("rope_type".to_owned(), kind);
-                }
+        let Value::Object(document) = document else { return Err(Error::NotAnObject) };
+        let mut fields = match autoconfig::apply(&document)? {
+            Some(fields) => fields,
+            None => document,
+        };
+        // Other names of the nested text model; the last one wins.
+        for (name, inner) in [
+            ("llm_config", None),
+            ("lm_config", None),
+            ("thinker_config", Some(TEXT)),
+            ("language_config", None),
+            ("lfm", None),
+        ] {
+            let Some(mut found) = fields.get(name) else { continue };
+            if let Some(inner) = inner {
+                let none = || Error::Missing(vec![format!("{name}.{inner}")]);
+                found = found.get(inner).ok_or_else(none)?;
             }
-            "mistral" => {
-                fill(&mut fields, mistral_defaults());
-                inherit_kv_heads(&mut fields);
-            }
-            _ => {}
+            fields.insert(TEXT.to_owned(), found.clone());
         }
-        Ok(Config { fields: Value::Object(fields) })
+        Config::from_fields(fields)
+    }
+
+    /// Takes the parsed `config.json` as it is, without defaults. Some architectures are read this way.
+    ///
+    /// # Errors
+    /// [`Error::NotAnObject`], and [`Error::Invalid`] when the nested text model is not an object.
+    pub fn raw(document: Value) -> Result<Config, Error> {
+        match document {
+            Value::Object(fields) => Config::from_fields(fields),
+            _ => Err(Error::NotAnObject),
+        }
+    }
+
+    /// Lifts the fields of the nested text model to the root, where they take precedence.
+    fn from_fields(mut fields: Map<String, Value>) -> Result<Config, Error> {
+        let architecture = architecture(&fields);
+        match fields.get(TEXT) {
+            None => {}
+            Some(Value::Object(inner)) => {
+                let inner = inner.clone();
+                fields.extend(inner);
+            }
+            Some(other) => return Err(Error::invalid(TEXT, other, "an object")),
+        }
+        // A value that was derived is checked here, one that was given where it is read.
+        if let Some(dim) = fields.get("head_dim").and_then(Value::as_u64)
+            && dim > u64::from(MAX_HEAD_DIM)
+        {
+            head_dim(Fields::new(&fields))?;
+        }
+        Ok(Config { fields: Value::Object(fields), architecture })
     }
 
     /// All fields, defaults included, as one JSON object.
@@ -118,53 +149,53 @@ impl Config {
         Fields { object: self.fields.as_object(), path: "" }
     }
 
-    /// The first entry of `architectures`: the class that the checkpoint was saved from.
+    /// The class that the checkpoint was saved from: the first entry of `architectures`, and that of the nested text model
+    /// where it has one.
     ///
     /// # Errors
     /// When the field is missing or is not a list that starts with a string.
     pub fn architecture(&self) -> Result<&str, Error> {
-        const FIELD: &str = "architectures";
-        let found = self.fields.get(FIELD).ok_or_else(|| Error::Missing(vec![FIELD.to_owned()]))?;
-        let first = found.as_array().and_then(|list| list.first()).and_then(Value::as_str);
-        first.ok_or_else(|| Error::invalid(FIELD, found, "a list that starts with the name of a model class"))
+        self.architecture.as_deref().map_err(Error::clone)
     }
 }
 
-/// `LlamaConfig` of transformers 4.57; without the fields that follow from others.
-fn llama_defaults() -> Value {
-    json!({
-        "vocab_size": 32000, "max_position_embeddings": 2048, "hidden_size": 4096, "intermediate_size": 11008,
-        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": null, "hidden_act": "silu",
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "rope_scaling": null, "attention_bias": false, "mlp_bias": false,
-        "head_dim": null, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "max_length": 20,
-    })
-}
+/// The field of the nested text model.
+const TEXT: &str = "text_config";
 
-/// `MistralConfig` of transformers 4.57.
-fn mistral_defaults() -> Value {
-    json!({
-        "vocab_size": 32000, "max_position_embeddings": 131072, "hidden_size": 4096, "intermediate_size": 14336,
-        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_act": "silu",
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "sliding_window": 4096, "head_dim": null,
-        "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2, "max_length": 20,
-    })
-}
+/// Classes of whole models that differ from the text model inside by more than its name says.
+const WHOLE: [&str; 5] = [
+    "StepVLForConditionalGeneration",
+    "Sarashina2VisionForCausalLM",
+    "Exaone4_5_ForConditionalGeneration",
+    "Step3p7ForConditionalGeneration",
+    "KimiK3ForConditionalGeneration",
+];
 
-/// Adds the defaults that the file does not name; a name that is there stays, also when it is `null`.
-fn fill(fields: &mut Map<String, Value>, defaults: Value) {
-    if let Value::Object(defaults) = defaults {
-        for (name, value) in defaults {
-            fields.entry(name).or_insert(value);
+/// The class of a model, from its fields before those of the text model are lifted.
+fn architecture(fields: &Map<String, Value>) -> Result<String, Error> {
+    const FIELD: &str = "architectures";
+    let first = |list: &Value, field: String| {
+        let name = list.get(0).and_then(Value::as_str).map(str::to_owned);
+        name.ok_or_else(|| Error::invalid(field, list, "a list that starts with the name of a model class"))
+    };
+    let own = fields.get(FIELD).filter(|list| !list.is_null() && list.as_array().is_none_or(|list| !list.is_empty()));
+    let own = own.map(|list| first(list, FIELD.to_owned())).transpose()?;
+    if let Some(own) = own.as_ref().filter(|own| WHOLE.contains(&own.as_str())) {
+        return Ok(own.clone());
+    }
+    if let Some(list) = fields.get(TEXT).and_then(|text| text.get(FIELD)).filter(|list| !list.is_null()) {
+        return first(list, format!("{TEXT}.{FIELD}"));
+    }
+    match (own, fields.get("ssm_cfg")) {
+        (Some(own), _) => Ok(own),
+        // Models in the format of the mamba_ssm package.
+        (None, Some(Value::Object(ssm))) => {
+            Ok(format!("{}ForCausalLM", ssm.get("layer").and_then(Value::as_str).unwrap_or("Mamba")))
         }
-    }
-}
-
-/// Without a number of key-value heads, each query head has its own.
-fn inherit_kv_heads(fields: &mut Map<String, Value>) {
-    if fields.get("num_key_value_heads").is_none_or(Value::is_null)
-        && let Some(heads) = fields.get("num_attention_heads").cloned()
-    {
-        fields.insert("num_key_value_heads".to_owned(), heads);
+        (None, _) => match fields.get(FIELD) {
+            Some(list) if !list.is_null() => first(list, FIELD.to_owned()),
+            _ => Err(Error::Missing(vec![FIELD.to_owned()])),
+        },
     }
 }
 

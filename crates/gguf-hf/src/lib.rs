@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
+mod autoconfig;
 pub mod checkpoint;
 pub mod config;
 mod convert;

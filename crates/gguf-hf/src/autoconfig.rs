@@ -1,0 +1,587 @@
+//! What the configuration classes of transformers make of a `config.json`.
+//!
+//! The classes are data: `data/autoconfig.json`, whose format is documented in `data/autoconfig.py`, the script that writes
+//! it. Here is the interpreter. A class fills in defaults, stores aliases under their names, derives fields from others and
+//! builds the nested configurations. It refuses some documents; the reference converter then takes the file as it is.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::config::Error;
+
+type Fields = Map<String, Value>;
+
+#[derive(Deserialize)]
+struct Table {
+    base: Fields,
+    model_types: HashMap<String, String>,
+    classes: HashMap<String, Class>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Class {
+    #[serde(rename = "type")]
+    model_type: String,
+    defaults: Fields,
+    map: HashMap<String, String>,
+    late: bool,
+    subs: HashMap<String, Sub>,
+    rules: Vec<(String, When, Expr)>,
+    checks: Vec<Check>,
+}
+
+#[derive(Deserialize)]
+struct Sub {
+    class: String,
+    #[serde(default)]
+    auto: bool,
+    missing: Option<Value>,
+    #[serde(default)]
+    without: Vec<String>,
+}
+
+/// When a rule sets its field.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum When {
+    /// The field is null.
+    Null,
+    /// The field is null or an empty list.
+    Empty,
+    /// The document does not have the field.
+    Absent,
+    Always,
+    /// The document has the field to copy.
+    Given,
+    /// The field to copy is not null.
+    Set,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Expr {
+    Value {
+        value: Value,
+    },
+    Copy {
+        copy: String,
+    },
+    Div {
+        div: (Operand, Operand),
+    },
+    Mul {
+        mul: Vec<Operand>,
+    },
+    CeilDiv {
+        ceil_div: (Operand, Operand),
+    },
+    Period {
+        period: Period,
+        at: Value,
+        #[serde(rename = "else")]
+        other: Value,
+    },
+    From {
+        from: Operand,
+        #[serde(rename = "if")]
+        guard: String,
+        then: Value,
+        #[serde(rename = "else")]
+        other: Value,
+    },
+    Flags {
+        flags: String,
+        then: Value,
+        #[serde(rename = "else")]
+        other: Value,
+    },
+    Repeat {
+        repeat: String,
+    },
+    KeepIf {
+        keep_if: String,
+    },
+    Named {
+        named: Named,
+    },
+}
+
+/// A number, or the field that has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Operand {
+    Number(i64),
+    Field(String),
+}
+
+/// A number of layers: a number, a field, or a field with a default.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Period {
+    Operand(Operand),
+    FieldOr(String, i64),
+}
+
+/// Rules that are not expressions.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Named {
+    BidirectionalWindow,
+    ActivationSparsity,
+    Smollm3Layers,
+    MambaDHead,
+    MropeIsDefault,
+    RopeTypeOfType,
+    RopeTypeOrType,
+    SuIsLongrope,
+}
+
+/// Conditions that a document has to meet.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Check {
+    Rope,
+    RopeIfUsed,
+    LayerTypes,
+    Longrope,
+    LinearOrDynamic,
+    MambaHeads,
+    Untied,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+enum Stop {
+    /// The class does not accept the document.
+    Refused,
+    /// A field cannot be derived from the values given.
+    Invalid(Error),
+}
+
+/// The most layers of a model; lists with one entry per layer grow with them.
+const MAX_LAYERS: i64 = 65536;
+
+fn table() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        serde_json::from_str(include_str!("../data/autoconfig.json")).expect("the embedded table follows its format")
+    })
+}
+
+/// The fields of the class that belongs to the `model_type` of a document; `None` when there is no such class or when the
+/// class refuses the document.
+///
+/// # Errors
+/// [`Error::Invalid`] when a field has a value from which others cannot be derived.
+pub(crate) fn apply(document: &Fields) -> Result<Option<Fields>, Error> {
+    let table = table();
+    let model_type = match document.get("model_type").and_then(Value::as_str) {
+        // Some Mistral checkpoints mix kinds of layers; transformers gives them another class.
+        Some("mistral") if document.contains_key("layer_types") => "ministral",
+        Some(model_type) => model_type,
+        None => return Ok(None),
+    };
+    let Some(class) = table.class_of(model_type) else { return Ok(None) };
+    match table.build(class, document.clone()) {
+        Ok(fields) => Ok(Some(fields)),
+        Err(Stop::Refused) => Ok(None),
+        Err(Stop::Invalid(error)) => Err(error),
+    }
+}
+
+impl Table {
+    fn class_of(&self, model_type: &str) -> Option<&Class> {
+        self.classes.get(self.model_types.get(model_type)?)
+    }
+
+    fn build(&self, class: &Class, document: Fields) -> Result<Fields, Stop> {
+        let mut fields = document.clone();
+        let mut given: Vec<&str> = document.keys().map(String::as_str).collect();
+        for (name, value) in class.defaults.iter().chain(&self.base) {
+            fields.entry(name.as_str()).or_insert_with(|| value.clone());
+        }
+        let aliases: Vec<(&str, &Value)> = document
+            .iter()
+            .filter_map(|(alias, value)| Some((class.map.get(alias)?.as_str(), value)))
+            .filter(|(name, _)| !name.is_empty())
+            .collect();
+        let store = |fields: &mut Fields| fields.extend(aliases.iter().map(|(n, v)| ((*n).to_owned(), (*v).clone())));
+        if !class.late {
+            store(&mut fields);
+            given.extend(aliases.iter().map(|(name, _)| *name));
+        }
+        for (target, when, expr) in &class.rules {
+            if when.applies(target, expr, &fields, &given) {
+                let value = expr.evaluate(target, &fields)?;
+                fields.insert(target.clone(), value);
+            }
+        }
+        store(&mut fields);
+        fields.retain(|name, _| !class.map.contains_key(name));
+        for (name, sub) in &class.subs {
+            if let Some(value) = self.nested(sub, fields.get(name), &document)? {
+                fields.insert(name.clone(), value);
+            }
+        }
+        fields.insert("model_type".to_owned(), class.model_type.as_str().into());
+        labels(&mut fields)?;
+        dtype(&mut fields)?;
+        if fields.get("quantization_config").is_some_and(|c| !c.is_object()) {
+            return Err(Stop::Refused);
+        }
+        for check in &class.checks {
+            if !check.holds(&fields) {
+                return Err(Stop::Refused);
+            }
+        }
+        Ok(fields)
+    }
+
+    /// A nested configuration; `None` leaves the field as it is.
+    fn nested(&self, sub: &Sub, value: Option<&Value>, around: &Fields) -> Result<Option<Value>, Stop> {
+        let (document, is_missing) = match (value, &sub.missing) {
+            (Some(Value::Object(inner)), _) => (inner.clone(), false),
+            (None | Some(Value::Null), Some(Value::Object(inner))) => (inner.clone(), true),
+            (None | Some(Value::Null), Some(_)) => {
+                let kept = around.iter().filter(|(name, _)| !sub.without.contains(name));
+                let kept = kept.filter(|(name, _)| *name != "model_type");
+                (kept.map(|(name, value)| (name.clone(), value.clone())).collect(), false)
+            }
+            _ => return Ok(None),
+        };
+        let class = match document.get("model_type") {
+            Some(kind) if sub.auto || is_missing => kind.as_str().and_then(|kind| self.class_of(kind)),
+            _ => self.classes.get(&sub.class),
+        };
+        self.build(class.ok_or(Stop::Refused)?, document).map(|fields| Some(Value::Object(fields)))
+    }
+}
+
+impl When {
+    fn applies(&self, target: &str, expr: &Expr, fields: &Fields, given: &[&str]) -> bool {
+        let source = match expr {
+            Expr::Copy { copy } => copy.as_str(),
+            _ => "",
+        };
+        match self {
+            When::Null => is_null(fields, target),
+            When::Empty => is_null(fields, target) || fields[target].as_array().is_some_and(Vec::is_empty),
+            When::Absent => !given.contains(&target),
+            When::Always => true,
+            When::Given => given.contains(&source),
+            When::Set => !is_null(fields, source),
+        }
+    }
+}
+
+impl Expr {
+    fn evaluate(&self, target: &str, fields: &Fields) -> Result<Value, Stop> {
+        let get = |name: &str| fields.get(name).cloned().unwrap_or(Value::Null);
+        Ok(match self {
+            Expr::Value { value } => value.clone(),
+            Expr::Copy { copy } => get(copy),
+            Expr::Div { div: (a, b) } => quotient(a.of(fields)?, b.of(fields)?, b, fields)?.into(),
+            Expr::CeilDiv { ceil_div: (a, b) } => {
+                let (n, by) = (a.of(fields)?, b.of(fields)?);
+                (-quotient(n.checked_neg().ok_or(Stop::Refused)?, by, b, fields)?).into()
+            }
+            Expr::Mul { mul } => product(mul, fields)?.into(),
+            Expr::Period { period, at, other } => {
+                let period = match period {
+                    Period::Operand(operand) => operand.of(fields)?,
+                    Period::FieldOr(name, default) => match fields.contains_key(name) {
+                        true => integer(fields, name)?,
+                        false => *default,
+                    },
+                };
+                if period == 0 {
+                    return Err(Stop::Refused);
+                }
+                (1..=layers(fields)?).map(|i| if i % period == 0 { at } else { other }.clone()).collect()
+            }
+            Expr::From { from, guard, then, other } => {
+                let n_layers = layers(fields)?;
+                let start = if is_null(fields, guard) { n_layers } else { from.of(fields)? };
+                (0..n_layers).map(|i| if i >= start { then } else { other }.clone()).collect()
+            }
+            Expr::Flags { flags, then, other } => {
+                let flags = fields.get(flags).and_then(Value::as_array).ok_or(Stop::Refused)?;
+                flags.iter().map(|flag| if is_true(flag) { then } else { other }.clone()).collect()
+            }
+            Expr::Repeat { repeat } => match get(repeat) {
+                list @ Value::Array(_) => list,
+                value => vec![value; layers(fields)? as usize].into(),
+            },
+            Expr::KeepIf { keep_if } => match is_true(&get(keep_if)) {
+                true => get(target),
+                false => Value::Null,
+            },
+            Expr::Named { named } => named.evaluate(get(target), fields)?,
+        })
+    }
+}
+
+impl Named {
+    /// The new value of a field that has a value now.
+    fn evaluate(&self, mut value: Value, fields: &Fields) -> Result<Value, Stop> {
+        let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
+        match self {
+            // Attention to both sides: the window counts one side, and its bound is exclusive.
+            Named::BidirectionalWindow => {
+                if is_true(field("use_bidirectional_attention")) {
+                    value = (value.as_i64().ok_or(Stop::Refused)?.div_euclid(2) + 1).into();
+                }
+            }
+            Named::ActivationSparsity => {
+                let n_layers = layers(fields)?;
+                let n_sparse = if n_layers > 10 { 10 } else { 0 };
+                value = (0..n_layers).map(|i| json!(if i < n_sparse { 0.95 } else { 0.0 })).collect();
+            }
+            Named::Smollm3Layers => {
+                let has_window = is_true(field("use_sliding_window")) && !is_null(fields, "sliding_window");
+                let ropes = field("no_rope_layers").as_array().ok_or(Stop::Refused)?;
+                let kind = |rope| if has_window && !is_true(rope) { "sliding_attention" } else { "full_attention" };
+                value = ropes.iter().map(kind).collect();
+            }
+            Named::MambaDHead => {
+                if value == "auto" {
+                    let heads = Operand::Field("mamba_n_heads".to_owned());
+                    value = quotient(mamba_inner(fields)?, heads.of(fields)?, &heads, fields)?.into();
+                }
+            }
+            Named::MropeIsDefault => {
+                if value["type"] == "mrope" {
+                    value["type"] = "default".into();
+                }
+            }
+            Named::RopeTypeOfType => {
+                if let Some(kind) = value.get("type").cloned() {
+                    value["rope_type"] = kind;
+                }
+            }
+            Named::RopeTypeOrType => {
+                if let Value::Object(rope) = &mut value {
+                    let kind = rope.get("type").cloned().unwrap_or(Value::Null);
+                    rope.entry("rope_type").or_insert(kind);
+                }
+            }
+            Named::SuIsLongrope => {
+                if value["type"] == "su" || value["type"] == "yarn" {
+                    value["type"] = "longrope".into();
+                }
+            }
+        }
+        Ok(value)
+    }
+}
+
+impl Check {
+    fn holds(&self, fields: &Fields) -> bool {
+        let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
+        let rope = field("rope_scaling");
+        match self {
+            Check::Rope => has_rope_fields(rope),
+            Check::RopeIfUsed => field("position_embedding_type") != "rope" || has_rope_fields(rope),
+            Check::LayerTypes => {
+                const KINDS: [&str; 4] =
+                    ["full_attention", "sliding_attention", "chunked_attention", "linear_attention"];
+                let is_known = |kind: &Value| kind.as_str().is_some_and(|kind| KINDS.contains(&kind));
+                let n_layers = field("num_hidden_layers");
+                field("layer_types").as_array().is_some_and(|list| {
+                    list.iter().all(is_known) && (n_layers.is_null() || n_layers.as_u64() == Some(list.len() as u64))
+                })
+            }
+            Check::Longrope => rope.is_null() || is_longrope(rope, fields),
+            Check::LinearOrDynamic => {
+                let kind = rope.get("type").unwrap_or(&Value::Null);
+                let factor = rope.get("factor").filter(|factor| factor.is_f64()).and_then(Value::as_f64);
+                let n_fields = rope.as_object().map_or(0, Map::len);
+                rope.is_null()
+                    || n_fields == 2
+                        && (kind == "linear" || kind == "dynamic")
+                        && factor.is_some_and(|factor| factor > 1.0)
+            }
+            Check::MambaHeads => mamba_heads_fit(fields),
+            Check::Untied => !is_true(field("tie_word_embeddings")),
+        }
+    }
+}
+
+/// Whether a RoPE scaling has the fields of its kind.
+fn has_rope_fields(rope: &Value) -> bool {
+    let Value::Object(object) = rope else { return rope.is_null() };
+    let default = Value::from("default");
+    let kind = object.get("rope_type").or_else(|| object.get("type")).unwrap_or(&default);
+    let required: &[&str] = match kind.as_str().unwrap_or_default() {
+        "default" => &["rope_type"],
+        "linear" | "dynamic" | "yarn" => &["rope_type", "factor"],
+        "longrope" => &["rope_type", "short_factor", "long_factor"],
+        "llama3" => &["rope_type", "factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"],
+        _ => &[],
+    };
+    required.iter().all(|name| object.contains_key(*name))
+}
+
+/// Whether a RoPE scaling is what the Phi-3 class accepts.
+fn is_longrope(rope: &Value, fields: &Fields) -> bool {
+    let Ok(hidden) = integer(fields, "hidden_size") else { return false };
+    let Ok(heads) = integer(fields, "num_attention_heads") else { return false };
+    let Some(dims) = hidden.checked_div_euclid(heads) else { return false };
+    let part = fields.get("partial_rotary_factor").and_then(Value::as_f64).unwrap_or(1.0);
+    let n_factors = (dims as f64 * part) as u64 / 2;
+    let has_factors = |name: &str| {
+        let list = rope.get(name).and_then(Value::as_array);
+        list.is_some_and(|list| list.len() as u64 == n_factors && list.iter().all(Value::is_number))
+    };
+    rope.as_object().is_some_and(|rope| rope.len() == 3)
+        && rope["type"] == "longrope"
+        && has_factors("short_factor")
+        && has_factors("long_factor")
+}
+
+/// The width of a Mamba layer.
+fn mamba_inner(fields: &Fields) -> Result<i64, Stop> {
+    match is_null(fields, "mamba_d_ssm") {
+        true => product(&["mamba_expand", "hidden_size"].map(|name| Operand::Field(name.to_owned())), fields),
+        false => integer(fields, "mamba_d_ssm"),
+    }
+}
+
+fn mamba_heads_fit(fields: &Fields) -> bool {
+    let (Ok(inner), Ok(heads)) = (mamba_inner(fields), integer(fields, "mamba_n_heads")) else { return false };
+    let Ok(dim) = integer(fields, "mamba_d_head") else { return false };
+    inner.checked_rem(heads) == Some(0) && dim.checked_mul(heads) == Some(inner)
+}
+
+/// The names of the classes that a classifier tells apart, or numbers where the document has only their number.
+fn labels(fields: &mut Fields) -> Result<(), Stop> {
+    let n_labels = fields.remove("num_labels").filter(|n| !n.is_null());
+    if is_null(fields, "id2label") {
+        let n_labels = n_labels.map_or(Some(2), |n| n.as_i64()).ok_or(Stop::Refused)?.clamp(0, MAX_LAYERS);
+        let label = |i| format!("LABEL_{i}");
+        let names: Fields = (0..n_labels).map(|i| (i.to_string(), label(i).into())).collect();
+        let ids: Fields = (0..n_labels).map(|i| (label(i), i.into())).collect();
+        fields.insert("id2label".to_owned(), names.into());
+        fields.insert("label2id".to_owned(), ids.into());
+    }
+    Ok(())
+}
+
+/// The type of the weights, by one name and without synonyms.
+fn dtype(fields: &mut Fields) -> Result<(), Stop> {
+    let older = fields.shift_remove("torch_dtype").unwrap_or(Value::Null);
+    let value = fields.get("dtype").filter(|value| !value.is_null()).unwrap_or(&older);
+    let value = match value.as_str() {
+        None => value.clone(),
+        Some("float") => "float32".into(),
+        Some("double") => "float64".into(),
+        Some("half") => "float16".into(),
+        Some(name) => {
+            let bits = name.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+            let is_type = matches!(name, "bfloat16" | "bool")
+                || name.starts_with("float8_e")
+                || matches!((name.strip_suffix(bits), bits), (Some("float"), "16" | "32" | "64"))
+                || matches!((name.strip_suffix(bits), bits), (Some("int" | "uint"), "8" | "16" | "32" | "64"));
+            if !is_type {
+                return Err(Stop::Refused);
+            }
+            name.into()
+        }
+    };
+    fields.insert("dtype".to_owned(), value);
+    Ok(())
+}
+
+fn is_null(fields: &Fields, name: &str) -> bool {
+    fields.get(name).is_none_or(Value::is_null)
+}
+
+/// Whether Python takes a value for true.
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(b) => *b,
+        Value::Number(n) => n.as_f64() != Some(0.0),
+        Value::String(s) => !s.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(object) => !object.is_empty(),
+    }
+}
+
+fn integer(fields: &Fields, name: &str) -> Result<i64, Stop> {
+    fields.get(name).and_then(Value::as_i64).ok_or(Stop::Refused)
+}
+
+impl Operand {
+    fn of(&self, fields: &Fields) -> Result<i64, Stop> {
+        match self {
+            Operand::Number(n) => Ok(*n),
+            Operand::Field(name) => integer(fields, name),
+        }
+    }
+}
+
+/// The quotient, rounded down; `operand` is where the divisor comes from.
+fn quotient(n: i64, by: i64, operand: &Operand, fields: &Fields) -> Result<i64, Stop> {
+    if let (0, Operand::Field(name)) = (by, operand) {
+        let found = fields.get(name).unwrap_or(&Value::Null);
+        return Err(Stop::Invalid(Error::invalid(name, found, "at least one")));
+    }
+    let towards_zero = n.checked_div(by).ok_or(Stop::Refused)?;
+    Ok(if n % by != 0 && (n < 0) != (by < 0) { towards_zero - 1 } else { towards_zero })
+}
+
+/// The whole part of a product; the factors may have fractions.
+fn product(factors: &[Operand], fields: &Fields) -> Result<i64, Stop> {
+    let (mut whole, mut real) = (Some(1i64), 1.0);
+    for factor in factors {
+        let number = match factor {
+            Operand::Number(n) => &json!(n),
+            Operand::Field(name) => fields.get(name).unwrap_or(&Value::Null),
+        };
+        whole = whole.zip(number.as_i64()).and_then(|(product, n)| product.checked_mul(n));
+        real *= number.as_f64().ok_or(Stop::Refused)?;
+    }
+    Ok(whole.unwrap_or(real as i64))
+}
+
+/// The number of layers.
+fn layers(fields: &Fields) -> Result<i64, Stop> {
+    const FIELD: &str = "num_hidden_layers";
+    let n = integer(fields, FIELD)?;
+    match n <= MAX_LAYERS {
+        true => Ok(n.max(0)),
+        false => Err(Stop::Invalid(Error::invalid(FIELD, &json!(n), "at most 65536 layers"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_complete() {
+        let table = table();
+        assert!(table.model_types.len() > 400 && table.base.contains_key("tie_word_embeddings"));
+        let subs = table.classes.values().flat_map(|class| class.subs.values()).map(|sub| &sub.class);
+        for class in table.model_types.values().chain(subs) {
+            assert!(table.classes.contains_key(class), "{class}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_divided_as_in_python() {
+        let by = Operand::Number(0);
+        let fields = Fields::new();
+        for (n, d, expected) in [(7, 2, 3), (-7, 2, -4), (7, -2, -4), (-7, -2, 3), (6, 3, 2), (0, 5, 0)] {
+            assert_eq!(quotient(n, d, &by, &fields).unwrap(), expected, "{n} // {d}");
+        }
+        assert!(quotient(i64::MIN, -1, &by, &fields).is_err());
+        assert!(quotient(1, 0, &by, &fields).is_err());
+    }
+}
