@@ -53,11 +53,23 @@ macro_rules! keys {
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
+mod command_r;
+mod dbrx;
+mod gemma2;
 mod gemma;
+mod granite;
+mod granite_swa;
 pub(crate) mod groups;
+mod grovemoe;
+mod llada_moe;
 mod llama;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
+mod qwen3vlmoe;
+mod smallthinker;
+mod spark2_5;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -134,6 +146,17 @@ dims! {
     HeadsKv "attention.head_count_kv" |h, b| h.heads_kv?.get(b);
     /// Positions.
     Context "context_length" |h, _| h.context;
+    /// Width of the feed-forward part of an expert, where those in use share that of the whole.
+    UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
+        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
+    /// Width of the feed-forward part of the expert of a group of experts.
+    ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
+    /// Groups of experts.
+    ExpertGroups "expert_count / experts_per_group" |h, _| h.experts.checked_div(h.experts_per_group?);
+    /// Gate and up of the feed-forward part in one.
+    TwiceFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
+    /// Gate and up of the shared expert in one.
+    TwiceSharedFf "2 × expert_shared_feed_forward_length" |h, _| h.shared_ff?.checked_mul(2);
     /// 1.
     One "1" |_, _| Some(1);
 }
@@ -267,7 +290,8 @@ pub enum Kind {
 /// A key-value, and how it follows from the configuration of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// The key, without the name of the architecture, unless it begins with `general.` or `tokenizer.`; or the name of a field.
+    /// The key, without the name of the architecture, unless it begins with `general.`, `tokenizer.` or `diffusion.`; or the name of
+    /// a field.
     pub key: &'static str,
     /// The type of its value.
     pub kind: Kind,
@@ -329,6 +353,8 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
+    /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
+    pub forces_type: bool,
 }
 
 impl Checkpoint {
@@ -345,6 +371,7 @@ impl Checkpoint {
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
+        forces_type: false,
     };
 }
 
@@ -438,10 +465,22 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
+    command_r::ARCHITECTURE,
+    dbrx::ARCHITECTURE,
     gemma::ARCHITECTURE,
+    gemma2::ARCHITECTURE,
+    granite::ARCHITECTURE,
+    granite_swa::ARCHITECTURE,
+    grovemoe::ARCHITECTURE,
+    llada_moe::ARCHITECTURE,
     llama::ARCHITECTURE,
     qwen2::ARCHITECTURE,
+    qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    qwen3moe::ARCHITECTURE,
+    qwen3vlmoe::ARCHITECTURE,
+    smallthinker::ARCHITECTURE,
+    spark2_5::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.
