@@ -57,13 +57,20 @@ mod arcee;
 mod baichuan;
 mod bloom;
 mod codeshell;
+mod command_r;
+mod dbrx;
 mod falcon;
 mod gemma;
+mod gemma2;
 mod gpt2;
 mod gptj;
 mod gptneox;
+mod granite;
+mod granite_swa;
 pub(crate) mod groups;
+mod grovemoe;
 mod jais2;
+mod llada_moe;
 mod llama;
 mod llama4;
 mod maincoder;
@@ -86,11 +93,16 @@ mod phi2;
 mod plamo;
 mod plm;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
+mod qwen3vlmoe;
 mod refact;
 mod rwkv;
 mod seed_oss;
+mod smallthinker;
 mod smollm3;
+mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
@@ -182,6 +194,17 @@ dims! {
     HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
     /// Positions.
     Context "context_length" |h, _| h.context;
+    /// Width of the feed-forward part of an expert, where those in use share that of the whole.
+    UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
+        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
+    /// Width of the feed-forward part of the expert of a group of experts.
+    ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
+    /// Groups of experts.
+    ExpertGroups "expert_count / experts_per_group" |h, _| h.experts.checked_div(h.experts_per_group?);
+    /// Gate and up of the feed-forward part in one.
+    TwiceFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
+    /// Gate and up of the shared expert in one.
+    TwiceSharedFf "2 × expert_shared_feed_forward_length" |h, _| h.shared_ff?.checked_mul(2);
     /// 1.
     One "1" |_, _| Some(1);
     /// Positions that the convolution before a state space sees.
@@ -337,7 +360,8 @@ pub enum Kind {
 /// A key-value, and how it follows from the configuration of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// The key, without the name of the architecture, unless it begins with `general.` or `tokenizer.`; or the name of a field.
+    /// The key, without the name of the architecture, unless it begins with `general.`, `tokenizer.` or `diffusion.`; or the name of
+    /// a field.
     pub key: &'static str,
     /// The type of its value.
     pub kind: Kind,
@@ -405,6 +429,8 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
+    /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
+    pub forces_type: bool,
 }
 
 impl Checkpoint {
@@ -421,6 +447,7 @@ impl Checkpoint {
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
+        forces_type: false,
     };
 }
 
@@ -518,12 +545,19 @@ pub const ARCHITECTURES: &[Architecture] = &[
     baichuan::ARCHITECTURE,
     bloom::ARCHITECTURE,
     codeshell::ARCHITECTURE,
+    command_r::ARCHITECTURE,
+    dbrx::ARCHITECTURE,
     falcon::ARCHITECTURE,
+    gemma2::ARCHITECTURE,
     gemma::ARCHITECTURE,
     gpt2::ARCHITECTURE,
     gptj::ARCHITECTURE,
     gptneox::ARCHITECTURE,
+    granite::ARCHITECTURE,
+    granite_swa::ARCHITECTURE,
+    grovemoe::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
     llama::ARCHITECTURE,
     maincoder::ARCHITECTURE,
@@ -546,11 +580,16 @@ pub const ARCHITECTURES: &[Architecture] = &[
     plamo::ARCHITECTURE,
     plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
+    qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    qwen3moe::ARCHITECTURE,
+    qwen3vlmoe::ARCHITECTURE,
     refact::ARCHITECTURE,
     rwkv::ARCHITECTURE,
     seed_oss::ARCHITECTURE,
+    smallthinker::ARCHITECTURE,
     smollm3::ARCHITECTURE,
+    spark2_5::ARCHITECTURE,
     stablelm::ARCHITECTURE,
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,

@@ -65,6 +65,12 @@ pub struct Hparams<'g> {
     pub rot: Option<u64>,
     /// Number of experts.
     pub experts: u64,
+    /// Number of experts that work on a token.
+    pub experts_used: Option<u64>,
+    /// Experts of a group that have a further expert in common.
+    pub experts_per_group: Option<u64>,
+    /// Width of the feed-forward part of that further expert.
+    pub chunk_ff: Option<u64>,
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
@@ -114,6 +120,9 @@ impl<'g> Hparams<'g> {
             head_v: int(keys::ATTENTION_VALUE_LENGTH).or_else(share),
             rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
+            experts_used: int(keys::EXPERT_USED_COUNT),
+            experts_per_group: int(keys::EXPERTS_PER_GROUP),
+            chunk_ff: int(keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
