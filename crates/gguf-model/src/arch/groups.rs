@@ -210,13 +210,6 @@ pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
 };
 
-/// Embeddings, the norm before the output, and an output matrix that there has to be.
-pub(super) const UNTIED_EMBEDDINGS: &[Row] = rows! {
-    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
-    "output_norm.weight"   [Embd]       Required Always <- "norm";
-    "output.weight"        [Embd Vocab] Required Always <- "lm_head";
-};
-
 /// As [`EXPERTS`], in every block; without a key of their own, the experts in use share the width of the feed-forward part.
 pub(super) const QWEN_EXPERTS: &[Row] = rows! {
     "ffn_gate_inp.weight"  [Embd Experts]        Required Always <- "mlp.gate";
