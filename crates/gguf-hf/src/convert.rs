@@ -139,6 +139,9 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab: model.checkpoint.vocab };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
+    if let Some(tokenizer_config) = files::read_json(dir, "tokenizer_config.json")? {
+        model.fields.fields.insert("tokenizer_config".to_owned(), tokenizer_config);
+    }
     // Which of several kinds the vocabulary is of, for the formulas of key-values behind it.
     if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {
         let kind = kind.as_ref().as_str().map(|kind| kind.to_string().into());

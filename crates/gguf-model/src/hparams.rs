@@ -65,12 +65,24 @@ pub struct Hparams<'g> {
     pub rot: Option<u64>,
     /// Number of experts.
     pub experts: u64,
+    /// Number of experts that work on a token.
+    pub experts_used: Option<u64>,
+    /// Experts of a group that have a further expert in common.
+    pub experts_per_group: Option<u64>,
+    /// Width of the feed-forward part of that further expert.
+    pub chunk_ff: Option<u64>,
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
     pub expert_ff: Option<u64>,
     /// Blocks at the start that have no experts.
     pub leading_dense: u64,
+    /// Every how many blocks one has experts, where not all have; none at all where it is 0.
+    pub expert_step: Option<u64>,
+    /// Elements of the state that queries are made of.
+    pub q_lora: Option<u64>,
+    /// Elements of the state that keys and values are made of.
+    pub kv_lora: Option<u64>,
     /// Positions.
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
@@ -108,9 +120,15 @@ impl<'g> Hparams<'g> {
             head_v: int(keys::ATTENTION_VALUE_LENGTH).or_else(share),
             rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
+            experts_used: int(keys::EXPERT_USED_COUNT),
+            experts_per_group: int(keys::EXPERTS_PER_GROUP),
+            chunk_ff: int(keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
+            expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
+            q_lora: int(keys::ATTENTION_Q_LORA_RANK),
+            kv_lora: int(keys::ATTENTION_KV_LORA_RANK),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
             ssm_conv: int(keys::SSM_CONV_KERNEL),
@@ -123,6 +141,11 @@ impl<'g> Hparams<'g> {
 
     fn product(of: Option<PerBlock<'_>>, length: Option<u64>, block: u64) -> Option<u64> {
         of?.get(block)?.checked_mul(length?)
+    }
+
+    /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
+    pub fn is_expert_step(&self, block: u64) -> bool {
+        self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
     }
 
     /// Width of a state space with input and output projections of each group.
