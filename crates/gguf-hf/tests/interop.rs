@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use gguf_format::{ByteOrder, Gguf, ValueRef};
+use gguf_hf::config::Config;
 use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
 use gguf_hf::{Options, OutType, Warning, convert, plan};
@@ -67,7 +68,7 @@ fn every_recorded_conversion_has_the_same_bytes() {
         let name = job["name"].as_str().unwrap();
         let model = hf.join("models").join(name);
         let outputs = job["outputs"].as_array().unwrap();
-        if !matches!(architecture, "LlamaForCausalLM" | "MistralForCausalLM")
+        if gguf_model::arch::of_class(architecture).is_none()
             || job["source_format"] != "safetensors"
             || job["exit"] != 0
             || is_quantized(&model)
@@ -303,8 +304,59 @@ fn metadata_is_that_of_llama_cpps_converter() {
     assert!(compared >= 60, "only {compared} reference files compared");
 }
 
+/// Fields of the recorded results that say nothing about the model.
+const UNREAD: [&str; 2] = ["_name_or_path", "transformers_version"];
+
+/// Whether one value is another, perhaps with more fields in the objects inside.
+fn contains(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| contains(whole, part)))
+        }
+        _ => whole == part,
+    }
+}
+
+fn configurations_are_those_of_transformers() {
+    let hparams = peers::folder("GGUF_SHARED").unwrap().join("facts/hf/hparams");
+    let (mut compared, mut models, mut wrong) = (0, 0, Vec::new());
+    for entry in fs::read_dir(hparams).unwrap() {
+        let path = entry.unwrap().path();
+        let model = path.file_stem().unwrap().to_str().unwrap();
+        let text = fs::read(peers::data("hf/models").join(model).join("config.json")).unwrap();
+        // Some files have numbers that JSON does not have.
+        let Ok(document) = serde_json::from_slice::<Value>(&text) else { continue };
+        let recorded: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let mut expected = document.clone();
+        expected.as_object_mut().unwrap().extend(recorded["added_or_changed"].as_object().unwrap().clone());
+        for name in recorded["dropped"].as_array().unwrap() {
+            expected.as_object_mut().unwrap().remove(name.as_str().unwrap());
+        }
+        let config = Config::new(document).unwrap();
+        models += 1;
+        // Defaults that the converter does not read are not filled in.
+        for (name, found) in config.hparams().as_object().unwrap() {
+            if !UNREAD.contains(&name.as_str()) {
+                compared += 1;
+                if !expected.get(name).is_some_and(|expected| contains(expected, found)) {
+                    wrong.push(format!("{model}: {name} is {found}, expected {:?}", expected.get(name)));
+                }
+            }
+        }
+        for name in ["num_key_value_heads", "head_dim", "tie_word_embeddings", "layer_types", "rope_theta", "id2label"]
+        {
+            if expected.get(name) != config.hparams().get(name) {
+                wrong.push(format!("{model}: {name} differs: {:?}", expected.get(name)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(models >= 50 && compared >= 1000, "only {compared} fields of {models} models compared");
+}
+
 gguf_test::tests! {
-    [Shared] every_recorded_conversion_has_the_same_bytes,
+    [Shared] configurations_are_those_of_transformers,
+        every_recorded_conversion_has_the_same_bytes,
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,

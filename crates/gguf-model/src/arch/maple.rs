@@ -19,8 +19,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 const KEYS: &[Key] = keys! {
     let activation = "one_of(hidden_act, {'silu': 0})";
     let shared = "one_of(str(num_shared_experts|0), {'0': 0})";
-    let weights = "one_of(str(norm_topk_prob|true), {'True': 0})";
-    let global = "one_of(str(nope_on_global_attention), {'True': 0})";
+    let weights = "one_of(str(norm_topk_prob|true), {'true': 0})";
+    let global = "one_of(str(nope_on_global_attention), {'true': 0})";
     "rope.dimension_count" U32
         = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|1.0))";
     "attention.sliding_window" U32 = "sliding_window";
