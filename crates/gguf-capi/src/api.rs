@@ -220,7 +220,7 @@ readers! {
         if shape(entry.value()) != (ValueType::STRING, 1) {
             wrong_type("gguf_get_val_str", entry, "str");
         }
-        Ok(entry.view().string(0).map_or(null(), |s| s.as_ptr().cast()))
+        Ok(entry.view()?.string(0).map_or(null(), |s| s.as_ptr().cast()))
     };
     /// The bytes of a value in this machine's order; aborts when it is a string or an array.
     fn gguf_get_val_data(ctx, key_id: i64) -> *const c_void, or null(), {
@@ -229,7 +229,7 @@ readers! {
         if elem == ValueType::STRING || n != 1 {
             wrong_type("gguf_get_val_data", entry, "a number or a bool");
         }
-        Ok(entry.view().numbers().cast())
+        Ok(entry.view()?.numbers().cast())
     };
     /// The number of elements of an array; 1 for a single value.
     fn gguf_get_arr_n(ctx, key_id: i64) -> usize, or 0, Ok(shape(ctx.entry(key_id)?.value()).1 as usize);
@@ -239,15 +239,15 @@ readers! {
         if shape(entry.value()).0 == ValueType::STRING {
             wrong_type("gguf_get_arr_data", entry, "an array of numbers or bools");
         }
-        Ok(entry.view().numbers().cast())
+        Ok(entry.view()?.numbers().cast())
     };
     /// The string at `i` of an array; aborts when they are not strings.
     fn gguf_get_arr_str(ctx, key_id: i64, i: usize) -> *const c_char, or null(), {
         let entry = ctx.entry(key_id)?;
-        if !matches!(entry.view(), View::Strings { .. }) {
+        if !matches!(entry.view()?, View::Strings { .. }) {
             wrong_type("gguf_get_arr_str", entry, "an array of str");
         }
-        let string = entry.view().string(i).ok_or_else(|| {
+        let string = entry.view()?.string(i).ok_or_else(|| {
             Failure::new(format!("{} has {} strings, there is none at {i}", Str(entry.key()), shape(entry.value()).1))
         })?;
         Ok(string.as_ptr().cast())
@@ -273,7 +273,7 @@ readers! {
     fn gguf_get_tensor_size(ctx, tensor_id: i64) -> usize, or 0,
         Ok(ctx.info(tensor_id)?.tensor.n_bytes().unwrap_or(0) as usize);
     /// Bytes of the head, padded; 0 when nothing is written because a change was refused.
-    fn gguf_get_meta_size(ctx) -> usize, or 0, Ok(write::meta(ctx)?.len());
+    fn gguf_get_meta_size(ctx) -> usize, or 0, Ok(write::meta(ctx)?.1);
 }
 
 /// Ends the process, as gguf.h says of a getter of the wrong type.
@@ -584,12 +584,16 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const Context, fname: *const c
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const Context, data: *mut c_void) {
     reported("gguf_get_meta_data", (), || {
         // SAFETY: the caller vouches for it.
-        let meta = write::meta(unsafe { context(ctx) }?)?;
+        let (meta, padded) = write::meta(unsafe { context(ctx) }?)?;
         if data.is_null() {
             return Err(Failure::new("the data is NULL"));
         }
-        // SAFETY: the caller vouches for the room; the bytes are our own.
-        unsafe { data.cast::<u8>().copy_from_nonoverlapping(meta.as_ptr(), meta.len()) };
+        // SAFETY: the caller vouches for the room, which is that of the padded head; the bytes are our own.
+        unsafe {
+            let data = data.cast::<u8>();
+            data.copy_from_nonoverlapping(meta.as_ptr(), meta.len());
+            data.add(meta.len()).write_bytes(0, padded - meta.len());
+        }
         Ok(())
     })
 }

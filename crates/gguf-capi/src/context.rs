@@ -71,20 +71,25 @@ pub enum View {
 }
 
 impl View {
-    fn of(value: ValueRef<'_>) -> View {
+    /// `None` without the memory for it.
+    fn of(value: ValueRef<'_>) -> Option<View> {
         let (elem, n) = shape(value);
-        let n = usize::try_from(n).unwrap_or(0);
+        let n = usize::try_from(n).ok()?;
         if elem == ValueType::STRING {
-            let mut text = Vec::new();
-            let mut starts = Vec::with_capacity(n);
+            let mut len = 0;
+            each_string(value, |s| len += s.len() + 1);
+            let (mut text, mut starts) = (Vec::new(), Vec::new());
+            text.try_reserve_exact(len).ok()?;
+            starts.try_reserve_exact(n).ok()?;
             each_string(value, |s| {
                 starts.push(text.len());
                 text.extend_from_slice(s);
                 text.push(0);
             });
-            return View::Strings { text: text.into(), starts: starts.into() };
+            return Some(View::Strings { text: text.into(), starts: starts.into() });
         }
-        let mut bytes = Vec::with_capacity(n * elem.fixed_bytes().unwrap_or(0) as usize);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(n.checked_mul(elem.fixed_bytes().unwrap_or(0) as usize)?).ok()?;
         match value {
             ValueRef::Array(a) => a.iter().for_each(|v| push_number(&mut bytes, v)),
             v => push_number(&mut bytes, v),
@@ -92,8 +97,11 @@ impl View {
         let (words, rest) = bytes.as_chunks::<8>();
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
-        let words = words.iter().chain((!rest.is_empty()).then_some(&last));
-        View::Numbers(words.map(|w| u64::from_ne_bytes(*w)).collect())
+        let all = words.iter().chain((!rest.is_empty()).then_some(&last));
+        let mut numbers = Vec::new();
+        numbers.try_reserve_exact(words.len() + usize::from(!rest.is_empty())).ok()?;
+        numbers.extend(all.map(|w| u64::from_ne_bytes(*w)));
+        Some(View::Numbers(numbers.into()))
     }
 
     /// The numbers; null when there are none, as ggml gives for an empty array.
@@ -152,8 +160,12 @@ pub fn shape(value: ValueRef<'_>) -> (ValueType, u64) {
 }
 
 impl Entry {
-    pub fn new(key: &[u8], value: Stored) -> Entry {
-        Entry { key: [key, &[0]].concat().into(), value, view: OnceLock::new() }
+    pub fn new(key: &[u8], value: Stored) -> Result<Entry, Failure> {
+        let mut c_key = Vec::new();
+        c_key.try_reserve_exact(key.len() + 1).map_err(|_| Failure::new("there is not enough memory"))?;
+        c_key.extend_from_slice(key);
+        c_key.push(0);
+        Ok(Entry { key: c_key.into(), value, view: OnceLock::new() })
     }
 
     /// The key with its NUL.
@@ -174,8 +186,15 @@ impl Entry {
         }
     }
 
-    pub fn view(&self) -> &View {
-        self.view.get_or_init(|| View::of(self.value()))
+    pub fn view(&self) -> Result<&View, Failure> {
+        if let Some(view) = self.view.get() {
+            return Ok(view);
+        }
+        let view = View::of(self.value());
+        let view =
+            view.ok_or_else(|| Failure::new(format!("not enough memory for the value of {}", Str(self.key()))))?;
+        // Where another thread was faster, its view stays.
+        Ok(self.view.get_or_init(|| view))
     }
 }
 
@@ -211,7 +230,7 @@ impl Context {
         if key.is_empty() {
             return Err(self.refuse("a key is empty".into()));
         }
-        let entry = Entry::new(key, value);
+        let entry = Entry::new(key, value)?;
         let mut alignment = None;
         if key == ALIGNMENT_KEY.as_bytes() {
             match entry.value() {

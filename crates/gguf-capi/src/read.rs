@@ -5,22 +5,85 @@ use std::io::Read;
 use std::sync::Arc;
 
 use gguf_format::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgmlType, Gguf, HeadScan, KvRef, Progress, ValueRef, ValueType, Version, align_up,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, GgmlType, Gguf, HeadScan, KvRef, Limits, Progress, Str, ValueRef, ValueType,
+    Version, align_up,
 };
 
 use crate::context::{Context, Entry, Info, NATIVE, Stored, shape};
 use crate::failure::Failure;
-use crate::ggml::{Ggml, GgmlContext, InitParams, MAX_DIMS, MAX_NAME, Tensor, type_info};
+use crate::ggml::{Ggml, GgmlContext, InitParams, MAX_DIMS, MAX_NAME, Tensor, c_prefix, type_info};
 
 /// The longest string and the longest array (`GGUF_MAX_STRING_LENGTH`, `GGUF_MAX_ARRAY_ELEMENTS`).
 const MAX_LEN: u64 = 1 << 30;
 
+/// What ggml allocates besides the memory that is asked for: the context itself, and what its allocator adds.
+const SPARE: usize = 4096;
+
 /// What of a file is taken at once, where nobody knows whether there is so much.
 const PIECE: usize = 1 << 20;
 
+/// What gguf.h takes at most. What states more is refused before it is read.
+const LIMITS: Limits = Limits {
+    string_bytes: MAX_LEN,
+    name_bytes: MAX_NAME as u64 - 1,
+    elements: MAX_LEN,
+    levels: 1,
+    dims: MAX_DIMS as u32,
+};
+
+fn scan(total: u64) -> HeadScan {
+    HeadScan::new(Some(total)).keep_nuls().within(LIMITS)
+}
+
+/// Looks at a head while it is read, each time that it has doubled. A file can go on for any length after something that
+/// gguf.h refuses, and would be read into memory until its end.
+struct Watch {
+    next: usize,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch { next: PIECE }
+    }
+
+    fn look(&mut self, bytes: &[u8], scan: &HeadScan) -> Result<(), Failure> {
+        if bytes.len() < self.next {
+            return Ok(());
+        }
+        self.next = bytes.len().saturating_mul(2);
+        room(bytes.len())?;
+        let head = Gguf::partial(bytes, scan);
+        dialect(&head)?;
+        let alignment = key_values(&head, |_| Ok(()))?;
+        tensors(&head, alignment, |_| Ok(()))
+    }
+}
+
+/// Whether there is memory for so many bytes more. Where it runs out later the process would end.
+fn room(bytes: usize) -> Result<(), Failure> {
+    let mut tried = Vec::<u8>::new();
+    tried.try_reserve_exact(bytes).map_err(|_| no_memory())?;
+    // The compiler may leave out memory that nobody looks at.
+    drop(std::hint::black_box(tried));
+    Ok(())
+}
+
+/// A key or a name for a message: the start of it, where it is long.
+fn shown(text: &[u8]) -> Str<'_> {
+    Str(text.get(..80).unwrap_or(text))
+}
+
+fn no_memory() -> Failure {
+    Failure::new("there is not enough memory")
+}
+
 /// Reads a head from a stream that ends after `total` bytes.
 pub fn read_head(reader: &mut impl Read, total: u64) -> Result<Gguf<'static>, Failure> {
-    Ok(gguf_io::read_head(reader, Some(total))?.into_gguf()?)
+    let mut watch = Watch::new();
+    let head = gguf_io::read_head_with(reader, scan(total), |bytes, scan| watch.look(bytes, scan))?;
+    // The index, which has less than a word for every byte.
+    room(head.bytes().len())?;
+    Ok(head.into_gguf()?)
 }
 
 /// ggml knows nothing of files that count the terminators of strings: the NULs of those are read as they stand.
@@ -40,36 +103,41 @@ pub fn read_head_exactly(
     total: u64,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Failure>,
 ) -> Result<Gguf<'static>, Failure> {
-    let mut scan = HeadScan::new(Some(total)).keep_nuls();
+    let (mut scan, mut watch) = (scan(total), Watch::new());
     let mut bytes = Vec::new();
     while let Progress::Need(need) = scan.advance(&bytes)? {
-        let need = usize::try_from(need).map_err(|_| Failure::new("the head does not fit into memory"))?;
+        let need = usize::try_from(need).map_err(|_| no_memory())?;
         // In pieces, as what a length promises need not be there.
         while bytes.len() < need {
             let start = bytes.len();
-            bytes.resize(need.min(start + PIECE), 0);
+            let end = need.min(start + PIECE);
+            bytes.try_reserve(end - start).map_err(|_| no_memory())?;
+            bytes.resize(end, 0);
             read(start as u64, bytes.get_mut(start..).unwrap_or_default())?;
         }
+        watch.look(&bytes, &scan)?;
     }
+    room(bytes.len())?;
     Ok(Gguf::from_scan(bytes, &scan)?)
 }
 
 /// The context of a head. The GGUF starts at byte `start` of its file and has `total` bytes.
 pub fn context(head: Gguf<'static>, start: u64, total: u64) -> Result<Context, Failure> {
-    let dialect = head.dialect();
-    if dialect.reversed_magic {
-        return Err(Failure::at(0, "the magic is FUGG, not GGUF"));
-    }
-    if dialect.order != NATIVE {
-        return Err(Failure::at(4, format_args!("the file is {}, this machine is not", dialect.order)));
-    }
-    if dialect.version < Version::V2 {
-        return Err(Failure::at(4, format_args!("version {} is no longer read by gguf.h", dialect.version)));
-    }
-    let mut context = Context { version: dialect.version, ..Context::default() };
+    dialect(&head)?;
+    let mut context = Context { version: head.dialect().version, ..Context::default() };
     let head = Arc::new(keeping_nuls(head, total)?);
-    key_values(&mut context, &head)?;
-    tensors(&mut context, &head)?;
+    let entries = &mut context.entries;
+    context.alignment = key_values(&head, |kv| {
+        entries.try_reserve(1).map_err(|_| no_memory())?;
+        entries.push(Entry::new(kv.key.as_bytes(), Stored::Read(head.clone(), kv.index))?);
+        Ok(())
+    })?;
+    let infos = &mut context.tensors;
+    tensors(&head, context.alignment, |info| {
+        infos.try_reserve(1).map_err(|_| no_memory())?;
+        infos.push(info);
+        Ok(())
+    })?;
     let mut head_end = head.head_bytes();
     if !context.tensors.is_empty() {
         // The data section starts at a multiple of the alignment, which has to be in the file even if no data is.
@@ -81,31 +149,51 @@ pub fn context(head: Gguf<'static>, start: u64, total: u64) -> Result<Context, F
     Ok(context)
 }
 
-fn key_values(context: &mut Context, head: &Arc<Gguf<'static>>) -> Result<(), Failure> {
+/// Refuses the versions and byte orders that gguf.h does not read on this machine.
+fn dialect(head: &Gguf<'_>) -> Result<(), Failure> {
+    let dialect = head.dialect();
+    if dialect.reversed_magic {
+        return Err(Failure::at(0, "the magic is FUGG, not GGUF"));
+    }
+    if dialect.order != NATIVE {
+        return Err(Failure::at(4, format_args!("the file is {}, this machine is not", dialect.order)));
+    }
+    if dialect.version < Version::V2 {
+        return Err(Failure::at(4, format_args!("version {} is no longer read by gguf.h", dialect.version)));
+    }
+    Ok(())
+}
+
+/// Hands over the pairs that gguf.h takes, up to the first that it refuses; gives the alignment.
+fn key_values<'a>(head: &'a Gguf<'_>, mut take: impl FnMut(KvRef<'a>) -> Result<(), Failure>) -> Result<u64, Failure> {
     let mut seen = HashSet::new();
-    context.alignment = DEFAULT_ALIGNMENT;
+    let mut alignment = None;
     for kv in head.kvs() {
         let key = kv.key.as_bytes();
-        let bad = |text: &str| Failure::at(kv.offset, format_args!("key {} ({}): {text}", kv.index, kv.key));
+        let bad = |text: &str| Failure::at(kv.offset, format_args!("key {} ({}): {text}", kv.index, shown(key)));
         if key.is_empty() {
             return Err(bad("it is empty"));
         }
         if key.len() as u64 > MAX_LEN {
             return Err(bad("it is longer than 1 GiB"));
         }
+        seen.try_reserve(1).map_err(|_| no_memory())?;
         if !seen.insert(key) {
             return Err(bad("it is there twice"));
         }
         value(&kv).map_err(bad)?;
-        context.entries.push(Entry::new(key, Stored::Read(head.clone(), kv.index)));
+        // Found as C programs find it: by the bytes before a NUL.
+        if alignment.is_none() && c_prefix(key) == ALIGNMENT_KEY.as_bytes() {
+            alignment = Some(kv.value);
+        }
+        take(kv)?;
     }
-    // Found as C programs find it: by the bytes before a NUL.
-    let Some(entry) = context.find_key(ALIGNMENT_KEY.as_bytes()).map(|i| &context.entries[i]) else { return Ok(()) };
-    match entry.value() {
-        ValueRef::U32(v) if v.is_power_of_two() => context.alignment = v.into(),
-        v => return Err(Failure::new(format!("{ALIGNMENT_KEY} must be a power of two of type u32, not {v:?}"))),
+    match alignment {
+        None => Ok(DEFAULT_ALIGNMENT),
+        Some(ValueRef::U32(v)) if v.is_power_of_two() => Ok(v.into()),
+        Some(ValueRef::U32(v)) => Err(Failure::new(format!("{ALIGNMENT_KEY} must be a power of two, not {v}"))),
+        Some(v) => Err(Failure::new(format!("{ALIGNMENT_KEY} must be of type u32, not {}", v.value_type()))),
     }
-    Ok(())
 }
 
 fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
@@ -129,16 +217,33 @@ fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
     if is_too_long { Err("a string is longer than 1 GiB") } else { Ok(()) }
 }
 
-fn tensors(context: &mut Context, head: &Gguf<'static>) -> Result<(), Failure> {
+/// How many elements a shape has; `None` for a shape that ggml does not take.
+///
+/// ggml's reader multiplies the dimensions from the first on, so after a zero nothing overflows. Its constructor of tensors
+/// leaves out zeros behind the first dimension, and aborts the process where a product reaches the limit that the next
+/// dimension sets. Releases differ in which shapes near 2^63 they read. A shape is taken here only if all of them take it, with
+/// and without a `ggml_context`.
+fn n_elements(ne: [i64; MAX_DIMS]) -> Option<i64> {
+    let [first, rest @ ..] = ne;
+    let mut product = first;
+    for dim in rest.into_iter().filter(|&dim| dim > 1) {
+        product = if product < i64::MAX / dim { product * dim } else { return None };
+    }
+    (product < i64::MAX).then_some(if ne.contains(&0) { 0 } else { product })
+}
+
+/// Hands over the tensors that gguf.h takes, up to the first that it refuses.
+fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     let mut next = 0u64;
     for info in head.tensors() {
-        let bad =
-            |text: String| Failure::at(info.info_offset, format_args!("tensor {} ({}): {text}", info.index, info.name));
         let name = info.name.as_bytes();
+        let at = info.info_offset;
+        let bad = |text: String| Failure::at(at, format_args!("tensor {} ({}): {text}", info.index, shown(name)));
         if name.len() >= MAX_NAME {
             return Err(bad(format!("its name has {} bytes, {} are allowed", name.len(), MAX_NAME - 1)));
         }
+        seen.try_reserve(1).map_err(|_| no_memory())?;
         if !seen.insert(name) {
             return Err(bad("it is there twice".into()));
         }
@@ -149,23 +254,20 @@ fn tensors(context: &mut Context, head: &Gguf<'static>) -> Result<(), Failure> {
         for (n, dim) in ne.iter_mut().zip(info.dims) {
             *n = i64::try_from(dim).map_err(|_| bad(format!("the dimension {dim} is negative as a signed number")))?;
         }
-        // Without elements the shape does not matter.
-        let is_empty = ne.contains(&0);
-        let n_elements = if is_empty { Some(0) } else { ne.iter().try_fold(1i64, |n, &dim| n.checked_mul(dim)) };
-        let n_elements = n_elements.ok_or_else(|| bad(format!("{ne:?} elements are too many")))?;
+        let n_elements = n_elements(ne).ok_or_else(|| bad(format!("{ne:?} elements are too many")))?;
         let Some(ty) = type_info(info.ty.0) else { return Err(bad(format!("ggml has no tensor type {}", info.ty.0))) };
         if !ne[0].unsigned_abs().is_multiple_of(ty.block_len.into()) {
             return Err(bad(format!("rows of {} are not whole blocks of {}", ne[0], ty.name)));
         }
         let bytes = (n_elements.unsigned_abs() / u64::from(ty.block_len)).checked_mul(ty.block_bytes.into());
-        let bytes = bytes.filter(|&b| b <= u64::MAX - (context.alignment - 1));
+        let bytes = bytes.filter(|&b| b <= u64::MAX - (alignment - 1));
         let bytes = bytes.ok_or_else(|| bad(format!("its size of {ne:?} elements does not fit 64 bits")))?;
         let tensor = Tensor::new(name, info.ty.0, ne).ok_or_else(|| bad("it has no layout".into()))?;
         if info.offset != next {
             return Err(bad(format!("its data is at {}, and {next} is expected", info.offset)));
         }
-        context.tensors.push(Info { tensor, offset: next });
-        next = align_up(bytes, context.alignment)
+        take(Info { tensor, offset: next })?;
+        next = align_up(bytes, alignment)
             .and_then(|padded| next.checked_add(padded))
             .ok_or_else(|| bad("all data together does not fit 64 bits".into()))?;
     }
@@ -200,11 +302,8 @@ pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -
     let overhead = unsafe { (ggml.tensor_overhead)() };
     let objects = context.tensors.len() + usize::from(read.is_some());
     let mem_size = objects.checked_mul(overhead).and_then(|o| o.checked_add(data_bytes)).ok_or_else(too_large)?;
-    // ggml ends the process where memory is short, so whether it is, is tried before. The compiler may leave out memory that
-    // nobody looks at.
-    let mut tried = Vec::<u8>::new();
-    tried.try_reserve_exact(mem_size).map_err(|_| too_large())?;
-    drop(std::hint::black_box(tried));
+    // ggml ends the process where memory is short, so whether it is, is tried before, with some more for what ggml adds.
+    room(mem_size.checked_add(SPARE).ok_or_else(too_large)?)?;
     let params = InitParams { mem_size, mem_buffer: std::ptr::null_mut(), no_alloc: read.is_none() };
     // SAFETY: the signature is that of ggml.h, and the memory is ggml's own.
     let made = unsafe { (ggml.init)(params) };

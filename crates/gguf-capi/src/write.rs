@@ -15,8 +15,9 @@ use crate::ggml::Ggml;
 /// What is copied at once out of the memory of another device.
 const PIECE: usize = 16 << 20;
 
-/// The head, padded: what `gguf_get_meta_data` gives.
-pub fn meta(context: &Context) -> Result<Vec<u8>, Failure> {
+/// The head, and its length with padding: what `gguf_get_meta_data` gives. The padding is left to the caller, as an alignment
+/// can ask for 2 GiB of it.
+pub fn meta(context: &Context) -> Result<(Vec<u8>, usize), Failure> {
     if let Some(why) = &context.refused {
         return Err(Failure::new(format!("nothing is written, as a change was refused before: {why}")));
     }
@@ -31,10 +32,14 @@ pub fn meta(context: &Context) -> Result<Vec<u8>, Failure> {
         }
     });
     let head = Head { dialect: context.dialect(), kvs: kvs.collect(), tensors: tensors.collect() };
-    let mut bytes = head.encode_as_read()?;
+    let bytes = head.encode_as_read()?;
     let padded = align_up(bytes.len() as u64, context.alignment).and_then(|n| usize::try_from(n).ok());
-    bytes.resize(padded.ok_or_else(|| Failure::new("the head does not fit into memory"))?, 0);
-    Ok(bytes)
+    let padded = padded.ok_or_else(|| Failure::new("the head does not fit into memory"))?;
+    Ok((bytes, padded))
+}
+
+fn write_zeros(n: u64, out: &mut dyn Write) -> io::Result<()> {
+    io::copy(&mut io::Read::take(io::repeat(0), n), out).map(|_| ())
 }
 
 /// A value as it is written: a bool that is neither 0 nor 1 becomes 1.
@@ -50,19 +55,20 @@ fn written(value: ValueRef<'_>) -> Value {
 
 /// Writes head and, unless `only_meta`, data.
 pub fn write(context: &Context, out: &mut dyn Write, only_meta: bool) -> Result<(), Failure> {
-    let meta = meta(context)?;
+    let (meta, padded) = meta(context)?;
     if !only_meta {
         // Before the first byte: what a tensor lacks is found before a file is half written.
         context.tensors.iter().try_for_each(writable)?;
     }
     out.write_all(&meta)?;
+    write_zeros((padded - meta.len()) as u64, out)?;
     if only_meta {
         return Ok(());
     }
     for info in &context.tensors {
         let bytes = data(info, out)?;
         let padded = align_up(bytes, context.alignment).unwrap_or(bytes);
-        io::copy(&mut io::Read::take(io::repeat(0), padded - bytes), out)?;
+        write_zeros(padded - bytes, out)?;
     }
     Ok(())
 }

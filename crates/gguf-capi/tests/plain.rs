@@ -11,6 +11,7 @@ use gguf::*;
 use gguf_format::{Array, Dialect, GgmlType, Head, Str, TYPES, TensorInfo, Value, ValueRef, ValueType, Version};
 
 use gguf_test::capi::{Api, c, no_tensors, snapshot};
+use gguf_test::corpus::bytes::{ARRAY, STRING, U64, V1, V3, V3_BIG};
 
 fn path_c(path: &Path) -> std::ffi::CString {
     c(path.to_str().unwrap())
@@ -221,6 +222,86 @@ fn a_model_in_shards_is_opened_from_any() {
         fs::remove_file(paths[0].to_str().unwrap()).unwrap();
         assert!(gguf_x_model_open(paths[1].as_ptr()).is_null());
         assert!(CStr::from_ptr(gguf_x_last_error()).to_str().unwrap().contains("shard 1 of 2 is missing"));
+    }
+}
+
+#[test]
+fn shapes_that_ggml_cannot_make_are_refused() {
+    let big = 1u64 << 62;
+    let max = i64::MAX as u64;
+    let refused: [&[u64]; 8] = [
+        &[big, big, big, 0],
+        &[big, 0, big],
+        &[big, 2],
+        &[1 << 31, (1 << 32) - 1],
+        &[max],
+        &[1, 1, max],
+        &[7, max / 7],
+        &[1, 0, big, 2],
+    ];
+    let taken: [&[u64]; 5] = [&[0, big, big], &[big, 0], &[max - 1], &[6, max / 7], &[1 << 31, 1 << 31, 0]];
+    let is_read = |shape: &[u64]| {
+        let mut head = Head::default();
+        head.tensors.push(TensorInfo::new("t", shape.to_vec(), GgmlType::I8));
+        let mut bytes = head.encode_as_read().unwrap();
+        bytes.resize(bytes.len().next_multiple_of(32), 0);
+        let ctx = read(&bytes);
+        // SAFETY: the context, if there is one, is freed once.
+        unsafe { gguf_free(ctx) };
+        !ctx.is_null()
+    };
+    assert_eq!(refused.map(is_read), [false; 8]);
+    assert_eq!(taken.map(is_read), [true; 5]);
+}
+
+/// Heads that say much, and have only zeros behind their first bytes, up to a tebibyte. A refusal costs no more than some of
+/// it.
+#[test]
+fn nothing_is_read_for_a_length_that_is_refused() {
+    struct Source {
+        start: Vec<u8>,
+        asked: u64,
+    }
+    unsafe extern "C-unwind" fn callback(
+        from: *mut std::ffi::c_void,
+        to: *mut std::ffi::c_void,
+        at: u64,
+        len: usize,
+    ) -> usize {
+        // SAFETY: the pointer leads to the source below, and there is room for `len` bytes.
+        let (source, to) =
+            unsafe { (&mut *from.cast::<Source>(), std::slice::from_raw_parts_mut(to.cast::<u8>(), len)) };
+        source.asked += len as u64;
+        to.fill(0);
+        let there = source.start.get(at as usize..).unwrap_or_default();
+        let n = there.len().min(len);
+        to[..n].copy_from_slice(&there[..n]);
+        if source.asked < 64 << 20 { len } else { 0 }
+    }
+    let long = |n: u64| V3.string_of(n, b"");
+    let of = |n_tensors, n_kv, rest: Vec<u8>| [V3.file().n_tensors(n_tensors).n_kv(n_kv).head(), rest].concat();
+    let array = |ty, n, rest: &[u8]| of(0, 1, [V3.string(b"k"), V3.u32(ARRAY), V3.array(ty, n, rest)].concat());
+    let heads = [
+        ("a key", of(0, 1, long(1 << 39))),
+        ("a string", of(0, 1, [V3.string(b"k"), V3.u32(STRING), long(1 << 39)].concat())),
+        ("numbers", array(U64, 1 << 36, b"")),
+        ("strings", array(STRING, 1 << 36, b"")),
+        ("a string of many", array(STRING, 2, &long(1 << 39))),
+        ("arrays", array(ARRAY, 1 << 20, b"")),
+        ("a name", of(1, 0, long(1 << 39))),
+        ("dimensions", of(1, 0, [V3.string(b"t"), V3.u32(u32::MAX)].concat())),
+        ("empty keys", of(0, 1 << 35, vec![])),
+        ("tensors alike", of(1 << 35, 0, vec![])),
+        ("version 1", V1.file().n_tensors(1 << 31).head()),
+        ("big-endian", V3_BIG.file().n_tensors(1 << 35).head()),
+    ];
+    for (name, start) in heads {
+        let mut source = Source { start, asked: 0 };
+        let data = std::ptr::from_mut(&mut source).cast();
+        // SAFETY: the callback knows its data.
+        let ctx = unsafe { gguf_init_from_callback(Some(callback), data, 0, 1 << 40, no_tensors()) };
+        assert!(ctx.is_null(), "{name}");
+        assert!(source.asked <= 2 << 20, "{name}: {} bytes are read", source.asked);
     }
 }
 

@@ -64,6 +64,15 @@ pub enum Problem {
     TooDeep,
     /// `general.alignment` is unusable.
     Alignment(AlignmentError),
+    /// More than the limits of the scan allow ([`Limits`](crate::Limits)).
+    OverLimit {
+        /// What there is too much of, such as `bytes`.
+        what: &'static str,
+        /// How much the file states.
+        stated: u64,
+        /// How much is allowed.
+        limit: u64,
+    },
     /// A draft value whose stated length is not that of the value.
     DraftLength {
         /// The length stated.
@@ -143,6 +152,9 @@ impl fmt::Display for Problem {
             Problem::UnknownValueType(t) => write!(f, "{} is not a value type; 0 to 12 are", t.0),
             Problem::TooDeep => write!(f, "arrays are nested deeper than {MAX_NESTING}"),
             Problem::Alignment(e) => write!(f, "{e}"),
+            Problem::OverLimit { what, stated, limit } => {
+                write!(f, "it states {stated} {what}, {limit} are allowed")
+            }
             Problem::DraftLength { stated, actual } => {
                 write!(f, "its length is stated as {stated}, the value takes {actual} bytes")
             }

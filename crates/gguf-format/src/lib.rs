@@ -187,7 +187,7 @@ pub use header::{
     Version, align_up,
 };
 pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_KEY, MAX_TENSOR_NAME};
-pub use scan::{HeadScan, Progress};
+pub use scan::{HeadScan, Limits, Progress};
 pub use sniff::Kind;
 pub use swap::{SwapError, swap_blocks};
 pub use tensor::{Dims, TensorInfo, TensorInfoRef};

@@ -27,6 +27,22 @@ pub enum Progress {
     Need(u64),
 }
 
+/// How large the parts of a head may be. A scan with limits refuses a part that states more before it asks for its bytes,
+/// so that nobody reads or holds more because of a length alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a key or a string.
+    pub string_bytes: u64,
+    /// Bytes of a tensor name.
+    pub name_bytes: u64,
+    /// Elements of an array.
+    pub elements: u64,
+    /// Levels of arrays: 1 refuses arrays of arrays.
+    pub levels: usize,
+    /// Dimensions of a tensor.
+    pub dims: u32,
+}
+
 /// A resumable walk over a head: what it has walked over is sound, and it can go on when more bytes are there.
 ///
 /// ```
@@ -47,6 +63,7 @@ pub enum Progress {
 pub struct HeadScan {
     total: Option<u64>,
     keep_nuls: bool,
+    limits: Option<Limits>,
     phase: Phase,
     pub(crate) dialect: Dialect,
     pub(crate) n_kv: u64,
@@ -133,6 +150,7 @@ impl HeadScan {
         HeadScan {
             total,
             keep_nuls: false,
+            limits: None,
             phase: Phase::Magic,
             dialect: Dialect::default(),
             n_kv: 0,
@@ -155,6 +173,13 @@ impl HeadScan {
     /// taken for one of August 2023 that counts a terminator.
     pub fn keep_nuls(mut self) -> HeadScan {
         self.keep_nuls = true;
+        self
+    }
+
+    /// The same scan with limits. A part over its limit is [`Problem::OverLimit`]; strings, names and dimensions only when
+    /// their bytes are not there yet.
+    pub fn within(mut self, limits: Limits) -> HeadScan {
+        self.limits = Some(limits);
         self
     }
 
@@ -181,7 +206,10 @@ impl HeadScan {
                     Some(len) if need > len => {
                         return Err(self.error(head, field, offset, Problem::PastEnd { need, len }));
                     }
-                    _ => return Ok(Progress::Need(need)),
+                    _ => match self.over_limit(field, need.saturating_sub(offset)) {
+                        Some(problem) => return Err(self.error(head, field, offset, problem)),
+                        None => return Ok(Progress::Need(need)),
+                    },
                 },
                 Err(Stop::Error(field, offset, problem)) => return Err(self.error(head, field, offset, problem)),
             }
@@ -193,8 +221,24 @@ impl HeadScan {
         self.pos
     }
 
+    /// The limit that a field is over, if `bytes` of it from its start are needed to go on.
+    fn over_limit(&self, field: Field, bytes: u64) -> Option<Problem> {
+        let limits = self.limits?;
+        let len_bytes = self.dialect.len_bytes();
+        let over = |what, stated, limit| (stated > limit).then_some(Problem::OverLimit { what, stated, limit });
+        match field {
+            Field::Key(_) => over("bytes", bytes.saturating_sub(len_bytes), limits.string_bytes),
+            // The numbers of an array were counted when it was opened.
+            Field::Value(_) if self.nest.last().is_some_and(|(elem, _)| elem.fixed_bytes().is_some()) => None,
+            Field::Value(_) => over("bytes", bytes.saturating_sub(len_bytes), limits.string_bytes),
+            Field::TensorName(_) => over("bytes", bytes.saturating_sub(len_bytes), limits.name_bytes),
+            Field::TensorDims(_) => over("dimensions", bytes.saturating_sub(4) / len_bytes, limits.dims.into()),
+            _ => None,
+        }
+    }
+
     /// The length of the whole file, when it is known.
-    pub(crate) fn total(&self) -> Option<u64> {
+    pub fn total(&self) -> Option<u64> {
         self.total
     }
 
@@ -461,6 +505,15 @@ impl HeadScan {
         let (elem, len) = read_array_header(c).at(field, at)?;
         if !elem.is_known() {
             return Err(Stop::Error(field, at, Problem::UnknownValueType(elem)));
+        }
+        if let Some(limits) = self.limits {
+            let over = |what, stated, limit| Err(Stop::Error(field, at, Problem::OverLimit { what, stated, limit }));
+            if len > limits.elements {
+                return over("elements", len, limits.elements);
+            }
+            if elem == ValueType::ARRAY && self.nest.len() + 1 >= limits.levels {
+                return over("levels of arrays", self.nest.len() as u64 + 2, limits.levels as u64);
+            }
         }
         let need = (c.pos() as u64).saturating_add(len.saturating_mul(elem.min_bytes(self.dialect)));
         if self.total.is_some_and(|total| need > total) {

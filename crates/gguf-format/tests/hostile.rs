@@ -1,6 +1,6 @@
 //! Real heads, cut at every byte, arriving in pieces, and with every number in them set to what could hurt.
 
-use gguf_format::{Gguf, Problem, check};
+use gguf_format::{Gguf, HeadScan, Limits, Problem, Progress, check};
 use gguf_test::corpus;
 use gguf_test::corpus::bytes::*;
 use gguf_test::corpus::fields::{self, Number};
@@ -114,6 +114,43 @@ fn pieces_make_no_difference() {
             assert_eq!(scan_as_needed(bytes, total), at_once, "{name}");
             for size in [1, 5] {
                 assert_eq!(scan(bytes, total, (0..bytes.len()).step_by(size)), at_once, "{name} by {size}");
+            }
+        }
+    }
+}
+
+/// A scan with limits refuses what is over them before it asks for the bytes, and asks for what is at them.
+#[test]
+fn limits_are_kept_before_bytes_are_asked_for() {
+    const LIMITS: Limits = Limits { string_bytes: 1000, name_bytes: 63, elements: 500, levels: 2, dims: 4 };
+    for f in [V3, V3_BIG, V2, V1] {
+        let of = |n_tensors, n_kv, rest: Vec<u8>| [f.file().n_tensors(n_tensors).n_kv(n_kv).head(), rest].concat();
+        let value = |ty, rest: Vec<u8>| of(0, 1, [f.string(b"k"), f.u32(ty), rest].concat());
+        let dims = |n| of(1, 0, [f.string(b"t"), f.u32(n)].concat());
+        let nested = |inner: u32| value(ARRAY, f.array(ARRAY, 1, &f.array(inner, 1, b"")));
+        let cases = [
+            ("bytes", 1000, of(0, 1, f.string_of(1000, b"")), of(0, 1, f.string_of(1001, b""))),
+            ("bytes", 1000, value(STRING, f.string_of(1000, b"")), value(STRING, f.string_of(1001, b""))),
+            (
+                "bytes",
+                1000,
+                value(ARRAY, f.array(STRING, 2, &f.string_of(1000, b""))),
+                value(ARRAY, f.array(STRING, 2, &f.string_of(1001, b""))),
+            ),
+            ("elements", 500, value(ARRAY, f.array(U64, 500, b"")), value(ARRAY, f.array(U64, 501, b""))),
+            ("elements", 500, value(ARRAY, f.array(STRING, 500, b"")), value(ARRAY, f.array(STRING, 501, b""))),
+            ("levels of arrays", 2, nested(U64), nested(ARRAY)),
+            ("bytes", 63, of(1, 0, f.string_of(63, b"")), of(1, 0, f.string_of(64, b""))),
+            ("dimensions", 4, dims(4), dims(5)),
+        ];
+        for (what, limit, at, over) in cases {
+            for total in [None, Some(1 << 40)] {
+                let scan = || HeadScan::new(total).within(LIMITS);
+                assert!(matches!(scan().advance(&at), Ok(Progress::Need(_))), "{what} of {f:?}");
+                let error = scan().advance(&over).expect_err(what);
+                let stated = limit + 1;
+                assert_eq!(error.problem, Problem::OverLimit { what, stated, limit }, "of {f:?}");
+                assert!(matches!(HeadScan::new(total).advance(&over), Ok(Progress::Need(_))), "{what} of {f:?}");
             }
         }
     }

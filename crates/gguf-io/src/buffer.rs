@@ -97,7 +97,11 @@ impl Buffer {
         match self {
             Buffer::Memory(memory) if memory.is_full() => {
                 // A head longer than what was reserved goes on in a vector.
-                *self = Buffer::Vector(memory.bytes().to_vec());
+                let read = memory.bytes();
+                let mut bytes = Vec::new();
+                bytes.try_reserve_exact(read.len().saturating_mul(2)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+                bytes.extend_from_slice(read);
+                *self = Buffer::Vector(bytes);
                 self.fill(reader)
             }
             Buffer::Memory(memory) => {
@@ -109,7 +113,7 @@ impl Buffer {
             Buffer::Vector(bytes) => {
                 let len = bytes.len();
                 if bytes.capacity() - len < MIN_READ {
-                    bytes.reserve_exact(MIN_READ.max(len));
+                    bytes.try_reserve_exact(MIN_READ.max(len)).map_err(|_| io::ErrorKind::OutOfMemory)?;
                 }
                 let room = (bytes.capacity() - len).min(MAX_READ);
                 bytes.resize(len + room, 0);

@@ -53,14 +53,26 @@ impl HeadRead {
 /// # Errors
 /// The reader's; what is wrong with the head is in [`HeadRead::error`].
 pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadRead> {
-    let mut scan = HeadScan::new(total);
-    let mut bytes = Buffer::new(total);
+    read_head_with(reader, HeadScan::new(total), |_, _| Ok(()))
+}
+
+/// As [`read_head`], with a scan that was not started yet. After each piece `look` is shown the bytes so far and how far the
+/// scan has come in them, and may refuse the rest.
+///
+/// # Errors
+/// The reader's, and those of `look`; memory that cannot be had is [`io::ErrorKind::OutOfMemory`].
+pub fn read_head_with<E: From<io::Error>>(
+    reader: &mut impl Read,
+    mut scan: HeadScan,
+    mut look: impl FnMut(&[u8], &HeadScan) -> Result<(), E>,
+) -> Result<HeadRead, E> {
+    let mut bytes = Buffer::new(scan.total());
     let error = loop {
         let ended = bytes.fill(reader)?;
         match scan.advance(bytes.as_ref()) {
             Ok(Progress::Complete) => break None,
             Ok(Progress::Need(_)) if ended => break scan.end(bytes.as_ref()).err(),
-            Ok(Progress::Need(_)) => {}
+            Ok(Progress::Need(_)) => look(bytes.as_ref(), &scan)?,
             Err(error) => break Some(error),
         }
     };

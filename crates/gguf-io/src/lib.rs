@@ -27,7 +27,7 @@ mod writer;
 
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
 pub use file::ModelFile;
-pub use head::{HeadRead, read_head};
+pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::open_locked;
 pub use map::Map;
 pub use model::Model;

@@ -165,6 +165,23 @@ fn a_stream_that_ends_where_more_would_tell_the_version() {
     }
 }
 
+/// A stream without end, whose head is as long as it says: whoever looks at the pieces can stop it.
+#[test]
+fn a_head_is_refused_while_it_is_read() {
+    use std::io::Read;
+    let start = b"GGUF\x03\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0";
+    let mut stream = start.chain(std::io::repeat(0));
+    let scan = gguf_format::HeadScan::new(Some(1 << 60));
+    let mut seen = 0;
+    let refused = gguf_io::read_head_with(&mut stream, scan, |bytes, scan| {
+        assert!(bytes.starts_with(b"GGUF") && scan.head_bytes() <= bytes.len() as u64 && bytes.len() > seen);
+        seen = bytes.len();
+        if seen < 3 << 20 { Ok(()) } else { Err(std::io::Error::other("enough")) }
+    });
+    assert_eq!(refused.unwrap_err().to_string(), "enough");
+    assert!(seen < 4 << 20, "{seen}");
+}
+
 #[cfg(unix)]
 #[test]
 fn pipes_are_neither_waited_for_nor_replaced() {

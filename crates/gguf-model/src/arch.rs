@@ -53,23 +53,59 @@ macro_rules! keys {
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
+mod arcee;
+mod baichuan;
+mod bloom;
+mod codeshell;
 mod command_r;
 mod dbrx;
-mod gemma2;
+mod falcon;
 mod gemma;
+mod gemma2;
+mod gpt2;
+mod gptj;
+mod gptneox;
 mod granite;
 mod granite_swa;
 pub(crate) mod groups;
 mod grovemoe;
+mod jais2;
 mod llada_moe;
 mod llama;
+mod llama4;
+mod maincoder;
+mod mamba;
+mod mamba2;
+mod maple;
+mod mellum;
+mod minicpm;
+mod minicpm3;
+mod minimax_m2;
+mod mpt;
+mod nanbeige;
+mod nemotron;
+mod olmo;
+mod olmo2;
+mod olmoe;
+mod orion;
+mod pangu;
+mod phi2;
+mod plamo;
+mod plm;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
 mod qwen3vlmoe;
+mod refact;
+mod rwkv;
+mod seed_oss;
 mod smallthinker;
+mod smollm3;
 mod spark2_5;
+mod stablelm;
+mod starcoder;
+mod starcoder2;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -144,6 +180,18 @@ dims! {
     Heads "attention.head_count" |h, b| h.heads?.get(b);
     /// Heads of keys and values.
     HeadsKv "attention.head_count_kv" |h, b| h.heads_kv?.get(b);
+    /// Elements of the state that queries are made of.
+    QLora "attention.q_lora_rank" |h, _| h.q_lora;
+    /// Elements of the state that keys and values are made of.
+    KvLora "attention.kv_lora_rank" |h, _| h.kv_lora;
+    /// As [`KvLora`](Dim::KvLora), and behind it the rotated elements that the keys of all heads share.
+    KvLoraRot "attention.kv_lora_rank + rope.dimension_count" |h, _| h.kv_lora?.checked_add(h.rot?);
+    /// Elements that are made of that state: for each head of queries what is not rotated of a key, and a value.
+    LatentKv "attention.head_count × (attention.key_length - rope.dimension_count + attention.value_length)" |h, b| {
+        h.heads?.get(b)?.checked_mul(h.head_k?.checked_sub(h.rot?)?.checked_add(h.head_v?)?)
+    };
+    /// Elements of a value for each head of queries.
+    HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
     /// Positions.
     Context "context_length" |h, _| h.context;
     /// Width of the feed-forward part of an expert, where those in use share that of the whole.
@@ -159,6 +207,27 @@ dims! {
     TwiceSharedFf "2 × expert_shared_feed_forward_length" |h, _| h.shared_ff?.checked_mul(2);
     /// 1.
     One "1" |_, _| Some(1);
+    /// Positions that the convolution before a state space sees.
+    SsmConv "ssm.conv_kernel" |h, _| h.ssm_conv;
+    /// Width of a state space.
+    SsmInner "ssm.inner_size" |h, _| h.ssm_inner;
+    /// Size of the state of each element of a state space.
+    SsmState "ssm.state_size" |h, _| h.ssm_state;
+    /// Rank of the time steps; heads in Mamba 2.
+    SsmRank "ssm.time_step_rank" |h, _| h.ssm_rank;
+    /// Groups of heads that share input and output projections.
+    SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
+    /// Width of one group.
+    SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
+    /// A state space and its gate.
+    SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
+    /// Time steps, input and output projections of Mamba 1.
+    SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
+    /// What Mamba 2 convolves: the state space, and input and output projections of each group.
+    SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
+        |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
 }
 
 impl Dim {
@@ -186,7 +255,8 @@ pub enum Need {
 pub enum When {
     /// All models.
     Always,
-    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` says.
+    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` and
+    /// `interleave_moe_layer_step` say.
     Dense,
     /// Blocks with experts.
     Experts,
@@ -197,7 +267,7 @@ pub enum When {
 impl When {
     /// Whether a row with it counts in block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
-        let has_experts = h.experts > 0 && block >= h.leading_dense;
+        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block);
         match self {
             When::Always => true,
             When::Dense => !has_experts,
@@ -316,6 +386,10 @@ pub enum Vocab {
     SentencePiece,
     /// A `tokenizer.json` whose BPE falls back to bytes (`_set_vocab_llama_hf`).
     LlamaHf,
+    /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
+    BpeOrSentencePiece,
+    /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
+    BpeWithEndOfTurn,
 }
 
 /// A tensor that is computed from the configuration.
@@ -339,7 +413,8 @@ pub struct Checkpoint {
     pub roots: &'static [&'static str],
     /// What the names of tensors in blocks begin with, after the root; `{}` is the number of the block.
     pub layers: &'static [&'static str],
-    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything.
+    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
+    /// pattern that begins with `^` is one of the names in the checkpoint, with their root.
     pub skip: &'static [(&'static str, &'static str)],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
@@ -347,7 +422,8 @@ pub struct Checkpoint {
     pub keys: &'static [&'static [Key]],
     /// How the tokenizer is read.
     pub vocab: Vocab,
-    /// Key-values behind those of the tokenizer.
+    /// Key-values behind those of the tokenizer. Their formulas may use the fields of `tokenizer_config.json`, as
+    /// `tokenizer_config`.
     pub tokenizer_keys: &'static [&'static [Key]],
     /// Tensors that are computed.
     pub computed: &'static [Computed],
@@ -465,22 +541,58 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
+    arcee::ARCHITECTURE,
+    baichuan::ARCHITECTURE,
+    bloom::ARCHITECTURE,
+    codeshell::ARCHITECTURE,
     command_r::ARCHITECTURE,
     dbrx::ARCHITECTURE,
-    gemma::ARCHITECTURE,
+    falcon::ARCHITECTURE,
     gemma2::ARCHITECTURE,
+    gemma::ARCHITECTURE,
+    gpt2::ARCHITECTURE,
+    gptj::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
     granite::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
+    jais2::ARCHITECTURE,
     llada_moe::ARCHITECTURE,
+    llama4::ARCHITECTURE,
     llama::ARCHITECTURE,
+    maincoder::ARCHITECTURE,
+    mamba2::ARCHITECTURE,
+    mamba::ARCHITECTURE,
+    maple::ARCHITECTURE,
+    mellum::ARCHITECTURE,
+    minicpm3::ARCHITECTURE,
+    minicpm::ARCHITECTURE,
+    minimax_m2::ARCHITECTURE,
+    mpt::ARCHITECTURE,
+    nanbeige::ARCHITECTURE,
+    nemotron::ARCHITECTURE,
+    olmo2::ARCHITECTURE,
+    olmo::ARCHITECTURE,
+    olmoe::ARCHITECTURE,
+    orion::ARCHITECTURE,
+    pangu::ARCHITECTURE,
+    phi2::ARCHITECTURE,
+    plamo::ARCHITECTURE,
+    plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
     qwen3moe::ARCHITECTURE,
     qwen3vlmoe::ARCHITECTURE,
+    refact::ARCHITECTURE,
+    rwkv::ARCHITECTURE,
+    seed_oss::ARCHITECTURE,
     smallthinker::ARCHITECTURE,
+    smollm3::ARCHITECTURE,
     spark2_5::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    starcoder2::ARCHITECTURE,
+    starcoder::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

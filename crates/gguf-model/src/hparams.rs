@@ -77,10 +77,26 @@ pub struct Hparams<'g> {
     pub expert_ff: Option<u64>,
     /// Blocks at the start that have no experts.
     pub leading_dense: u64,
+    /// Every how many blocks one has experts, where not all have; none at all where it is 0.
+    pub expert_step: Option<u64>,
+    /// Elements of the state that queries are made of.
+    pub q_lora: Option<u64>,
+    /// Elements of the state that keys and values are made of.
+    pub kv_lora: Option<u64>,
     /// Positions.
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
     pub vocab: Option<u64>,
+    /// Positions that the convolution before a state space sees.
+    pub ssm_conv: Option<u64>,
+    /// Width of a state space.
+    pub ssm_inner: Option<u64>,
+    /// Size of the state of each element of a state space.
+    pub ssm_state: Option<u64>,
+    /// Rank of the time steps; heads in Mamba 2.
+    pub ssm_rank: Option<u64>,
+    /// Groups of heads that share input and output projections.
+    pub ssm_groups: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -110,13 +126,32 @@ impl<'g> Hparams<'g> {
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
+            expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
+            q_lora: int(keys::ATTENTION_Q_LORA_RANK),
+            kv_lora: int(keys::ATTENTION_KV_LORA_RANK),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
+            ssm_conv: int(keys::SSM_CONV_KERNEL),
+            ssm_inner: int(keys::SSM_INNER_SIZE),
+            ssm_state: int(keys::SSM_STATE_SIZE),
+            ssm_rank: int(keys::SSM_TIME_STEP_RANK),
+            ssm_groups: int(keys::SSM_GROUP_COUNT),
         }
     }
 
     fn product(of: Option<PerBlock<'_>>, length: Option<u64>, block: u64) -> Option<u64> {
         of?.get(block)?.checked_mul(length?)
+    }
+
+    /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
+    pub fn is_expert_step(&self, block: u64) -> bool {
+        self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
+    }
+
+    /// Width of a state space with input and output projections of each group.
+    pub fn ssm_conv_in(&self) -> Option<u64> {
+        let projections = self.ssm_groups?.checked_mul(self.ssm_state?)?.checked_mul(2)?;
+        self.ssm_inner?.checked_add(projections)
     }
 
     /// Rows of the query matrix of a block.

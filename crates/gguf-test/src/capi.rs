@@ -96,11 +96,15 @@ functions! {
     gguf_get_meta_data(Ctx, *mut c_void);
 }
 
+/// The variable that names another `libggml-base.so` than that of the peers.
+const GGML: &str = "GGUF_GGML";
+
 /// ggml, silent.
 pub fn ggml(peers: &std::path::Path) -> Library {
+    let library = crate::peers::folder(GGML).unwrap_or_else(|| peers.join("lib/libggml-base.so"));
     // SAFETY: ggml's initialisers only set up tables of their own; the signatures are those of ggml.h.
     unsafe {
-        let ggml = Library::new(peers.join("lib/libggml-base.so")).unwrap();
+        let ggml = Library::new(library).unwrap();
         let set = ggml.get::<unsafe extern "C" fn(unsafe extern "C" fn(c_int, Text, *mut c_void), *mut c_void)>(
             b"ggml_log_set\0",
         );
@@ -170,7 +174,7 @@ impl Random {
     }
 }
 
-/// Marks a tensor whose size leaves 64 bits in ggml's arithmetic.
+/// Marks a tensor whose dimensions, zeros left out, come near 64 bits: ggml's arithmetic wraps, or its releases differ.
 pub const WRAPS: &str = ", wraps";
 
 /// Everything that the getters say of a context, and what it is written to.
@@ -228,7 +232,7 @@ pub fn snapshot(api: &Api, ctx: Ctx) -> Vec<String> {
             let (ty, size) = ((api.gguf_get_tensor_type)(ctx, id), (api.gguf_get_tensor_size)(ctx, id));
             let (offset, found) = ((api.gguf_get_tensor_offset)(ctx, id), (api.gguf_find_tensor)(ctx, name));
             // Sizes of which ggml's arithmetic wraps are wrong there.
-            let wraps = ne.iter().map(|&n| n as f64).product::<f64>() > (1u64 << 54) as f64;
+            let wraps = ne.iter().map(|&n| n.max(1) as f64).product::<f64>() > (1u64 << 54) as f64;
             is_other |= wraps;
             let size = if wraps { 0 } else { size };
             seen.push(format!(

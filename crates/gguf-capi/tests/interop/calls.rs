@@ -12,6 +12,8 @@ use libloading::Library;
 use gguf_test::capi::{Api, NAMES, Quiet, Random, WRAPS, c, ggml, no_tensors, snapshot};
 use gguf_test::peers;
 
+use super::hostile::hostile_files_end_no_process_and_are_taken_as_by_ggml;
+
 /// Unoptimized code, which may be under a sanitizer, gets a tenth of what follows.
 const SHARE: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
@@ -237,7 +239,7 @@ unsafe fn apply(api: &Api, ctx: *mut Context, other: *const Context, op: &Op, bo
 }
 
 /// A folder that is memory, where there is one: thousands of files are synced in it.
-fn folder() -> tempfile::TempDir {
+pub fn folder() -> tempfile::TempDir {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
@@ -591,4 +593,5 @@ gguf_test::tests! {
         data_that_cannot_be_there_is_refused,
         data_decodes_to_the_values_of_ggml,
         what_ggml_loses_is_kept;
+    [Peers, Shared] hostile_files_end_no_process_and_are_taken_as_by_ggml;
 }

@@ -2,9 +2,15 @@
 
 #[cfg(unix)]
 mod calls;
+#[cfg(unix)]
+mod hostile;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
+    // The test of hostile files starts this program again, as the process that may end by a signal.
+    if hostile::is_child() {
+        return hostile::child();
+    }
     calls::main()
 }
 

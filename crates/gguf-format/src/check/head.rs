@@ -24,7 +24,8 @@ pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Re
         Problem::DraftElements { .. } => &DRAFT_ELEMENTS,
         Problem::DraftPadding => &DRAFT_PADDING,
         Problem::Truncated { .. } | Problem::PastEnd { .. } if error.field == Field::Counts => &HEAD_COUNTS,
-        Problem::Truncated { .. } | Problem::PastEnd { .. } => &HEAD_PAST_END,
+        // Checking sets no limits.
+        Problem::Truncated { .. } | Problem::PastEnd { .. } | Problem::OverLimit { .. } => &HEAD_PAST_END,
         // Scanning does not look at the alignment.
         Problem::Alignment(_) => &ALIGNMENT_VALUE,
     };

@@ -42,7 +42,7 @@ pub(super) fn add(
                 continue;
             }
         };
-        if is_skipped(checkpoint, &name, &plan.fields)? {
+        if is_skipped(checkpoint, &name, &source.name, &plan.fields)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
         }
@@ -87,10 +87,14 @@ pub(super) fn add(
     if is_whole { missing(architecture, checkpoint, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
 }
 
-/// Whether the class leaves a tensor out.
-fn is_skipped(checkpoint: &Checkpoint, name: &str, fields: &Fields) -> Result<bool, PlanError> {
+/// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.
+fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields) -> Result<bool, PlanError> {
     for (pattern, condition) in checkpoint.skip {
-        if names::matches(pattern, name) {
+        let matches = match pattern.strip_prefix('^') {
+            Some(pattern) => names::matches(pattern, source),
+            None => names::matches(pattern, name),
+        };
+        if matches {
             let holds = match condition {
                 &"" => true,
                 text => {

@@ -81,8 +81,10 @@ fn keys_and_their_order() {
         ],
     );
     // Without a factor nothing is scaled; other kinds have no keys.
-    expect(json!({"rope_scaling": {"rope_type": "linear"}}), &[]);
-    expect(json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}), &[]);
+    expect(json!({"rope_scaling": {"rope_type": "linear", "factor": null}}), &[]);
+    let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512});
+    expect(json!({ "rope_scaling": llama3 }), &[]);
     // The newer spelling keeps the base inside.
     expect(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "rope_theta": 5.0}), &[]);
     expect(json!({"is_causal": false}), &[(6, "llama.attention.causal", false.into())]);
@@ -134,9 +136,9 @@ fn what_cannot_be_planned_is_named() {
     let i32 = Dtype::from_name("I32").unwrap();
     let cases: &[(Json, &[SourceTensor], &str)] = &[
         (
-            json!({"architectures": ["GPTJForCausalLM"]}),
+            json!({"architectures": ["PersimmonForCausalLM"]}),
             &[],
-            "\"GPTJForCausalLM\" is not supported; the nearest supported are ",
+            "\"PersimmonForCausalLM\" is not supported; the nearest supported are ",
         ),
         (json!({"architectures": []}), &[], "architectures is [], expected a list"),
         (json!({"quantization_config": {"quant_method": "gptq"}}), &[], "quant_method \"gptq\""),

@@ -9,11 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["command-r"],
     outside: &[OUTSIDE],
     block: &[BLOCK, ATTENTION, GATED_FFN],
-    checkpoints: &[Checkpoint {
-        classes: &["CohereForCausalLM"],
-        keys: &[CONTEXT, GENERIC, KEYS],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[Checkpoint { classes: &["CohereForCausalLM"], keys: &[CONTEXT, GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 
 /// Published configurations limit the positions to fewer than the model was trained with.

@@ -17,6 +17,18 @@ pub(super) const EMBEDDINGS: &[Row] = rows! {
     "output.weight"        [Embd Vocab] Optional Always <- "lm_head";
 };
 
+/// As [`EMBEDDINGS`], where the output matrix is always one of its own.
+pub(super) const UNTIED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm";
+    "output.weight"        [Embd Vocab] Required Always <- "lm_head";
+};
+
+/// The divisors of the rotary frequencies of Llama 3.1 and later.
+pub(super) const ROPE_FREQS: &[Row] = rows! {
+    "rope_freqs.weight"         [HalfRot] Optional Always;
+};
+
 /// The divisors of stretched rotary frequencies.
 pub(super) const ROPE_FACTORS: &[Row] = rows! {
     "rope_freqs.weight"         [HalfRot] Optional Always;
@@ -53,6 +65,15 @@ pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
 };
 
+/// As [`ATTENTION`], where queries are as wide as a hidden state whatever the length of a head.
+pub(super) const SQUARE_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
+    "attn_q.weight"        [Embd Embd]  UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Embd Embd]  Required    Always + Optional <- "self_attn.o_proj";
+};
+
 /// Norms of the queries and keys of each head.
 pub(super) const QK_NORMS: &[Row] = rows! {
     "attn_q_norm.weight"   [HeadK]      Required Always <- "self_attn.q_norm";
@@ -64,6 +85,12 @@ pub(super) const GATED_FFN: &[Row] = rows! {
     "ffn_gate.weight"      [Embd Ff]    Required Dense <- "mlp.gate_proj";
     "ffn_up.weight"        [Embd Ff]    Required Dense <- "mlp.up_proj";
     "ffn_down.weight"      [Ff Embd]    Required Dense <- "mlp.down_proj";
+};
+
+/// A feed-forward part without a gate.
+pub(super) const UNGATED_FFN: &[Row] = rows! {
+    "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj";
+    "ffn_down.weight"      [Ff Embd]    Required Always <- "mlp.down_proj";
 };
 
 /// A router and experts, each a gated feed-forward part: stacked as down, gate, up, or with gate and up of all experts in one
@@ -122,16 +149,65 @@ pub(super) const POOLING: &[Key] = keys! {
     "pooling_type" U32? = "pooling_type";
 };
 
+/// Number of tokens.
+pub(super) const VOCAB_SIZE: &[Key] = keys! {
+    "vocab_size" U32 = "vocab_size";
+};
+
 /// Rotated elements of a head: all of them.
 pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
 };
 
-/// Embeddings, the norm before the output, and an output matrix that there has to be.
-pub(super) const UNTIED_EMBEDDINGS: &[Row] = rows! {
-    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
-    "output_norm.weight"   [Embd]       Required Always <- "norm";
-    "output.weight"        [Embd Vocab] Required Always <- "lm_head";
+/// Width of the experts, where they have one of their own.
+pub(super) const EXPERT_WIDTH: &[Key] = keys! {
+    "expert_feed_forward_length" U32? = "moe_intermediate_size";
+};
+
+/// Embeddings, a layer norm before the output, and the output matrix, which may be that of the embeddings.
+pub(super) const BIASED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]   Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]         Required Always + Required <- "norm";
+    "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
+};
+
+/// Layer norms before the attention and before the feed-forward part.
+pub(super) const BIASED_NORMS: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]         Required Always + Required <- "input_layernorm";
+    "ffn_norm.weight"      [Embd]         Required Always + Required <- "post_attention_layernorm";
+};
+
+/// Embeddings and the last norm as GPT-2 calls them.
+pub(super) const GPT2_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]   Required Always <- "wte";
+    "position_embd.weight" [Embd Context] Required Always <- "wpe";
+    "output_norm.weight"   [Embd]         Required Always + Required <- "ln_f";
+    "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
+};
+
+/// Blocks with biases everywhere, as GPT-2 calls their tensors.
+pub(super) const GPT2_BLOCK: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]         Required Always + Required <- "ln_1";
+    "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "attn.c_attn";
+    "attn_output.weight"   [Embd Embd]    Required Always + Required <- "attn.c_proj";
+    "ffn_norm.weight"      [Embd]         Required Always + Required <- "ln_2";
+    "ffn_up.weight"        [Embd Ff]      Required Always + Required <- "mlp.c_fc";
+    "ffn_down.weight"      [Ff Embd]      Required Always + Required <- "mlp.c_proj";
+};
+
+/// Queries, keys and values of each head behind each other, which llama.cpp wants as all queries, all keys, all values.
+pub(super) const QKV_OF_HEADS: &str = "(h three d) ... -> (three h d) ...";
+
+/// The masks that checkpoints of GPT-2 and its kin keep with each attention.
+pub(super) const MASKS: &[(&str, &str)] = &[("*.attn.bias", ""), ("*.attn.masked_bias", "")];
+
+/// [`ATTENTION`] without a bias of the output.
+pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
 };
 
 /// As [`EXPERTS`], in every block; without a key of their own, the experts in use share the width of the feed-forward part.

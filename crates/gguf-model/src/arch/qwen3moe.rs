@@ -11,12 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[
         Checkpoint { classes: &["Qwen3MoeForCausalLM"], keys: &[GENERIC, EXPERT_WIDTHS], ..Checkpoint::TEXT },
-        Checkpoint {
-            classes: &["RND1"],
-            name: "rnd1",
-            keys: &[GENERIC, EXPERT_WIDTHS, DIFFUSION],
-            ..Checkpoint::TEXT
-        },
+        Checkpoint { classes: &["RND1"], name: "rnd1", keys: &[GENERIC, EXPERT_WIDTHS, DIFFUSION], ..Checkpoint::TEXT },
     ],
 };
 

@@ -8,11 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smallthinker"],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, EXPERTS],
-    checkpoints: &[Checkpoint {
-        classes: &["SmallThinkerForCausalLM"],
-        keys: &[GENERIC, KEYS],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[Checkpoint { classes: &["SmallThinkerForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 
 const KEYS: &[Key] = keys! {

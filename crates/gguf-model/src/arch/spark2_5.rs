@@ -9,11 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["spark2_5"],
     outside: &[EMBEDDINGS],
     block: &[NORMS, BLOCK, GATED_FFN],
-    checkpoints: &[Checkpoint {
-        classes: &["Spark2_5ForCausalLM"],
-        keys: &[GENERIC, KEYS],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[Checkpoint { classes: &["Spark2_5ForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 
 const KEYS: &[Key] = keys! {
