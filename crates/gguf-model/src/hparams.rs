@@ -169,3 +169,18 @@ impl<'g> Hparams<'g> {
         Self::product(self.heads_kv, self.head_v, block)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experts_in_every_nth_block() {
+        let of = |expert_step| Hparams { expert_step, ..Hparams::default() };
+        let blocks = |step| (0..6).filter(|&block| of(step).is_expert_step(block)).collect::<Vec<_>>();
+        assert_eq!(blocks(None), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(blocks(Some(2)), [1, 3, 5]);
+        assert_eq!(blocks(Some(1)), [0, 1, 2, 3, 4, 5]);
+        assert!(blocks(Some(0)).is_empty());
+    }
+}

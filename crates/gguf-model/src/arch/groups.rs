@@ -65,15 +65,6 @@ pub(super) const PERMUTED_ATTENTION: &[Row] = rows! {
     "attn_output.weight"   [Q Embd]     Required    Always + Optional <- "self_attn.o_proj";
 };
 
-/// As [`ATTENTION`], where queries are as wide as a hidden state whatever the length of a head.
-pub(super) const SQUARE_ATTENTION: &[Row] = rows! {
-    "attn_qkv.weight"      [Embd Qkv]   Optional    Always + Optional;
-    "attn_q.weight"        [Embd Embd]  UnlessFused Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj";
-    "attn_v.weight"        [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight"   [Embd Embd]  Required    Always + Optional <- "self_attn.o_proj";
-};
-
 /// Norms of the queries and keys of each head.
 pub(super) const QK_NORMS: &[Row] = rows! {
     "attn_q_norm.weight"   [HeadK]      Required Always <- "self_attn.q_norm";

@@ -18,9 +18,9 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 const KEYS: &[Key] = keys! {
     let activation = "one_of(hidden_act, {'silu': 0})";
-    let shared = "one_of('none' if (num_shared_experts|0) == 0 else 'shared experts', {'none': 0})";
-    let weights = "one_of('normed' if (norm_topk_prob|true) else 'expert weights that are not normed', {'normed': 0})";
-    let global = "one_of('plain' if nope_on_global_attention else 'rotary positions in full attention', {'plain': 0})";
+    let shared = "one_of(str(num_shared_experts|0), {'0': 0})";
+    let weights = "one_of(str(norm_topk_prob|true), {'true': 0})";
+    let global = "one_of(str(nope_on_global_attention), {'true': 0})";
     "rope.dimension_count" U32
         = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|1.0))";
     "attention.sliding_window" U32 = "sliding_window";

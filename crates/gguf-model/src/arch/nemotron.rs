@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["nemotron"],
     outside: &[OUTSIDE],
-    block: &[BLOCK, SQUARE_ATTENTION],
+    block: &[BLOCK, ATTENTION],
     checkpoints: &[Checkpoint {
         classes: &["NemotronForCausalLM"],
         keys: &[GENERIC, VOCAB_SIZE, KEYS],

@@ -1,7 +1,7 @@
 //! OLMo: norms without weights; queries, keys and values may be clamped.
 //!
-//! Rules: `load_arch_tensors` in `src/models/olmo.cpp` of llama.cpp, `OlmoModel` in `conversion/olmo.py`. That converter leaves the
-//! biases of queries and keys in the checkpoint's order, against that of the matrices; here they follow the matrices.
+//! Rules: `load_arch_tensors` in `src/models/olmo.cpp` of llama.cpp, `OlmoModel` in `conversion/olmo.py`. That converter moves
+//! the rows of the query and key matrices and not their biases, and so does this.
 
 use super::prelude::*;
 
@@ -27,8 +27,10 @@ const OUTSIDE: &[Row] = rows! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_q.weight"      [Embd Embd]  UnlessFused Always + Optional <- "self_attn.q_proj" : ROPE_Q;
-    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_q.weight"      [Embd Q]     UnlessFused Always <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [Embd K]     UnlessFused Always <- "self_attn.k_proj" : ROPE_K;
     "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
-    "attn_output.weight" [Embd Embd]  Required    Always <- "self_attn.o_proj";
+    "attn_q.bias"        [Q]          Optional    Always <- "self_attn.q_proj.bias";
+    "attn_k.bias"        [K]          Optional    Always <- "self_attn.k_proj.bias";
+    "attn_output.weight" [Q Embd]    Required    Always <- "self_attn.o_proj";
 };

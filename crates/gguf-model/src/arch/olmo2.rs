@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmo2"],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[SQUARE_ATTENTION, BLOCK, GATED_FFN],
+    block: &[ATTENTION, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
         keys: &[GENERIC, WINDOW],
@@ -24,7 +24,7 @@ const WINDOW: &[Key] = keys! {
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_q_norm.weight"         [Embd] Required Always <- "self_attn.q_norm";
+    "attn_q_norm.weight"         [Q]    Required Always <- "self_attn.q_norm";
     "attn_k_norm.weight"         [K]    Required Always <- "self_attn.k_norm";
     "post_attention_norm.weight" [Embd] Required Always <- "post_attention_layernorm";
     "post_ffw_norm.weight"       [Embd] Required Always <- "post_feedforward_layernorm";

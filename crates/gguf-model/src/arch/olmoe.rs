@@ -7,7 +7,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmoe"],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, SQUARE_ATTENTION, QK_NORMS_OF_ALL, EXPERTS],
+    block: &[NORMS, ATTENTION, QK_NORMS_OF_ALL, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["OlmoeForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
 };
 
@@ -16,6 +16,6 @@ const KEYS: &[Key] = keys! {
 };
 
 const QK_NORMS_OF_ALL: &[Row] = rows! {
-    "attn_q_norm.weight" [Embd] Required Always <- "self_attn.q_norm";
-    "attn_k_norm.weight" [K]    Required Always <- "self_attn.k_norm";
+    "attn_q_norm.weight" [Q] Required Always <- "self_attn.q_norm";
+    "attn_k_norm.weight" [K] Required Always <- "self_attn.k_norm";
 };
