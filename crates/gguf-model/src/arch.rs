@@ -24,7 +24,7 @@ use crate::hparams::Hparams;
 macro_rules! rows {
     ($($name:literal [$($dim:ident)*] $need:ident $when:ident $(+ $bias:ident)?
        $(<- $source:literal $(: $pattern:expr)? $(, $map:expr)*)?;)*) => {
-        &[$(Row {
+        &[$(#[allow(clippy::needless_update)] Row {
             name: $name,
             shape: &[$(Dim::$dim),*],
             need: Need::$need,
