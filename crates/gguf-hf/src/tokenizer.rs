@@ -139,6 +139,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
 
     let model = match options.vocab {
         Vocab::Llama | Vocab::SentencePieceOrBpe | Vocab::SentencePiece => files::read_bytes(dir, "tokenizer.model")?,
+        Vocab::BpeOrSentencePiece if folder.tokenizer.is_none() => files::read_bytes(dir, "tokenizer.model")?,
         _ => None,
     };
     let takes_hf = matches!(options.vocab, Vocab::Llama | Vocab::LlamaHf);
@@ -171,6 +172,10 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     if is_llama && vocab_size == Some(32016) {
         let mut special = SpecialVocab::load(&folder, &["prefix", "suffix", "middle", "eot"], None)?;
         special.set_id("eot", Some(&Json::from(32010)));
+        special.write(&mut kvs);
+    }
+    if options.vocab == Vocab::BpeWithEndOfTurn {
+        let mut special = SpecialVocab::load(&folder, &["eot"], None)?;
         special.write(&mut kvs);
     }
     // Granite's small models.

@@ -54,27 +54,58 @@ macro_rules! keys {
 }
 
 mod arcee;
+mod baichuan;
+mod bloom;
+mod codeshell;
+mod command_r;
+mod dbrx;
+mod falcon;
 mod gemma;
+mod gemma2;
+mod gpt2;
+mod gptj;
+mod gptneox;
+mod granite;
+mod granite_swa;
 pub(crate) mod groups;
+mod grovemoe;
+mod jais2;
+mod llada_moe;
 mod llama;
 mod llama4;
 mod maincoder;
+mod mamba;
+mod mamba2;
 mod maple;
 mod mellum;
 mod minicpm;
 mod minicpm3;
 mod minimax_m2;
+mod mpt;
 mod nanbeige;
 mod nemotron;
 mod olmo;
 mod olmo2;
 mod olmoe;
+mod orion;
 mod pangu;
+mod phi2;
+mod plamo;
 mod plm;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
+mod qwen3vlmoe;
+mod refact;
+mod rwkv;
 mod seed_oss;
+mod smallthinker;
 mod smollm3;
+mod spark2_5;
+mod stablelm;
+mod starcoder;
+mod starcoder2;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -163,8 +194,40 @@ dims! {
     HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
     /// Positions.
     Context "context_length" |h, _| h.context;
+    /// Width of the feed-forward part of an expert, where those in use share that of the whole.
+    UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
+        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
+    /// Width of the feed-forward part of the expert of a group of experts.
+    ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
+    /// Groups of experts.
+    ExpertGroups "expert_count / experts_per_group" |h, _| h.experts.checked_div(h.experts_per_group?);
+    /// Gate and up of the feed-forward part in one.
+    TwiceFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
+    /// Gate and up of the shared expert in one.
+    TwiceSharedFf "2 × expert_shared_feed_forward_length" |h, _| h.shared_ff?.checked_mul(2);
     /// 1.
     One "1" |_, _| Some(1);
+    /// Positions that the convolution before a state space sees.
+    SsmConv "ssm.conv_kernel" |h, _| h.ssm_conv;
+    /// Width of a state space.
+    SsmInner "ssm.inner_size" |h, _| h.ssm_inner;
+    /// Size of the state of each element of a state space.
+    SsmState "ssm.state_size" |h, _| h.ssm_state;
+    /// Rank of the time steps; heads in Mamba 2.
+    SsmRank "ssm.time_step_rank" |h, _| h.ssm_rank;
+    /// Groups of heads that share input and output projections.
+    SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
+    /// Width of one group.
+    SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
+    /// A state space and its gate.
+    SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
+    /// Time steps, input and output projections of Mamba 1.
+    SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
+    /// What Mamba 2 convolves: the state space, and input and output projections of each group.
+    SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
+        |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
 }
 
 impl Dim {
@@ -297,7 +360,8 @@ pub enum Kind {
 /// A key-value, and how it follows from the configuration of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// The key, without the name of the architecture, unless it begins with `general.` or `tokenizer.`; or the name of a field.
+    /// The key, without the name of the architecture, unless it begins with `general.`, `tokenizer.` or `diffusion.`; or the name of
+    /// a field.
     pub key: &'static str,
     /// The type of its value.
     pub kind: Kind,
@@ -322,6 +386,10 @@ pub enum Vocab {
     SentencePiece,
     /// A `tokenizer.json` whose BPE falls back to bytes (`_set_vocab_llama_hf`).
     LlamaHf,
+    /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
+    BpeOrSentencePiece,
+    /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
+    BpeWithEndOfTurn,
 }
 
 /// A tensor that is computed from the configuration.
@@ -361,6 +429,8 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
+    /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
+    pub forces_type: bool,
 }
 
 impl Checkpoint {
@@ -377,6 +447,7 @@ impl Checkpoint {
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
+        forces_type: false,
     };
 }
 
@@ -471,26 +542,57 @@ pub const FUSED: &str = "attn_qkv.weight";
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
     arcee::ARCHITECTURE,
+    baichuan::ARCHITECTURE,
+    bloom::ARCHITECTURE,
+    codeshell::ARCHITECTURE,
+    command_r::ARCHITECTURE,
+    dbrx::ARCHITECTURE,
+    falcon::ARCHITECTURE,
+    gemma2::ARCHITECTURE,
     gemma::ARCHITECTURE,
-    llama::ARCHITECTURE,
+    gpt2::ARCHITECTURE,
+    gptj::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
+    granite::ARCHITECTURE,
+    granite_swa::ARCHITECTURE,
+    grovemoe::ARCHITECTURE,
+    jais2::ARCHITECTURE,
+    llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
+    llama::ARCHITECTURE,
     maincoder::ARCHITECTURE,
+    mamba2::ARCHITECTURE,
+    mamba::ARCHITECTURE,
     maple::ARCHITECTURE,
     mellum::ARCHITECTURE,
-    minicpm::ARCHITECTURE,
     minicpm3::ARCHITECTURE,
+    minicpm::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,
+    mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
-    olmo::ARCHITECTURE,
     olmo2::ARCHITECTURE,
+    olmo::ARCHITECTURE,
     olmoe::ARCHITECTURE,
+    orion::ARCHITECTURE,
     pangu::ARCHITECTURE,
+    phi2::ARCHITECTURE,
+    plamo::ARCHITECTURE,
     plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
+    qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    qwen3moe::ARCHITECTURE,
+    qwen3vlmoe::ARCHITECTURE,
+    refact::ARCHITECTURE,
+    rwkv::ARCHITECTURE,
     seed_oss::ARCHITECTURE,
+    smallthinker::ARCHITECTURE,
     smollm3::ARCHITECTURE,
+    spark2_5::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    starcoder2::ARCHITECTURE,
+    starcoder::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

@@ -65,6 +65,12 @@ pub struct Hparams<'g> {
     pub rot: Option<u64>,
     /// Number of experts.
     pub experts: u64,
+    /// Number of experts that work on a token.
+    pub experts_used: Option<u64>,
+    /// Experts of a group that have a further expert in common.
+    pub experts_per_group: Option<u64>,
+    /// Width of the feed-forward part of that further expert.
+    pub chunk_ff: Option<u64>,
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
@@ -81,6 +87,16 @@ pub struct Hparams<'g> {
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
     pub vocab: Option<u64>,
+    /// Positions that the convolution before a state space sees.
+    pub ssm_conv: Option<u64>,
+    /// Width of a state space.
+    pub ssm_inner: Option<u64>,
+    /// Size of the state of each element of a state space.
+    pub ssm_state: Option<u64>,
+    /// Rank of the time steps; heads in Mamba 2.
+    pub ssm_rank: Option<u64>,
+    /// Groups of heads that share input and output projections.
+    pub ssm_groups: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -104,6 +120,9 @@ impl<'g> Hparams<'g> {
             head_v: int(keys::ATTENTION_VALUE_LENGTH).or_else(share),
             rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
+            experts_used: int(keys::EXPERT_USED_COUNT),
+            experts_per_group: int(keys::EXPERTS_PER_GROUP),
+            chunk_ff: int(keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
@@ -112,6 +131,11 @@ impl<'g> Hparams<'g> {
             kv_lora: int(keys::ATTENTION_KV_LORA_RANK),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
+            ssm_conv: int(keys::SSM_CONV_KERNEL),
+            ssm_inner: int(keys::SSM_INNER_SIZE),
+            ssm_state: int(keys::SSM_STATE_SIZE),
+            ssm_rank: int(keys::SSM_TIME_STEP_RANK),
+            ssm_groups: int(keys::SSM_GROUP_COUNT),
         }
     }
 
@@ -122,6 +146,12 @@ impl<'g> Hparams<'g> {
     /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
     pub fn is_expert_step(&self, block: u64) -> bool {
         self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
+    }
+
+    /// Width of a state space with input and output projections of each group.
+    pub fn ssm_conv_in(&self) -> Option<u64> {
+        let projections = self.ssm_groups?.checked_mul(self.ssm_state?)?.checked_mul(2)?;
+        self.ssm_inner?.checked_add(projections)
     }
 
     /// Rows of the query matrix of a block.

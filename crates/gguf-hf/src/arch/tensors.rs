@@ -46,7 +46,12 @@ pub(super) fn add(
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
         }
-        let matches = rows.matches(&name);
+        let mut matches = rows.matches(&name);
+        // Of several things that a tensor could become, it becomes those that there are in its block.
+        let counts = |found: &Match| found.tensor.row.when.holds(&hparams, found.key.block.unwrap_or(0));
+        if matches.iter().any(counts) {
+            matches.retain(counts);
+        }
         let n_blocks = plan.fields.n_blocks;
         if matches.is_empty() || matches.iter().any(|found| found.key.block.is_some_and(|block| block >= n_blocks)) {
             let (tensor, architecture) = (source.name.clone(), plan.architecture);

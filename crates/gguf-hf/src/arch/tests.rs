@@ -136,9 +136,9 @@ fn what_cannot_be_planned_is_named() {
     let i32 = Dtype::from_name("I32").unwrap();
     let cases: &[(Json, &[SourceTensor], &str)] = &[
         (
-            json!({"architectures": ["GPTJForCausalLM"]}),
+            json!({"architectures": ["PersimmonForCausalLM"]}),
             &[],
-            "\"GPTJForCausalLM\" is not supported; the nearest supported are ",
+            "\"PersimmonForCausalLM\" is not supported; the nearest supported are ",
         ),
         (json!({"architectures": []}), &[], "architectures is [], expected a list"),
         (json!({"quantization_config": {"quant_method": "gptq"}}), &[], "quant_method \"gptq\""),
