@@ -721,4 +721,29 @@ mod tests {
         }
         assert!(ODD.is_sorted());
     }
+
+    #[test]
+    fn sizes_of_state_spaces() {
+        let h = Hparams {
+            ssm_conv: Some(4),
+            ssm_inner: Some(128),
+            ssm_state: Some(16),
+            ssm_rank: Some(8),
+            ssm_groups: Some(2),
+            ..Hparams::default()
+        };
+        let cases = [
+            (Dim::SsmConv, 4),
+            (Dim::SsmGroup, 64),
+            (Dim::SsmGated, 256),
+            (Dim::SsmX, 8 + 32),
+            (Dim::SsmConvIn, 128 + 64),
+            (Dim::SsmIn, 256 + 64 + 8),
+        ];
+        for (dim, expected) in cases {
+            assert_eq!(dim.of(&h, 0), Some(expected), "{dim:?}");
+            assert_eq!(dim.of(&Hparams::default(), 0), None, "{dim:?}");
+        }
+        assert_eq!(Dim::SsmGroup.of(&Hparams { ssm_groups: Some(0), ..h }, 0), None);
+    }
 }
