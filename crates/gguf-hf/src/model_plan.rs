@@ -112,6 +112,7 @@ pub struct ModelPlan {
 const ALWAYS_F32: &[&str] = &[
     "altup_correct_coef",
     "altup_predict_coef",
+    "enc.position_embd",
     "ffn_gate_inp",
     "ffn_gate_inp_shexp",
     "indexer.proj",

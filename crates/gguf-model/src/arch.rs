@@ -100,6 +100,7 @@ mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
+mod whisper;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -219,6 +220,14 @@ dims! {
     SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
     /// What Mamba 2 convolves: the state space, and input and output projections of each group.
     SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// Elements of a hidden state of the encoder.
+    EncoderEmbd "encoder.embedding_length" |h, _| h.encoder_embd;
+    /// Positions of the encoder.
+    EncoderContext "encoder.context_length" |h, _| h.encoder_context;
+    /// Frequencies of the sound that the encoder reads.
+    Mels "encoder.mels_count" |h, _| h.mels;
+    /// 3.
+    Three "3" |_, _| Some(3);
     /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
     SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
@@ -241,6 +250,31 @@ pub enum Need {
     Optional,
     /// Required, unless queries, keys and values are in one matrix.
     UnlessFused,
+}
+
+/// A run of numbered blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stack {
+    /// `blk.N`
+    Only,
+    /// `enc.blk.N`
+    Encoder,
+    /// `dec.blk.N`
+    Decoder,
+}
+
+impl Stack {
+    /// Every run.
+    pub const ALL: [Stack; 3] = [Stack::Only, Stack::Encoder, Stack::Decoder];
+
+    /// What stands before the number of a block.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Stack::Only => "blk.",
+            Stack::Encoder => "enc.blk.",
+            Stack::Decoder => "dec.blk.",
+        }
+    }
 }
 
 /// For which models, and blocks of them, a row counts.
@@ -286,7 +320,7 @@ pub enum Map {
 /// One tensor, with its bias if it may have one. Several rows with the same name are several ways to make it.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// Its name, without `blk.N.`.
+    /// Its name, without `blk.N.`; in models with an encoder and a decoder with `enc.blk.{}.` or `dec.blk.{}.`.
     pub name: &'static str,
     /// Its dimensions, the contiguous one first; empty when they are not known.
     pub shape: &'static [Dim],
@@ -413,7 +447,8 @@ pub struct Checkpoint {
     pub name: &'static str,
     /// What names of tensors may begin with, and is taken away.
     pub roots: &'static [&'static str],
-    /// What the names of tensors in blocks begin with, after the root; `{}` is the number of the block.
+    /// What the names of tensors in blocks begin with, after the root; `{}` is the number of the block. In models with an encoder
+    /// and a decoder, that of the encoder and then that of the decoder.
     pub layers: &'static [&'static str],
     /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
     /// pattern that begins with `^` is one of the names in the checkpoint, with their root.
@@ -489,14 +524,22 @@ impl Tensor {
     /// Whether that is the tensor's name, without `blk.N.`.
     pub fn is_named(&self, name: &str) -> bool {
         match self.is_bias {
-            false => name == self.row.name,
-            true => name.strip_suffix(".bias") == Some(self.row.stem()) && name != self.row.name,
+            false => name == self.row.own_name(),
+            true => name.strip_suffix(".bias") == Some(self.row.stem()) && name != self.row.own_name(),
         }
     }
 
     /// The tensor's name, without `blk.N.`.
     pub fn name(&self) -> String {
-        if self.is_bias { format!("{}.bias", self.row.stem()) } else { self.row.name.to_owned() }
+        if self.is_bias { format!("{}.bias", self.row.stem()) } else { self.row.own_name().to_owned() }
+    }
+
+    /// The tensor's name in that block, or outside the blocks.
+    pub fn name_in(&self, block: Option<u64>) -> String {
+        match block {
+            Some(block) => format!("{}{block}.{}", self.row.stack().prefix(), self.name()),
+            None => self.name(),
+        }
     }
 
     /// Its dimensions, the contiguous one first.
@@ -531,9 +574,25 @@ impl Tensor {
 }
 
 impl Row {
-    /// The name without `.weight` or `.bias`.
+    /// The name without that of the block, and without `.weight` or `.bias`.
     pub fn stem(&self) -> &'static str {
-        self.name.strip_suffix(".weight").or_else(|| self.name.strip_suffix(".bias")).unwrap_or(self.name)
+        let name = self.own_name();
+        name.strip_suffix(".weight").or_else(|| name.strip_suffix(".bias")).unwrap_or(name)
+    }
+
+    /// The run of blocks that it belongs to, if it belongs to one.
+    pub fn stack(&self) -> Stack {
+        self.place().0
+    }
+
+    /// The name without that of the block.
+    pub fn own_name(&self) -> &'static str {
+        self.place().1
+    }
+
+    fn place(&self) -> (Stack, &'static str) {
+        let own = |stack: Stack| Some((stack, self.name.strip_prefix(stack.prefix())?.strip_prefix("{}.")?));
+        own(Stack::Encoder).or_else(|| own(Stack::Decoder)).unwrap_or((Stack::Only, self.name))
     }
 }
 
@@ -595,6 +654,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,
+    whisper::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.
@@ -662,5 +722,30 @@ mod tests {
             assert!(family.block().count() <= 128 && family.outside().count() <= 128, "{:?}", family.names);
         }
         assert!(ODD.is_sorted());
+    }
+
+    #[test]
+    fn sizes_of_state_spaces() {
+        let h = Hparams {
+            ssm_conv: Some(4),
+            ssm_inner: Some(128),
+            ssm_state: Some(16),
+            ssm_rank: Some(8),
+            ssm_groups: Some(2),
+            ..Hparams::default()
+        };
+        let cases = [
+            (Dim::SsmConv, 4),
+            (Dim::SsmGroup, 64),
+            (Dim::SsmGated, 256),
+            (Dim::SsmX, 8 + 32),
+            (Dim::SsmConvIn, 128 + 64),
+            (Dim::SsmIn, 256 + 64 + 8),
+        ];
+        for (dim, expected) in cases {
+            assert_eq!(dim.of(&h, 0), Some(expected), "{dim:?}");
+            assert_eq!(dim.of(&Hparams::default(), 0), None, "{dim:?}");
+        }
+        assert_eq!(Dim::SsmGroup.of(&Hparams { ssm_groups: Some(0), ..h }, 0), None);
     }
 }

@@ -3,6 +3,8 @@
 use gguf_format::keys;
 use gguf_format::{ArrayRef, FromValue, ValueRef};
 
+use crate::arch::Stack;
+
 /// More blocks than llama.cpp has room for (`LLAMA_MAX_LAYERS` in `llama-hparams.h`).
 pub const MAX_BLOCKS: u64 = 512;
 
@@ -47,8 +49,10 @@ impl<'g> PerBlock<'g> {
 /// The sizes; what a key does not say or says wrongly is `None`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hparams<'g> {
-    /// Number of blocks.
+    /// Number of blocks; in models with an encoder and a decoder, of the encoder.
     pub blocks: Option<u64>,
+    /// Number of blocks of the decoder, where there is one.
+    pub decoder_blocks: Option<u64>,
     /// Elements of a hidden state.
     pub embd: Option<u64>,
     /// Heads of queries.
@@ -97,21 +101,31 @@ pub struct Hparams<'g> {
     pub ssm_rank: Option<u64>,
     /// Groups of heads that share input and output projections.
     pub ssm_groups: Option<u64>,
+    /// Elements of a hidden state of the encoder, where it has keys of its own.
+    pub encoder_embd: Option<u64>,
+    /// Positions of the encoder, where it has keys of its own.
+    pub encoder_context: Option<u64>,
+    /// Frequencies of the sound that an encoder reads.
+    pub mels: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
     /// Reads the sizes from the values of known keys, which `value` looks up by their patterns.
     pub fn new(value: impl Fn(&str) -> Option<ValueRef<'g>>) -> Hparams<'g> {
-        let int = |key| value(key).and_then(|v| u64::from_value(v).ok());
+        let int = |key: &str| value(key).and_then(|v| u64::from_value(v).ok());
         let per_block = |key| value(key).and_then(PerBlock::new);
-        let embd = int(keys::EMBEDDING_LENGTH);
+        let depth = |patterns: &[&str]| patterns.iter().find_map(|key| int(key)).filter(|&n| n <= MAX_BLOCKS);
+        let blocks = depth(&[keys::BLOCK_COUNT, keys::WHISPER_ENCODER_BLOCK_COUNT]);
+        let embd = int(keys::EMBEDDING_LENGTH).or_else(|| int(keys::WHISPER_DECODER_EMBEDDING_LENGTH));
         let heads = per_block(keys::ATTENTION_HEAD_COUNT);
         // Without keys of its own, a head is its share of a hidden state (`llama_model_base::load_hparams`).
         let share = || embd?.checked_div(heads?.get(0)?);
         let head_k = int(keys::ATTENTION_KEY_LENGTH).or_else(share);
         let tokens = value(keys::TOKENIZER_GGML_TOKENS).and_then(|v| v.as_array()).map(|a| a.len());
         Hparams {
-            blocks: int(keys::BLOCK_COUNT).filter(|&n| n <= MAX_BLOCKS),
+            blocks,
+            // Both halves are of the same depth unless the key says otherwise (`llama_model_t5::load_arch_hparams`).
+            decoder_blocks: depth(&[keys::DECODER_BLOCK_COUNT, keys::WHISPER_DECODER_BLOCK_COUNT]).or(blocks),
             embd,
             heads,
             heads_kv: per_block(keys::ATTENTION_HEAD_COUNT_KV).or(heads),
@@ -129,13 +143,16 @@ impl<'g> Hparams<'g> {
             expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
             q_lora: int(keys::ATTENTION_Q_LORA_RANK),
             kv_lora: int(keys::ATTENTION_KV_LORA_RANK),
-            context: int(keys::CONTEXT_LENGTH),
+            context: int(keys::CONTEXT_LENGTH).or_else(|| int(keys::WHISPER_DECODER_CONTEXT_LENGTH)),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
             ssm_conv: int(keys::SSM_CONV_KERNEL),
             ssm_inner: int(keys::SSM_INNER_SIZE),
             ssm_state: int(keys::SSM_STATE_SIZE),
             ssm_rank: int(keys::SSM_TIME_STEP_RANK),
             ssm_groups: int(keys::SSM_GROUP_COUNT),
+            encoder_embd: int(keys::WHISPER_ENCODER_EMBEDDING_LENGTH),
+            encoder_context: int(keys::WHISPER_ENCODER_CONTEXT_LENGTH),
+            mels: int(keys::WHISPER_ENCODER_MELS_COUNT),
         }
     }
 
@@ -152,6 +169,14 @@ impl<'g> Hparams<'g> {
     pub fn ssm_conv_in(&self) -> Option<u64> {
         let projections = self.ssm_groups?.checked_mul(self.ssm_state?)?.checked_mul(2)?;
         self.ssm_inner?.checked_add(projections)
+    }
+
+    /// Number of blocks in a run of them.
+    pub fn blocks_of(&self, stack: Stack) -> Option<u64> {
+        match stack {
+            Stack::Only | Stack::Encoder => self.blocks,
+            Stack::Decoder => self.decoder_blocks,
+        }
     }
 
     /// Rows of the query matrix of a block.

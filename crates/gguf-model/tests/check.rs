@@ -2,6 +2,8 @@
 
 use gguf_format::check::{KEPT, Place, Report, Severity};
 use gguf_format::{Array, GgmlType, Gguf, Head, TensorInfo, Value, ValueType};
+use gguf_model::Hparams;
+use gguf_model::arch::{self, Stack, Tensor};
 use gguf_model::check::{self, RULES};
 
 const F32: GgmlType = GgmlType::F32;
@@ -85,6 +87,40 @@ fn renamed(arch: &str) -> Head {
         kv.key = key.replace("llama.", &format!("{arch}.")).into_bytes();
     }
     head.set("general.architecture", arch);
+    head
+}
+
+/// An encoder of one block and a decoder of two, 8 wide.
+fn whisper() -> Head {
+    let mut head = renamed("whisper");
+    head.kvs.retain(|kv| !kv.key.starts_with(b"whisper."));
+    head.tensors.clear();
+    for (half, n_blocks, context) in [("encoder", 1u32, 10u32), ("decoder", 2, 6)] {
+        head.set(&format!("whisper.{half}.context_length"), context);
+        head.set(&format!("whisper.{half}.embedding_length"), 8u32);
+        head.set(&format!("whisper.{half}.block_count"), n_blocks);
+        head.set(&format!("whisper.{half}.attention.head_count"), 2u32);
+    }
+    head.set("whisper.encoder.mels_count", 4u32);
+    let h = Hparams {
+        encoder_embd: Some(8),
+        encoder_context: Some(10),
+        mels: Some(4),
+        embd: Some(8),
+        context: Some(6),
+        vocab: Some(5),
+        ..Hparams::default()
+    };
+    let shape = |tensor: &Tensor| tensor.shape().iter().map(|dim| dim.of(&h, 0).unwrap_or(16)).collect::<Vec<_>>();
+    let architecture = arch::of("whisper").unwrap();
+    for tensor in architecture.outside() {
+        add(&mut head, &tensor.name_in(None), &shape(&tensor));
+    }
+    for tensor in architecture.block() {
+        for block in 0..if tensor.row.stack() == Stack::Encoder { 1 } else { 2 } {
+            add(&mut head, &tensor.name_in(Some(block)), &shape(&tensor));
+        }
+    }
     head
 }
 
@@ -173,8 +209,27 @@ fn cases() -> Vec<Case> {
     case("adapter", vec![adapter()], &[]);
     case("imatrix", vec![imatrix()], &[]);
     case("two shards", vec![shard(0), shard(1)], &[]);
+    case("encoder and decoder", vec![whisper()], &[]);
     case("vocabulary alone", edit(&|h| h.tensors.clear()), &[]);
     case("no shards", vec![], &[]);
+    let halves = |change: &dyn Fn(&mut Head)| with(whisper, change);
+    case("a decoder's tensor missing", halves(&|h| drop_tensor(h, "dec.blk.1.attn_q.weight")), &["tensor.missing"]);
+    case("an encoder's tensor missing", halves(&|h| drop_tensor(h, "enc.blk.0.attn_q.bias")), &["tensor.missing"]);
+    case(
+        "an encoder's block too many",
+        halves(&|h| add(h, "enc.blk.1.attn_q.weight", &[8, 8])),
+        &["tensor.block.extra"],
+    );
+    case(
+        "a decoder's tensor in the encoder",
+        halves(&|h| add(h, "enc.blk.0.cross_attn_q.weight", &[8, 8])),
+        &["tensor.unknown", "tensor.unexpected"],
+    );
+    case(
+        "a decoder without its last block",
+        halves(&|h| h.tensors.retain(|t| !t.name.starts_with(b"dec.blk.1."))),
+        &["tensor.block.missing"],
+    );
     case("tied or not", edit(&|h| add(h, "output.weight", &[32, 5])), &[]);
     case(
         "fused",

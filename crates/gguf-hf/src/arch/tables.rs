@@ -129,7 +129,8 @@ fn rows_name_what_the_reference_names() {
             }
         }
         for (row, in_block) in rows(arch) {
-            let gguf = if in_block { format!("blk.{{}}.{}", row.stem()) } else { row.stem().to_owned() };
+            let gguf =
+                if in_block { format!("{}{{}}.{}", row.stack().prefix(), row.stem()) } else { row.stem().to_owned() };
             for source in row.source.split('|').map(str::trim).filter(|s| !s.is_empty() && !s.contains(" + ")) {
                 let source = match (source.find('{'), source.find('}')) {
                     (Some(open), Some(close)) => {

@@ -1,10 +1,10 @@
 //! Tensors: which rows of an architecture a checkpoint's tensors belong to, and what has to be done to them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gguf_format::{Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Need, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Need, Stack, Tensor};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Op};
 
@@ -53,7 +53,9 @@ pub(super) fn add(
             matches.retain(counts);
         }
         let n_blocks = plan.fields.n_blocks;
-        if matches.is_empty() || matches.iter().any(|found| found.key.block.is_some_and(|block| block >= n_blocks)) {
+        let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
+        let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
+        if matches.is_empty() || matches.iter().any(is_beyond) {
             let (tensor, architecture) = (source.name.clone(), plan.architecture);
             return Err(PlanError::Unmapped { tensor, architecture, n_blocks });
         }
@@ -179,16 +181,19 @@ impl Rows {
 
     /// All rows that a tensor belongs to; several when it is split.
     fn matches(&self, name: &str) -> Vec<Match> {
-        let in_block = self.layers.iter().find_map(|layers| {
+        let in_block = self.layers.iter().enumerate().find_map(|(place, layers)| {
             let (before, after) = layers.split_once("{}")?;
             let (block, rest) = names::number(name.strip_prefix(before)?)?;
-            Some((block, rest.strip_prefix(after)?))
+            Some((place, block, rest.strip_prefix(after)?))
         });
         let mut found = Vec::new();
         for (number_of_row, row) in self.rows.iter().enumerate() {
             let (block, rest) = match (row.is_outside, in_block) {
                 (true, _) => (None, name),
-                (false, Some((block, rest))) => (Some(block), rest),
+                (false, Some((place, block, rest))) => match (row.tensor.row.stack(), place) {
+                    (Stack::Only, _) | (Stack::Encoder, 0) | (Stack::Decoder, 1) => (Some(block), rest),
+                    _ => continue,
+                },
                 (false, None) => continue,
             };
             for (alternative, parts) in row.alternatives.iter().enumerate() {
@@ -220,10 +225,7 @@ struct SlotKey {
 
 impl SlotKey {
     fn output_name(&self, tensor: &Tensor) -> String {
-        match self.block {
-            Some(block) => format!("blk.{block}.{}", tensor.name()),
-            None => tensor.name(),
-        }
+        tensor.name_in(self.block)
     }
 }
 
@@ -397,6 +399,14 @@ fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
     dim.of(h, block)
 }
 
+/// Number of blocks in a run of them; `n` where keys do not say it.
+fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
+    match stack {
+        Stack::Decoder => h.decoder_blocks.unwrap_or(n),
+        Stack::Only | Stack::Encoder => n,
+    }
+}
+
 /// The first tensor that the architecture needs and the checkpoint lacks.
 fn missing(
     architecture: &'static Architecture,
@@ -405,25 +415,26 @@ fn missing(
     h: &Hparams<'_>,
     n_blocks: u64,
 ) -> Result<(), PlanError> {
-    let mut made: HashMap<Option<u64>, Vec<String>> = HashMap::new();
-    for (key, slot) in slots {
-        made.entry(key.block).or_default().push(slot.tensor.name());
-    }
+    let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
-        let made = made.get(&block).map(Vec::as_slice).unwrap_or_default();
-        let fused = made.iter().any(|name| name == FUSED);
+        let fused = block.is_some_and(|block| made.contains(&format!("blk.{block}.{FUSED}")));
         for tensor in tensors {
+            let stack = tensor.row.stack();
+            if block.is_some_and(|block| block >= n_blocks_of(stack, h, n_blocks)) {
+                continue;
+            }
             let due = match tensor.need() {
                 Need::Required => true,
                 Need::UnlessFused => !fused,
                 _ => false,
             };
             let counts = tensor.row.when.holds(h, block.unwrap_or(0));
-            if due && counts && !tensor.row.source.is_empty() && !made.contains(&tensor.name()) {
+            if due && counts && !tensor.row.source.is_empty() && !made.contains(&tensor.name_in(block)) {
                 let source = tensor.row.source.split('|').next().unwrap_or_default().trim();
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
+                let place = usize::from(stack == Stack::Decoder);
                 let prefix = block.map(|block| {
-                    checkpoint.layers.first().copied().unwrap_or_default().replace("{}", &block.to_string())
+                    checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
                 let tensor = format!("{}{source}{suffix}", prefix.unwrap_or_default());
                 return Err(PlanError::Missing { tensor });
@@ -432,5 +443,6 @@ fn missing(
         Ok(())
     };
     look(architecture.outside().collect(), None)?;
-    (0..n_blocks).try_for_each(|block| look(architecture.block().collect(), Some(block)))
+    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks));
+    (0..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

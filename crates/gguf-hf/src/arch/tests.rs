@@ -318,3 +318,102 @@ fn other_gates_of_spark_are_refused() {
     let error = draft(&config("silu"), &[], OutType::F16).unwrap_err().to_string();
     assert!(error.contains("hidden_act"), "{error}");
 }
+
+/// Name and shape of each output tensor, with the first element that it takes of its first source.
+fn sliced_outputs(plan: &ModelPlan) -> Vec<(String, Vec<u64>, u64)> {
+    let first = |op: &Op| match op {
+        Op::Gather(gather) => gather.moves[0].from,
+        _ => 0,
+    };
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), first(&t.op))).collect()
+}
+
+#[test]
+fn a_matrix_of_queries_keys_and_values_is_split() {
+    let c =
+        config(json!({"architectures": ["BaiChuanForCausalLM"], "model_type": "baichuan", "num_key_value_heads": 4}));
+    let sources = [source("model.layers.1.self_attn.W_pack.weight", Dtype::BF16, &[192, 64])];
+    let plan = draft(&c, &sources, OutType::Auto).unwrap();
+    let part = |name: &str, row: u64| (format!("blk.1.{name}.weight"), vec![64, 64], row * 64);
+    assert_eq!(sliced_outputs(&plan), [part("attn_q", 0), part("attn_k", 64), part("attn_v", 128)]);
+    // Queries and keys have four heads of two halves; values stay as they are.
+    let axes = |i: usize| match &plan.tensors[i].op {
+        Op::Gather(gather) => gather.moves[0].axes.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(axes(0), axes(1));
+    assert_eq!(axes(0).iter().map(|axis| axis.count).collect::<Vec<_>>(), [4, 8, 2, 64]);
+    assert!(axes(2).iter().all(|axis| axis.from == axis.to));
+}
+
+#[test]
+fn norms_of_heads_are_stacked() {
+    let c = config(
+        json!({"architectures": ["StableLmForCausalLM"], "model_type": "stablelm", "partial_rotary_factor": 0.5}),
+    );
+    let norm = |kind: &str, head: u64| {
+        source(&format!("model.layers.0.self_attn.{kind}_layernorm.norms.{head}.weight"), Dtype::BF16, &[16])
+    };
+    let mut sources: Vec<_> = (0..4).rev().map(|head| norm("q", head)).collect();
+    sources.extend((0..2).map(|head| norm("k", head)));
+    let plan = draft(&c, &sources, OutType::Auto).unwrap();
+    let shapes = [
+        ("blk.0.attn_q_norm.weight".to_owned(), vec![16, 4], 0),
+        ("blk.0.attn_k_norm.weight".to_owned(), vec![16, 2], 0),
+    ];
+    assert_eq!(sliced_outputs(&plan), shapes);
+    assert_eq!(plan.tensors[0].op.inputs().iter().map(|input| input.index).collect::<Vec<_>>(), [3, 2, 1, 0]);
+    sources.remove(0);
+    let error = draft(&c, &sources, OutType::Auto).unwrap_err().to_string();
+    assert!(error.contains("attn_q_norm"), "{error}");
+}
+
+#[test]
+fn heads_of_keys_in_falcon() {
+    let cases = [
+        (json!({"multi_query": true, "num_kv_heads": 4}), 1),
+        (json!({"multi_query": true}), 1),
+        (json!({"multi_query": true, "new_decoder_architecture": true, "num_kv_heads": 2}), 2),
+        (json!({"multi_query": false, "num_kv_heads": 4}), 4),
+        // Older names, of which transformers knows nothing.
+        (json!({"model_type": "RefinedWeb", "num_attention_heads": null, "n_head": 4, "n_head_kv": 2}), 2),
+        (json!({"model_type": "RefinedWebModel", "num_attention_heads": null, "n_head": 4, "multi_query": true}), 1),
+    ];
+    for (extra, expected) in cases {
+        let mut all =
+            json!({"architectures": ["FalconForCausalLM"], "model_type": "falcon", "layer_norm_epsilon": 1e-5});
+        for (name, value) in extra.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let found = keys(all).into_iter().find(|(key, _)| key == "falcon.attention.head_count_kv");
+        assert_eq!(found.map(|(_, n)| n), Some(Value::from(expected as u32)), "{extra}");
+    }
+}
+
+#[test]
+fn an_encoder_and_a_decoder_have_blocks_of_their_own() {
+    let c = config(json!({
+        "architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper", "d_model": 8, "hidden_size": 8, "encoder_layers": 1,
+        "decoder_layers": 3, "num_hidden_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+        "max_source_positions": 10, "max_target_positions": 6, "num_mel_bins": 4,
+    }));
+    let f32 = Dtype::F32;
+    let sources = [
+        source("model.decoder.layers.2.encoder_attn.q_proj.weight", f32, &[8, 8]),
+        source("model.decoder.layers.2.self_attn.q_proj.bias", f32, &[8]),
+        source("model.encoder.conv1.weight", f32, &[8, 4, 3]),
+        source("model.encoder.layers.0.self_attn.q_proj.weight", f32, &[8, 8]),
+    ];
+    let names: Vec<_> = draft(&c, &sources, OutType::F16).unwrap().tensors.iter().map(|t| t.shown()).collect();
+    let expected =
+        ["dec.blk.2.cross_attn_q.weight", "dec.blk.2.attn_q.bias", "enc.conv1d.1.weight", "enc.blk.0.attn_q.weight"];
+    assert_eq!(names, expected);
+    for (name, expected) in [
+        ("model.encoder.layers.1.self_attn.q_proj.weight", "has no place"),
+        ("model.decoder.layers.3.self_attn.q_proj.weight", "has no place"),
+        ("model.encoder.layers.0.encoder_attn.q_proj.weight", "has no place"),
+    ] {
+        let error = draft(&c, &[source(name, f32, &[8, 8])], OutType::F16).unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+}

@@ -197,6 +197,36 @@ fn byte_level_bpe() {
 }
 
 #[test]
+fn the_kind_of_vocabulary_decides_which_file_is_read() {
+    let spm = model(&[("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("a", -1.0, 1)]);
+    let json = llama3().to_string();
+    let both: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer.model", &spm)];
+    for (files, vocab, expected) in [
+        (both, Vocab::BpeOrSentencePiece, "gpt2"),
+        (&both[..1], Vocab::BpeOrSentencePiece, "gpt2"),
+        (&both[1..], Vocab::BpeOrSentencePiece, "llama"),
+        (both, Vocab::SentencePieceOrBpe, "llama"),
+        (both, Vocab::Bpe, "gpt2"),
+    ] {
+        let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
+        let got = run_with("kinds", files, json!({}), &options).unwrap();
+        assert_eq!(lines(&got.kvs)[0], format!("tokenizer.ggml.model = {expected}"), "{vocab:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_turn_is_a_token_of_some_classes() {
+    let json = llama3().to_string();
+    let settings = br#"{"eot_token": "<|call|>"}"#;
+    let files: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer_config.json", settings)];
+    for (vocab, is_there) in [(Vocab::Bpe, false), (Vocab::BpeWithEndOfTurn, true)] {
+        let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
+        let got = lines(&run_with("turn", files, json!({}), &options).unwrap().kvs);
+        assert_eq!(got.contains(&"tokenizer.ggml.eot_token_id = 5".to_owned()), is_there, "{got:?}");
+    }
+}
+
+#[test]
 fn the_name_of_the_pre_tokenizer() {
     let with = |change: fn(&mut Json)| {
         let mut json = llama3();

@@ -1,6 +1,8 @@
 //! The names that llama.cpp gives to the tensors of text models, without suffix: `LLM_TENSOR_NAMES` in `llama-arch.cpp` and
 //! `TENSOR_NAMES` in gguf-py's `constants.py`. `{}` stands for a number.
 
+use crate::arch::Stack;
+
 /// A table of words, each on its own, in byte order.
 macro_rules! words {
     ($($word:literal)*) => { &[$($word),*] };
@@ -76,29 +78,6 @@ pub(super) struct Parts<'a> {
     pub(super) block: Option<(Stack, u64)>,
     /// What follows the number of the block, or all of the name; with its suffix.
     pub(super) rest: &'a str,
-}
-
-/// A run of numbered blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stack {
-    /// `blk.N`
-    Only,
-    /// `enc.blk.N`
-    Encoder,
-    /// `dec.blk.N`
-    Decoder,
-}
-
-impl Stack {
-    pub(super) const ALL: [Stack; 3] = [Stack::Only, Stack::Encoder, Stack::Decoder];
-
-    pub(super) const fn prefix(self) -> &'static str {
-        match self {
-            Stack::Only => "blk.",
-            Stack::Encoder => "enc.blk.",
-            Stack::Decoder => "dec.blk.",
-        }
-    }
 }
 
 /// Takes a tensor name apart. A number that is written in an unusual way (`blk.01.`) or does not fit is not a number.

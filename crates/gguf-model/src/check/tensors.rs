@@ -1,13 +1,12 @@
 //! The rules for tensors: names, blocks, shapes, and what has to be there.
 
 use gguf_format::check::{At, Report};
-use gguf_format::keys;
 use gguf_format::{Dims, TensorInfoRef};
 
 use super::rules::*;
-use super::tensor_names::{Parts, Stack, is_known, parts};
+use super::tensor_names::{Parts, is_known, parts};
 use super::{Kind, Model};
-use crate::arch::{self, Architecture, FUSED, Need, Tensor};
+use crate::arch::{self, Architecture, FUSED, Need, Stack, Tensor};
 use crate::hparams::{Hparams, MAX_BLOCKS};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
@@ -16,16 +15,6 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
         Kind::Adapter => adapter(model, report),
         Kind::Imatrix => imatrix(model, report),
         Kind::Vocab | Kind::Projector | Kind::Shard | Kind::Other => {}
-    }
-}
-
-/// How many blocks there should be in a stack; `None` when the keys do not say it.
-fn block_count(model: &Model<'_>, stack: Stack) -> Option<u64> {
-    let blocks = model.hparams.blocks;
-    match stack {
-        Stack::Only | Stack::Encoder => blocks,
-        // Both halves are of the same depth unless the key says otherwise (`llama_model_t5::load_arch_hparams`).
-        Stack::Decoder => model.get::<u64>(keys::DECODER_BLOCK_COUNT).or(blocks),
     }
 }
 
@@ -38,13 +27,14 @@ struct Seen {
 
 fn network(model: &Model<'_>, report: &mut Report) {
     let family = arch::of(model.arch).map(Family::new);
-    let n = usize::try_from(model.hparams.blocks.unwrap_or(0)).unwrap_or(0);
+    let n = model.hparams.blocks.max(model.hparams.decoder_blocks).unwrap_or(0);
+    let n = usize::try_from(n).unwrap_or(0);
     let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: [Vec::new(), Vec::new(), Vec::new()] };
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
         let Ok(name) = t.name.to_str() else { continue };
         let name = parts(name);
         if let Some((stack, i)) = name.block {
-            if let Some(count) = block_count(model, stack).filter(|&count| i >= count) {
+            if let Some(count) = model.hparams.blocks_of(stack).filter(|&count| i >= count) {
                 report.add(&TENSOR_BLOCK_EXTRA, &t, format_args!("block {i} of {count}, counted from 0"));
                 continue;
             }
@@ -65,7 +55,7 @@ fn network(model: &Model<'_>, report: &mut Report) {
         }
     }
     if model.complete && model.hparams.blocks.is_some() {
-        missing_blocks(model, &seen, report);
+        missing_blocks(model, family.as_ref(), &seen, report);
         if let Some(family) = &family {
             missing(model, family, &seen, report);
         }
@@ -79,8 +69,15 @@ struct Family {
 }
 
 /// The tensor of that name, and its number. Of several rows with one name, the first that counts stands for all.
-fn tensor_of<'t>(tensors: &'t [Tensor], name: &str, h: &Hparams<'_>, block: u64) -> Option<(usize, &'t Tensor)> {
-    tensors.iter().enumerate().find(|(_, tensor)| tensor.is_named(name) && tensor.row.when.holds(h, block))
+fn tensor_of<'t>(
+    tensors: &'t [Tensor],
+    stack: Stack,
+    name: &str,
+    h: &Hparams<'_>,
+    block: u64,
+) -> Option<(usize, &'t Tensor)> {
+    let counts = |tensor: &Tensor| tensor.row.stack() == stack && tensor.row.when.holds(h, block);
+    tensors.iter().enumerate().find(|(_, tensor)| tensor.is_named(name) && counts(tensor))
 }
 
 fn in_family(
@@ -92,17 +89,16 @@ fn in_family(
     report: &mut Report,
 ) {
     let h = &model.hparams;
-    let (rows, block) = match name.block {
-        None => (family.outside.as_slice(), 0),
-        Some((Stack::Only, i)) => (family.block.as_slice(), i),
-        Some(_) => (&[][..], 0),
+    let (rows, stack, block) = match name.block {
+        None => (family.outside.as_slice(), Stack::Only, 0),
+        Some((stack, i)) => (family.block.as_slice(), stack, i),
     };
     // Scales of whole tensors go with the weights they belong to (`create_tensor` in `llama-model.cpp`).
     let scale = name.rest.strip_suffix(".scale").or_else(|| name.rest.strip_suffix(".input_scale"));
-    if scale.is_some_and(|stem| rows.iter().any(|tensor| tensor.row.name.strip_suffix(".weight") == Some(stem))) {
+    if scale.is_some_and(|stem| rows.iter().any(|tensor| tensor.row.own_name().strip_suffix(".weight") == Some(stem))) {
         return;
     }
-    let Some((i, tensor)) = tensor_of(rows, name.rest, h, block) else {
+    let Some((i, tensor)) = tensor_of(rows, stack, name.rest, h, block) else {
         if is_known(name) {
             report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
         } else {
@@ -155,17 +151,18 @@ fn shape(dims: Dims<'_>) -> String {
 }
 
 /// Blocks without any tensor. Models of the `deci` family leave out all of a block where it does nothing.
-fn missing_blocks(model: &Model<'_>, seen: &Seen, report: &mut Report) {
+fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, report: &mut Report) {
     if model.arch == "deci" {
         return;
     }
     for stack in Stack::ALL {
         let Some(marks) = seen.blocks.get(stack as usize) else { continue };
         // Not every architecture has every stack.
-        if marks.is_empty() && (stack != Stack::Only || arch::of(model.arch).is_none()) {
+        let is_known = family.is_some_and(|family| family.block.iter().any(|tensor| tensor.row.stack() == stack));
+        if marks.is_empty() && !is_known {
             continue;
         }
-        let count = block_count(model, stack).unwrap_or(0).min(MAX_BLOCKS);
+        let count = model.hparams.blocks_of(stack).unwrap_or(0).min(MAX_BLOCKS);
         for i in (0..count).filter(|&i| !usize::try_from(i).ok().and_then(|i| marks.get(i)).is_some_and(|m| *m)) {
             let name = format!("{}{i}", stack.prefix());
             report.add(
@@ -190,10 +187,11 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report)
                 Need::UnlessFused => !fused,
                 Need::Optional => false,
             };
-            let name = tensor.name();
-            let is_first = tensor_of(tensors, &name, h, number).is_some_and(|(first, _)| first == i);
-            if due && is_first && !is_seen(i) {
-                let name = block.map_or(name.clone(), |block| format!("blk.{block}.{name}"));
+            let stack = tensor.row.stack();
+            let is_first = tensor_of(tensors, stack, &tensor.name(), h, number).is_some_and(|(first, _)| first == i);
+            let is_block = block.is_none() || h.blocks_of(stack).is_none_or(|n| number < n);
+            if due && is_first && is_block && !is_seen(i) {
+                let name = tensor.name_in(block.map(|_| number));
                 let expected = format!("a tensor of shape {}", tensor.expected(h, number));
                 report.add_with(
                     &TENSOR_MISSING,
