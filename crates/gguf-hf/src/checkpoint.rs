@@ -92,6 +92,27 @@ impl Checkpoint {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
+    /// Whether all elements of a tensor of floats are zero.
+    pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
+        const CHUNK: u64 = 1 << 20;
+        let n: u64 = self.tensors.get(index).map_or(0, |tensor| tensor.shape.iter().product());
+        let bytes = self.places.get(index).map_or(0, |place| place.bytes);
+        let width = bytes.checked_div(n).unwrap_or(1).max(1) as usize;
+        let mut buffer = Vec::new();
+        let mut offset = 0;
+        while offset < bytes {
+            buffer.resize(CHUNK.min(bytes - offset) as usize, 0);
+            self.read(index, offset, &mut buffer)?;
+            // The sign is the highest bit of the last byte.
+            let is_zero = |(i, byte): (usize, &u8)| *byte & if i % width == width - 1 { 0x7f } else { 0xff } == 0;
+            if !buffer.iter().enumerate().all(is_zero) {
+                return Ok(false);
+            }
+            offset += buffer.len() as u64;
+        }
+        Ok(true)
+    }
+
     fn add_part(&mut self, path: PathBuf) -> Result<(), Error> {
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;

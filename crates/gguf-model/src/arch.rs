@@ -53,11 +53,33 @@ macro_rules! keys {
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
+mod afmoe;
+mod arctic;
+mod chatglm;
+mod cogvlm;
+mod cohere2;
+mod deepseek;
+mod dots1;
+mod dream;
+mod ernie4_5;
+mod eurobert;
+mod exaone;
+mod exaone4;
 mod gemma;
+mod glm4;
+mod gpt_oss;
 pub(crate) mod groups;
+mod hunyuan;
+mod internlm2;
+mod llada;
 mod llama;
+mod modern_bert;
+mod openelm;
+mod phi3;
+mod phimoe;
 mod qwen2;
 mod qwen3;
+mod xverse;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -112,6 +134,10 @@ dims! {
     Ff "feed_forward_length" |h, b| h.ff?.get(b);
     /// Width of the feed-forward part of the shared expert.
     SharedFf "expert_shared_feed_forward_length" |h, _| h.shared_ff;
+    /// Width of the feed-forward part of all shared experts together.
+    SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, _| h.expert_ff?.checked_mul(h.shared_experts);
+    /// Width of the gate and the feed-forward part in one matrix.
+    GateUpFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
     /// Width of the feed-forward part of an expert.
     ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b));
     /// Elements of the queries of all heads.
@@ -124,6 +150,8 @@ dims! {
     Qkv "attention.head_count + 2 × attention.head_count_kv heads" |h, b| h.q(b)?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
     /// Elements of the key of one head.
     HeadK "attention.key_length" |h, _| h.head_k;
+    /// Half of the elements of the key of one head.
+    HalfHead "half of attention.key_length" |h, _| h.head_k.map(|n| n / 2);
     /// Half of the rotated elements of a head.
     HalfRot "half of rope.dimension_count" |h, _| h.rot.map(|n| n / 2);
     /// Experts.
@@ -169,6 +197,10 @@ pub enum When {
     Experts,
     /// Blocks with experts, one of which is shared.
     SharedExpert,
+    /// Blocks with experts, some of which are shared, by their number.
+    SharedExperts,
+    /// All blocks but the first.
+    NotFirst,
 }
 
 impl When {
@@ -180,6 +212,8 @@ impl When {
             When::Dense => !has_experts,
             When::Experts => has_experts,
             When::SharedExpert => has_experts && h.shared_ff.is_some(),
+            When::SharedExperts => has_experts && h.shared_experts > 0,
+            When::NotFirst => block > 0,
         }
     }
 }
@@ -292,6 +326,19 @@ pub enum Vocab {
     SentencePiece,
     /// A `tokenizer.json` whose BPE falls back to bytes (`_set_vocab_llama_hf`).
     LlamaHf,
+    /// The entries of a `tokenizer.json` as pieces without scores (`XverseModel.set_vocab`).
+    Pieces,
+    /// `tokenizer.model`, changed as `tokenizer_config.json` says, whose special tokens are control tokens
+    /// (`ArcticModel.set_vocab`).
+    Arctic,
+    /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; with tokens for the space before a text and
+    /// for the end of a turn (`InternLM2Model.set_vocab`).
+    InternLm2,
+    /// `tokenizer.model`; special tokens are those that `tokenizer_config.json` marks (`InternLM3Model.set_vocab`).
+    InternLm3,
+    /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
+    /// GPT-2 (`Phi3MiniModel.set_vocab`).
+    Phi3,
 }
 
 /// A tensor that is computed from the configuration.
@@ -317,13 +364,23 @@ pub struct Checkpoint {
     pub layers: &'static [&'static str],
     /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything.
     pub skip: &'static [(&'static str, &'static str)],
+    /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
+    pub zero: &'static [&'static str],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
+    /// Names that are replaced by others where the formula holds.
+    pub rename_if: &'static [(&'static str, &'static str, &'static str)],
+    /// Key-values before those of the model's name and origin.
+    pub early_keys: &'static [&'static [Key]],
     /// Key-values in file order. One that is set again keeps its place and takes the new value.
     pub keys: &'static [&'static [Key]],
     /// How the tokenizer is read.
     pub vocab: Vocab,
-    /// Key-values behind those of the tokenizer.
+    /// Special tokens, by kind and text, that are set where the tokenizer's files set none of their kind.
+    pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Key-values before those of the tokenizer, which may set them again.
+    pub tokenizer_first: &'static [&'static [Key]],
+    /// Key-values behind those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`, the files of that name.
     pub tokenizer_keys: &'static [&'static [Key]],
     /// Tensors that are computed.
     pub computed: &'static [Computed],
@@ -339,9 +396,14 @@ impl Checkpoint {
         roots: &["model."],
         layers: &["layers.{}."],
         skip: &[],
+        zero: &[],
         rename: &[],
+        rename_if: &[],
+        early_keys: &[],
         keys: &[groups::GENERIC],
         vocab: Vocab::Bpe,
+        special_tokens: &[],
+        tokenizer_first: &[],
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
@@ -438,10 +500,32 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
+    afmoe::ARCHITECTURE,
+    arctic::ARCHITECTURE,
+    chatglm::ARCHITECTURE,
+    cogvlm::ARCHITECTURE,
+    cohere2::ARCHITECTURE,
+    deepseek::ARCHITECTURE,
+    dots1::ARCHITECTURE,
+    dream::ARCHITECTURE,
+    ernie4_5::ARCHITECTURE,
+    eurobert::ARCHITECTURE,
+    exaone::ARCHITECTURE,
+    exaone4::ARCHITECTURE,
     gemma::ARCHITECTURE,
+    glm4::ARCHITECTURE,
+    gpt_oss::ARCHITECTURE,
+    hunyuan::ARCHITECTURE,
+    internlm2::ARCHITECTURE,
+    llada::ARCHITECTURE,
     llama::ARCHITECTURE,
+    modern_bert::ARCHITECTURE,
+    openelm::ARCHITECTURE,
+    phi3::ARCHITECTURE,
+    phimoe::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    xverse::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

@@ -69,6 +69,8 @@ pub struct Hparams<'g> {
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
     pub expert_ff: Option<u64>,
+    /// Number of experts that all tokens use.
+    pub shared_experts: u64,
     /// Blocks at the start that have no experts.
     pub leading_dense: u64,
     /// Positions.
@@ -100,6 +102,7 @@ impl<'g> Hparams<'g> {
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
+            shared_experts: int(keys::EXPERT_SHARED_COUNT).unwrap_or(0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),

@@ -17,7 +17,7 @@ const MAX_BLOCKS: u64 = 65536;
 /// as `rope` and `rope_all` (`TextModel.__init__` in `conversion/base.py`).
 pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
-    const BLOCKS: [&str; 4] = ["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
+    const BLOCKS: [&str; 5] = ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
     let blocks = config.fields().required_u32(&BLOCKS)?;
     if u64::from(blocks) > MAX_BLOCKS {
         return Err(config::Error::invalid(BLOCKS.join(" or "), &json!(blocks), "at most 65536 blocks").into());
@@ -71,6 +71,7 @@ fn rope(fields: &Map<String, Json>) -> Result<(Map<String, Json>, Map<String, Js
 
 /// Evaluates the formulas of a class of checkpoints. The fields that come back have what they set.
 pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
+    plan.early = evaluate(checkpoint.early_keys, plan.architecture, &mut plan.fields)?;
     plan.parameters = evaluate(checkpoint.keys, plan.architecture, &mut plan.fields)?;
     let fields = &plan.fields;
     // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
@@ -101,7 +102,9 @@ pub(crate) fn evaluate(
             (_, None) => return Err(unusable(row, formula::Error::Missing(formula.to_string()))),
             (kind, Some(value)) => {
                 let key = match row.key {
-                    key if key.starts_with("general.") || key.starts_with("tokenizer.") => key.to_owned(),
+                    key if ["general.", "tokenizer.", "diffusion."].iter().any(|own| key.starts_with(own)) => {
+                        key.to_owned()
+                    }
                     key => format!("{architecture}.{key}"),
                 };
                 let typed = typed(kind, &value).map_err(|expected| {

@@ -10,14 +10,31 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama", "llama-embed", "mistral3"],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_ATTENTION, FFN],
-    checkpoints: &[Checkpoint {
-        classes: &["LLaMAForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM", "LlamaModel"],
-        rename: &[("text_model.", "")],
-        keys: &[GENERIC, KEYS],
-        vocab: Vocab::Llama,
-        computed: &[Computed::Llama3Freqs],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        INTERNLM3,
+        Checkpoint {
+            classes: &[
+                "LLaMAForCausalLM",
+                "LlamaForCausalLM",
+                "MistralForCausalLM",
+                "MixtralForCausalLM",
+                "LlamaModel",
+            ],
+            rename: &[("text_model.", "")],
+            keys: &[GENERIC, KEYS],
+            vocab: Vocab::Llama,
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+    ],
+};
+
+/// `InternLM3Model` in `conversion/internlm.py`.
+const INTERNLM3: Checkpoint = Checkpoint {
+    classes: &["InternLM3ForCausalLM"],
+    keys: &[GENERIC, KEYS],
+    vocab: Vocab::InternLm3,
+    ..Checkpoint::TEXT
 };
 
 const KEYS: &[Key] = keys! {
