@@ -145,7 +145,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kind => kind,
     };
     let model = match kind {
-        Vocab::Bpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::Bpe | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
         _ => files::read_bytes(dir, "tokenizer.model")?,
     };
     let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
@@ -156,7 +156,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         (Some(model), _) => vocab::sentencepiece(&folder, model, vocab_size, &mut warnings)?,
         (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(&folder, t, vocab_size, &mut warnings)?,
         (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
-        (None, Some(t)) if matches!(kind, Vocab::Llama | Vocab::SentencePieceOrBpe | Vocab::Bpe) => {
+        (None, Some(t)) if matches!(kind, Vocab::Llama | Vocab::SentencePieceOrBpe | Vocab::Bpe | Vocab::MarkedBpe) => {
             vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?
         }
         _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),

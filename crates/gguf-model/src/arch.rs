@@ -317,6 +317,9 @@ pub struct Key {
 pub enum Vocab {
     /// `tokenizer.json` with byte-level BPE (`_set_vocab_gpt2`).
     Bpe,
+    /// As [`Bpe`](Vocab::Bpe), with added tokens as they are written: control tokens are those that are marked special
+    /// (`get_vocab_base` of `DreamModel` and `LLaDAModel`).
+    MarkedBpe,
     /// `tokenizer.model`, else as [`Bpe`](Vocab::Bpe).
     SentencePieceOrBpe,
     /// `tokenizer.model`, else a `tokenizer.json` whose BPE falls back to bytes, else as [`Bpe`](Vocab::Bpe); and the particulars of

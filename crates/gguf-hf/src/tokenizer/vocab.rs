@@ -280,6 +280,10 @@ pub(crate) fn gpt2(
             None => (format!("[PAD{id}]"), piece_type::UNUSED),
             Some(token) => match hf.added_token(id, token) {
                 None => ((*token).to_owned(), piece_type::NORMAL),
+                Some(added) if options.vocab == Vocab::MarkedBpe => {
+                    let kind = if added.special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
+                    ((*token).to_owned(), kind)
+                }
                 Some(added) => {
                     // llama.cpp looks for added tokens in the text as it is, so they are written as they come out of the
                     // decoder. Encoding such a token gives the token itself.

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["DreamModel"],
         keys: &[GENERIC, POOLING, NOT_CAUSAL, KEYS],
-        vocab: Vocab::SentencePieceOrBpe,
+        vocab: Vocab::MarkedBpe,
         ..Checkpoint::TEXT
     }],
 };

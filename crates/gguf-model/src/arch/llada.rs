@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         roots: &["model.transformer."],
         layers: &["blocks.{}."],
         keys: &[GENERIC, POOLING, KEYS, NOT_CAUSAL, SHIFT],
+        vocab: Vocab::MarkedBpe,
         tokenizer_keys: &[TOKENIZER],
         ..Checkpoint::TEXT
     }],
