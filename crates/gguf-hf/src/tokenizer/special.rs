@@ -244,10 +244,10 @@ impl SpecialVocab {
             let key = format!("{kind}_token_id");
             let id = config.get(&key).filter(|v| !v.is_null());
             let id = id.or_else(|| config.get("text_config")?.get(&key));
+            self.set_id(kind, id);
             // A negative number says that there is none; the reference refuses it in most classes.
-            match id.and_then(Json::as_i64) {
-                Some(..0) => self.ids.retain(|(k, _)| *k != kind),
-                _ => self.set_id(kind, id),
+            if id.and_then(Json::as_i64).is_some_and(|id| id < 0) {
+                self.ids.retain(|(k, _)| *k != kind);
             }
         }
     }
