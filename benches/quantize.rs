@@ -5,18 +5,15 @@
 //! to FOLDER (a temporary one if none is given) and needs 9 GB there with what is made of it; files of an earlier run are used
 //! again. llama.cpp comes from the folder in `GGUF_PEERS`; without it, our own times are printed only.
 
-use std::error::Error;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gguf_benches::folder;
+use gguf_benches::{Outcome, folder, median, program, timed};
 use gguf_format::keys::FileType;
 use gguf_io::ModelFile;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Runs of ours, and of copying, of which the median counts.
 const ROUNDS: usize = 3;
@@ -93,38 +90,14 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The program, which Cargo puts beside the folder of the benchmarks.
-fn program() -> Outcome<PathBuf> {
-    let me = std::env::current_exe()?;
-    let found = me.ancestors().nth(2).map(|dir| dir.join("gguf")).filter(|program| program.exists());
-    found.ok_or_else(|| "there is no program beside this one; cargo build --release makes it".into())
-}
-
-/// Runs the program; how long it took, and how many KiB it held at most.
+/// Quantizes with the program; how long it took, and how many KiB it held at most.
 fn quantize(program: &Path, model: &Path, out: &Path, ty: &str, matrix: Option<&Path>) -> Outcome<(Duration, u64)> {
     let mut command = Command::new(program);
-    command.arg("quantize").arg(model).arg(out).args([ty, "-f", "-q", "-j", "2"]).stdout(Stdio::null());
+    command.arg("quantize").arg(model).arg(out).args([ty, "-f", "-q", "-j", "2"]);
     if let Some(matrix) = matrix {
         command.arg("--imatrix").arg(matrix);
     }
-    let start = Instant::now();
-    let mut child = command.spawn()?;
-    let mut peak = 0;
-    let status = loop {
-        peak = peak.max(peak_kib(&child).unwrap_or(0));
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    assert!(status.success(), "{ty} fails");
-    Ok((start.elapsed(), peak))
-}
-
-/// The most memory that a running process has held, as Linux tells it.
-fn peak_kib(child: &Child) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+    timed(command)
 }
 
 /// Whether two models have the same tensors with the same bytes.
@@ -147,11 +120,6 @@ fn same(a: &Path, b: &Path) -> Outcome<bool> {
             return Ok(false);
         }
     }
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 /// llama.cpp in a process of its own; what it takes to start is not timed.

@@ -12,6 +12,8 @@ use crate::model_plan::{ModelPlan, OutType, PlanError};
 mod computed;
 pub(crate) mod keys;
 mod names;
+#[cfg(test)]
+mod tables;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -92,10 +94,14 @@ fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
     arch::of_class(class).ok_or_else(|| {
-        let all = arch::ARCHITECTURES.iter().flat_map(|a| a.checkpoints).flat_map(|c| c.classes).copied();
-        let supported: BTreeSet<&str> = all.collect();
+        let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
         PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) }
     })
+}
+
+/// Every architecture that can be converted, with the classes of checkpoints that become it.
+pub fn supported() -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
+    arch::ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)))
 }
 
 /// The classes whose names resemble `class` most.

@@ -42,6 +42,8 @@ struct Sub {
     auto: bool,
     missing: Option<Value>,
     #[serde(default)]
+    under: Fields,
+    #[serde(default)]
     without: Vec<String>,
 }
 
@@ -139,6 +141,8 @@ enum Named {
     RopeTypeOfType,
     RopeTypeOrType,
     SuIsLongrope,
+    RopeFloats,
+    OriginalOfRope,
 }
 
 /// Conditions that a document has to meet.
@@ -147,7 +151,9 @@ enum Named {
 enum Check {
     Rope,
     RopeIfUsed,
+    Mscale,
     LayerTypes,
+    LayerKinds,
     Longrope,
     LinearOrDynamic,
     MambaHeads,
@@ -218,7 +224,9 @@ impl Table {
         for (target, when, expr) in &class.rules {
             if when.applies(target, expr, &fields, &given) {
                 let value = expr.evaluate(target, &fields)?;
-                fields.insert(target.clone(), value);
+                if !value.is_null() || fields.contains_key(target) {
+                    fields.insert(target.clone(), value);
+                }
             }
         }
         store(&mut fields);
@@ -245,7 +253,11 @@ impl Table {
     /// A nested configuration; `None` leaves the field as it is.
     fn nested(&self, sub: &Sub, value: Option<&Value>, around: &Fields) -> Result<Option<Value>, Stop> {
         let (document, is_missing) = match (value, &sub.missing) {
-            (Some(Value::Object(inner)), _) => (inner.clone(), false),
+            (Some(Value::Object(inner)), _) => {
+                let mut fields = sub.under.clone();
+                fields.extend(inner.clone());
+                (fields, false)
+            }
             (None | Some(Value::Null), Some(Value::Object(inner))) => (inner.clone(), true),
             (None | Some(Value::Null), Some(_)) => {
                 let kept = around.iter().filter(|(name, _)| !sub.without.contains(name));
@@ -370,6 +382,18 @@ impl Named {
                     rope.entry("rope_type").or_insert(kind);
                 }
             }
+            Named::RopeFloats => {
+                for name in ["beta_fast", "beta_slow", "factor"] {
+                    if let Some(number) = value.get_mut(name) {
+                        *number = number.as_f64().ok_or(Stop::Refused)?.into();
+                    }
+                }
+            }
+            Named::OriginalOfRope => {
+                if let Some(original) = field("rope_scaling").get("original_max_position_embeddings") {
+                    value = original.clone();
+                }
+            }
             Named::SuIsLongrope => {
                 if value["type"] == "su" || value["type"] == "yarn" {
                     value["type"] = "longrope".into();
@@ -387,14 +411,19 @@ impl Check {
         match self {
             Check::Rope => has_rope_fields(rope),
             Check::RopeIfUsed => field("position_embedding_type") != "rope" || has_rope_fields(rope),
+            Check::Mscale => {
+                rope.is_null() || ["short_mscale", "long_mscale"].iter().all(|name| rope[*name].is_number())
+            }
             Check::LayerTypes => {
+                let n_layers = field("num_hidden_layers");
+                let n_types = field("layer_types").as_array().map(|list| list.len() as u64);
+                Check::LayerKinds.holds(fields) && (n_layers.is_null() || n_layers.as_u64() == n_types)
+            }
+            Check::LayerKinds => {
                 const KINDS: [&str; 4] =
                     ["full_attention", "sliding_attention", "chunked_attention", "linear_attention"];
                 let is_known = |kind: &Value| kind.as_str().is_some_and(|kind| KINDS.contains(&kind));
-                let n_layers = field("num_hidden_layers");
-                field("layer_types").as_array().is_some_and(|list| {
-                    list.iter().all(is_known) && (n_layers.is_null() || n_layers.as_u64() == Some(list.len() as u64))
-                })
+                field("layer_types").as_array().is_some_and(|list| list.iter().all(is_known))
             }
             Check::Longrope => rope.is_null() || is_longrope(rope, fields),
             Check::LinearOrDynamic => {
@@ -461,6 +490,7 @@ fn mamba_heads_fit(fields: &Fields) -> bool {
 /// The names of the classes that a classifier tells apart, or numbers where the document has only their number.
 fn labels(fields: &mut Fields) -> Result<(), Stop> {
     let n_labels = fields.remove("num_labels").filter(|n| !n.is_null());
+    fields.entry("label2id").or_insert(Value::Null);
     if is_null(fields, "id2label") {
         let n_labels = n_labels.map_or(Some(2), |n| n.as_i64()).ok_or(Stop::Refused)?.clamp(0, MAX_LAYERS);
         let label = |i| format!("LABEL_{i}");

@@ -382,8 +382,56 @@ mod tests {
 
     #[test]
     fn the_older_spelling_of_the_rope_type_wins_in_llama() {
-        let c = config(json!({"model_type": "llama", "rope_scaling": {"type": "linear", "rope_type": "yarn"}}));
+        let c = config(
+            json!({"model_type": "llama", "rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2.0}}),
+        );
         assert_eq!(c.hparams()["rope_scaling"]["rope_type"], "linear");
+    }
+
+    #[test]
+    fn a_document_that_its_class_refuses_is_taken_as_it_is() {
+        for field in [json!({"rope_scaling": {"type": "linear"}}), json!({"torch_dtype": "auto"})] {
+            let mut document = json!({"model_type": "llama"});
+            document.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
+            assert_eq!(config(document.clone()).hparams(), &document);
+        }
+    }
+
+    #[test]
+    fn a_text_model_inside_is_lifted() {
+        let document = json!({
+            "architectures": ["Whole"], "hidden_size": 1, "llm_config": {"hidden_size": 2},
+            "thinker_config": {"text_config": {"hidden_size": 3}},
+        });
+        let c = config(document.clone());
+        assert_eq!((&c.hparams()["hidden_size"], c.architecture()), (&json!(3), Ok("Whole")));
+        let c = Config::raw(document).unwrap();
+        assert_eq!(c.hparams()["hidden_size"], 1);
+        for (document, expected) in [
+            (json!({"thinker_config": {}}), "the field thinker_config.text_config is missing"),
+            (json!({"lm_config": null}), "the field text_config is null, expected an object"),
+        ] {
+            assert_eq!(Config::new(document).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn the_architecture_is_that_of_the_text_model() {
+        let nested =
+            |whole: &str, text: Value| json!({"architectures": [whole], "text_config": {"architectures": text}});
+        for (document, expected) in [
+            (nested("Whole", json!(["Text"])), Some("Text")),
+            (nested("Whole", json!(null)), Some("Whole")),
+            (nested("KimiK3ForConditionalGeneration", json!(["Text"])), Some("KimiK3ForConditionalGeneration")),
+            (json!({"model_type": "llava", "architectures": ["Llava"], "text_config": {}}), Some("Llava")),
+            (json!({"ssm_cfg": {"layer": "Mamba2"}}), Some("Mamba2ForCausalLM")),
+            (json!({"ssm_cfg": {}, "architectures": []}), Some("MambaForCausalLM")),
+            (nested("Whole", json!([3])), None),
+            (json!({"architectures": []}), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(config(document.clone()).architecture().ok(), expected, "{document}");
+        }
     }
 
     #[test]

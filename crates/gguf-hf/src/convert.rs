@@ -155,6 +155,11 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
             model.fields.fields.insert(name.to_owned(), document);
         }
     }
+    // Which of several kinds the vocabulary is of, for the formulas of key-values behind it.
+    if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {
+        let kind = kind.as_ref().as_str().map(|kind| kind.to_string().into());
+        model.fields.fields.insert("tokenizer_model".to_owned(), kind.unwrap_or_default());
+    }
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
@@ -238,8 +243,14 @@ fn read_config(dir: &Path) -> Result<Config, Error> {
     let Some(document) = files::read_json(dir, FILE)? else {
         return Err(Error::NoConfig { dir: dir.to_owned() });
     };
-    let mut config =
-        Config::new(document).map_err(|source: config::Error| Error::Config { file: dir.join(FILE), source })?;
+    let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
+    // The class, and so whether its defaults count, is that of the file as it is.
+    let raw = Config::raw(document.clone()).ok();
+    let is_raw = |raw: &Config| arch::of_checkpoint(raw).is_ok_and(|(_, checkpoint)| checkpoint.is_raw);
+    let mut config = match raw.filter(is_raw) {
+        Some(raw) => raw,
+        None => Config::new(document).map_err(wrong)?,
+    };
     if let Some(pooling) = pooling(dir)? {
         config.set("pooling_type", pooling.into());
     }

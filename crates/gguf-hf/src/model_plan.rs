@@ -153,17 +153,30 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
         (GgmlType::F32, Reason::NotAWeight)
     } else if ALWAYS_F32.contains(&kind) {
         (GgmlType::F32, Reason::Precise)
-    } else if is_ternary && NEVER_TERNARY.contains(&kind) || asked.tensor_bytes(shape.iter().copied()).is_err() {
+    } else if is_ternary && NEVER_TERNARY.contains(&kind) {
         (GgmlType::F16, Reason::Half)
     } else {
-        (asked, Reason::Asked)
+        asked_type(shape, asked)
+    }
+}
+
+/// The type that is asked for, or half precision where the rows are not whole blocks of it.
+fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
+    match asked.tensor_bytes(shape.iter().copied()) {
+        Ok(_) => (asked, Reason::Asked),
+        Err(_) => (GgmlType::F16, Reason::Half),
     }
 }
 
 impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
-        let (ty, reason) = tensor_type(&name, &shape, self.ty);
+        let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
+            (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
+                asked_type(&shape, self.ty)
+            }
+            found => found,
+        };
         let from = op.value_type();
         let offset = self.tensors.len() as u64;
         let place = Place { file: 0, offset };

@@ -356,6 +356,22 @@ fn bound(text: &str) -> Result<Option<Bound>, Mismatch> {
     Ok(Some(bound))
 }
 
+/// The names of all axes.
+#[cfg(test)]
+pub(crate) fn names(pattern: &Pattern) -> Vec<String> {
+    pattern.from.iter().flat_map(Dimension::parts).map(|part| part.name.clone()).collect()
+}
+
+/// A shape that fits a pattern whose axes have those lengths, with one more dimension of length `rest` for what is not named.
+#[cfg(test)]
+pub(crate) fn shape_for(pattern: &Pattern, sizes: &Sizes<'_>, rest: u64) -> Option<Vec<u64>> {
+    let dimension = |item: &Dimension| match item {
+        Dimension::Rest => Some(rest),
+        Dimension::Axes(parts) => parts.iter().map(|part| length_of(&part.name, sizes)).product(),
+    };
+    pattern.from.iter().map(dimension).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,10 +145,15 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kind => kind,
     };
     let model = match kind {
-        Vocab::Bpe | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
         _ => files::read_bytes(dir, "tokenizer.model")?,
     };
     let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
+    let takes_bpe = match kind {
+        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
+        kind => kind != Vocab::LlamaHf,
+    };
     let vocab = match (&model, &folder.tokenizer) {
         (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
             vocab::changed_pieces(&folder, model, vocab_size, kind, &mut warnings)?
@@ -156,9 +161,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         (Some(model), _) => vocab::sentencepiece(&folder, model, vocab_size, &mut warnings)?,
         (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(&folder, t, vocab_size, &mut warnings)?,
         (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
-        (None, Some(t)) if matches!(kind, Vocab::Llama | Vocab::SentencePieceOrBpe | Vocab::Bpe | Vocab::MarkedBpe) => {
-            vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?
-        }
+        (None, Some(t)) if takes_bpe => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
         _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
     };
     if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
@@ -201,6 +204,10 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     if is_llama && vocab_size == Some(32016) {
         let mut special = SpecialVocab::load(&folder, &["prefix", "suffix", "middle", "eot"], None)?;
         special.set_id("eot", Some(&Json::from(32010)));
+        special.write(&mut kvs);
+    }
+    if options.vocab == Vocab::BpeWithEndOfTurn {
+        let mut special = SpecialVocab::load(&folder, &["eot"], None)?;
         special.write(&mut kvs);
     }
     // Granite's small models.

@@ -328,21 +328,40 @@ fn what_the_check_says_of_the_plan_is_a_warning() {
         }
         assert!(warnings.len() <= 11, "{to}: {warnings:?}");
     }
-    // A tensor that is gone.
-    let dir = tempfile::tempdir().unwrap();
-    write_llama(dir.path());
-    let list = llama_tensors();
-    let tensors: Vec<Tensor<'_>> = list
-        .iter()
-        .enumerate()
-        .filter(|(_, (name, _))| name != "model.layers.1.mlp.up_proj.weight")
-        .map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s)))
-        .collect();
-    fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
-    let planned = plan(dir.path(), &Options::default()).unwrap();
-    let [warning] = planned.warnings.as_slice() else { panic!("{:?}", planned.warnings) };
-    let warning = warning.to_string();
-    assert!(warning.contains("blk.1.ffn_up.weight") && warning.contains("(tensor.missing)"), "{warning}");
+}
+
+#[test]
+fn what_does_not_fit_the_configuration_is_an_error_before_any_output() {
+    let refused = |from: &str, to: &str, without: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        write_llama(dir.path());
+        let file = dir.path().join("config.json");
+        let config = fs::read_to_string(&file).unwrap();
+        assert!(config.contains(from), "{from}");
+        fs::write(&file, config.replace(from, to)).unwrap();
+        let list = llama_tensors();
+        let tensors: Vec<Tensor<'_>> = list
+            .iter()
+            .enumerate()
+            .filter(|(_, (name, _))| name != without)
+            .map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s)))
+            .collect();
+        fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+        plan(dir.path(), &Options::default()).map(|_| ()).unwrap_err().to_string()
+    };
+    let cases: &[(&str, &str, &str, &[&str])] = &[
+        ("", "", "model.layers.1.mlp.up_proj.weight", &["layers.1.mlp.up_proj.weight\" is missing"]),
+        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":3", "", &["layers.2.input_layernorm.weight\" is missing"]),
+        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":1", "", &["model.layers.1.", "no place", "1 blocks"]),
+        ("\"hidden_size\":16", "\"hidden_size\":32", "", &["in dimension 0", "expected 32 (embedding_length)"]),
+        ("\"intermediate_size\":24", "\"intermediate_size\":25", "", &["mlp.", "expected 25 (feed_forward_length)"]),
+        ("\"vocab_size\":8", "\"vocab_size\":null", "", &["config.json", "vocab_size"]),
+        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":4000000000", "", &["num_hidden_layers", "at most 65536"]),
+    ];
+    for (from, to, without, expected) in cases {
+        let message = refused(from, to, without);
+        assert!(expected.iter().all(|part| message.contains(part)), "{to} {without}: {message}");
+    }
 }
 
 #[test]

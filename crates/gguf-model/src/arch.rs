@@ -54,10 +54,16 @@ macro_rules! keys {
 }
 
 mod afmoe;
+mod arcee;
 mod arctic;
+mod baichuan;
+mod bloom;
 mod chatglm;
+mod codeshell;
 mod cogvlm;
 mod cohere2;
+mod command_r;
+mod dbrx;
 mod deepseek;
 mod dots1;
 mod dream;
@@ -65,20 +71,62 @@ mod ernie4_5;
 mod eurobert;
 mod exaone;
 mod exaone4;
+mod falcon;
 mod gemma;
+mod gemma2;
 mod glm4;
+mod gpt2;
 mod gpt_oss;
+mod gptj;
+mod gptneox;
+mod granite;
+mod granite_swa;
 pub(crate) mod groups;
+mod grovemoe;
 mod hunyuan;
 mod internlm2;
+mod jais2;
 mod llada;
+mod llada_moe;
 mod llama;
+mod llama4;
+mod maincoder;
+mod mamba;
+mod mamba2;
+mod maple;
+mod mellum;
+mod minicpm;
+mod minicpm3;
+mod minimax_m2;
 mod modern_bert;
+mod mpt;
+mod nanbeige;
+mod nemotron;
+mod olmo;
+mod olmo2;
+mod olmoe;
 mod openelm;
+mod orion;
+mod pangu;
+mod phi2;
 mod phi3;
 mod phimoe;
+mod plamo;
+mod plm;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
+mod qwen3moe;
+mod qwen3vlmoe;
+mod refact;
+mod rwkv;
+mod seed_oss;
+mod smallthinker;
+mod smollm3;
+mod spark2_5;
+mod stablelm;
+mod starcoder;
+mod starcoder2;
 mod xverse;
 
 /// What a file of this folder is written with.
@@ -136,8 +184,6 @@ dims! {
     SharedFf "expert_shared_feed_forward_length" |h, _| h.shared_ff;
     /// Width of the feed-forward part of all shared experts together.
     SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, _| h.expert_ff?.checked_mul(h.shared_experts);
-    /// Width of the gate and the feed-forward part in one matrix.
-    GateUpFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
     /// Width of the feed-forward part of an expert.
     ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b));
     /// Elements of the queries of all heads.
@@ -160,10 +206,54 @@ dims! {
     Heads "attention.head_count" |h, b| h.heads?.get(b);
     /// Heads of keys and values.
     HeadsKv "attention.head_count_kv" |h, b| h.heads_kv?.get(b);
+    /// Elements of the state that queries are made of.
+    QLora "attention.q_lora_rank" |h, _| h.q_lora;
+    /// Elements of the state that keys and values are made of.
+    KvLora "attention.kv_lora_rank" |h, _| h.kv_lora;
+    /// As [`KvLora`](Dim::KvLora), and behind it the rotated elements that the keys of all heads share.
+    KvLoraRot "attention.kv_lora_rank + rope.dimension_count" |h, _| h.kv_lora?.checked_add(h.rot?);
+    /// Elements that are made of that state: for each head of queries what is not rotated of a key, and a value.
+    LatentKv "attention.head_count × (attention.key_length - rope.dimension_count + attention.value_length)" |h, b| {
+        h.heads?.get(b)?.checked_mul(h.head_k?.checked_sub(h.rot?)?.checked_add(h.head_v?)?)
+    };
+    /// Elements of a value for each head of queries.
+    HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
     /// Positions.
     Context "context_length" |h, _| h.context;
+    /// Width of the feed-forward part of an expert, where those in use share that of the whole.
+    UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
+        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
+    /// Width of the feed-forward part of the expert of a group of experts.
+    ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
+    /// Groups of experts.
+    ExpertGroups "expert_count / experts_per_group" |h, _| h.experts.checked_div(h.experts_per_group?);
+    /// Gate and up of the feed-forward part in one.
+    TwiceFf "2 × feed_forward_length" |h, b| h.ff?.get(b)?.checked_mul(2);
+    /// Gate and up of the shared expert in one.
+    TwiceSharedFf "2 × expert_shared_feed_forward_length" |h, _| h.shared_ff?.checked_mul(2);
     /// 1.
     One "1" |_, _| Some(1);
+    /// Positions that the convolution before a state space sees.
+    SsmConv "ssm.conv_kernel" |h, _| h.ssm_conv;
+    /// Width of a state space.
+    SsmInner "ssm.inner_size" |h, _| h.ssm_inner;
+    /// Size of the state of each element of a state space.
+    SsmState "ssm.state_size" |h, _| h.ssm_state;
+    /// Rank of the time steps; heads in Mamba 2.
+    SsmRank "ssm.time_step_rank" |h, _| h.ssm_rank;
+    /// Groups of heads that share input and output projections.
+    SsmGroups "ssm.group_count" |h, _| h.ssm_groups;
+    /// Width of one group.
+    SsmGroup "ssm.inner_size / ssm.group_count" |h, _| h.ssm_inner?.checked_div(h.ssm_groups?);
+    /// A state space and its gate.
+    SsmGated "2 × ssm.inner_size" |h, _| h.ssm_inner?.checked_mul(2);
+    /// Time steps, input and output projections of Mamba 1.
+    SsmX "ssm.time_step_rank + 2 × ssm.state_size" |h, _| h.ssm_rank?.checked_add(h.ssm_state?.checked_mul(2)?);
+    /// What Mamba 2 convolves: the state space, and input and output projections of each group.
+    SsmConvIn "ssm.inner_size + 2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_conv_in();
+    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
+        |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
 }
 
 impl Dim {
@@ -191,7 +281,8 @@ pub enum Need {
 pub enum When {
     /// All models.
     Always,
-    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` says.
+    /// Blocks without experts: all of a model without any, and those that `leading_dense_block_count` and
+    /// `interleave_moe_layer_step` say.
     Dense,
     /// Blocks with experts.
     Experts,
@@ -206,7 +297,7 @@ pub enum When {
 impl When {
     /// Whether a row with it counts in block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
-        let has_experts = h.experts > 0 && block >= h.leading_dense;
+        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block);
         match self {
             When::Always => true,
             When::Dense => !has_experts,
@@ -301,7 +392,8 @@ pub enum Kind {
 /// A key-value, and how it follows from the configuration of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// The key, without the name of the architecture, unless it begins with `general.` or `tokenizer.`; or the name of a field.
+    /// The key, without the name of the architecture, unless it begins with `general.`, `tokenizer.` or `diffusion.`; or the name of
+    /// a field.
     pub key: &'static str,
     /// The type of its value.
     pub kind: Kind,
@@ -342,6 +434,10 @@ pub enum Vocab {
     /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
     /// GPT-2 (`Phi3MiniModel.set_vocab`).
     Phi3,
+    /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
+    BpeOrSentencePiece,
+    /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
+    BpeWithEndOfTurn,
 }
 
 /// A tensor that is computed from the configuration.
@@ -365,7 +461,8 @@ pub struct Checkpoint {
     pub roots: &'static [&'static str],
     /// What the names of tensors in blocks begin with, after the root; `{}` is the number of the block.
     pub layers: &'static [&'static str],
-    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything.
+    /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
+    /// pattern that begins with `^` is one of the names in the checkpoint, with their root.
     pub skip: &'static [(&'static str, &'static str)],
     /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
     pub zero: &'static [&'static str],
@@ -389,6 +486,8 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
+    /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
+    pub forces_type: bool,
 }
 
 impl Checkpoint {
@@ -410,6 +509,7 @@ impl Checkpoint {
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
+        forces_type: false,
     };
 }
 
@@ -504,10 +604,16 @@ pub const FUSED: &str = "attn_qkv.weight";
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
     afmoe::ARCHITECTURE,
+    arcee::ARCHITECTURE,
     arctic::ARCHITECTURE,
+    baichuan::ARCHITECTURE,
+    bloom::ARCHITECTURE,
     chatglm::ARCHITECTURE,
+    codeshell::ARCHITECTURE,
     cogvlm::ARCHITECTURE,
     cohere2::ARCHITECTURE,
+    command_r::ARCHITECTURE,
+    dbrx::ARCHITECTURE,
     deepseek::ARCHITECTURE,
     dots1::ARCHITECTURE,
     dream::ARCHITECTURE,
@@ -515,19 +621,61 @@ pub const ARCHITECTURES: &[Architecture] = &[
     eurobert::ARCHITECTURE,
     exaone::ARCHITECTURE,
     exaone4::ARCHITECTURE,
+    falcon::ARCHITECTURE,
     gemma::ARCHITECTURE,
+    gemma2::ARCHITECTURE,
     glm4::ARCHITECTURE,
+    gpt2::ARCHITECTURE,
     gpt_oss::ARCHITECTURE,
+    gptj::ARCHITECTURE,
+    gptneox::ARCHITECTURE,
+    granite::ARCHITECTURE,
+    granite_swa::ARCHITECTURE,
+    grovemoe::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
     internlm2::ARCHITECTURE,
+    jais2::ARCHITECTURE,
     llada::ARCHITECTURE,
+    llada_moe::ARCHITECTURE,
     llama::ARCHITECTURE,
+    llama4::ARCHITECTURE,
+    maincoder::ARCHITECTURE,
+    mamba::ARCHITECTURE,
+    mamba2::ARCHITECTURE,
+    maple::ARCHITECTURE,
+    mellum::ARCHITECTURE,
+    minicpm::ARCHITECTURE,
+    minicpm3::ARCHITECTURE,
+    minimax_m2::ARCHITECTURE,
     modern_bert::ARCHITECTURE,
+    mpt::ARCHITECTURE,
+    nanbeige::ARCHITECTURE,
+    nemotron::ARCHITECTURE,
+    olmo::ARCHITECTURE,
+    olmo2::ARCHITECTURE,
+    olmoe::ARCHITECTURE,
     openelm::ARCHITECTURE,
+    orion::ARCHITECTURE,
+    pangu::ARCHITECTURE,
+    phi2::ARCHITECTURE,
     phi3::ARCHITECTURE,
     phimoe::ARCHITECTURE,
+    plamo::ARCHITECTURE,
+    plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
+    qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    qwen3moe::ARCHITECTURE,
+    qwen3vlmoe::ARCHITECTURE,
+    refact::ARCHITECTURE,
+    rwkv::ARCHITECTURE,
+    seed_oss::ARCHITECTURE,
+    smallthinker::ARCHITECTURE,
+    smollm3::ARCHITECTURE,
+    spark2_5::ARCHITECTURE,
+    stablelm::ARCHITECTURE,
+    starcoder::ARCHITECTURE,
+    starcoder2::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];
 

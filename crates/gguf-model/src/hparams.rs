@@ -65,6 +65,12 @@ pub struct Hparams<'g> {
     pub rot: Option<u64>,
     /// Number of experts.
     pub experts: u64,
+    /// Number of experts that work on a token.
+    pub experts_used: Option<u64>,
+    /// Experts of a group that have a further expert in common.
+    pub experts_per_group: Option<u64>,
+    /// Width of the feed-forward part of that further expert.
+    pub chunk_ff: Option<u64>,
     /// Width of the feed-forward part of the shared expert.
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
@@ -73,10 +79,26 @@ pub struct Hparams<'g> {
     pub shared_experts: u64,
     /// Blocks at the start that have no experts.
     pub leading_dense: u64,
+    /// Every how many blocks one has experts, where not all have; none at all where it is 0.
+    pub expert_step: Option<u64>,
+    /// Elements of the state that queries are made of.
+    pub q_lora: Option<u64>,
+    /// Elements of the state that keys and values are made of.
+    pub kv_lora: Option<u64>,
     /// Positions.
     pub context: Option<u64>,
     /// Tokens: those listed, or as many as the key for their number says.
     pub vocab: Option<u64>,
+    /// Positions that the convolution before a state space sees.
+    pub ssm_conv: Option<u64>,
+    /// Width of a state space.
+    pub ssm_inner: Option<u64>,
+    /// Size of the state of each element of a state space.
+    pub ssm_state: Option<u64>,
+    /// Rank of the time steps; heads in Mamba 2.
+    pub ssm_rank: Option<u64>,
+    /// Groups of heads that share input and output projections.
+    pub ssm_groups: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -100,17 +122,39 @@ impl<'g> Hparams<'g> {
             head_v: int(keys::ATTENTION_VALUE_LENGTH).or_else(share),
             rot: int(keys::ROPE_DIMENSION_COUNT).or(head_k),
             experts: int(keys::EXPERT_COUNT).unwrap_or(0),
+            experts_used: int(keys::EXPERT_USED_COUNT),
+            experts_per_group: int(keys::EXPERTS_PER_GROUP),
+            chunk_ff: int(keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_experts: int(keys::EXPERT_SHARED_COUNT).unwrap_or(0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
+            expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
+            q_lora: int(keys::ATTENTION_Q_LORA_RANK),
+            kv_lora: int(keys::ATTENTION_KV_LORA_RANK),
             context: int(keys::CONTEXT_LENGTH),
             vocab: tokens.or_else(|| int(keys::VOCAB_SIZE)),
+            ssm_conv: int(keys::SSM_CONV_KERNEL),
+            ssm_inner: int(keys::SSM_INNER_SIZE),
+            ssm_state: int(keys::SSM_STATE_SIZE),
+            ssm_rank: int(keys::SSM_TIME_STEP_RANK),
+            ssm_groups: int(keys::SSM_GROUP_COUNT),
         }
     }
 
     fn product(of: Option<PerBlock<'_>>, length: Option<u64>, block: u64) -> Option<u64> {
         of?.get(block)?.checked_mul(length?)
+    }
+
+    /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
+    pub fn is_expert_step(&self, block: u64) -> bool {
+        self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
+    }
+
+    /// Width of a state space with input and output projections of each group.
+    pub fn ssm_conv_in(&self) -> Option<u64> {
+        let projections = self.ssm_groups?.checked_mul(self.ssm_state?)?.checked_mul(2)?;
+        self.ssm_inner?.checked_add(projections)
     }
 
     /// Rows of the query matrix of a block.
@@ -126,5 +170,20 @@ impl<'g> Hparams<'g> {
     /// Rows of the value matrix of a block.
     pub fn v(&self, block: u64) -> Option<u64> {
         Self::product(self.heads_kv, self.head_v, block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experts_in_every_nth_block() {
+        let of = |expert_step| Hparams { expert_step, ..Hparams::default() };
+        let blocks = |step| (0..6).filter(|&block| of(step).is_expert_step(block)).collect::<Vec<_>>();
+        assert_eq!(blocks(None), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(blocks(Some(2)), [1, 3, 5]);
+        assert_eq!(blocks(Some(1)), [0, 1, 2, 3, 4, 5]);
+        assert!(blocks(Some(0)).is_empty());
     }
 }

@@ -15,6 +15,8 @@ pub mod checkpoint;
 pub mod files;
 #[cfg(feature = "files")]
 pub mod program;
+#[cfg(feature = "files")]
+pub mod recipe;
 
 #[cfg(feature = "harness")]
 pub mod disk;

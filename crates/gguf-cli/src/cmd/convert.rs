@@ -28,16 +28,23 @@ Examples:
   gguf convert my-model/ -o . --type f16        into this folder, under the standard name
   gguf convert my-model/ -o my-model-{ftype}.gguf
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
-  gguf convert my-model/ --dry-run              what would be written, tensor by tensor")]
+  gguf convert my-model/ --dry-run              what would be written, tensor by tensor
+  gguf convert --list                           the architectures that can be converted")]
 pub struct Args {
     /// The folder of the checkpoint
-    dir: PathBuf,
+    #[arg(required_unless_present = "list")]
+    dir: Option<PathBuf>,
 
     /// The GGUF file to write; in a folder it gets its standard name, and {ftype} stands for the type
-    #[arg(short, long, value_name = "OUT", required_unless_present = "dry_run")]
+    #[arg(short, long, value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
     output: Option<PathBuf>,
 
-    /// Type of the matrices: f32, f16, bf16, or auto, the 16-bit type of the checkpoint or f16; or a file type such as Q4_K_M
+    /// List the architectures that can be converted, with the class names in config.json, and convert nothing
+    #[arg(long, exclusive = true)]
+    list: bool,
+
+    /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
+    /// to quantize to, such as Q4_K_M
     #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = FileType::parse)]
     ty: FileType,
 
@@ -113,9 +120,10 @@ impl FileType {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        if !self.dir.is_dir() {
+        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
+        if !dir.is_dir() {
             let problem = "is not a folder; give the folder of a checkpoint, with config.json in it";
-            return Err(Failure::CouldNotRun(format!("{}: {problem}", self.dir.display())));
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", dir.display())));
         }
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
@@ -144,12 +152,12 @@ impl Args {
             .pre(self.pre.clone())
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only);
-        let conversion = gguf_hf::plan(&self.dir, &options)?;
+        let conversion = gguf_hf::plan(dir, &options)?;
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
         }
         match (&self.output, file_type) {
-            (_, FileType::Quantized(target)) => self.quantize(ui, conversion, target),
+            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target),
             (Some(out), _) if !self.dry_run => self.write(ui, &conversion, out),
             (out, _) => dry_run(ui, &conversion, out.as_deref()),
         }
@@ -160,10 +168,10 @@ impl Args {
     }
 
     /// Quantizes what the conversion would write, without writing it.
-    fn quantize(&self, ui: &mut Ui, conversion: Conversion, target: Target) -> Outcome {
+    fn quantize(&self, ui: &mut Ui, dir: &Path, conversion: Conversion, target: Target) -> Outcome {
         let out = self.output.as_ref().map(|out| conversion.output_path_as(out, &target.to_string()));
         let matrix = self.quantization.matrix()?;
-        let options = self.quantization.with(&self.dir, &target, matrix.as_deref())?;
+        let options = self.quantization.with(dir, &target, matrix.as_deref())?;
         let planned = gguf_quantize::plan(conversion.plan.into_draft(), matrix, &options, &target)?;
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
@@ -231,6 +239,26 @@ fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
     }
     writeln!(ui.out)?;
     table.print(ui, 0)
+}
+
+/// Prints the architectures that can be converted.
+fn list(ui: &mut Ui) -> Outcome {
+    let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (architecture, checkpoint) in gguf_hf::arch::supported() {
+        let name = checkpoint.architecture(architecture);
+        match rows.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, classes)) => classes.extend(checkpoint.classes),
+            None => rows.push((name, checkpoint.classes.to_vec())),
+        }
+    }
+    rows.sort_unstable();
+    let mut table =
+        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
+    for (name, classes) in rows {
+        table.row([name.to_owned(), classes.join(", ")]);
+    }
+    table.print(ui, 0)?;
+    Ok(Verdict::Good)
 }
 
 /// Prints what would be written.

@@ -84,6 +84,9 @@ pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Resul
     Ok(())
 }
 
+/// What the keys begin with that do not begin with the name of the architecture.
+const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion."];
+
 /// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
 pub(crate) fn evaluate(
     rows: &[&[Key]],
@@ -102,9 +105,7 @@ pub(crate) fn evaluate(
             (_, None) => return Err(unusable(row, formula::Error::Missing(formula.to_string()))),
             (kind, Some(value)) => {
                 let key = match row.key {
-                    key if ["general.", "tokenizer.", "diffusion."].iter().any(|own| key.starts_with(own)) => {
-                        key.to_owned()
-                    }
+                    key if PREFIXES.iter().any(|prefix| key.starts_with(prefix)) => key.to_owned(),
                     key => format!("{architecture}.{key}"),
                 };
                 let typed = typed(kind, &value).map_err(|expected| {

@@ -48,7 +48,7 @@ pub(super) fn add(
                 continue;
             }
         };
-        if is_skipped(checkpoint, &name, &plan.fields)? {
+        if is_skipped(checkpoint, &name, &source.name, &plan.fields)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
         }
@@ -57,7 +57,12 @@ pub(super) fn add(
             plan.zero.push(index);
             continue;
         }
-        let matches = rows.matches(&name);
+        let mut matches = rows.matches(&name);
+        // Of several things that a tensor could become, it becomes those that there are in its block.
+        let counts = |found: &Match| found.tensor.row.when.holds(&hparams, found.key.block.unwrap_or(0));
+        if matches.iter().any(counts) {
+            matches.retain(counts);
+        }
         let n_blocks = plan.fields.n_blocks;
         if matches.is_empty() || matches.iter().any(|found| found.key.block.is_some_and(|block| block >= n_blocks)) {
             let (tensor, architecture) = (source.name.clone(), plan.architecture);
@@ -93,10 +98,14 @@ pub(super) fn add(
     if is_whole { missing(architecture, checkpoint, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
 }
 
-/// Whether the class leaves a tensor out.
-fn is_skipped(checkpoint: &Checkpoint, name: &str, fields: &Fields) -> Result<bool, PlanError> {
+/// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.
+fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields) -> Result<bool, PlanError> {
     for (pattern, condition) in checkpoint.skip {
-        if names::matches(pattern, name) && condition_holds(condition, pattern, fields)? {
+        let matches = match pattern.strip_prefix('^') {
+            Some(pattern) => names::matches(pattern, source),
+            None => names::matches(pattern, name),
+        };
+        if matches && condition_holds(condition, pattern, fields)? {
             return Ok(true);
         }
     }

@@ -81,8 +81,10 @@ fn keys_and_their_order() {
         ],
     );
     // Without a factor nothing is scaled; other kinds have no keys.
-    expect(json!({"rope_scaling": {"rope_type": "linear"}}), &[]);
-    expect(json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}), &[]);
+    expect(json!({"rope_scaling": {"rope_type": "linear", "factor": null}}), &[]);
+    let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512});
+    expect(json!({ "rope_scaling": llama3 }), &[]);
     // The newer spelling keeps the base inside.
     expect(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "rope_theta": 5.0}), &[]);
     expect(json!({"is_causal": false}), &[(6, "llama.attention.causal", false.into())]);
@@ -134,9 +136,9 @@ fn what_cannot_be_planned_is_named() {
     let i32 = Dtype::from_name("I32").unwrap();
     let cases: &[(Json, &[SourceTensor], &str)] = &[
         (
-            json!({"architectures": ["GPTJForCausalLM"]}),
+            json!({"architectures": ["PersimmonForCausalLM"]}),
             &[],
-            "\"GPTJForCausalLM\" is not supported; the nearest supported are ",
+            "\"PersimmonForCausalLM\" is not supported; the nearest supported are ",
         ),
         (json!({"architectures": []}), &[], "architectures is [], expected a list"),
         (json!({"quantization_config": {"quant_method": "gptq"}}), &[], "quant_method \"gptq\""),
@@ -187,4 +189,50 @@ fn unknown_scaling_is_warned_about() {
         draft(&config(json!({"rope_scaling": {"rope_type": "other", "factor": 2}})), &[], OutType::Auto).unwrap();
     assert!(plan.warnings[0].to_string().contains("\"other\""), "{:?}", plan.warnings);
     assert!(!plan.parameters.iter().any(|(k, _)| k.contains("scaling")));
+}
+
+#[test]
+fn names_with_and_without_their_root_are_told_apart() {
+    let c = config(json!({"architectures": ["Sarashina2VisionForCausalLM"], "model_type": "sarashina2_vision"}));
+    let sources = [source("llm.model.norm.weight", Dtype::BF16, &[64]), source("norm.weight", Dtype::BF16, &[64])];
+    let plan = draft(&c, &sources, OutType::Auto).unwrap();
+    assert_eq!(plan.tensors.iter().map(|t| t.shown()).collect::<Vec<_>>(), ["output_norm.weight"]);
+    assert_eq!(plan.skipped.len(), 1);
+}
+
+#[test]
+fn latent_attention_has_the_shapes_of_its_keys() {
+    let c = config(json!({"architectures": ["MiniCPM3ForCausalLM"], "model_type": "minicpm3", "q_lora_rank": 24,
+        "kv_lora_rank": 40, "qk_nope_head_dim": 8, "qk_rope_head_dim": 16, "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-5}));
+    let attention =
+        |name: &str, shape: &[u64]| source(&format!("model.layers.1.self_attn.{name}.weight"), Dtype::BF16, shape);
+    // Heads have 8 + 16 elements in keys and 64 / 4 in values.
+    for (name, good, bad) in [
+        ("q_b_proj", [96, 24], [64, 24]),
+        ("kv_a_proj_with_mqa", [56, 64], [40, 64]),
+        ("kv_b_proj", [96, 40], [128, 40]),
+        ("o_proj", [64, 64], [64, 96]),
+    ] {
+        assert_eq!(draft(&c, &[attention(name, &good)], OutType::Auto).unwrap().tensors.len(), 1, "{name}");
+        let error = draft(&c, &[attention(name, &bad)], OutType::Auto).unwrap_err();
+        assert!(matches!(error, PlanError::Shape { .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn every_nth_block_has_experts() {
+    let c = config(json!({"architectures": ["Llama4ForCausalLM"], "model_type": "llama4_text", "num_hidden_layers": 3,
+        "intermediate_size": 32, "intermediate_size_mlp": 96, "interleave_moe_layer_step": 3, "num_local_experts": 2}));
+    let error = plan(&c, &[], OutType::Auto).unwrap_err();
+    assert!(matches!(error, PlanError::Missing { .. }), "{error}");
+    let name = |block: u64, rest: &str| format!("model.layers.{block}.{rest}");
+    let sources = [
+        source(&name(2, "feed_forward.experts.gate_up_proj"), Dtype::BF16, &[2, 64, 64]),
+        source(&name(2, "feed_forward.experts.down_proj"), Dtype::BF16, &[2, 32, 64]),
+    ];
+    let shapes: Vec<_> = draft(&c, &sources, OutType::Auto).unwrap().tensors;
+    let shapes: Vec<_> = shapes.iter().map(|t| (t.shown(), t.shape.clone())).collect();
+    let expected = [("gate", [64, 32, 2]), ("up", [64, 32, 2]), ("down", [32, 64, 2])];
+    assert_eq!(shapes, expected.map(|(name, shape)| (format!("blk.2.ffn_{name}_exps.weight"), shape.to_vec())));
 }

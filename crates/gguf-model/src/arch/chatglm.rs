@@ -35,7 +35,7 @@ const BLOCK: &[Row] = rows! {
     "attn_v.weight"      [Embd V]        UnlessFused Always + Optional <- "self_attn.v_proj";
     "attn_output.weight" [Q Embd]        Required    Always <- "self_attention.dense | self_attn.o_proj";
     "ffn_norm.weight"    [Embd]          Required    Always <- "post_attention_layernorm";
-    "ffn_up.weight"      [Embd GateUpFf] Required    Always <- "mlp.dense_h_to_4h | mlp.gate_up_proj";
+    "ffn_up.weight"      [Embd TwiceFf]  Required    Always <- "mlp.dense_h_to_4h | mlp.gate_up_proj";
     "ffn_down.weight"    [Ff Embd]       Required    Always <- "mlp.dense_4h_to_h | mlp.down_proj";
 };
 

@@ -1,25 +1,29 @@
-//! Gemma and Gemma 2: the embeddings are the output too; norms behind attention and the feed-forward part.
+//! Gemma: the embeddings are the output too, and checkpoints hold the norms without the 1 that is added to them.
 //!
-//! Rules: `load_arch_tensors` in `src/models/gemma.cpp` and `gemma2.cpp` of llama.cpp, `GemmaModel` and `Gemma2Model` in
-//! `conversion/gemma.py`.
+//! Rules: `load_arch_tensors` in `src/models/gemma.cpp` of llama.cpp, `GemmaModel` in `conversion/gemma.py`. The end of turn and the
+//! tokens for filling in the middle are those of CodeGemma; GGUF has a key only for the first.
 
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["gemma", "gemma2"],
-    outside: &[OUTSIDE],
+    names: &["gemma"],
+    outside: &[GEMMA_OUTSIDE],
     block: &[BLOCK, ATTENTION, GATED_FFN],
-    checkpoints: &[],
-};
-
-const OUTSIDE: &[Row] = rows! {
-    "token_embd.weight"          [Embd Vocab] Required Always;
-    "output_norm.weight"         [Embd]       Required Always;
+    checkpoints: &[Checkpoint {
+        classes: &["GemmaForCausalLM"],
+        skip: &[("lm_head.weight", "")],
+        keys: &[GEMMA_KEYS],
+        vocab: Vocab::SentencePiece,
+        tokenizer_keys: &[END_OF_TURN, NO_SPACE_PREFIX],
+        ..Checkpoint::TEXT
+    }],
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_norm.weight"           [Embd]       Required Always;
-    "post_attention_norm.weight" [Embd]       Optional Always;
-    "ffn_norm.weight"            [Embd]       Required Always;
-    "post_ffw_norm.weight"       [Embd]       Optional Always;
+    "attn_norm.weight"  [Embd] Required Always <- "input_layernorm", Map::Add(1.0);
+    "ffn_norm.weight"   [Embd] Required Always <- "post_attention_layernorm", Map::Add(1.0);
+};
+
+const END_OF_TURN: &[Key] = keys! {
+    "tokenizer.ggml.eot_token_id" U32 = "107";
 };

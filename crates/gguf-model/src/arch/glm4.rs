@@ -23,7 +23,7 @@ const BLOCK: &[Row] = rows! {
     "attn_norm.weight"           [Embd]          Required Always <- "input_layernorm";
     "post_attention_norm.weight" [Embd]          Required Always <- "post_self_attn_layernorm";
     "ffn_norm.weight"            [Embd]          Required Always <- "post_attention_layernorm";
-    "ffn_up.weight"              [Embd GateUpFf] Required Always <- "mlp.gate_up_proj";
+    "ffn_up.weight"              [Embd TwiceFf]  Required Always <- "mlp.gate_up_proj";
     "ffn_down.weight"            [Ff Embd]       Required Always <- "mlp.down_proj";
     "post_ffw_norm.weight"       [Embd]          Required Always <- "post_mlp_layernorm";
 };

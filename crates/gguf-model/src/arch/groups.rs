@@ -1,7 +1,7 @@
 //! Rows that many architectures share: the usual parts of a network under the names that most checkpoints give them, and
 //! the key-values that the reference converter writes for every text model.
 
-use super::{Dim, Key, Kind, Need, Row, When};
+use super::{Dim, Key, Kind, Map, Need, Row, When};
 
 /// Checkpoints keep the two halves of each rotated pair half a head apart, llama.cpp next to each other (`LlamaModel.permute` in
 /// `conversion/llama.py`).
@@ -15,6 +15,18 @@ pub(super) const EMBEDDINGS: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
     "output_norm.weight"   [Embd]       Required Always <- "norm";
     "output.weight"        [Embd Vocab] Optional Always <- "lm_head";
+};
+
+/// As [`EMBEDDINGS`], where the output matrix is always one of its own.
+pub(super) const UNTIED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm";
+    "output.weight"        [Embd Vocab] Required Always <- "lm_head";
+};
+
+/// The divisors of the rotary frequencies of Llama 3.1 and later.
+pub(super) const ROPE_FREQS: &[Row] = rows! {
+    "rope_freqs.weight"         [HalfRot] Optional Always;
 };
 
 /// The divisors of stretched rotary frequencies.
@@ -64,6 +76,12 @@ pub(super) const GATED_FFN: &[Row] = rows! {
     "ffn_gate.weight"      [Embd Ff]    Required Dense <- "mlp.gate_proj";
     "ffn_up.weight"        [Embd Ff]    Required Dense <- "mlp.up_proj";
     "ffn_down.weight"      [Ff Embd]    Required Dense <- "mlp.down_proj";
+};
+
+/// A feed-forward part without a gate.
+pub(super) const UNGATED_FFN: &[Row] = rows! {
+    "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj";
+    "ffn_down.weight"      [Ff Embd]    Required Always <- "mlp.down_proj";
 };
 
 /// A router and experts, each a gated feed-forward part: stacked as down, gate, up, or with gate and up of all experts in one
@@ -123,6 +141,11 @@ pub(super) const POOLING: &[Key] = keys! {
     "classifier.pooling_type" U32? = "one_of(classifier_pooling, {'mean': 1, 'cls': 2}) if classifier_pooling != null else null";
 };
 
+/// Number of tokens.
+pub(super) const VOCAB_SIZE: &[Key] = keys! {
+    "vocab_size" U32 = "vocab_size";
+};
+
 /// Rotated elements of a head: all of them.
 pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
@@ -162,12 +185,127 @@ pub(super) const NOT_CAUSAL: &[Key] = keys! {
     "attention.causal" Bool = "false";
 };
 
-/// Number of tokens.
-pub(super) const VOCAB_SIZE: &[Key] = keys! {
-    "vocab_size" U32 = "vocab_size";
-};
-
 /// Whether the tokenizer puts a space before a text.
 pub(super) const SPACE_PREFIX: &[Key] = keys! {
     "tokenizer.ggml.add_space_prefix" Bool? = "tokenizer_config.add_prefix_space";
+};
+
+/// Width of the experts, where they have one of their own.
+pub(super) const EXPERT_WIDTH: &[Key] = keys! {
+    "expert_feed_forward_length" U32? = "moe_intermediate_size";
+};
+
+/// Embeddings, a layer norm before the output, and the output matrix, which may be that of the embeddings.
+pub(super) const BIASED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]   Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]         Required Always + Required <- "norm";
+    "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
+};
+
+/// Layer norms before the attention and before the feed-forward part.
+pub(super) const BIASED_NORMS: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]         Required Always + Required <- "input_layernorm";
+    "ffn_norm.weight"      [Embd]         Required Always + Required <- "post_attention_layernorm";
+};
+
+/// Embeddings and the last norm as GPT-2 calls them.
+pub(super) const GPT2_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]   Required Always <- "wte";
+    "position_embd.weight" [Embd Context] Required Always <- "wpe";
+    "output_norm.weight"   [Embd]         Required Always + Required <- "ln_f";
+    "output.weight"        [Embd Vocab]   Optional Always <- "lm_head";
+};
+
+/// Blocks with biases everywhere, as GPT-2 calls their tensors.
+pub(super) const GPT2_BLOCK: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]         Required Always + Required <- "ln_1";
+    "attn_qkv.weight"      [Embd Qkv]     Required Always + Required <- "attn.c_attn";
+    "attn_output.weight"   [Embd Embd]    Required Always + Required <- "attn.c_proj";
+    "ffn_norm.weight"      [Embd]         Required Always + Required <- "ln_2";
+    "ffn_up.weight"        [Embd Ff]      Required Always + Required <- "mlp.c_fc";
+    "ffn_down.weight"      [Ff Embd]      Required Always + Required <- "mlp.c_proj";
+};
+
+/// Queries, keys and values of each head behind each other, which llama.cpp wants as all queries, all keys, all values.
+pub(super) const QKV_OF_HEADS: &str = "(h three d) ... -> (three h d) ...";
+
+/// The masks that checkpoints of GPT-2 and its kin keep with each attention.
+pub(super) const MASKS: &[(&str, &str)] = &[("*.attn.bias", ""), ("*.attn.masked_bias", "")];
+
+/// [`ATTENTION`] without a bias of the output.
+pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
+    "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]       UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]       UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"   [Embd Embd]    Required    Always <- "self_attn.o_proj";
+};
+
+/// As [`EXPERTS`], in every block; without a key of their own, the experts in use share the width of the feed-forward part.
+pub(super) const QWEN_EXPERTS: &[Row] = rows! {
+    "ffn_gate_inp.weight"  [Embd Experts]        Required Always <- "mlp.gate";
+    "ffn_down_exps.weight" [UsedFf Embd Experts] Required Always <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
+    "ffn_gate_exps.weight" [Embd UsedFf Experts] Required Always <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"   [Embd UsedFf Experts] Required Always <- "mlp.experts.{x}.up_proj";
+    "ffn_gate_exps.weight" [Embd UsedFf Experts] Required Always <- "mlp.experts.gate_up_proj" : "x (two[0] f) e -> x f e";
+    "ffn_up_exps.weight"   [Embd UsedFf Experts] Required Always <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
+};
+
+/// Widths of experts (`Qwen2MoeModel.set_gguf_parameters`).
+pub(super) const EXPERT_WIDTHS: &[Key] = keys! {
+    "expert_feed_forward_length" U32? = "moe_intermediate_size";
+    "expert_shared_feed_forward_length" U32? = "shared_expert_intermediate_size";
+};
+
+/// What Gemma has outside its blocks: the embeddings are the output too.
+pub(super) const GEMMA_OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm", Map::Add(1.0);
+};
+
+/// The key-values of Gemma and Gemma 2 (`GemmaModel.set_gguf_parameters`), in place of [`GENERIC`].
+pub(super) const GEMMA_KEYS: &[Key] = keys! {
+    "context_length" U32 = "max_position_embeddings";
+    "embedding_length" U32 = "hidden_size";
+    "block_count" U32 = "block_count";
+    "feed_forward_length" U32 = "intermediate_size";
+    "attention.head_count" U32 = "num_attention_heads";
+    "attention.head_count_kv" U32 = "num_key_value_heads|num_attention_heads";
+    "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
+    "attention.key_length" U32 = "head_dim";
+    "attention.value_length" U32 = "head_dim";
+    "general.file_type" U32 = "file_type";
+};
+
+/// Text gets no space before it.
+pub(super) const NO_SPACE_PREFIX: &[Key] = keys! {
+    "tokenizer.ggml.add_space_prefix" Bool = "false";
+};
+
+/// Parts of Granite's multimodal models that do not belong to the text model.
+pub(super) const GRANITE_SKIP: &[(&str, &str)] =
+    &[("encoder.*", ""), ("*image_*", ""), ("*layerwise_projectors*", ""), ("*spatial_projectors*", "")];
+
+/// Granite has no length of a head (`GraniteModel.set_gguf_parameters`).
+pub(super) const GRANITE_FIELDS: &[Key] = keys! {
+    let head_dim = "null";
+};
+
+/// The key-values of Granite behind [`GENERIC`]: those of Llama, the scales, and in which blocks features of images come in.
+pub(super) const GRANITE_KEYS: &[Key] = keys! {
+    "vocab_size" U32 = "vocab_size";
+    "rope.dimension_count" U32 = "hidden_size // num_attention_heads";
+    "attention.scale" F32? = "attention_multiplier or null";
+    "embedding_scale" F32? = "embedding_multiplier or null";
+    "residual_scale" F32? = "residual_multiplier or null";
+    "logit_scale" F32? = "logits_scaling or null";
+    let targets = "[pair[1] + (block_count if pair[1] < 0 else 0) for pair in deepstack_layer_map ?? []]
+        + (spatial_target_layers ?? [])";
+    "deepstack_mapping" I32? = "[(sum([1 if t <= i else 0 for t in targets]) - 1 or -1) if i in targets else -1 for i]
+        if targets else null";
+};
+
+/// Width of Granite's shared expert.
+pub(super) const GRANITE_SHARED: &[Key] = keys! {
+    "expert_shared_feed_forward_length" U32? = "shared_intermediate_size or null";
 };

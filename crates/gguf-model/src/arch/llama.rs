@@ -1,8 +1,9 @@
 //! Llama, Mistral, Mixtral, and what shares their tensors: rotary attention, RMS norms, a gated feed-forward part that may have
 //! experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/llama.cpp` of llama.cpp, `LlamaModel` in `conversion/llama.py`. A sliding window is
-//! not written: llama.cpp's `llama` has none.
+//! Rules: `load_arch_tensors` in `src/models/llama.cpp` of llama.cpp, `LlamaModel` in `conversion/llama.py`,
+//! `JanusProModel` in `conversion/januspro.py`, `Sarashina2VLTextModel` in `conversion/sarashina2.py`. A sliding window is
+//! not written: llama.cpp's `llama` has none. Of the larger models in the list only the text model is converted.
 
 use super::prelude::*;
 
@@ -11,38 +12,55 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_ATTENTION, FFN],
     checkpoints: &[
-        INTERNLM3,
+        Checkpoint { classes: &["InternLM3ForCausalLM"], vocab: Vocab::InternLm3, computed: &[], ..LLAMA },
         Checkpoint {
             classes: &[
                 "LLaMAForCausalLM",
                 "LlamaForCausalLM",
                 "MistralForCausalLM",
                 "MixtralForCausalLM",
+                "LlavaForConditionalGeneration",
+                "VoxtralForConditionalGeneration",
+                "IQuestCoderForCausalLM",
                 "LlamaModel",
             ],
-            rename: &[("text_model.", "")],
-            keys: &[GENERIC, KEYS],
-            vocab: Vocab::Llama,
-            computed: &[Computed::Llama3Freqs],
-            ..Checkpoint::TEXT
+            ..LLAMA
+        },
+        Checkpoint {
+            classes: &["VLlama3ForCausalLM"],
+            keys: &[VLLAMA3, GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+            ..LLAMA
+        },
+        Checkpoint { classes: &["LlamaBidirectionalModel"], name: "llama-embed", ..LLAMA },
+        Checkpoint {
+            classes: &["JanusForConditionalGeneration"],
+            skip: &[("aligner.*", ""), ("vqmodel.*", ""), ("generation_*", "")],
+            ..LLAMA
+        },
+        Checkpoint {
+            classes: &["Sarashina2VisionForCausalLM"],
+            roots: &["llm.model.", "llm.", "model."],
+            skip: &[("^norm.*", "")],
+            ..LLAMA
         },
     ],
 };
 
-/// `InternLM3Model` in `conversion/internlm.py`.
-const INTERNLM3: Checkpoint = Checkpoint {
-    classes: &["InternLM3ForCausalLM"],
-    keys: &[GENERIC, KEYS],
-    vocab: Vocab::InternLm3,
+/// What Llama's relatives have in common.
+pub(super) const LLAMA: Checkpoint = Checkpoint {
+    rename: &[("text_model.", "")],
+    keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+    vocab: Vocab::Llama,
+    computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
 };
 
-const KEYS: &[Key] = keys! {
-    "vocab_size" U32 = "vocab_size";
-    "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
+const VLLAMA3: &[Key] = keys! {
+    let num_attention_heads = "num_attention_heads|32";
 };
 
-const FFN: &[Row] = rows! {
+/// With or without experts, and as Granite has it with a shared one.
+pub(super) const FFN: &[Row] = rows! {
     "ffn_gate.weight"       [Embd Ff]         Required Dense + Optional <- "mlp.gate_proj";
     "ffn_up.weight"         [Embd Ff]         Required Dense + Optional <- "mlp.up_proj";
     "ffn_down.weight"       [Ff Embd]         Required Dense + Optional <- "mlp.down_proj";

@@ -38,7 +38,7 @@ const BLOCK: &[Row] = rows! {
     "attn_qkv.weight"        [Embd Qkv]      Required Always <- "attn.Wqkv";
     "attn_output.weight"     [Embd Embd]     Required Always <- "attn.Wo";
     "ffn_norm.weight"        [Embd]          Required Always <- "mlp_norm";
-    "ffn_up.weight"          [Embd GateUpFf] Required Always <- "mlp.Wi";
+    "ffn_up.weight"          [Embd TwiceFf]  Required Always <- "mlp.Wi";
     "ffn_down.weight"        [Ff Embd]       Required Always <- "mlp.Wo";
 };
 

@@ -34,7 +34,7 @@ const BLOCK: &[Row] = rows! {
     "attn_k.weight"             [Embd K]        Optional Always + Optional <- "self_attn.k_proj";
     "attn_v.weight"             [Embd V]        Optional Always + Optional <- "self_attn.v_proj";
     "attn_output.weight"        [Q Embd]        Required Always <- "self_attn.o_proj";
-    "ffn_up.weight"             [Embd GateUpFf] Required Always <- "mlp.gate_up_proj";
+    "ffn_up.weight"             [Embd TwiceFf]  Required Always <- "mlp.gate_up_proj";
     "ffn_down.weight"           [Ff Embd]       Required Always <- "mlp.down_proj";
 };
 

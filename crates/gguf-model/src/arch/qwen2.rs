@@ -1,26 +1,41 @@
-//! Qwen 2: Llama with biases of queries, keys and values.
+//! Qwen 2 and the text part of Qwen 2 VL and 2.5 VL: Llama with biases of queries, keys and values.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen2.cpp` of llama.cpp, `Qwen2Model` in `conversion/qwen.py`.
+//! Rules: `load_arch_tensors` in `src/models/qwen2.cpp` and `qwen2vl.cpp` of llama.cpp, `Qwen2Model` in `conversion/qwen.py`,
+//! `Qwen2VLModel` in `conversion/qwenvl.py`.
 
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["qwen2"],
+    names: &["qwen2", "qwen2vl"],
     outside: &[OUTSIDE],
     block: &[BLOCK, ATTENTION, GATED_FFN],
-    checkpoints: &[Checkpoint {
-        classes: &[
-            "Qwen2Model",
-            "Qwen2ForCausalLM",
-            "Qwen2AudioForConditionalGeneration",
-            "KORMoForCausalLM",
-            "AudioFlamingo3ForConditionalGeneration",
-            "DotsOCRForCausalLM",
-        ],
-        keys: &[GENERIC, POOLING],
-        vocab: Vocab::SentencePieceOrBpe,
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &[
+                "Qwen2Model",
+                "Qwen2ForCausalLM",
+                "Qwen2AudioForConditionalGeneration",
+                "KORMoForCausalLM",
+                "AudioFlamingo3ForConditionalGeneration",
+                "DotsOCRForCausalLM",
+            ],
+            keys: &[GENERIC, POOLING],
+            vocab: Vocab::SentencePieceOrBpe,
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &[
+                "Qwen2VLModel",
+                "Qwen2VLForConditionalGeneration",
+                "Qwen2_5_VLForConditionalGeneration",
+                "Qwen2_5OmniModel",
+            ],
+            name: "qwen2vl",
+            rename: &[("thinker.", "")],
+            vocab: Vocab::SentencePieceOrBpe,
+            ..Checkpoint::TEXT
+        },
+    ],
 };
 
 const OUTSIDE: &[Row] = rows! {

@@ -1,21 +1,37 @@
-//! Qwen 3: norms of queries and keys.
+//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: norms of queries and keys.
 //!
-//! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` of llama.cpp, `Qwen3Model` in `conversion/qwen.py`.
+//! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` and `qwen3vl.cpp` of llama.cpp, `Qwen3Model` in `conversion/qwen.py`,
+//! `Qwen3VLTextModel` in `conversion/qwen3vl.py`, `Step3VLTextModel` in `conversion/step3.py`.
 
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["qwen3"],
+    names: &["qwen3", "qwen3vl"],
     outside: &[EMBEDDINGS, CLASSIFIER],
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
-    checkpoints: &[Checkpoint {
-        classes: &["Qwen3ForCausalLM", "Qwen3Model"],
-        keys: &[GENERIC, POOLING],
-        vocab: Vocab::SentencePieceOrBpe,
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
+            keys: &[GENERIC, POOLING],
+            vocab: Vocab::SentencePieceOrBpe,
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Qwen3VLForConditionalGeneration"],
+            name: "qwen3vl",
+            rename: &[("thinker.", "")],
+            keys: &[GENERIC, POOLING, DEEPSTACK],
+            vocab: Vocab::SentencePieceOrBpe,
+            ..Checkpoint::TEXT
+        },
+    ],
 };
 
 const CLASSIFIER: &[Row] = rows! {
     "cls.output.weight"    []           Optional Always;
+};
+
+const DEEPSTACK: &[Key] = keys! {
+    let vision = "thinker_config.vision_config if thinker_config else vision_config";
+    "n_deepstack_layers" U32 = "len(vision.deepstack_visual_indexes ?? [])";
 };

@@ -1,0 +1,51 @@
+//! Runs of the program, timed as a user would.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a benchmark gives back.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The program, which Cargo puts beside the folder of the benchmarks.
+///
+/// # Errors
+/// When it is not there.
+pub fn program() -> Outcome<PathBuf> {
+    let me = std::env::current_exe()?;
+    let found = me.ancestors().nth(2).map(|dir| dir.join("gguf")).filter(|program| program.exists());
+    found.ok_or_else(|| "there is no program beside this one; cargo build --release makes it".into())
+}
+
+/// Runs a command without its output; how long it took, and how many KiB it held at most.
+///
+/// # Errors
+/// When it cannot be run, or fails.
+pub fn timed(mut command: Command) -> Outcome<(Duration, u64)> {
+    let start = Instant::now();
+    let mut child = command.stdout(Stdio::null()).spawn()?;
+    let mut peak = 0;
+    let status = loop {
+        peak = peak.max(peak_kib(&child).unwrap_or(0));
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let took = start.elapsed();
+    if status.success() { Ok((took, peak)) } else { Err(format!("{command:?} fails").into()) }
+}
+
+/// The most memory that a running process has held, as Linux tells it.
+fn peak_kib(child: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+}
+
+/// The middle one of some times.
+pub fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}

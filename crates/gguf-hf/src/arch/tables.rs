@@ -1,0 +1,167 @@
+//! What has to hold for every row of the tables of all architectures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Row};
+use gguf_pipeline::moves::Move;
+use serde_json::Value as Json;
+
+use crate::formula::Formula;
+use crate::pattern::{self, Pattern};
+
+fn checkpoints() -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
+    ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)))
+}
+
+fn rows(arch: &Architecture) -> impl Iterator<Item = (&'static Row, bool)> {
+    let of =
+        |groups: &'static [&'static [Row]], in_block| groups.iter().copied().flatten().map(move |row| (row, in_block));
+    of(arch.outside, false).chain(of(arch.block, true))
+}
+
+#[test]
+fn formulas_and_patterns_are_well_formed() {
+    let mut classes = BTreeSet::new();
+    for (arch, checkpoint) in checkpoints() {
+        let name = checkpoint.architecture(arch);
+        assert!(arch.names.contains(&name), "{name} is not a name of the architecture {:?}", arch.names);
+        assert!(!checkpoint.classes.is_empty() && !checkpoint.keys.is_empty(), "{name}");
+        for class in checkpoint.classes {
+            assert!(classes.insert(*class), "{class} is in two tables");
+        }
+        let before = checkpoint.early_keys.iter().chain(checkpoint.keys);
+        let keys = before.chain(checkpoint.tokenizer_first).chain(checkpoint.tokenizer_keys).copied().flatten();
+        for key in keys {
+            assert!(Formula::parse(key.formula).is_ok(), "{name}: {}: {:?}", key.key, Formula::parse(key.formula));
+            let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
+            assert!(key.kind == Kind::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
+        }
+        let renames = checkpoint.rename_if.iter().map(|(old, _, formula)| (old, formula));
+        for (tensor, formula) in checkpoint.skip.iter().map(|(tensor, formula)| (tensor, formula)).chain(renames) {
+            assert!(formula.is_empty() || Formula::parse(formula).is_ok(), "{name}: {tensor}");
+        }
+    }
+    for arch in ARCHITECTURES {
+        for (row, _) in rows(arch).filter(|(row, _)| !row.pattern.is_empty()) {
+            assert!(Pattern::parse(row.pattern).is_ok(), "{:?}: {}: {}", arch.names, row.name, row.pattern);
+            assert!(!row.source.is_empty(), "{:?}: {}: a pattern without a source", arch.names, row.name);
+        }
+    }
+}
+
+/// Numbers that look random.
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below.max(1)
+}
+
+fn apply(moves: &[Move], from: &[u64], to: &mut [u64]) {
+    for item in moves {
+        for number in 0..item.n_elements() {
+            let (mut rest, mut source, mut target) = (number, item.from, item.to);
+            for axis in &item.axes {
+                source += rest % axis.count * axis.from;
+                target += rest % axis.count * axis.to;
+                rest /= axis.count;
+            }
+            to[target as usize] = from[source as usize];
+        }
+    }
+}
+
+/// Every pattern, on shapes that fit it: what it moves is moved back by the inverse, and a pattern that takes all of its source
+/// restores all of it.
+#[test]
+fn inverses_restore_what_patterns_move() {
+    let patterns: BTreeSet<&str> = ARCHITECTURES.iter().flat_map(rows).map(|(row, _)| row.pattern).collect();
+    let mut state = 11;
+    let mut n_tried = 0;
+    for text in patterns.into_iter().filter(|text| !text.is_empty()) {
+        let parsed = Pattern::parse(text).unwrap();
+        for _ in 0..50 {
+            let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
+            let sizes = pattern::names(&parsed).into_iter().map(|name| (name, 1 + random(&mut state, 4)));
+            lengths.extend(sizes);
+            // Bounds of slices are lengths too; names of tables are small so that they fit.
+            let known = |name: &str| lengths.get(name).copied().or(Some(1));
+            let Some(shape) = pattern::shape_for(&parsed, &known, 1 + random(&mut state, 3)) else { continue };
+            let Ok(moved) = parsed.bind(&shape, &known) else { continue };
+            n_tried += 1;
+            let n: u64 = shape.iter().product();
+            let source: Vec<u64> = (1..=n).collect();
+            let mut out = vec![0; moved.shape.iter().product::<u64>() as usize];
+            apply(&moved.moves, &source, &mut out);
+            assert!(!out.contains(&0), "{text} on {shape:?} leaves elements out");
+            let back: Vec<Move> = moved.moves.iter().map(|item| item.inverse(0)).collect();
+            let mut restored = vec![0; n as usize];
+            apply(&back, &out, &mut restored);
+            if out.len() as u64 == n {
+                assert_eq!(restored, source, "{text} on {shape:?}");
+            } else {
+                assert!(restored.iter().zip(&source).all(|(r, s)| *r == 0 || r == s), "{text} on {shape:?}");
+            }
+        }
+    }
+    assert!(n_tried >= 100, "only {n_tried} shapes fitted");
+}
+
+/// Names that the reference's converter makes itself before it looks them up, so that its table does not have them.
+const OWN_NAMES: &[(&str, &str)] = &[("granitemoe", "ffn_down.weight")];
+
+/// The reference looks names up in one table for all architectures. What it has there is what the rows say.
+#[test]
+fn rows_name_what_the_reference_names() {
+    let table: Json = serde_json::from_str(include_str!("../../tests/data/tensor-names.json")).unwrap();
+    let strings =
+        |v: &Json| v.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let (mut n_known, mut unknown) = (0, BTreeSet::new());
+    for (arch, checkpoint) in checkpoints() {
+        let name = checkpoint.architecture(arch);
+        // The reference does not know how to convert some that the specification names.
+        let Some(tensors) = table["architectures"].get(name) else { continue };
+        let mut map: BTreeMap<String, String> = BTreeMap::new();
+        for key in ["outside", "blocks"] {
+            for (role, names) in table[key].as_object().unwrap() {
+                if strings(tensors).contains(role) {
+                    let gguf = table["names"][role].as_str().unwrap().replace("{bid}", "{}");
+                    map.extend(strings(names).into_iter().map(|n| (n.replace("{bid}", "{}"), gguf.clone())));
+                }
+            }
+        }
+        // Names of this architecture alone come before those of all.
+        for (role, names) in table["blocks_of"].get(name).and_then(Json::as_object).into_iter().flatten() {
+            let gguf = table["names"][role].as_str().unwrap().replace("{bid}", "{}");
+            map.extend(strings(names).into_iter().map(|n| (n.replace("{bid}", "{}"), gguf.clone())));
+        }
+        for (row, in_block) in rows(arch) {
+            let gguf = if in_block { format!("blk.{{}}.{}", row.stem()) } else { row.stem().to_owned() };
+            for source in row.source.split('|').map(str::trim).filter(|s| !s.is_empty() && !s.contains(" + ")) {
+                let source = match (source.find('{'), source.find('}')) {
+                    (Some(open), Some(close)) => {
+                        format!("{}{}", &source[..open], source[close + 1..].trim_start_matches('.'))
+                    }
+                    _ => source.to_owned(),
+                };
+                let layers: &[&str] = if in_block { checkpoint.layers } else { &[""] };
+                let roots = checkpoint.roots.iter().chain(&[""]);
+                let full = roots.flat_map(|root| layers.iter().map(move |layer| format!("{root}{layer}")));
+                let found: BTreeSet<&String> =
+                    full.filter_map(|prefix| map.get(&format!("{prefix}{source}"))).collect();
+                match found.is_empty() {
+                    true => {
+                        unknown.insert((name, row.name, source));
+                    }
+                    false if OWN_NAMES.contains(&(name, row.name)) => {}
+                    // The name of what is taken apart is not that of a part.
+                    false if row.pattern.contains('[') && !found.contains(&gguf) => {}
+                    false => {
+                        n_known += 1;
+                        assert!(found.contains(&gguf), "{name}: {source} becomes {gguf}, in the reference {found:?}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{n_known} names, {} that the reference makes itself: {unknown:#?}", unknown.len());
+    assert!(n_known > 20);
+}

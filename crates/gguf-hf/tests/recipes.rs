@@ -1,0 +1,58 @@
+//! Checkpoints from recipes become the files that llama.cpp's converter wrote for them, byte for byte. The interop tests try many
+//! more.
+
+use std::fs;
+use std::path::Path;
+
+use gguf_hf::{Options, OutType, convert};
+use gguf_pipeline::RunOptions;
+use gguf_test::recipe;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn sha256(bytes: &[u8]) -> Vec<u8> {
+    Sha256::digest(bytes).to_vec()
+}
+
+/// Writes the checkpoint of a recipe into a folder of the recipe's name, which conversion takes for the model's.
+fn write(name: &str, recipe: &Value, dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizers");
+    for file in fs::read_dir(tokenizers.join(recipe["tokenizer"].as_str().unwrap())).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), dir.join(file.file_name())).unwrap();
+    }
+    fs::write(dir.join("config.json"), recipe["config"].to_string()).unwrap();
+    for (file, content) in recipe["files"].as_object().into_iter().flatten() {
+        let text = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
+        fs::write(dir.join(file), text).unwrap();
+    }
+    let tensors = recipe["tensors"].as_object().unwrap().iter();
+    let tensors: Vec<_> = tensors.map(|(name, spec)| (name.clone(), spec.as_str().unwrap().to_owned())).collect();
+    fs::write(dir.join("model.safetensors"), recipe::weights(name, &tensors, sha256)).unwrap();
+}
+
+#[test]
+fn recipes_become_the_files_that_the_reference_wrote() {
+    let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipes");
+    let mut n_files = 0;
+    for file in fs::read_dir(recipes).unwrap() {
+        let file = file.unwrap().path();
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let recipe: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(name);
+        write(name, &recipe, &folder);
+        for (ty, expected) in recipe["sha256"].as_object().unwrap() {
+            let out = dir.path().join(format!("{name}-{ty}.gguf"));
+            let options = Options::default().ty(OutType::from_name(ty).unwrap());
+            if let Err(e) = convert(&folder, &out, &options, &RunOptions::default(), &()) {
+                panic!("{name} {ty}: {e}");
+            }
+            let found: String = sha256(&fs::read(&out).unwrap()).iter().map(|b| format!("{b:02x}")).collect();
+            assert_eq!(found, *expected, "{name} {ty}");
+            n_files += 1;
+        }
+    }
+    assert!(n_files >= 20, "only {n_files} files");
+}

@@ -1,0 +1,17 @@
+//! Arcee: Llama with a feed-forward part that has no gate.
+//!
+//! Rules: `load_arch_tensors` in `src/models/arcee.cpp` of llama.cpp, `ArceeModel` in `conversion/llama.py`.
+
+use super::llama::LLAMA;
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["arcee"],
+    outside: &[EMBEDDINGS, ROPE_FREQS],
+    block: &[NORMS, PERMUTED_ATTENTION, UNGATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["ArceeForCausalLM"],
+        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, POOLING],
+        ..LLAMA
+    }],
+};

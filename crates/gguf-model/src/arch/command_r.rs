@@ -1,0 +1,34 @@
+//! Command R: attention and feed-forward part side by side behind one norm, and the embeddings are the output too.
+//!
+//! Rules: `load_arch_tensors` in `src/models/command-r.cpp` of llama.cpp, `CommandR2Model` in `conversion/command_r.py`. Command R+
+//! has norms of queries and keys; llama.cpp asks for them in models of 64 blocks or more, and knows none in others.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["command-r"],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint { classes: &["CohereForCausalLM"], keys: &[CONTEXT, GENERIC, KEYS], ..Checkpoint::TEXT }],
+};
+
+/// Published configurations limit the positions to fewer than the model was trained with.
+const CONTEXT: &[Key] = keys! {
+    let max_position_embeddings = "model_max_length|max_position_embeddings";
+};
+
+const KEYS: &[Key] = keys! {
+    "logit_scale" F32 = "logit_scale";
+    "rope.scaling.type" Str = "'none'";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab]    Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]          Required Always <- "norm";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]          Required Always <- "input_layernorm";
+    "attn_q_norm.weight"   [HeadK Heads]   Optional Always <- "self_attn.q_norm";
+    "attn_k_norm.weight"   [HeadK HeadsKv] Optional Always <- "self_attn.k_norm";
+};

@@ -1,0 +1,32 @@
+//! Gemma 2: Gemma with norms behind attention and the feed-forward part, soft caps, and a window in every second block.
+//!
+//! Rules: `load_arch_tensors` in `src/models/gemma2.cpp` of llama.cpp, `Gemma2Model` in `conversion/gemma.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["gemma2"],
+    outside: &[GEMMA_OUTSIDE],
+    block: &[BLOCK, ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["Gemma2ForCausalLM"],
+        skip: &[("lm_head.weight", "")],
+        keys: &[GEMMA_KEYS, KEYS],
+        vocab: Vocab::SentencePiece,
+        tokenizer_keys: &[NO_SPACE_PREFIX],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "attn_logit_softcapping" F32 = "attn_logit_softcapping";
+    "final_logit_softcapping" F32 = "final_logit_softcapping";
+    "attention.sliding_window" U32 = "sliding_window";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"           [Embd] Required Always <- "input_layernorm", Map::Add(1.0);
+    "post_attention_norm.weight" [Embd] Required Always <- "post_attention_layernorm", Map::Add(1.0);
+    "ffn_norm.weight"            [Embd] Required Always <- "pre_feedforward_layernorm", Map::Add(1.0);
+    "post_ffw_norm.weight"       [Embd] Required Always <- "post_feedforward_layernorm", Map::Add(1.0);
+};

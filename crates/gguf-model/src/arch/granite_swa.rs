@@ -1,0 +1,53 @@
+//! Granite with a sliding window in some blocks, rotation in some, and attention sinks in all; dense or with experts.
+//!
+//! Rules: `load_arch_tensors` in `src/models/granite-swa.cpp` of llama.cpp, `GraniteSWAModel` and `GraniteMoeSWAModel` in
+//! `conversion/granite.py`. Gate and up of the experts stay in one matrix.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["granite_swa"],
+    outside: &[EMBEDDINGS, ROPE_FACTORS],
+    block: &[NORMS, PERMUTED_ATTENTION, BLOCK],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["GraniteSWAForCausalLM"],
+            skip: GRANITE_SKIP,
+            keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW],
+            vocab: Vocab::Llama,
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["GraniteMoeSWAForCausalLM"],
+            skip: GRANITE_SKIP,
+            keys: &[GRANITE_FIELDS, GENERIC, GRANITE_KEYS, WINDOW, GRANITE_SHARED],
+            vocab: Vocab::Llama,
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+    ],
+};
+
+const WINDOW: &[Key] = keys! {
+    "attention.sliding_window" U32 = "sliding_window|128";
+    "attention.sliding_window_pattern" Bool
+        = "[t == 'sliding_attention' for t in layer_types] if layer_types else [i % 4 != 0 for i]";
+    "attention.rope_pattern" Bool? = "[true if x else false for x in no_rope_layers] if no_rope_layers else null";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_sinks.weight"       [Heads]                Required Always <- "self_attn.sinks";
+    "ffn_gate.weight"         [Embd Ff]              Required Dense + Optional <- "mlp.gate_proj";
+    "ffn_up.weight"           [Embd Ff]              Required Dense + Optional <- "mlp.up_proj";
+    "ffn_down.weight"         [Ff Embd]              Required Dense + Optional <- "mlp.down_proj";
+    "ffn_gate_inp.weight"     [Embd Experts]         Required Experts <- "block_sparse_moe.router.layer";
+    "ffn_gate_up_exps.weight" [Embd TwiceFf Experts] Optional Experts
+        <- "block_sparse_moe.input_linear | block_sparse_moe.experts.gate_up_proj";
+    "ffn_gate_exps.weight"    [Embd Ff Experts]      Optional Experts;
+    "ffn_up_exps.weight"      [Embd Ff Experts]      Optional Experts;
+    "ffn_down_exps.weight"    [Ff Embd Experts]      Required Experts
+        <- "block_sparse_moe.output_linear | block_sparse_moe.experts.down_proj";
+    "ffn_up_shexp.weight"     [Embd TwiceSharedFf]   Required SharedExpert <- "shared_mlp.input_linear";
+    "ffn_down_shexp.weight"   [SharedFf Embd]        Required SharedExpert <- "shared_mlp.output_linear";
+};

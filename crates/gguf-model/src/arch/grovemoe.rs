@@ -1,0 +1,31 @@
+//! GroveMoE: Qwen 3 MoE whose experts come in groups, each with a further, smaller expert.
+//!
+//! Rules: `load_arch_tensors` in `src/models/grovemoe.cpp` of llama.cpp, `GroveMoeModel` in `conversion/grovemoe.py`. The size and
+//! the scale of the groups are those of the published model, whatever the configuration says.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["grovemoe"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS, CHUNK_EXPERTS],
+    checkpoints: &[Checkpoint {
+        classes: &["GroveMoeForCausalLM", "modeling_grove_moe.GroveMoeForCausalLM"],
+        skip: &[("*.expert_bias", "")],
+        keys: &[GENERIC, KEYS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_feed_forward_length" U32? = "moe_intermediate_size";
+    "expert_chunk_feed_forward_length" U32 = "head_dim or 128";
+    "experts_per_group" U32 = "2";
+    "expert_group_scale" F32 = "0.05";
+};
+
+const CHUNK_EXPERTS: &[Row] = rows! {
+    "ffn_down_chexps.weight" [ChunkFf Embd ExpertGroups] Required Always <- "mlp.chunk_experts.{ExpertGroups}.down_proj";
+    "ffn_gate_chexps.weight" [Embd ChunkFf ExpertGroups] Required Always <- "mlp.chunk_experts.{ExpertGroups}.gate_proj";
+    "ffn_up_chexps.weight"   [Embd ChunkFf ExpertGroups] Required Always <- "mlp.chunk_experts.{ExpertGroups}.up_proj";
+};

@@ -1,0 +1,24 @@
+//! LLaDA MoE: a diffusion model with norms of queries and keys, and experts in every block.
+//!
+//! Rules: `load_arch_tensors` in `src/models/llada-moe.cpp` of llama.cpp, `LLaDAMoEModel` in `conversion/llada.py`. The id of the mask
+//! is that of the published model, unless the tokenizer names one.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["llada-moe"],
+    outside: &[UNTIED_EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS],
+    checkpoints: &[Checkpoint {
+        classes: &["LLaDAMoEModel", "LLaDAMoEModelLM"],
+        keys: &[GENERIC, KEYS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_feed_forward_length" U32? = "expert_intermediate_size";
+    "tokenizer.ggml.mask_token_id" U32 = "156895";
+    "attention.causal" Bool = "false";
+    "diffusion.shift_logits" Bool = "false";
+};

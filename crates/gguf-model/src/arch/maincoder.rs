@@ -1,0 +1,16 @@
+//! Maincoder: norms of queries and keys, as in Qwen 3.
+//!
+//! Rules: `load_arch_tensors` in `src/models/maincoder.cpp` of llama.cpp, `MaincoderModel` in `conversion/maincoder.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["maincoder"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
+    checkpoints: &[Checkpoint { classes: &["MaincoderForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
+};
+
+const KEYS: &[Key] = keys! {
+    "rope.dimension_count" U32? = "head_dim";
+};

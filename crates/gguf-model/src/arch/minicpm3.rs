@@ -1,0 +1,50 @@
+//! MiniCPM 3: queries, keys and values by way of a smaller state, with rotated and other elements in each head.
+//!
+//! Rules: `load_arch_tensors` in `src/models/minicpm3.cpp` of llama.cpp, `MiniCPM3Model` in `conversion/minicpm.py`. The length of
+//! a value has no key: llama.cpp takes the head's share of a hidden state.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["minicpm3"],
+    outside: &[EMBEDDINGS, FACTORS],
+    block: &[NORMS, LATENT_ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["MiniCPM3ForCausalLM"],
+        keys: &[KEYS],
+        vocab: Vocab::SentencePiece,
+        computed: &[Computed::LongRopeFactors],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "general.file_type" U32 = "file_type";
+    "context_length" U32 = "max_position_embeddings";
+    "embedding_length" U32 = "hidden_size";
+    "block_count" U32 = "block_count";
+    "feed_forward_length" U32 = "intermediate_size";
+    "attention.head_count" U32 = "num_attention_heads";
+    "attention.head_count_kv" U32 = "num_key_value_heads";
+    "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
+    "vocab_size" U32 = "vocab_size";
+    "attention.q_lora_rank" U32? = "q_lora_rank";
+    "attention.kv_lora_rank" U32 = "kv_lora_rank";
+    "attention.key_length" U32 = "qk_nope_head_dim + qk_rope_head_dim";
+    "rope.dimension_count" U32 = "qk_rope_head_dim";
+};
+
+const FACTORS: &[Row] = rows! {
+    "rope_factors_long.weight"  [HalfRot]      Optional Always;
+    "rope_factors_short.weight" [HalfRot]      Optional Always;
+};
+
+const LATENT_ATTENTION: &[Row] = rows! {
+    "attn_q_a.weight"           [Embd QLora]   Required Always <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight"      [QLora]        Required Always <- "self_attn.q_a_layernorm";
+    "attn_q_b.weight"           [QLora Q]      Required Always <- "self_attn.q_b_proj";
+    "attn_kv_a_mqa.weight"      [Embd KvLoraRot] Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight"     [KvLora]       Required Always <- "self_attn.kv_a_layernorm";
+    "attn_kv_b.weight"          [KvLora LatentKv] Required Always <- "self_attn.kv_b_proj";
+    "attn_output.weight"        [HeadsV Embd]  Required Always <- "self_attn.o_proj";
+};

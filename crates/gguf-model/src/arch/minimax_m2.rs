@@ -1,0 +1,27 @@
+//! MiniMax M2: experts in all blocks, chosen with a bias; norms of all queries and of all keys together.
+//!
+//! Rules: `load_arch_tensors` in `src/models/minimax-m2.cpp` of llama.cpp, `MiniMaxM2Model` in `conversion/minimax.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["minimax-m2"],
+    outside: &[UNTIED_EMBEDDINGS],
+    block: &[NORMS, ATTENTION, BLOCK],
+    checkpoints: &[Checkpoint { classes: &["MiniMaxM2ForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_feed_forward_length" U32 = "intermediate_size";
+    "rope.dimension_count" U32 = "rotary_dim";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_q_norm.weight"   [Q]               Required Always <- "self_attn.q_norm";
+    "attn_k_norm.weight"   [K]               Required Always <- "self_attn.k_norm";
+    "ffn_gate_inp.weight"  [Embd Experts]    Required Always <- "block_sparse_moe.gate";
+    "ffn_gate_exps.weight" [Embd Ff Experts] Required Always <- "block_sparse_moe.experts.{x}.w1";
+    "ffn_down_exps.weight" [Ff Embd Experts] Required Always <- "block_sparse_moe.experts.{x}.w2";
+    "ffn_up_exps.weight"   [Embd Ff Experts] Required Always <- "block_sparse_moe.experts.{x}.w3";
+    "exp_probs_b.bias"     [Experts]         Required Always <- "block_sparse_moe.e_score_correction.bias";
+};

@@ -1,0 +1,22 @@
+//! Nanbeige: Llama, whose blocks run several times one after another.
+//!
+//! Rules: `load_arch_tensors` in `src/models/nanbeige.cpp` of llama.cpp, `NanbeigeModel` in `conversion/nanbeige.py`.
+
+use super::llama::LLAMA;
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["nanbeige"],
+    outside: &[EMBEDDINGS, ROPE_FREQS],
+    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["NanbeigeForCausalLM"],
+        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, LOOPS],
+        ..LLAMA
+    }],
+};
+
+const LOOPS: &[Key] = keys! {
+    "num_loops" U32 = "max(int(num_loops or 1), 1)";
+    "skip_loop_final_norm" Bool = "true if skip_loop_final_norm else false";
+};

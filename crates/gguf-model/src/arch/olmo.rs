@@ -1,0 +1,36 @@
+//! OLMo: norms without weights; queries, keys and values may be clamped.
+//!
+//! Rules: `load_arch_tensors` in `src/models/olmo.cpp` of llama.cpp, `OlmoModel` in `conversion/olmo.py`. That converter moves
+//! the rows of the query and key matrices and not their biases, and so does this.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["olmo"],
+    outside: &[OUTSIDE],
+    block: &[FUSED_QKV, BLOCK, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["OlmoForCausalLM", "OLMoForCausalLM"],
+        keys: &[GENERIC, KEYS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "attention.layer_norm_epsilon" F32 = "1e-5";
+    "attention.clamp_kqv" F32? = "clip_qkv";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"  [Embd Vocab] Required Always <- "embed_tokens";
+    "output.weight"      [Embd Vocab] Optional Always <- "lm_head";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_q.weight"      [Embd Q]     UnlessFused Always <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [Embd K]     UnlessFused Always <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_q.bias"        [Q]          Optional    Always <- "self_attn.q_proj.bias";
+    "attn_k.bias"        [K]          Optional    Always <- "self_attn.k_proj.bias";
+    "attn_output.weight" [Q Embd]    Required    Always <- "self_attn.o_proj";
+};

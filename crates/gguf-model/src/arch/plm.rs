@@ -1,0 +1,39 @@
+//! PLM: keys and values by way of a smaller state, as in MiniCPM 3; a feed-forward part without a gate; the embeddings are the
+//! output too.
+//!
+//! Rules: `load_arch_tensors` in `src/models/plm.cpp` of llama.cpp, `PLMModel` in `conversion/plm.py`. A copy of the embeddings
+//! as output matrix, which some checkpoints carry, is left out: llama.cpp has no place for it.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["plm"],
+    outside: &[TIED_EMBEDDINGS],
+    block: &[NORMS, LATENT_ATTENTION, UNGATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["PLMForCausalLM"],
+        skip: &[("lm_head.weight", "tie_word_embeddings|true")],
+        keys: &[GENERIC, VOCAB_SIZE, KEYS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "attention.kv_lora_rank" U32 = "kv_lora_rank";
+    "attention.key_length" U32 = "qk_nope_head_dim + qk_rope_head_dim";
+    "attention.value_length" U32 = "v_head_dim";
+    "rope.dimension_count" U32 = "qk_rope_head_dim";
+};
+
+const TIED_EMBEDDINGS: &[Row] = rows! {
+    "token_embd.weight"     [Embd Vocab]      Required Always <- "embed_tokens";
+    "output_norm.weight"    [Embd]            Required Always <- "norm";
+};
+
+const LATENT_ATTENTION: &[Row] = rows! {
+    "attn_q.weight"         [Embd Q]          Required Always <- "self_attn.q_proj";
+    "attn_kv_a_mqa.weight"  [Embd KvLoraRot]  Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight" [KvLora]          Required Always <- "self_attn.kv_a_layernorm";
+    "attn_kv_b.weight"      [KvLora LatentKv] Required Always <- "self_attn.kv_b_proj";
+    "attn_output.weight"    [HeadsV Embd]     Required Always <- "self_attn.o_proj";
+};

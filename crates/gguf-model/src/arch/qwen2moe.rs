@@ -1,0 +1,24 @@
+//! Qwen 1.5 MoE and Qwen 2 MoE: experts, and a shared one behind a gate, in every block.
+//!
+//! Rules: `load_arch_tensors` in `src/models/qwen2moe.cpp` of llama.cpp, `Qwen2MoeModel` in `conversion/qwen.py`. Blocks without
+//! experts (`mlp_only_layers`) have no place in llama.cpp.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["qwen2moe"],
+    outside: &[UNTIED_EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QWEN_EXPERTS, SHARED],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen2MoeForCausalLM"],
+        keys: &[GENERIC, EXPERT_WIDTHS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const SHARED: &[Row] = rows! {
+    "ffn_gate_inp_shexp.weight" [Embd]          Required Always <- "mlp.shared_expert_gate";
+    "ffn_gate_shexp.weight"     [Embd SharedFf] Required Always <- "mlp.shared_expert.gate_proj";
+    "ffn_down_shexp.weight"     [SharedFf Embd] Required Always <- "mlp.shared_expert.down_proj";
+    "ffn_up_shexp.weight"       [Embd SharedFf] Required Always <- "mlp.shared_expert.up_proj";
+};

@@ -1,0 +1,31 @@
+//! The text part of Qwen 3 VL MoE: Qwen 3 MoE, but where the experts are in one tensor, its rows are inputs.
+//!
+//! Rules: `load_arch_tensors` in `src/models/qwen3vlmoe.cpp` of llama.cpp, `Qwen3VLMoeTextModel` in `conversion/qwen3vl.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["qwen3vlmoe"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen3VLMoeForConditionalGeneration"],
+        rename: &[("thinker.", "")],
+        keys: &[GENERIC, EXPERT_WIDTHS, DEEPSTACK],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const DEEPSTACK: &[Key] = keys! {
+    "n_deepstack_layers" U32 = "len(vision_config.deepstack_visual_indexes ?? [])";
+};
+
+const EXPERTS: &[Row] = rows! {
+    "ffn_gate_inp.weight"  [Embd Experts]            Required Always <- "mlp.gate";
+    "ffn_down_exps.weight" [UsedFf Embd Experts]     Required Always <- "mlp.experts.{x}.down_proj";
+    "ffn_gate_exps.weight" [Embd UsedFf Experts]     Required Always <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"   [Embd UsedFf Experts]     Required Always <- "mlp.experts.{x}.up_proj";
+    "ffn_down_exps.weight" [UsedFf Embd Experts]     Required Always <- "mlp.experts.down_proj" : "x f e -> x e f";
+    "ffn_gate_exps.weight" [Embd UsedFf Experts]     Required Always <- "mlp.experts.gate_up_proj" : "x e (two[0] f) -> x f e";
+    "ffn_up_exps.weight"   [Embd UsedFf Experts]     Required Always <- "mlp.experts.gate_up_proj" : "x e (two[1] f) -> x f e";
+};

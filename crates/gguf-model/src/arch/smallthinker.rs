@@ -1,0 +1,28 @@
+//! SmallThinker: experts in every block, whose router looks at the input of the attention; a window in some blocks.
+//!
+//! Rules: `load_arch_tensors` in `src/models/smallthinker.cpp` of llama.cpp, `SmallThinkerModel` in `conversion/smallthinker.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["smallthinker"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, EXPERTS],
+    checkpoints: &[Checkpoint { classes: &["SmallThinkerForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_count" U32? = "moe_num_primary_experts";
+    "expert_used_count" U32? = "moe_num_active_primary_experts";
+    "expert_feed_forward_length" U32? = "moe_ffn_hidden_size";
+    "feed_forward_length" U32? = "moe_ffn_hidden_size";
+    "expert_gating_func" U32 = "1 if moe_primary_router_apply_softmax else 2";
+    "attention.sliding_window" U32? = "(sliding_window_size or null) if any(sliding_window_layout ?? []) else null";
+};
+
+const EXPERTS: &[Row] = rows! {
+    "ffn_gate_inp.weight"  [Embd Experts]          Required Always <- "block_sparse_moe.primary_router";
+    "ffn_down_exps.weight" [ExpertFf Embd Experts] Required Always <- "block_sparse_moe.experts.{x}.down";
+    "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Always <- "block_sparse_moe.experts.{x}.gate";
+    "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Always <- "block_sparse_moe.experts.{x}.up";
+};

@@ -1,0 +1,13 @@
+//! SmolLM 3: Llama, in which llama.cpp leaves every fourth block without rotary positions.
+//!
+//! Rules: `load_arch_tensors` in `src/models/smollm3.cpp` of llama.cpp, `SmolLM3Model` in `conversion/llama.py`.
+
+use super::llama::LLAMA;
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["smollm3"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint { classes: &["SmolLM3ForCausalLM"], ..LLAMA }],
+};
