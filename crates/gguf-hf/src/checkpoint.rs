@@ -275,6 +275,21 @@ mod tests {
     }
 
     #[test]
+    fn zeros_of_either_sign() {
+        let dir = tempfile::tempdir().unwrap();
+        let tensors = [
+            ("a", "BF16", &[3][..], vec![0, 0, 0, 0x80, 0, 0]),
+            ("b", "BF16", &[2], vec![0, 0, 0x80, 0]),
+            ("c", "F32", &[2], vec![0, 0, 0, 0x80, 0, 0, 0, 0]),
+            ("d", "F32", &[1], vec![0, 0x80, 0, 0]),
+        ];
+        std::fs::write(dir.path().join("model.safetensors"), gguf_test::checkpoint::safetensors(&tensors)).unwrap();
+        let checkpoint = Checkpoint::open(dir.path()).unwrap();
+        let found: Vec<bool> = (0..4).map(|index| checkpoint.is_zero(index).unwrap()).collect();
+        assert_eq!(found, [true, false, true, false]);
+    }
+
+    #[test]
     fn parts_that_number_themselves() {
         assert_eq!(numbered_part("model-00002-of-00003.safetensors"), Some(("model", 3)));
         for name in
