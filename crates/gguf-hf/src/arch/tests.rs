@@ -417,7 +417,6 @@ fn an_encoder_and_a_decoder_have_blocks_of_their_own() {
         assert!(error.contains(expected), "{name}: {error}");
     }
 }
-}
 
 /// Names and shapes of what becomes of tensors of block 1.
 fn planned(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>)> {
