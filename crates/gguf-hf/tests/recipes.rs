@@ -22,10 +22,11 @@ fn write(name: &str, recipe: &Value, dir: &Path) {
         let file = file.unwrap();
         fs::copy(file.path(), dir.join(file.file_name())).unwrap();
     }
-    fs::write(dir.join("config.json"), recipe["config"].to_string()).unwrap();
+    // Text where it is not JSON: Python writes infinity.
+    let text = |content: &Value| content.as_str().map_or_else(|| content.to_string(), str::to_owned);
+    fs::write(dir.join("config.json"), text(&recipe["config"])).unwrap();
     for (file, content) in recipe["files"].as_object().into_iter().flatten() {
-        let text = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
-        fs::write(dir.join(file), text).unwrap();
+        fs::write(dir.join(file), text(content)).unwrap();
     }
     let tensors = recipe["tensors"].as_object().unwrap().iter();
     let tensors: Vec<_> = tensors.map(|(name, spec)| (name.clone(), spec.as_str().unwrap().to_owned())).collect();
