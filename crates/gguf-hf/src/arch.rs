@@ -42,6 +42,8 @@ pub(crate) fn plan_parts(
     let mut plan = ModelPlan {
         architecture: checkpoint.architecture(architecture),
         ty: ty.resolve(sources),
+        zero: Vec::new(),
+        early: Vec::new(),
         parameters: Vec::new(),
         tensors: Vec::new(),
         skipped: Vec::new(),

@@ -92,6 +92,27 @@ impl Checkpoint {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
+    /// Whether all elements of a tensor of floats are zero.
+    pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
+        const CHUNK: u64 = 1 << 20;
+        let n: u64 = self.tensors.get(index).map_or(0, |tensor| tensor.shape.iter().product());
+        let bytes = self.places.get(index).map_or(0, |place| place.bytes);
+        let width = bytes.checked_div(n).unwrap_or(1).max(1) as usize;
+        let mut buffer = Vec::new();
+        let mut offset = 0;
+        while offset < bytes {
+            buffer.resize(CHUNK.min(bytes - offset) as usize, 0);
+            self.read(index, offset, &mut buffer)?;
+            // The sign is the highest bit of the last byte.
+            let is_zero = |(i, byte): (usize, &u8)| *byte & if i % width == width - 1 { 0x7f } else { 0xff } == 0;
+            if !buffer.iter().enumerate().all(is_zero) {
+                return Ok(false);
+            }
+            offset += buffer.len() as u64;
+        }
+        Ok(true)
+    }
+
     fn add_part(&mut self, path: PathBuf) -> Result<(), Error> {
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
@@ -251,6 +272,21 @@ mod tests {
         for name in bad {
             assert!(!is_plain_file_name(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn zeros_of_either_sign() {
+        let dir = tempfile::tempdir().unwrap();
+        let tensors = [
+            ("a", "BF16", &[3][..], vec![0, 0, 0, 0x80, 0, 0]),
+            ("b", "BF16", &[2], vec![0, 0, 0x80, 0]),
+            ("c", "F32", &[2], vec![0, 0, 0, 0x80, 0, 0, 0, 0]),
+            ("d", "F32", &[1], vec![0, 0x80, 0, 0]),
+        ];
+        std::fs::write(dir.path().join("model.safetensors"), gguf_test::checkpoint::safetensors(&tensors)).unwrap();
+        let checkpoint = Checkpoint::open(dir.path()).unwrap();
+        let found: Vec<bool> = (0..4).map(|index| checkpoint.is_zero(index).unwrap()).collect();
+        assert_eq!(found, [true, false, true, false]);
     }
 
     #[test]

@@ -132,29 +132,42 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     if options.vocab_only {
         model.tensors.clear();
     }
+    for &index in &model.zero {
+        if let Some(tensor) = checkpoint.tensors().get(index)
+            && !checkpoint.is_zero(index)?
+        {
+            return Err(plan_of(crate::PlanError::NotZero {
+                tensor: tensor.name.clone(),
+                architecture: model.architecture,
+            }));
+        }
+    }
 
     let counts = parameter_counts(&model.tensors);
     let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
-    let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab: model.checkpoint.vocab };
+    let (vocab, special_tokens) = (model.checkpoint.vocab, model.checkpoint.special_tokens);
+    let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
-    if let Some(tokenizer_config) = files::read_json(dir, "tokenizer_config.json")? {
-        model.fields.fields.insert("tokenizer_config".to_owned(), tokenizer_config);
+    for name in ["tokenizer_config", "generation_config"] {
+        if let Some(document) = files::read_json(dir, &format!("{name}.json"))? {
+            model.fields.fields.insert(name.to_owned(), document);
+        }
     }
     // Which of several kinds the vocabulary is of, for the formulas of key-values behind it.
     if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {
         let kind = kind.as_ref().as_str().map(|kind| kind.to_string().into());
         model.fields.fields.insert("tokenizer_model".to_owned(), kind.unwrap_or_default());
     }
-    let more = arch::keys::evaluate(model.checkpoint.tokenizer_keys, model.architecture, &mut model.fields);
-    let more = more.map_err(plan_of)?;
+    let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
+    let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
     let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
     head.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
-    let all = metadata.kvs.iter().cloned().chain(model.parameters).chain([version]).chain(tokenizer.kvs).chain(more);
-    for (key, value) in all {
+    let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
+    for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
         head.set(&key, value);
     }
     let mut inputs = files::small_files(dir);

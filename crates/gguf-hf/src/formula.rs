@@ -12,13 +12,15 @@
 //! | `a if c else b` | |
 //! | `+ - * / // % **` | arithmetic |
 //! | `== != < <= > >= in` | comparison; a missing field equals `null` |
-//! | `list[i]`, `[1, 2]`, `{'softmax': 1}` | |
+//! | `list[i]`, `text[i]`, `object['name']`, `[1, 2]`, `{'softmax': 1}` | |
 //! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
 //! | `[2 * x for x in list]` | a list with one element for each of another |
 //! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
 //! | `required(x)` | `x`, which has to be there |
 //! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
 //! | `one_of(x, table)` | the table's entry `x`, which has to be there |
+//! | `is_list(x)` | whether it is one |
+//! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
 //!
 //! A missing field is an error in arithmetic, and no value where it is the whole formula.
 
@@ -122,6 +124,8 @@ functions! {
     Required "required" 1
     Pad "pad" 3
     OneOf "one_of" 2
+    ByNumber "by_number" 1
+    IsList "is_list" 1
 }
 
 /// What names mean.
@@ -182,6 +186,11 @@ impl Fields {
                     }
                 }
                 (Value::Object(mut object), Value::String(name)) => return Ok(object.remove(&name)),
+                (Value::String(text), Value::Number(n)) => {
+                    let letter = n.as_u64().and_then(|i| text.chars().nth(usize::try_from(i).ok()?));
+                    let short = || unusable(formula.to_string(), json!(text), "a text that has such a letter");
+                    Value::String(letter.ok_or_else(short)?.to_string())
+                }
                 (found, _) => return Err(unusable(list.to_string(), found, "a list")),
             },
             Formula::Present(options) => {
@@ -352,6 +361,20 @@ impl Fields {
                 items.resize(n, filler);
                 Value::Array(items)
             }
+            Function::IsList => Value::Bool(x.is_array()),
+            Function::ByNumber => match &x {
+                Value::Object(items) => {
+                    let number = |(name, value): (&String, &Value)| Some((name.parse::<i64>().ok()?, value.clone()));
+                    let mut items: Vec<(i64, Value)> = items
+                        .iter()
+                        .map(number)
+                        .collect::<Option<_>>()
+                        .ok_or_else(|| wrong("an object with numbers for names"))?;
+                    items.sort_by_key(|(number, _)| *number);
+                    Value::Array(items.into_iter().map(|(_, value)| value).collect())
+                }
+                _ => return Err(wrong("an object")),
+            },
             Function::OneOf => match (second()?, x.as_str()) {
                 (Value::Object(mut table), Some(name)) => match table.remove(name) {
                     Some(value) => value,
@@ -842,6 +865,10 @@ mod tests {
             ("pad(list, 2, 0)", json!([1, 2])),
             ("one_of(text, {'full': 1, 'half': 2})", json!(1)),
             ("[a] * 3", json!([7, 7, 7])),
+            ("text[1]", json!("u")),
+            ("[is_list(list), is_list(a)]", json!([true, false])),
+            ("inner['n']", json!(4)),
+            ("by_number({'10': 'c', '9': 'b', '0': 'a'})", json!(["a", "b", "c"])),
             ("max(a, b) - min(a, b)", json!(5)),
             ("yes + 1", json!(2)),
         ];
@@ -860,6 +887,8 @@ mod tests {
             ("required(inner.none)", "inner.none is missing"),
             ("a // zero", "zero is 0, expected a number"),
             ("a % zero", "zero is 0, expected a number"),
+            ("text[9]", "expected a text that has such a letter"),
+            ("by_number({'x': 1})", "numbers for names"),
             ("text * 2", "text is \"full\", expected a number"),
             ("list[3]", "list[3] is 3, expected a list that has such an element"),
             ("text.x", "text is \"full\", expected an object"),

@@ -94,6 +94,10 @@ pub struct ModelPlan {
     pub architecture: &'static str,
     /// The type of ordinary matrices.
     pub ty: GgmlType,
+    /// Sources that are left out because they are zero, by number; the one who has the data makes sure of it.
+    pub zero: Vec<usize>,
+    /// Key-values of the architecture that come before those of the model's name and origin.
+    pub early: Vec<(String, Value)>,
     /// The architecture's key-values in file order; `general.file_type` is one of them.
     pub parameters: Vec<(String, Value)>,
     /// The output tensors in file order.
@@ -278,6 +282,13 @@ pub enum PlanError {
         /// How many there have to be.
         expected: u64,
     },
+    /// A tensor that the architecture has no place for, and that could be left out only if it were zero.
+    NotZero {
+        /// The checkpoint's name.
+        tensor: String,
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+    },
     /// A tensor that the architecture needs is missing.
     Missing {
         /// The name that it usually has in a checkpoint.
@@ -346,6 +357,9 @@ impl fmt::Display for PlanError {
             ),
             PlanError::Incomplete { name, found, expected } => {
                 write!(f, "{name} is made of {expected} tensors, and the checkpoint has {found} of them")
+            }
+            PlanError::NotZero { tensor, architecture } => {
+                write!(f, "the tensor {tensor:?} is not zero, and the architecture {architecture} has no place for it")
             }
             PlanError::Missing { tensor } => {
                 write!(f, "the tensor {tensor:?} is missing; is the checkpoint complete?")

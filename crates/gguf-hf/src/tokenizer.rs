@@ -49,12 +49,14 @@ pub struct TokenizerOptions {
     pub pre: Option<String>,
     /// Which files are read, and what else the class of checkpoints does.
     pub vocab: Vocab,
+    /// Special tokens, by kind and text, for kinds that the files set none of.
+    pub special_tokens: &'static [(&'static str, &'static str)],
 }
 
 impl Default for TokenizerOptions {
     /// Finds out what it can; Llama's files.
     fn default() -> TokenizerOptions {
-        TokenizerOptions { pre: None, vocab: Vocab::Llama }
+        TokenizerOptions { pre: None, vocab: Vocab::Llama, special_tokens: &[] }
     }
 }
 
@@ -137,18 +139,29 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         return Err(folder.unsupported("tokenizer_config.json", UnsupportedFeature::TokenizerClass(CODE)));
     }
 
-    let model = match options.vocab {
-        Vocab::Llama | Vocab::SentencePieceOrBpe | Vocab::SentencePiece => files::read_bytes(dir, "tokenizer.model")?,
-        Vocab::BpeOrSentencePiece if folder.tokenizer.is_none() => files::read_bytes(dir, "tokenizer.model")?,
-        _ => None,
+    let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
+    let kind = match options.vocab {
+        Vocab::Phi3 if class == Some("GPT2Tokenizer") => Vocab::Bpe,
+        kind => kind,
     };
-    let takes_hf = matches!(options.vocab, Vocab::Llama | Vocab::LlamaHf);
-    let vocab = match (model, &folder.tokenizer) {
-        (Some(model), _) => vocab::sentencepiece(&folder, &model, vocab_size, &mut warnings)?,
-        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
-        (None, Some(t)) if !matches!(options.vocab, Vocab::SentencePiece | Vocab::LlamaHf) => {
-            vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?
+    let model = match kind {
+        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
+        _ => files::read_bytes(dir, "tokenizer.model")?,
+    };
+    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
+    let takes_bpe = match kind {
+        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
+        kind => kind != Vocab::LlamaHf,
+    };
+    let vocab = match (&model, &folder.tokenizer) {
+        (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
+            vocab::changed_pieces(&folder, model, vocab_size, kind, &mut warnings)?
         }
+        (Some(model), _) => vocab::sentencepiece(&folder, model, vocab_size, &mut warnings)?,
+        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(&folder, t, vocab_size, &mut warnings)?,
+        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
+        (None, Some(t)) if takes_bpe => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
         _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
     };
     if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
@@ -159,10 +172,29 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);
     kvs.f32s("tokenizer.ggml.scores", &vocab.scores);
     kvs.i32s("tokenizer.ggml.token_type", &vocab.types);
+    match (kind, &model) {
+        (Vocab::InternLm2, Some(model)) => {
+            let invalid = |e| folder.invalid("tokenizer.model", FileProblem::SentencePiece(e));
+            kvs.set("tokenizer.ggml.add_space_prefix", sentencepiece::adds_space(model).map_err(invalid)?);
+        }
+        (Vocab::InternLm3, _) => {
+            if let Some(adds) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool) {
+                kvs.set("tokenizer.ggml.add_space_prefix", adds);
+            }
+        }
+        _ => {}
+    }
     let is_gpt2 = vocab.model == "gpt2";
     let mut special = SpecialVocab::load(&folder, &special::TYPES, (!is_gpt2).then_some(vocab.tokens.len()))?;
     if let Some(tokenizer) = folder.tokenizer.as_ref().filter(|_| is_gpt2) {
         special.load_merges(dir, tokenizer)?;
+    }
+    for (kind, text) in options.special_tokens {
+        let id = vocab.tokens.iter().position(|token| token == text);
+        special.set_id(kind, id.map(Json::from).as_ref());
+    }
+    if let Some(id) = end_of_turn(&folder, kind) {
+        special.replace_id("eos", id);
     }
     special.write(&mut kvs);
     warnings.append(&mut special.warnings);
@@ -183,4 +215,20 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })
+}
+
+/// The token that ends a turn in the chats of InternLM, and so a text; `None` for other kinds, and in models without it.
+fn end_of_turn(folder: &Folder, kind: Vocab) -> Option<u32> {
+    const END: &str = "<|im_end|>";
+    let id = |id: &Json| id.as_u64().and_then(|id| u32::try_from(id).ok());
+    let configured = vocab::configured_tokens(folder, &mut Vec::new());
+    let mut configured = configured.iter().filter(|(_, text, _)| *text == END);
+    match kind {
+        Vocab::InternLm2 => {
+            let mut added = folder.tokenizer.iter().flat_map(|t| &t.added_tokens).filter(|token| token.content == END);
+            added.next_back().and_then(|token| id(&token.id)).or_else(|| id(&configured.next_back()?.0))
+        }
+        Vocab::InternLm3 => configured.rfind(|(_, _, special)| *special).and_then(|(number, ..)| id(number)),
+        _ => None,
+    }
 }

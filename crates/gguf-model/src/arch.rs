@@ -47,23 +47,40 @@ macro_rules! keys {
     ($($tokens:tt)*) => { keys!(@rows [] $($tokens)*) };
 }
 
+mod afmoe;
 mod arcee;
+mod arctic;
 mod baichuan;
 mod bloom;
+mod chatglm;
 mod codeshell;
+mod cogvlm;
+mod cohere2;
 mod command_r;
 mod dbrx;
+mod deepseek;
+mod dots1;
+mod dream;
+mod ernie4_5;
+mod eurobert;
+mod exaone;
+mod exaone4;
 mod falcon;
 mod gemma;
 mod gemma2;
+mod glm4;
 mod gpt2;
+mod gpt_oss;
 mod gptj;
 mod gptneox;
 mod granite;
 mod granite_swa;
 pub(crate) mod groups;
 mod grovemoe;
+mod hunyuan;
+mod internlm2;
 mod jais2;
+mod llada;
 mod llada_moe;
 mod llama;
 mod llama4;
@@ -75,15 +92,19 @@ mod mellum;
 mod minicpm;
 mod minicpm3;
 mod minimax_m2;
+mod modern_bert;
 mod mpt;
 mod nanbeige;
 mod nemotron;
 mod olmo;
 mod olmo2;
 mod olmoe;
+mod openelm;
 mod orion;
 mod pangu;
 mod phi2;
+mod phi3;
+mod phimoe;
 mod plamo;
 mod plm;
 mod qwen2;
@@ -101,6 +122,7 @@ mod stablelm;
 mod starcoder;
 mod starcoder2;
 mod whisper;
+mod xverse;
 
 /// What a file of this folder is written with.
 mod prelude {
@@ -155,6 +177,8 @@ dims! {
     Ff "feed_forward_length" |h, b| h.ff?.get(b);
     /// Width of the feed-forward part of the shared expert.
     SharedFf "expert_shared_feed_forward_length" |h, _| h.shared_ff;
+    /// Width of the feed-forward part of all shared experts together.
+    SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, _| h.expert_ff?.checked_mul(h.shared_experts);
     /// Width of the feed-forward part of an expert.
     ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b));
     /// Elements of the queries of all heads.
@@ -167,6 +191,8 @@ dims! {
     Qkv "attention.head_count + 2 × attention.head_count_kv heads" |h, b| h.q(b)?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
     /// Elements of the key of one head.
     HeadK "attention.key_length" |h, _| h.head_k;
+    /// Half of the elements of the key of one head.
+    HalfHead "half of attention.key_length" |h, _| h.head_k.map(|n| n / 2);
     /// Half of the rotated elements of a head.
     HalfRot "half of rope.dimension_count" |h, _| h.rot.map(|n| n / 2);
     /// Experts.
@@ -290,6 +316,10 @@ pub enum When {
     Experts,
     /// Blocks with experts, one of which is shared.
     SharedExpert,
+    /// Blocks with experts, some of which are shared, by their number.
+    SharedExperts,
+    /// All blocks but the first.
+    NotFirst,
 }
 
 impl When {
@@ -301,6 +331,8 @@ impl When {
             When::Dense => !has_experts,
             When::Experts => has_experts,
             When::SharedExpert => has_experts && h.shared_ff.is_some(),
+            When::SharedExperts => has_experts && h.shared_experts > 0,
+            When::NotFirst => block > 0,
         }
     }
 }
@@ -413,6 +445,9 @@ pub struct Key {
 pub enum Vocab {
     /// `tokenizer.json` with byte-level BPE (`_set_vocab_gpt2`).
     Bpe,
+    /// As [`Bpe`](Vocab::Bpe), with added tokens as they are written: control tokens are those that are marked special
+    /// (`get_vocab_base` of `DreamModel` and `LLaDAModel`).
+    MarkedBpe,
     /// `tokenizer.model`, else as [`Bpe`](Vocab::Bpe).
     SentencePieceOrBpe,
     /// `tokenizer.model`, else a `tokenizer.json` whose BPE falls back to bytes, else as [`Bpe`](Vocab::Bpe); and the particulars of
@@ -422,6 +457,19 @@ pub enum Vocab {
     SentencePiece,
     /// A `tokenizer.json` whose BPE falls back to bytes (`_set_vocab_llama_hf`).
     LlamaHf,
+    /// The entries of a `tokenizer.json` as pieces without scores (`XverseModel.set_vocab`).
+    Pieces,
+    /// `tokenizer.model`, changed as `tokenizer_config.json` says, whose special tokens are control tokens
+    /// (`ArcticModel.set_vocab`).
+    Arctic,
+    /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; with tokens for the space before a text and
+    /// for the end of a turn (`InternLM2Model.set_vocab`).
+    InternLm2,
+    /// `tokenizer.model`; special tokens are those that `tokenizer_config.json` marks (`InternLM3Model.set_vocab`).
+    InternLm3,
+    /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
+    /// GPT-2 (`Phi3MiniModel.set_vocab`).
+    Phi3,
     /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
@@ -453,14 +501,23 @@ pub struct Checkpoint {
     /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
     /// pattern that begins with `^` is one of the names in the checkpoint, with their root.
     pub skip: &'static [(&'static str, &'static str)],
+    /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
+    pub zero: &'static [&'static str],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
+    /// Names that are replaced by others where the formula holds.
+    pub rename_if: &'static [(&'static str, &'static str, &'static str)],
+    /// Key-values before those of the model's name and origin.
+    pub early_keys: &'static [&'static [Key]],
     /// Key-values in file order. One that is set again keeps its place and takes the new value.
     pub keys: &'static [&'static [Key]],
     /// How the tokenizer is read.
     pub vocab: Vocab,
-    /// Key-values behind those of the tokenizer. Their formulas may use the fields of `tokenizer_config.json`, as
-    /// `tokenizer_config`.
+    /// Special tokens, by kind and text, that are set where the tokenizer's files set none of their kind.
+    pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Key-values before those of the tokenizer, which may set them again.
+    pub tokenizer_first: &'static [&'static [Key]],
+    /// Key-values behind those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`, the files of that name.
     pub tokenizer_keys: &'static [&'static [Key]],
     /// Tensors that are computed.
     pub computed: &'static [Computed],
@@ -478,9 +535,14 @@ impl Checkpoint {
         roots: &["model."],
         layers: &["layers.{}."],
         skip: &[],
+        zero: &[],
         rename: &[],
+        rename_if: &[],
+        early_keys: &[],
         keys: &[groups::GENERIC],
         vocab: Vocab::Bpe,
+        special_tokens: &[],
+        tokenizer_first: &[],
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
@@ -602,22 +664,39 @@ pub const FUSED: &str = "attn_qkv.weight";
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
+    afmoe::ARCHITECTURE,
     arcee::ARCHITECTURE,
+    arctic::ARCHITECTURE,
     baichuan::ARCHITECTURE,
     bloom::ARCHITECTURE,
+    chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
+    cogvlm::ARCHITECTURE,
+    cohere2::ARCHITECTURE,
     command_r::ARCHITECTURE,
     dbrx::ARCHITECTURE,
+    deepseek::ARCHITECTURE,
+    dots1::ARCHITECTURE,
+    dream::ARCHITECTURE,
+    ernie4_5::ARCHITECTURE,
+    eurobert::ARCHITECTURE,
+    exaone4::ARCHITECTURE,
+    exaone::ARCHITECTURE,
     falcon::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma::ARCHITECTURE,
+    glm4::ARCHITECTURE,
     gpt2::ARCHITECTURE,
+    gpt_oss::ARCHITECTURE,
     gptj::ARCHITECTURE,
     gptneox::ARCHITECTURE,
     granite::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
+    hunyuan::ARCHITECTURE,
+    internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    llada::ARCHITECTURE,
     llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
     llama::ARCHITECTURE,
@@ -629,15 +708,19 @@ pub const ARCHITECTURES: &[Architecture] = &[
     minicpm3::ARCHITECTURE,
     minicpm::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,
+    modern_bert::ARCHITECTURE,
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
     olmo2::ARCHITECTURE,
     olmo::ARCHITECTURE,
     olmoe::ARCHITECTURE,
+    openelm::ARCHITECTURE,
     orion::ARCHITECTURE,
     pangu::ARCHITECTURE,
     phi2::ARCHITECTURE,
+    phi3::ARCHITECTURE,
+    phimoe::ARCHITECTURE,
     plamo::ARCHITECTURE,
     plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
@@ -655,6 +738,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,
     whisper::ARCHITECTURE,
+    xverse::ARCHITECTURE,
 ];
 
 /// Outside the blocks, in every architecture but [`ODD`] ones.

@@ -79,6 +79,8 @@ pub struct Hparams<'g> {
     pub shared_ff: Option<u64>,
     /// Width of the feed-forward part of an expert.
     pub expert_ff: Option<u64>,
+    /// Number of experts that all tokens use.
+    pub shared_experts: u64,
     /// Blocks at the start that have no experts.
     pub leading_dense: u64,
     /// Every how many blocks one has experts, where not all have; none at all where it is 0.
@@ -139,6 +141,7 @@ impl<'g> Hparams<'g> {
             chunk_ff: int(keys::EXPERT_CHUNK_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             shared_ff: int(keys::EXPERT_SHARED_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
             expert_ff: int(keys::EXPERT_FEED_FORWARD_LENGTH).filter(|&n| n > 0),
+            shared_experts: int(keys::EXPERT_SHARED_COUNT).unwrap_or(0),
             leading_dense: int(keys::LEADING_DENSE_BLOCK_COUNT).unwrap_or(0),
             expert_step: int(keys::INTERLEAVE_MOE_LAYER_STEP),
             q_lora: int(keys::ATTENTION_Q_LORA_RANK),

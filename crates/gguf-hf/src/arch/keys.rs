@@ -17,7 +17,7 @@ const MAX_BLOCKS: u64 = 65536;
 /// as `rope` and `rope_all` (`TextModel.__init__` in `conversion/base.py`).
 pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     let mut fields = config.hparams().as_object().cloned().unwrap_or_default();
-    const BLOCKS: [&str; 4] = ["n_layers", "num_hidden_layers", "n_layer", "num_layers"];
+    const BLOCKS: [&str; 5] = ["n_layers", "num_hidden_layers", "n_layer", "num_transformer_layers", "num_layers"];
     let blocks = config.fields().required_u32(&BLOCKS)?;
     if u64::from(blocks) > MAX_BLOCKS {
         return Err(config::Error::invalid(BLOCKS.join(" or "), &json!(blocks), "at most 65536 blocks").into());
@@ -74,6 +74,7 @@ fn rope(fields: &Object) -> Result<(Object, Object), config::Error> {
 
 /// Evaluates the formulas of a class of checkpoints. The fields that come back have what they set.
 pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
+    plan.early = evaluate(checkpoint.early_keys, plan.architecture, &mut plan.fields)?;
     plan.parameters = evaluate(checkpoint.keys, plan.architecture, &mut plan.fields)?;
     let fields = &plan.fields;
     // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.

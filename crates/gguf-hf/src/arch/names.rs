@@ -4,10 +4,19 @@ use gguf_model::arch::Checkpoint;
 
 /// The name of a tensor in the tables of an architecture, without the root that the class puts before it; or why the tensor is left
 /// out (`filter_tensors` of the reference: first the class, then `TextModel`, then `ModelBase`).
-pub(super) fn of_text_model(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str> {
+///
+/// `renames` are the names that are replaced because a formula holds.
+pub(super) fn of_text_model(
+    checkpoint: &Checkpoint,
+    renames: &[(&str, &str)],
+    name: &str,
+) -> Result<String, &'static str> {
     let mut name = name.to_owned();
     for (old, new) in checkpoint.rename {
         name = name.replace(old, new);
+    }
+    if let Some((_, new)) = renames.iter().find(|(old, _)| *old == name) {
+        name = (*new).to_owned();
     }
     if let Some(reason) = skip_reason(&name) {
         return Err(reason);

@@ -32,10 +32,16 @@ pub(super) fn add(
     let prefix = plan.architecture;
     let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
 
+    let mut renames = Vec::new();
+    for (old, new, condition) in checkpoint.rename_if {
+        if condition_holds(condition, old, &plan.fields)? {
+            renames.push((*old, *new));
+        }
+    }
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
-        let name = match names::of_text_model(checkpoint, &source.name) {
+        let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => name,
             Err(reason) => {
                 plan.skip(&source.name, reason);
@@ -44,6 +50,11 @@ pub(super) fn add(
         };
         if is_skipped(checkpoint, &name, &source.name, &plan.fields)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
+            continue;
+        }
+        if checkpoint.zero.iter().any(|pattern| names::matches(pattern, &name)) {
+            plan.skip(&source.name, "zero");
+            plan.zero.push(index);
             continue;
         }
         let mut matches = rows.matches(&name);
@@ -96,21 +107,20 @@ fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields
             Some(pattern) => names::matches(pattern, source),
             None => names::matches(pattern, name),
         };
-        if matches {
-            let holds = match condition {
-                &"" => true,
-                text => {
-                    let wrong = |e: crate::formula::Error| PlanError::Table { key: pattern, problem: e.to_string() };
-                    let formula = Formula::parse(text).map_err(wrong)?;
-                    fields.holds(&formula).map_err(wrong)?
-                }
-            };
-            if holds {
-                return Ok(true);
-            }
+        if matches && condition_holds(condition, pattern, fields)? {
+            return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether the condition of a row holds, as an empty one does.
+fn condition_holds(condition: &str, row: &'static str, fields: &Fields) -> Result<bool, PlanError> {
+    let wrong = |e: crate::formula::Error| PlanError::Table { key: row, problem: e.to_string() };
+    match condition {
+        "" => Ok(true),
+        text => fields.holds(&Formula::parse(text).map_err(wrong)?).map_err(wrong),
+    }
 }
 
 /// A name of a checkpoint's tensors, taken apart at the number of an expert or a head.

@@ -417,3 +417,96 @@ fn an_encoder_and_a_decoder_have_blocks_of_their_own() {
         assert!(error.contains(expected), "{name}: {error}");
     }
 }
+
+/// Names and shapes of what becomes of tensors of block 1.
+fn planned(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>)> {
+    let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();
+    let plan = draft(c, &sources, OutType::Auto).unwrap();
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone())).collect()
+}
+
+#[test]
+fn matrices_in_one_are_taken_apart() {
+    let c = config(json!({"architectures": ["Ernie4_5ForCausalLM"], "model_type": "ernie4_5", "head_dim": 8}));
+    let found = planned(
+        &c,
+        &[
+            ("ernie.layers.1.self_attn.qkv_proj.weight", &[64, 64]),
+            ("ernie.layers.1.self_attn.qkv_proj.bias", &[64]),
+            ("ernie.layers.1.mlp.up_gate_proj.weight", &[192, 64]),
+        ],
+    );
+    let expected = [
+        ("attn_q.weight", vec![64, 32]),
+        ("attn_k.weight", vec![64, 16]),
+        ("attn_v.weight", vec![64, 16]),
+        ("attn_q.bias", vec![32]),
+        ("attn_k.bias", vec![16]),
+        ("attn_v.bias", vec![16]),
+        ("ffn_gate.weight", vec![64, 96]),
+        ("ffn_up.weight", vec![64, 96]),
+    ];
+    assert_eq!(found, expected.map(|(name, shape)| (format!("blk.1.{name}"), shape)));
+}
+
+#[test]
+fn weights_for_images_in_the_blocks_are_kept() {
+    let c = config(json!({"architectures": ["CogVLMForCausalLM"], "model_type": "cogvlm", "num_key_value_heads": 4,
+        "max_position_embeddings": 512, "rms_norm_eps": 1e-5}));
+    let found = planned(
+        &c,
+        &[
+            ("model.layers.1.mlp.vision_mlp.up_proj.weight", &[96, 64]),
+            ("model.layers.1.self_attn.vision_expert_dense.weight", &[64, 64]),
+            ("model.vision.boi", &[1, 1, 8]),
+        ],
+    );
+    let expected = [("vis_up", vec![64, 96]), ("vis_attn_output", vec![64, 64])];
+    assert_eq!(found, expected.map(|(name, shape)| (format!("blk.1.{name}.weight"), shape)));
+}
+
+#[test]
+fn a_classifier_has_its_name_from_its_labels() {
+    for (labels, expected) in [
+        (json!({"10": "c", "9": "b", "0": "a"}), "cls.output.weight"),
+        (json!({"0": "LABEL_0", "1": "LABEL_1"}), "cls.weight"),
+    ] {
+        let n = labels.as_object().unwrap().len() as u64;
+        let c = config(json!({"architectures": ["ModernBertForSequenceClassification"], "model_type": "modernbert",
+            "id2label": labels, "hidden_size": n}));
+        let found = planned(&c, &[("classifier.weight", &[n, n])]);
+        assert_eq!(found, [(expected.to_owned(), vec![n, n])]);
+        let parameters = draft(&c, &[], OutType::Auto).unwrap().parameters;
+        let labels = parameters.iter().find(|(key, _)| key == "modern-bert.classifier.output_labels");
+        let expected = (n == 3).then(|| Value::from(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]));
+        assert_eq!(labels.map(|(_, value)| value), expected.as_ref());
+    }
+}
+
+#[test]
+fn what_has_to_be_zero_is_left_out() {
+    let c = config(json!({"architectures": ["Cohere2ForCausalLM"], "model_type": "cohere2"}));
+    let sources = [
+        source("model.norm.bias", Dtype::BF16, &[64]),
+        source("model.norm.weight", Dtype::BF16, &[64]),
+        source("model.layers.1.input_layernorm.bias", Dtype::BF16, &[64]),
+    ];
+    let plan = draft(&c, &sources, OutType::Auto).unwrap();
+    assert_eq!((plan.zero.as_slice(), plan.tensors.len()), (&[0, 2][..], 1));
+}
+
+#[test]
+fn scaled_attention_comes_first() {
+    let ones = [1.0; 8];
+    let rope = json!({"type": "longrope", "long_factor": ones, "short_factor": ones});
+    let c = config(
+        json!({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "rope_scaling": rope, "pad_token_id": 0,
+        "max_position_embeddings": 2048, "original_max_position_embeddings": 512}),
+    );
+    let plan = draft(&c, &[], OutType::Auto).unwrap();
+    // The square root of 1 + ln(4) / ln(512).
+    let expected = [("phi3.rope.scaling.attn_factor".to_owned(), Value::from((11f64 / 9.0).sqrt() as f32))];
+    assert_eq!(plan.early, expected);
+    let names: Vec<_> = plan.tensors.iter().map(|t| t.shown()).collect();
+    assert_eq!(names, ["rope_factors_long.weight", "rope_factors_short.weight"]);
+}

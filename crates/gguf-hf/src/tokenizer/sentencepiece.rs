@@ -9,6 +9,7 @@ use super::{MessageProblem, SentencePieceProblem};
 /// The type of a piece, by the numbers that both SentencePiece and GGUF's `tokenizer.ggml.token_type` use.
 pub(crate) mod piece_type {
     pub(crate) const NORMAL: i32 = 1;
+    pub(crate) const UNKNOWN: i32 = 2;
     pub(crate) const CONTROL: i32 = 3;
     pub(crate) const USER_DEFINED: i32 = 4;
     pub(crate) const UNUSED: i32 = 5;
@@ -44,6 +45,26 @@ pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProble
         return Err(SentencePieceProblem::NoPieces);
     }
     Ok(pieces)
+}
+
+/// Whether the model puts a space before a text: `add_dummy_prefix` (3) in the normalizer_spec (3), true when it is not said.
+///
+/// # Errors
+/// Where the bytes are not a message of the expected form.
+pub(crate) fn adds_space(bytes: &[u8]) -> Result<bool, SentencePieceProblem> {
+    let mut message = Message { bytes, pos: 0 };
+    let mut adds = true;
+    while let Some(field) = message.field()? {
+        if field.number == 3 {
+            let mut normalizer = Message { bytes: field.payload()?, pos: 0 };
+            while let Some(field) = normalizer.field()? {
+                if let (3, FieldValue::Varint(value)) = (field.number, field.value) {
+                    adds = value != 0;
+                }
+            }
+        }
+    }
+    Ok(adds)
 }
 
 fn piece(bytes: &[u8]) -> Result<Piece<'_>, MessageProblem> {

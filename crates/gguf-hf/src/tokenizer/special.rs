@@ -82,6 +82,13 @@ impl SpecialVocab {
         }
     }
 
+    /// Changes the id of a special token that has one.
+    pub(crate) fn replace_id(&mut self, kind: &'static str, id: u32) {
+        if let Some((_, old)) = self.ids.iter_mut().find(|(k, _)| *k == kind) {
+            *old = id;
+        }
+    }
+
     fn add_flag(&self, kind: &str) -> Option<bool> {
         self.add.iter().find(|(k, _)| *k == kind).map(|(_, v)| *v)
     }
@@ -236,7 +243,12 @@ impl SpecialVocab {
         for kind in self.types.clone() {
             let key = format!("{kind}_token_id");
             let id = config.get(&key).filter(|v| !v.is_null());
-            self.set_id(kind, id.or_else(|| config.get("text_config")?.get(&key)));
+            let id = id.or_else(|| config.get("text_config")?.get(&key));
+            self.set_id(kind, id);
+            // A negative number says that there is none; the reference refuses it in most classes.
+            if id.and_then(Json::as_i64).is_some_and(|id| id < 0) {
+                self.ids.retain(|(k, _)| *k != kind);
+            }
         }
     }
 

@@ -474,3 +474,101 @@ fn errors_name_the_file() {
         assert!(error.contains(message), "{file}: {error}");
     }
 }
+
+/// What a kind of vocabulary makes of the files: key-values from the tokens on.
+fn of_kind(vocab: Vocab, files: &[(&str, &[u8])]) -> Vec<String> {
+    let options = TokenizerOptions { vocab, ..TokenizerOptions::default() };
+    let got = run_with(&format!("kind-{vocab:?}"), files, json!({"vocab_size": 7}), &options).unwrap();
+    lines(&got.kvs)[2..].iter().map(|line| line.strip_prefix("tokenizer.ggml.").unwrap().to_owned()).collect()
+}
+
+#[test]
+fn pieces_that_other_files_change() {
+    let pieces = [("<unk>", 0.0, 2), ("</s>", 0.0, 3), ("\0", -1.0, 1), ("[UNUSED_TOKEN_1]", -2.0, 1), ("a", -3.0, 4)];
+    let mut spm = model(&pieces);
+    spm.extend([0x1a, 2, 0x18, 0]); // normalizer_spec { add_dummy_prefix: false }
+    let settings = json!({"unk_token": "<unk>", "add_prefix_space": true, "added_tokens_decoder": {
+        "0": {"content": "<unk>", "special": true},
+        "5": {"content": "<|im_end|>", "special": true},
+        "6": {"content": "<|x|>", "special": false},
+    }});
+    let tokenizer = json!({"added_tokens": [{"id": 4, "content": "b", "special": true}],
+        "model": {"type": "BPE", "vocab": {}, "merges": []}});
+    let (settings, tokenizer) = (settings.to_string(), tokenizer.to_string());
+    let files: &[(&str, &[u8])] = &[
+        ("tokenizer.model", &spm),
+        ("tokenizer_config.json", settings.as_bytes()),
+        ("tokenizer.json", tokenizer.as_bytes()),
+        ("added_tokens.json", br#"{"c": 3}"#),
+        ("config.json", br#"{"eos_token_id": 1}"#),
+    ];
+    let unused = "[UNUSED_TOKEN_1]";
+    assert_eq!(
+        of_kind(Vocab::Arctic, files),
+        [
+            format!("tokens = <unk> </s> \\u{{0}} {unused} a <|im_end|> <|x|>"),
+            "scores = 0 0 -1 -2 -3 0 -10000".to_owned(),
+            "token_type = 2 3 1 1 1 3 4".to_owned(),
+            "eos_token_id = 1".to_owned(),
+        ]
+    );
+    assert_eq!(
+        of_kind(Vocab::InternLm2, files),
+        [
+            format!("tokens = <unk> </s> \u{1f409} {unused} b <|im_end|> <|x|> c"),
+            "scores = -1000 0 -1 -2 -1000 -1000 -1000 -1000".to_owned(),
+            "token_type = 3 3 1 5 3 3 4 4".to_owned(),
+            "add_space_prefix = false".to_owned(),
+            "eos_token_id = 5".to_owned(),
+        ]
+    );
+    assert_eq!(
+        of_kind(Vocab::InternLm3, files)[2..],
+        ["token_type = 3 3 1 4 1 3 3", "add_space_prefix = true", "eos_token_id = 5"]
+    );
+    assert_eq!(
+        of_kind(Vocab::Phi3, files),
+        [
+            "tokens = <unk> </s> \\u{0} c b <|im_end|> <|x|>",
+            "scores = -1000 0 -1 -1000 -1000 -1000 -1000",
+            "token_type = 3 3 1 4 3 3 4",
+            "eos_token_id = 1",
+        ]
+    );
+}
+
+#[test]
+fn entries_of_a_tokenizer_json_as_pieces() {
+    let vocab = json!({"<s>": 0, "\0": 1, "<0x0A>": 2, "▁a": 3, "<|x|>": 4, "b": 5, "c": 6});
+    let json = json!({
+        "added_tokens": [{"id": 0, "content": "<s>", "special": true}, {"id": 4, "content": "<|x|>", "special": false}],
+        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+    });
+    let json = json.to_string();
+    let settings: &[u8] = br#"{"bos_token": "<s>"}"#;
+    let files: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer_config.json", settings)];
+    assert_eq!(
+        of_kind(Vocab::Pieces, files),
+        ["tokens = <s> <b'\\\\x00'> <0x0A> ▁a <|x|> b c", "token_type = 3 6 6 1 4 1 1", "bos_token_id = 0"]
+    );
+}
+
+#[test]
+fn special_tokens_of_a_class_and_marks_as_they_are() {
+    let json = llama3().to_string();
+    let settings: &[u8] = br#"{"bos_token": "<|begin|>"}"#;
+    let files: &[(&str, &[u8])] = &[("tokenizer.json", json.as_bytes()), ("tokenizer_config.json", settings)];
+    let special_tokens = &[("bos", "<|call|>"), ("eot", "<|call|>"), ("unk", "<|missing|>")];
+    let options = TokenizerOptions { vocab: Vocab::MarkedBpe, special_tokens, ..TokenizerOptions::default() };
+    let got = run_with("marked", files, json!({"vocab_size": 8}), &options).unwrap();
+    let found = lines(&got.kvs);
+    assert_eq!(
+        found[2..4],
+        [
+            "tokenizer.ggml.tokens = a b ab Ġ <|begin|> <|call|> Ġmy token Ġmine",
+            "tokenizer.ggml.token_type = 1 1 1 1 3 4 4 4",
+        ]
+    );
+    assert_eq!(found[5..7], ["tokenizer.ggml.bos_token_id = 4", "tokenizer.ggml.eot_token_id = 5"]);
+    assert!(!found.iter().any(|line| line.contains("unknown")), "{found:?}");
+}

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use gguf_model::arch::Vocab;
 use serde_json::Value as Json;
 
 use super::bpe::{Tokenizer, clean_up};
@@ -65,9 +66,8 @@ impl TokenList {
 /// The score of a token that the model gives none.
 const NO_SCORE: f32 = -1000.0;
 
-/// The vocabulary of `tokenizer.model`, with the tokens that `added_tokens.json` and `tokenizer_config.json` add or
-/// redefine (`_create_vocab_sentencepiece`).
-pub(crate) fn sentencepiece(
+/// The vocabulary of `tokenizer.model` alone, cut or filled up to `vocab_size`.
+fn own_pieces(
     folder: &Folder,
     model: &[u8],
     vocab_size: Option<usize>,
@@ -91,7 +91,18 @@ pub(crate) fn sentencepiece(
     for id in list.tokens.len()..size {
         list.push(format!("[PAD{id}]"), -10000.0, piece_type::UNUSED);
     }
+    Ok(list)
+}
 
+/// The vocabulary of `tokenizer.model`, with the tokens that `added_tokens.json` and `tokenizer_config.json` add or
+/// redefine (`_create_vocab_sentencepiece`).
+pub(crate) fn sentencepiece(
+    folder: &Folder,
+    model: &[u8],
+    vocab_size: Option<usize>,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    let mut list = own_pieces(folder, model, vocab_size, warnings)?;
     let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
@@ -106,6 +117,100 @@ pub(crate) fn sentencepiece(
         let (text, kind) = added_token(text, special);
         let id = id.trim().parse::<u64>().map_or_else(|_| Json::from(id.as_str()), Json::from);
         list.put(&id, text, NO_SCORE, kind, warnings);
+    }
+    Ok(list)
+}
+
+/// The vocabulary of `tokenizer.model`, with what other files say of its tokens by the rules of `vocab`, one of
+/// [`Vocab::Arctic`], [`Vocab::InternLm2`] and [`Vocab::Phi3`].
+pub(crate) fn changed_pieces(
+    folder: &Folder,
+    model: &[u8],
+    vocab_size: Option<usize>,
+    vocab: Vocab,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    let mut list = own_pieces(folder, model, vocab_size, warnings)?;
+    if vocab == Vocab::InternLm2 {
+        for (token, kind) in list.tokens.iter_mut().zip(&mut list.types) {
+            if token.starts_with("[UNUSED") {
+                *kind = piece_type::UNUSED;
+            } else if token == "\0" {
+                // An empty text to C.
+                *token = "\u{1f409}".to_owned();
+            }
+        }
+    }
+    if vocab != Vocab::Arctic {
+        let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
+        for (token, id) in added.as_object().into_iter().flatten() {
+            match vocab {
+                // Behind the others, whatever their ids.
+                Vocab::InternLm2 => list.push(token.clone(), NO_SCORE, piece_type::USER_DEFINED),
+                _ => list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings),
+            }
+        }
+    }
+    let unknown = folder.tokenizer_config.get("unk_token").and_then(Json::as_str);
+    for (id, text, special) in configured_tokens(folder, warnings) {
+        let (score, kind) = match (vocab, special) {
+            (Vocab::Arctic, true) if unknown == Some(text) => (0.0, piece_type::UNKNOWN),
+            (Vocab::Arctic, true) => (0.0, piece_type::CONTROL),
+            (Vocab::Arctic, false) => (-10000.0, piece_type::USER_DEFINED),
+            (_, true) => (NO_SCORE, piece_type::CONTROL),
+            (_, false) => (NO_SCORE, piece_type::USER_DEFINED),
+        };
+        list.put(&id, text.to_owned(), score, kind, warnings);
+    }
+    for token in folder.tokenizer.iter().flat_map(|t| &t.added_tokens).filter(|_| vocab != Vocab::Arctic) {
+        let kind = if token.special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
+        list.put(&token.id, token.content.clone(), NO_SCORE, kind, warnings);
+    }
+    Ok(list)
+}
+
+/// The tokens that `tokenizer_config.json` lists: id, text, and whether they are special.
+pub(crate) fn configured_tokens<'f>(
+    folder: &'f Folder,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Vec<(Json, &'f str, bool)> {
+    let decoder = folder.tokenizer_config.get("added_tokens_decoder").and_then(Json::as_object);
+    let mut tokens = Vec::new();
+    for (id, token) in decoder.into_iter().flatten() {
+        let Some(text) = token.get("content").and_then(Json::as_str) else {
+            warnings.push(TokenizerWarning::NoContent { id: id.clone() });
+            continue;
+        };
+        let number = id.trim().parse::<u64>().map_or_else(|_| Json::from(id.as_str()), Json::from);
+        tokens.push((number, text, token.get("special").is_some_and(truthy)));
+    }
+    tokens
+}
+
+/// The entries of `tokenizer.json` as pieces of Llama's kind, without scores (`XverseModel.set_vocab`).
+pub(crate) fn plain_pieces(
+    folder: &Folder,
+    tokenizer: &TokenizerJson,
+    vocab_size: Option<usize>,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    let hf = Tokenizer::new(folder, tokenizer, warnings)?;
+    let by_id = tokens_by_id(&hf);
+    let size = checked_size(folder, tokenizer, &by_id, vocab_size)?;
+    let mut list = TokenList::new("llama", size);
+    for id in 0..size as u32 {
+        let Some(token) = by_id.get(&id) else {
+            return Err(folder.invalid("tokenizer.json", FileProblem::NoToken { id: id as usize, n_tokens: size }));
+        };
+        let (text, kind) = match hf.added_token(id, token) {
+            _ if *token == "\0" => ("<b'\\x00'>", piece_type::BYTE),
+            _ if is_byte_token(token) => (*token, piece_type::BYTE),
+            Some(added) if added.special => (*token, piece_type::CONTROL),
+            Some(_) => (*token, piece_type::USER_DEFINED),
+            None => (*token, piece_type::NORMAL),
+        };
+        list.tokens.push(text.to_owned());
+        list.types.push(kind);
     }
     Ok(list)
 }
@@ -164,15 +269,7 @@ pub(crate) fn gpt2(
     }
     let hf = Tokenizer::new(folder, tokenizer, warnings)?;
     let by_id = tokens_by_id(&hf);
-    let max = by_id.keys().copied().max().unwrap_or(0) as usize;
-    let size = vocab_size.unwrap_or(by_id.len());
-    if max >= size {
-        let token = by_id.get(&(max as u32)).copied().unwrap_or_default().to_owned();
-        return Err(match tokenizer.has(&token) {
-            true => folder.invalid("tokenizer.json", FileProblem::TokenId { token, id: max, vocab_size: size }),
-            false => folder.invalid("config.json", FileProblem::AddedTokenId { token, id: max, vocab_size: size }),
-        });
-    }
+    let size = checked_size(folder, tokenizer, &by_id, vocab_size)?;
     let (pre, source) = pre::decide(folder, tokenizer, &hf, options, warnings)?;
 
     let clean = folder.tokenizer_config.get("clean_up_tokenization_spaces").is_some_and(truthy);
@@ -183,6 +280,10 @@ pub(crate) fn gpt2(
             None => (format!("[PAD{id}]"), piece_type::UNUSED),
             Some(token) => match hf.added_token(id, token) {
                 None => ((*token).to_owned(), piece_type::NORMAL),
+                Some(added) if options.vocab == Vocab::MarkedBpe => {
+                    let kind = if added.special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
+                    ((*token).to_owned(), kind)
+                }
                 Some(added) => {
                     // llama.cpp looks for added tokens in the text as it is, so they are written as they come out of the
                     // decoder. Encoding such a token gives the token itself.
@@ -200,6 +301,25 @@ pub(crate) fn gpt2(
         list.types.push(kind);
     }
     Ok(list)
+}
+
+/// The number of tokens, which no id may reach.
+fn checked_size(
+    folder: &Folder,
+    tokenizer: &TokenizerJson,
+    by_id: &HashMap<u32, &str>,
+    vocab_size: Option<usize>,
+) -> Result<usize, FolderError> {
+    let max = by_id.keys().copied().max().unwrap_or(0) as usize;
+    let size = vocab_size.unwrap_or(by_id.len());
+    if max < size {
+        return Ok(size);
+    }
+    let token = by_id.get(&(max as u32)).copied().unwrap_or_default().to_owned();
+    Err(match tokenizer.has(&token) {
+        true => folder.invalid("tokenizer.json", FileProblem::TokenId { token, id: max, vocab_size: size }),
+        false => folder.invalid("config.json", FileProblem::AddedTokenId { token, id: max, vocab_size: size }),
+    })
 }
 
 /// The text of every id. Where two texts have one id, the model's own counts; in llama.cpp's converter chance decides.

@@ -138,6 +138,7 @@ pub(super) const GENERIC: &[Key] = keys! {
 /// How outputs are pooled, for encoders of sentences (`_try_set_pooling_type`).
 pub(super) const POOLING: &[Key] = keys! {
     "pooling_type" U32? = "pooling_type";
+    "classifier.pooling_type" U32? = "one_of(classifier_pooling, {'mean': 1, 'cls': 2}) if classifier_pooling != null else null";
 };
 
 /// Number of tokens.
@@ -148,6 +149,45 @@ pub(super) const VOCAB_SIZE: &[Key] = keys! {
 /// Rotated elements of a head: all of them.
 pub(super) const ROPE_WHOLE_HEAD: &[Key] = keys! {
     "rope.dimension_count" U32 = "head_dim ?? hidden_size // num_attention_heads";
+};
+
+/// A router and experts as [`EXPERTS`], stacked as gate, up, down.
+pub(super) const EXPERTS_IN_ORDER: &[Row] = rows! {
+    "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.up_proj";
+    "ffn_down_exps.weight" [ExpertFf Embd Experts] Required Experts <- "mlp.experts.{x}.down_proj";
+};
+
+/// Experts that all tokens use, as one feed-forward part; their number is a key.
+pub(super) const SHARED_EXPERTS: &[Row] = rows! {
+    "ffn_gate_shexp.weight" [Embd SharedExpertsFf] Required SharedExperts <- "mlp.shared_experts.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedExpertsFf] Required SharedExperts <- "mlp.shared_experts.up_proj";
+    "ffn_down_shexp.weight" [SharedExpertsFf Embd] Required SharedExperts <- "mlp.shared_experts.down_proj";
+};
+
+/// What a block for the prediction of further tokens has besides the usual parts; llama.cpp keeps it without using it.
+pub(super) const NEXT_TOKENS: &[Row] = rows! {
+    "nextn.eh_proj.weight"          []           Optional Always;
+    "nextn.enorm.weight"            [Embd]       Optional Always;
+    "nextn.hnorm.weight"            [Embd]       Optional Always;
+    "nextn.embed_tokens.weight"     [Embd Vocab] Optional Always;
+    "nextn.shared_head_head.weight" [Embd Vocab] Optional Always;
+    "nextn.shared_head_norm.weight" [Embd]       Optional Always;
+};
+
+/// No scaling of rotary positions.
+pub(super) const NO_ROPE_SCALING: &[Key] = keys! {
+    "rope.scaling.type" Str = "'none'";
+};
+
+/// Attention to both sides.
+pub(super) const NOT_CAUSAL: &[Key] = keys! {
+    "attention.causal" Bool = "false";
+};
+
+/// Whether the tokenizer puts a space before a text.
+pub(super) const SPACE_PREFIX: &[Key] = keys! {
+    "tokenizer.ggml.add_space_prefix" Bool? = "tokenizer_config.add_prefix_space";
 };
 
 /// Width of the experts, where they have one of their own.

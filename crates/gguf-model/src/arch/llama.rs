@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_ATTENTION, FFN],
     checkpoints: &[
+        Checkpoint { classes: &["InternLM3ForCausalLM"], vocab: Vocab::InternLm3, computed: &[], ..LLAMA },
         Checkpoint {
             classes: &[
                 "LLaMAForCausalLM",

@@ -1,0 +1,35 @@
+//! Snowflake Arctic: each block has a small dense feed-forward part, as wide as a hidden state, and experts beside it.
+//!
+//! Rules: `load_arch_tensors` in `src/models/arctic.cpp` of llama.cpp, `ArcticModel` in `conversion/arctic.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["arctic"],
+    outside: &[EMBEDDINGS],
+    block: &[PERMUTED_ATTENTION, BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["ArcticForCausalLM"],
+        keys: &[GENERIC, KEYS],
+        vocab: Vocab::Arctic,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"     [Embd]            Required Always <- "input_layernorm";
+    "ffn_norm.weight"      [Embd]            Required Always <- "residual_layernorm";
+    "ffn_gate.weight"      [Embd Embd]       Required Always <- "residual_mlp.w1";
+    "ffn_down.weight"      [Embd Embd]       Required Always <- "residual_mlp.w2";
+    "ffn_up.weight"        [Embd Embd]       Required Always <- "residual_mlp.w3";
+    "ffn_norm_exps.weight" [Embd]            Required Always <- "post_attention_layernorm";
+    "ffn_gate_inp.weight"  [Embd Experts]    Required Always <- "block_sparse_moe.gate";
+    "ffn_gate_exps.weight" [Embd Ff Experts] Required Always <- "block_sparse_moe.experts.{x}.w1";
+    "ffn_down_exps.weight" [Ff Embd Experts] Required Always <- "block_sparse_moe.experts.{x}.w2";
+    "ffn_up_exps.weight"   [Embd Ff Experts] Required Always <- "block_sparse_moe.experts.{x}.w3";
+};
+
+const KEYS: &[Key] = keys! {
+    "vocab_size" U32 = "vocab_size";
+    "rope.dimension_count" U32 = "hidden_size // num_attention_heads";
+};

@@ -1,0 +1,37 @@
+//! CogVLM, its language part: two sets of weights in each block, one for text and one for images.
+//!
+//! Rules: `load_arch_tensors` in `src/models/cogvlm.cpp` of llama.cpp, `CogVLMModel` in `conversion/cogvlm.py`. The reference takes
+//! the weights for images for a vision tower and leaves them out, so that llama.cpp cannot load its files; here they are kept.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["cogvlm"],
+    outside: &[EMBEDDINGS, FREQS],
+    block: &[NORMS, BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["CogVLMForCausalLM"],
+        rename: &[("vision_expert_", "visual_expert_"), ("vision_mlp.", "visual_mlp.")],
+        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+        vocab: Vocab::Llama,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const FREQS: &[Row] = rows! {
+    "rope_freqs.weight"      [HalfRot]  Optional Always;
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_qkv.weight"        [Embd Qkv] Required Always <- "self_attn.language_expert_query_key_value";
+    "attn_output.weight"     [Q Embd]   Required Always <- "self_attn.language_expert_dense";
+    "vis_attn_qkv.weight"    [Embd Qkv] Required Always <- "self_attn.visual_expert_query_key_value";
+    "vis_attn_output.weight" [Q Embd]   Required Always <- "self_attn.visual_expert_dense";
+    "ffn_gate.weight"        [Embd Ff]  Required Always <- "mlp.language_mlp.gate_proj";
+    "ffn_up.weight"          [Embd Ff]  Required Always <- "mlp.language_mlp.up_proj";
+    "ffn_down.weight"        [Ff Embd]  Required Always <- "mlp.language_mlp.down_proj";
+    "vis_gate.weight"        [Embd Ff]  Required Always <- "mlp.visual_mlp.gate_proj";
+    "vis_up.weight"          [Embd Ff]  Required Always <- "mlp.visual_mlp.up_proj";
+    "vis_down.weight"        [Ff Embd]  Required Always <- "mlp.visual_mlp.down_proj";
+    "rope_freqs.weight"      [HalfRot]  Optional Always;
+};

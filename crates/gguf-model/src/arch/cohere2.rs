@@ -1,0 +1,35 @@
+//! Command R7B: attention and feed-forward part side by side behind one norm, windows in most blocks; the embeddings are the output
+//! too.
+//!
+//! Rules: `load_arch_tensors` in `src/models/cohere2.cpp` of llama.cpp, `Cohere2Model` in `conversion/command_r.py`. The reference
+//! asks for `rotary_pct`, which transformers does not know; here a file without it rotates whole heads, as transformers does.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["cohere2"],
+    outside: &[OUTSIDE],
+    block: &[NORM, ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["Cohere2ForCausalLM"],
+        keys: &[GENERIC, KEYS, NO_ROPE_SCALING],
+        zero: &["*.bias"],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"  [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight" [Embd]       Required Always <- "norm";
+};
+
+const NORM: &[Row] = rows! {
+    "attn_norm.weight"   [Embd]       Required Always <- "input_layernorm";
+};
+
+const KEYS: &[Key] = keys! {
+    "logit_scale" F32 = "logit_scale";
+    "attention.sliding_window" U32 = "sliding_window";
+    "vocab_size" U32 = "vocab_size";
+    "rope.dimension_count" U32 = "int((rotary_pct ?? 1.0) * (hidden_size // num_attention_heads))";
+};

@@ -1,0 +1,26 @@
+//! DeepSeek (the first, with experts): Llama's attention, small experts, and shared ones that all tokens use.
+//!
+//! Rules: `load_arch_tensors` in `src/models/deepseek.cpp` of llama.cpp, `DeepseekModel` in `conversion/deepseek.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["deepseek"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN, EXPERTS, SHARED_EXPERTS],
+    checkpoints: &[Checkpoint {
+        classes: &["DeepseekForCausalLM"],
+        keys: &[GENERIC, ROPE_WHOLE_HEAD, NO_ROPE_SCALING, KEYS],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "leading_dense_block_count" U32 = "first_k_dense_replace";
+    "vocab_size" U32 = "vocab_size";
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_weights_scale" F32 = "1.0";
+    "expert_count" U32 = "n_routed_experts";
+    "expert_shared_count" U32 = "n_shared_experts";
+};

@@ -1,0 +1,37 @@
+//! EXAONE 4: norms behind attention and feed-forward part, none before; norms of queries and keys; windows in most blocks.
+//!
+//! Rules: `load_arch_tensors` in `src/models/exaone4.cpp` of llama.cpp, `Exaone4Model` in `conversion/exaone.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["exaone4"],
+    outside: &[EMBEDDINGS, FREQS],
+    block: &[BLOCK, ATTENTION, QK_NORMS, GATED_FFN, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["Exaone4ForCausalLM"],
+        keys: &[GENERIC, VOCAB_SIZE, KEYS],
+        computed: &[Computed::Llama3Freqs],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const FREQS: &[Row] = rows! {
+    "rope_freqs.weight"          [HalfRot] Optional Always;
+};
+
+const BLOCK: &[Row] = rows! {
+    "post_attention_norm.weight" [Embd]    Required Always <- "post_attention_layernorm";
+    "post_ffw_norm.weight"       [Embd]    Required Always <- "post_feedforward_layernorm";
+    "rope_freqs.weight"          [HalfRot] Optional Always;
+};
+
+const KEYS: &[Key] = keys! {
+    "attention.sliding_window" U32? = "sliding_window";
+    let pattern = "sliding_window_pattern";
+    "attention.sliding_window_pattern" Bool? = "null if sliding_window == null
+        else [t == 'sliding_attention' for t in layer_types] if layer_types != null
+        else null if not pattern
+        else [pattern[i % len(pattern)] == 'L' for i] if str(pattern) == pattern
+        else [(i + 1) % pattern != 0 for i]";
+};

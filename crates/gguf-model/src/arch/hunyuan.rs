@@ -1,0 +1,73 @@
+//! Hunyuan, dense, and the text model of HunyuanOCR: norms of queries and keys; the base of rotary frequencies grows with `alpha`.
+//!
+//! Rules: `load_arch_tensors` in `src/models/hunyuan-vl.cpp` of llama.cpp, which both share; `HunYuanModel` and
+//! `HunyuanVLTextModel` in `conversion/hunyuan.py`, for checkpoints with a `tokenizer.json`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["hunyuan-dense", "hunyuan_vl"],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, HEAD_NORMS, GATED_FFN],
+    checkpoints: &[
+        Checkpoint { classes: &["HunYuanDenseV1ForCausalLM"], ..CHECKPOINT },
+        Checkpoint {
+            classes: &["HunYuanVLForConditionalGeneration"],
+            name: "hunyuan_vl",
+            keys: &[PRESETS, NORMALIZED, GENERIC, KEYS, IN_SECTIONS],
+            ..CHECKPOINT
+        },
+    ],
+};
+
+const CHECKPOINT: Checkpoint = Checkpoint {
+    skip: &[("lm_head.weight", "tie_word_embeddings")],
+    keys: &[PRESETS, GENERIC, KEYS],
+    tokenizer_keys: &[TOKENIZER],
+    ..Checkpoint::TEXT
+};
+
+const HEAD_NORMS: &[Row] = rows! {
+    "attn_q_norm.weight" [HeadK] Required Always <- "self_attn.query_layernorm";
+    "attn_k_norm.weight" [HeadK] Required Always <- "self_attn.key_layernorm";
+};
+
+/// A number of experts in these classes is not meant.
+const PRESETS: &[Key] = keys! {
+    let num_experts = "null";
+    let rope_type = "rope_all.rope_type";
+};
+
+/// Rotation in sections is also written as dynamic scaling with sections.
+const NORMALIZED: &[Key] = keys! {
+    let sections = "rope_all.mrope_section if rope_type == 'dynamic' and rope_all.mrope_section != null
+        else rope_all.xdrope_section";
+    let rope_type = "'xdrope' if rope_type == 'dynamic' and rope_all.mrope_section != null else rope_type";
+};
+
+const KEYS: &[Key] = keys! {
+    let by_alpha = "rope_type in ['dynamic', 'xdrope']";
+    let is_dynamic = "rope_type == 'dynamic'";
+    "rope.freq_base" F32? = "(rope_all.rope_theta|10000.0) * (rope_all.alpha|50) ** (head_dim / (head_dim - 2))
+        if by_alpha else null";
+    "rope.scaling.type" Str? = "'none' if by_alpha else null";
+    "rope.scaling.factor" F32? = "1 if by_alpha else null";
+    "rope.scaling.original_context_length" U32? = "262144 if is_dynamic else null";
+    "context_length" U32? = "262144 if is_dynamic else null";
+};
+
+const IN_SECTIONS: &[Key] = keys! {
+    let is_xd = "rope_type == 'xdrope'";
+    "rope.freq_base" F32? = "float(rope_all.rope_theta) if is_xd else null";
+    "rope.scaling.alpha" F32? = "float(rope_all.alpha) if is_xd else null";
+    "rope.scaling.factor" F32? = "float(rope_all.factor|1) if is_xd else null";
+    "rope.scaling.original_context_length" U32? = "max_position_embeddings if is_xd else null";
+    "context_length" U32? = "max_position_embeddings if is_xd else null";
+    "rope.dimension_sections" I32? = "sections if is_xd else null";
+};
+
+const TOKENIZER: &[Key] = keys! {
+    "tokenizer.ggml.eos_token_id" U32? = "eod_token_id";
+    let ends = "generation_config.eos_token_id";
+    "tokenizer.ggml.eot_token_id" U32? = "ends[0] if is_list(ends ?? 0) and len(ends) > 1 else null";
+};

@@ -1,0 +1,35 @@
+//! InternLM 2: Llama, with queries, keys and values interleaved in one matrix: for each head of keys its queries, the key, the value.
+//!
+//! Rules: `load_arch_tensors` in `src/models/internlm2.cpp` of llama.cpp, `InternLM2Model` in `conversion/internlm.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["internlm2"],
+    outside: &[OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint { classes: &["InternLM2ForCausalLM"], vocab: Vocab::InternLm2, ..Checkpoint::TEXT }],
+};
+
+const Q: &str = "(kv g two HalfHead) ... -> (kv g[:-2] HalfHead two) ...";
+const K: &str = "(kv g two HalfHead) ... -> (kv g[-2] HalfHead two) ...";
+const V: &str = "(kv g d) ... -> (kv g[-1] d) ...";
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"  [Embd Vocab] Required    Always <- "tok_embeddings";
+    "output_norm.weight" [Embd]       Required    Always <- "norm";
+    "output.weight"      [Embd Vocab] Required    Always <- "output";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"   [Embd]       Required    Always <- "attention_norm";
+    "attn_qkv.weight"    [Embd Qkv]   Optional    Always + Optional;
+    "attn_q.weight"      [Embd Q]     UnlessFused Always + Optional <- "attention.wqkv" : Q;
+    "attn_k.weight"      [Embd K]     UnlessFused Always + Optional <- "attention.wqkv" : K;
+    "attn_v.weight"      [Embd V]     UnlessFused Always + Optional <- "attention.wqkv" : V;
+    "attn_output.weight" [Q Embd]     Required    Always <- "attention.wo";
+    "ffn_norm.weight"    [Embd]       Required    Always <- "ffn_norm";
+    "ffn_gate.weight"    [Embd Ff]    Required    Always <- "feed_forward.w1";
+    "ffn_up.weight"      [Embd Ff]    Required    Always <- "feed_forward.w3";
+    "ffn_down.weight"    [Ff Embd]    Required    Always <- "feed_forward.w2";
+};

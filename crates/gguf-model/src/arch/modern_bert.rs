@@ -1,0 +1,60 @@
+//! ModernBERT: an encoder with windows and a gate that shares a matrix with what it gates; the first block has no norm before the
+//! attention. A classifier may be on top.
+//!
+//! Rules: `load_arch_tensors` in `src/models/modern-bert.cpp` of llama.cpp, `ModernBertModel` in `conversion/bert.py`. The decoder
+//! of masked language models, which the reference refuses, is left out: llama.cpp has no place for it.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["modern-bert"],
+    outside: &[OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"],
+        rename_if: &[
+            ("classifier.weight", "classifier.out_proj.weight", "labels"),
+            ("classifier.bias", "classifier.out_proj.bias", "labels"),
+        ],
+        skip: &[("decoder.*", "")],
+        keys: &[GENERIC, NOT_CAUSAL, POOLING, KEYS, NO_ROPE_SCALING, VOCAB_SIZE, ACTIVATION],
+        tokenizer_first: &[TOKENIZER],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"      [Embd Vocab]    Required Always <- "embeddings.tok_embeddings";
+    "token_embd_norm.weight" [Embd]          Required Always <- "embeddings.norm";
+    "output_norm.weight"     [Embd]          Required Always <- "final_norm";
+    "cls.weight"             [Embd Embd]     Optional Always <- "head.dense | classifier";
+    "cls.norm.weight"        [Embd]          Optional Always <- "head.norm";
+    "cls.output.weight"      []              Optional Always + Optional <- "classifier.out_proj";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"       [Embd]          Required NotFirst <- "attn_norm";
+    "attn_norm.weight"       [Embd]          Optional Always;
+    "attn_qkv.weight"        [Embd Qkv]      Required Always <- "attn.Wqkv";
+    "attn_output.weight"     [Embd Embd]     Required Always <- "attn.Wo";
+    "ffn_norm.weight"        [Embd]          Required Always <- "mlp_norm";
+    "ffn_up.weight"          [Embd TwiceFf]  Required Always <- "mlp.Wi";
+    "ffn_down.weight"        [Ff Embd]       Required Always <- "mlp.Wo";
+};
+
+const KEYS: &[Key] = keys! {
+    let labels = "null if len(id2label ?? {}) == 2 and id2label['0'] == 'LABEL_0' else by_number(id2label ?? {})";
+    "classifier.output_labels" Str? = "labels";
+    "attention.sliding_window" U32 = "local_attention";
+    "attention.sliding_window_pattern" U32? = "global_attn_every_n_layers";
+};
+
+const ACTIVATION: &[Key] = keys! {
+    "hidden_activation" Str? = "hidden_activation";
+};
+
+const TOKENIZER: &[Key] = keys! {
+    "tokenizer.ggml.add_bos_token" Bool = "true";
+    "tokenizer.ggml.add_eos_token" Bool = "true";
+    "tokenizer.ggml.add_sep_token" Bool = "true";
+};

@@ -1,0 +1,66 @@
+//! Phi-3 and the dense Phi-4: queries, keys and values in one matrix, the gate and what it gates in another; two lists of divisors
+//! of the rotary frequencies, for short and long texts.
+//!
+//! Rules: `load_arch_tensors` in `src/models/phi3.cpp` of llama.cpp, `Phi3MiniModel` in `conversion/phi.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["phi3"],
+    outside: &[EMBEDDINGS, LONG_ROPE],
+    block: &[NORMS, BLOCK, LONG_ROPE],
+    checkpoints: &[Checkpoint { classes: &["Phi3ForCausalLM", "Phi4ForCausalLMV"], ..CHECKPOINT }],
+};
+
+/// What Phi-3.5-MoE shares.
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    skip: &[("mm_projector.*", "")],
+    early_keys: &[ATTENTION_FACTOR],
+    keys: &[KEYS],
+    vocab: Vocab::Phi3,
+    computed: &[Computed::LongRopeFactors],
+    ..Checkpoint::TEXT
+};
+
+/// The two lists of divisors, which older files have in the first block.
+pub(super) const LONG_ROPE: &[Row] = rows! {
+    "rope_factors_long.weight"  [HalfRot]       Optional Always;
+    "rope_factors_short.weight" [HalfRot]       Optional Always;
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_qkv.weight"           [Embd Qkv]      Optional Always + Optional <- "self_attn.qkv_proj";
+    "attn_q.weight"             [Embd Q]        Optional Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"             [Embd K]        Optional Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"             [Embd V]        Optional Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"        [Q Embd]        Required Always <- "self_attn.o_proj";
+    "ffn_up.weight"             [Embd TwiceFf]  Required Always <- "mlp.gate_up_proj";
+    "ffn_down.weight"           [Ff Embd]       Required Always <- "mlp.down_proj";
+};
+
+/// What the results of attention are multiplied with where texts are longer than those of the first training.
+const ATTENTION_FACTOR: &[Key] = keys! {
+    let original = "required(rope_all.original_max_position_embeddings)";
+    let stretch = "required(n_positions|max_position_embeddings) / original";
+    let log_scaled = "sqrt(1 + log(stretch) / log(original)) if stretch > 1.0 else 1.0";
+    let linear_in_log = "0.1 * log(stretch) + 1.0 if stretch > 1.0 else 1.0";
+    "rope.scaling.attn_factor" F32? = "one_of(lower(required(rope_all.rope_type)),
+        {'su': log_scaled, 'longrope': log_scaled, 'yarn': linear_in_log}) if rope_all.long_factor else null";
+};
+
+pub(super) const KEYS: &[Key] = keys! {
+    let width = "hidden_size|n_embd";
+    let heads = "num_attention_heads|n_head";
+    "context_length" U32 = "n_positions|max_position_embeddings";
+    "rope.scaling.original_context_length" U32 = "original";
+    "embedding_length" U32 = "width";
+    "feed_forward_length" U32 = "intermediate_size";
+    "block_count" U32 = "block_count";
+    "attention.head_count" U32 = "heads";
+    "attention.head_count_kv" U32 = "num_key_value_heads|n_head_kv";
+    "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
+    "rope.dimension_count" U32 = "int((rope_all.partial_rotary_factor|1.0) * width) // heads";
+    "rope.freq_base" F32 = "rope.rope_theta";
+    "general.file_type" U32 = "file_type";
+    "attention.sliding_window" U32 = "sliding_window ?? 0";
+};

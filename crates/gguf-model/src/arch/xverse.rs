@@ -1,0 +1,30 @@
+//! XVERSE: Llama's blocks, with a tokenizer of its own kind.
+//!
+//! Rules: `load_arch_tensors` in `src/models/xverse.cpp` of llama.cpp, `XverseModel` in `conversion/xverse.py`. Where there are fewer
+//! heads of keys than of queries, which no published model has, the reference permutes keys by the quotient of the two numbers;
+//! here by heads of keys, as in Llama.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["xverse"],
+    outside: &[OUTSIDE],
+    block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["XverseForCausalLM"],
+        keys: &[GENERIC, KEYS],
+        vocab: Vocab::Pieces,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"  [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight" [Embd]       Required Always <- "norm";
+    "output.weight"      [Embd Vocab] Required Always <- "lm_head";
+};
+
+const KEYS: &[Key] = keys! {
+    "tensor_data_layout" Str = "'Meta AI original pth'";
+    "rope.dimension_count" U32 = "hidden_size // num_attention_heads";
+};
