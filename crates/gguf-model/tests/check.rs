@@ -270,7 +270,7 @@ fn cases() -> Vec<Case> {
         }),
         &[],
     );
-    case("another architecture", vec![renamed("apertus")], &[]);
+    case("another architecture", vec![renamed("bitnet")], &[]);
     case(
         "a merged model",
         edit(&|h| {
@@ -360,10 +360,10 @@ fn cases() -> Vec<Case> {
         &["tensor.shape", "value.heads"],
     );
     case("rope of a llama", set("llama.rope.dimension_count", 4u32.into()), &["value.rope.llama"]);
-    case("rope of others", with(|| renamed("apertus"), &|h| h.set("apertus.rope.dimension_count", 4u32)), &[]);
+    case("rope of others", with(|| renamed("bitnet"), &|h| h.set("bitnet.rope.dimension_count", 4u32)), &[]);
     case(
         "too much rope",
-        with(|| renamed("apertus"), &|h| h.set("apertus.rope.dimension_count", 16u32)),
+        with(|| renamed("bitnet"), &|h| h.set("bitnet.rope.dimension_count", 16u32)),
         &["value.rope"],
     );
     case("more experts than there are", with(mixture, &|h| h.set("llama.expert_used_count", 5u32)), &["value.experts"]);
@@ -378,7 +378,7 @@ fn cases() -> Vec<Case> {
     case("block missing", edit(&|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.1."))), &["tensor.block.missing"]);
     case(
         "block missing elsewhere",
-        with(|| renamed("apertus"), &|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.0."))),
+        with(|| renamed("bitnet"), &|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.0."))),
         &["tensor.block.missing"],
     );
     case("of another architecture", edit(&|h| add(h, "blk.0.ssm_a", &[32])), &["tensor.unexpected"]);
@@ -390,7 +390,7 @@ fn cases() -> Vec<Case> {
     );
     case(
         "unknown elsewhere",
-        with(|| renamed("apertus"), &|h| add(h, "blk.0.attn_z.weight", &[32])),
+        with(|| renamed("bitnet"), &|h| add(h, "blk.0.attn_z.weight", &[32])),
         &["tensor.unknown"],
     );
     case("as many heads of keys unless said", without("llama.attention.head_count_kv"), &["tensor.shape"]);
@@ -403,7 +403,7 @@ fn cases() -> Vec<Case> {
     );
     case(
         "the same elsewhere",
-        with(|| renamed("apertus"), &|h| tensor(h, "token_embd.weight").shape = vec![32, 4]),
+        with(|| renamed("bitnet"), &|h| tensor(h, "token_embd.weight").shape = vec![32, 4]),
         &["tensor.shape.unusual"],
     );
     case("half a pair", with(adapter, &|h| drop_tensor(h, "blk.0.attn_q.weight.lora_a")), &["tensor.pair"]);
