@@ -26,8 +26,11 @@ const SAMPLES: u64 = 4096;
 struct Tensor {
     name: String,
     shape: Vec<u64>,
-    outputs: Vec<(String, Box<dyn Fn(u64) -> u64>)>,
+    outputs: Vec<(String, Origin)>,
 }
+
+/// Where an element of an output is in the tensor of the checkpoint.
+type Origin = Box<dyn Fn(u64) -> u64>;
 
 /// The bits of a number in bfloat16 at a place of a tensor: finite, and small enough for any type.
 fn bits(tensor: u64, place: u64) -> u16 {
@@ -38,7 +41,7 @@ fn bits(tensor: u64, place: u64) -> u16 {
 }
 
 fn copied(name: &str, shape: &[u64], output: &str) -> Tensor {
-    let outputs: Vec<(String, Box<dyn Fn(u64) -> u64>)> = vec![(output.to_owned(), Box::new(|i| i))];
+    let outputs: Vec<(String, Origin)> = vec![(output.to_owned(), Box::new(|i| i))];
     Tensor { name: name.to_owned(), shape: shape.to_vec(), outputs }
 }
 
@@ -93,7 +96,7 @@ fn experts() -> (Value, Vec<Tensor>) {
         let to = |part: &str| format!("blk.{layer}.{part}.weight");
         let part = |name: &str| format!("model.layers.{layer}.{name}");
         // Of an expert, a row of the checkpoint holds what one input gives to the gate and then to the way up.
-        let half = |first: u64| -> Box<dyn Fn(u64) -> u64> {
+        let half = |first: u64| -> Origin {
             Box::new(move |i| {
                 let (expert, rest) = (i / (ff * EMBD), i % (ff * EMBD));
                 expert * 2 * ff * EMBD + rest % EMBD * 2 * ff + first + rest / EMBD

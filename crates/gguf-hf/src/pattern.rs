@@ -406,7 +406,9 @@ mod tests {
 
     #[test]
     fn patterns_move_as_in_einops() {
-        let cases: &[(&str, &[u64], &[u64], &[u64])] = &[
+        /// A pattern, a shape, the new shape, and the order of the elements.
+        type Case = (&'static str, &'static [u64], &'static [u64], &'static [u64]);
+        let cases: &[Case] = &[
             ("a b -> b a", &[2, 3], &[3, 2], &[0, 3, 1, 4, 2, 5]),
             ("(a two) -> (two a)", &[6], &[6], &[0, 2, 4, 1, 3, 5]),
             ("(h two i) -> (h i two)", &[12], &[12], &[0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11]),

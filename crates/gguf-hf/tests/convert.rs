@@ -259,9 +259,9 @@ fn a_folder_without_configuration_is_refused() {
     let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();
     assert!(message.contains("no config.json in the folder"), "{message}");
     write_llama(dir.path());
-    fs::write(dir.path().join("config.json"), r#"{"architectures":["ReformerModelWithLMHead"]}"#).unwrap();
+    fs::write(dir.path().join("config.json"), r#"{"architectures":["ElseForCausalLM"]}"#).unwrap();
     let message = run(dir.path(), Path::new("unused.gguf"), &Options::default()).unwrap_err().to_string();
-    assert!(message.contains("\"ReformerModelWithLMHead\" is not supported; the nearest supported are "), "{message}");
+    assert!(message.contains("\"ElseForCausalLM\" is not supported; the nearest supported are "), "{message}");
 }
 
 #[test]

@@ -24,15 +24,9 @@ use crate::hparams::Hparams;
 macro_rules! rows {
     ($($name:literal [$($dim:ident)*] $need:ident $when:ident $(+ $bias:ident)?
        $(<- $source:literal $(: $pattern:expr)? $(, $map:expr)*)?;)*) => {
-        &[$(Row {
-            name: $name,
-            shape: &[$(Dim::$dim),*],
-            need: Need::$need,
-            when: When::$when,
-            $(bias: Some(Need::$bias),)?
-            $(source: $source, $(pattern: $pattern,)? maps: &[$($map),*],)?
-            ..Row::UNNAMED
-        }),*]
+        &[$(Row::new($name, &[$(Dim::$dim),*], Need::$need, When::$when)
+            $(.with_bias(Need::$bias))?
+            $(.from($source)$(.by($pattern))?.mapped(&[$($map),*]))?),*]
     };
 }
 
@@ -349,17 +343,25 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row to take what is not said from.
-    const UNNAMED: Row = Row {
-        name: "",
-        shape: &[],
-        need: Need::Optional,
-        when: When::Always,
-        bias: None,
-        source: "",
-        pattern: "",
-        maps: &[],
-    };
+    const fn new(name: &'static str, shape: &'static [Dim], need: Need, when: When) -> Row {
+        Row { name, shape, need, when, bias: None, source: "", pattern: "", maps: &[] }
+    }
+
+    const fn with_bias(self, need: Need) -> Row {
+        Row { bias: Some(need), ..self }
+    }
+
+    const fn from(self, source: &'static str) -> Row {
+        Row { source, ..self }
+    }
+
+    const fn by(self, pattern: &'static str) -> Row {
+        Row { pattern, ..self }
+    }
+
+    const fn mapped(self, maps: &'static [Map]) -> Row {
+        Row { maps, ..self }
+    }
 }
 
 /// A tensor of an architecture: that of a row, or its bias.

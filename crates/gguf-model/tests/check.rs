@@ -215,7 +215,7 @@ fn cases() -> Vec<Case> {
         }),
         &[],
     );
-    case("another architecture", vec![renamed("internlm2")], &[]);
+    case("another architecture", vec![renamed("chameleon")], &[]);
     case(
         "a merged model",
         edit(&|h| {
@@ -305,10 +305,10 @@ fn cases() -> Vec<Case> {
         &["tensor.shape", "value.heads"],
     );
     case("rope of a llama", set("llama.rope.dimension_count", 4u32.into()), &["value.rope.llama"]);
-    case("rope of others", with(|| renamed("internlm2"), &|h| h.set("internlm2.rope.dimension_count", 4u32)), &[]);
+    case("rope of others", with(|| renamed("chameleon"), &|h| h.set("chameleon.rope.dimension_count", 4u32)), &[]);
     case(
         "too much rope",
-        with(|| renamed("internlm2"), &|h| h.set("internlm2.rope.dimension_count", 16u32)),
+        with(|| renamed("chameleon"), &|h| h.set("chameleon.rope.dimension_count", 16u32)),
         &["value.rope"],
     );
     case("more experts than there are", with(mixture, &|h| h.set("llama.expert_used_count", 5u32)), &["value.experts"]);
@@ -323,7 +323,7 @@ fn cases() -> Vec<Case> {
     case("block missing", edit(&|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.1."))), &["tensor.block.missing"]);
     case(
         "block missing elsewhere",
-        with(|| renamed("internlm2"), &|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.0."))),
+        with(|| renamed("chameleon"), &|h| h.tensors.retain(|t| !t.name.starts_with(b"blk.0."))),
         &["tensor.block.missing"],
     );
     case("of another architecture", edit(&|h| add(h, "blk.0.ssm_a", &[32])), &["tensor.unexpected"]);
@@ -335,7 +335,7 @@ fn cases() -> Vec<Case> {
     );
     case(
         "unknown elsewhere",
-        with(|| renamed("internlm2"), &|h| add(h, "blk.0.attn_z.weight", &[32])),
+        with(|| renamed("chameleon"), &|h| add(h, "blk.0.attn_z.weight", &[32])),
         &["tensor.unknown"],
     );
     case("as many heads of keys unless said", without("llama.attention.head_count_kv"), &["tensor.shape"]);
@@ -348,7 +348,7 @@ fn cases() -> Vec<Case> {
     );
     case(
         "the same elsewhere",
-        with(|| renamed("internlm2"), &|h| tensor(h, "token_embd.weight").shape = vec![32, 4]),
+        with(|| renamed("chameleon"), &|h| tensor(h, "token_embd.weight").shape = vec![32, 4]),
         &["tensor.shape.unusual"],
     );
     case("half a pair", with(adapter, &|h| drop_tensor(h, "blk.0.attn_q.weight.lora_a")), &["tensor.pair"]);

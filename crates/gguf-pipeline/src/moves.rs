@@ -95,6 +95,9 @@ fn span(axes: &[Axis], stride: impl Fn(&Axis) -> u64) -> u64 {
     axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(stride(axis))).fold(1, u64::saturating_add)
 }
 
+/// Reads bytes of an input from an offset.
+type ReadBytes<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'a;
+
 /// The part of a move that lies in a range of the output.
 #[derive(Debug)]
 struct Part {
@@ -136,13 +139,7 @@ fn clip(axes: &[Axis], to: i128, end: i128, from: u64, outer: &mut Vec<Axis>, pa
 
 impl Part {
     /// Copies the part.
-    fn copy(
-        &self,
-        width: usize,
-        out: &mut [u8],
-        scratch: &mut Vec<u8>,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn copy(&self, width: usize, out: &mut [u8], scratch: &mut Vec<u8>, read: &mut ReadBytes<'_>) -> Result<(), Error> {
         let w = width as u64;
         let mut axes: Vec<Axis> = self.axes.iter().copied().filter(|axis| axis.count != 1).collect();
         if axes.iter().any(|axis| axis.count == 0) {

@@ -30,8 +30,11 @@ pub(super) fn fields(config: &Config) -> Result<Fields, PlanError> {
     Ok(Fields { fields, n_blocks: blocks.into() })
 }
 
+/// A JSON object.
+type Object = Map<String, Json>;
+
 /// The rotary parameters for full attention, and the object around them.
-fn rope(fields: &Map<String, Json>) -> Result<(Map<String, Json>, Map<String, Json>), config::Error> {
+fn rope(fields: &Object) -> Result<(Object, Object), config::Error> {
     let name = if fields.contains_key("rope_parameters") { "rope_parameters" } else { "rope_scaling" };
     let mut all = match fields.get(name) {
         None | Some(Json::Null) => Map::new(),

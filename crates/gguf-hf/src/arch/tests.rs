@@ -237,6 +237,88 @@ fn every_nth_block_has_experts() {
     assert_eq!(shapes, expected.map(|(name, shape)| (format!("blk.2.ffn_{name}_exps.weight"), shape.to_vec())));
 }
 
+/// Names, shapes and types of the output tensors.
+fn outputs(config: Json, sources: &[SourceTensor]) -> Vec<(String, Vec<u64>, GgmlType)> {
+    let plan = draft(&Config::new(config).unwrap(), sources, OutType::F16).unwrap();
+    plan.tensors.iter().map(|t| (t.shown(), t.shape.clone(), t.ty)).collect()
+}
+
+#[test]
+fn what_a_matrix_becomes_depends_on_the_experts() {
+    let config = |experts: u32| {
+        json!({"architectures": ["GraniteMoeSharedForCausalLM"], "hidden_size": 8, "intermediate_size": 6,
+            "shared_intermediate_size": 6, "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1,
+            "num_local_experts": experts, "vocab_size": 16})
+    };
+    let sources = [
+        source("model.layers.0.shared_mlp.input_linear.weight", Dtype::F16, &[12, 8]),
+        source("model.layers.0.shared_mlp.output_linear.weight", Dtype::F16, &[8, 6]),
+    ];
+    for (experts, suffix) in [(0, ""), (4, "_shexp")] {
+        let expected: Vec<_> = [("gate", [8, 6]), ("up", [8, 6]), ("down", [6, 8])]
+            .map(|(name, shape)| (format!("blk.0.ffn_{name}{suffix}.weight"), shape.to_vec(), GgmlType::F16))
+            .into();
+        assert_eq!(outputs(config(experts), &sources), expected, "{experts} experts");
+    }
+}
+
+#[test]
+fn dbrx_has_no_precise_matrices() {
+    let config = json!({"architectures": ["DbrxForCausalLM"], "d_model": 8, "n_heads": 2, "n_layers": 1, "max_seq_len": 16,
+        "attn_config": {"kv_n_heads": 1, "rope_theta": 1e4, "clip_qkv": 8},
+        "ffn_config": {"ffn_hidden_size": 4, "moe_num_experts": 3, "moe_top_k": 1}});
+    let sources = [
+        source("transformer.blocks.0.ffn.router.layer.weight", Dtype::BF16, &[3, 8]),
+        source("transformer.blocks.0.ffn.experts.mlp.w2", Dtype::BF16, &[12, 8]),
+        source("transformer.blocks.0.norm_attn_norm.norm_1.weight", Dtype::BF16, &[8]),
+    ];
+    let expected = [
+        ("blk.0.ffn_gate_inp.weight".to_owned(), vec![8, 3], GgmlType::F16),
+        ("blk.0.ffn_down_exps.weight".to_owned(), vec![4, 8, 3], GgmlType::F16),
+        ("blk.0.attn_norm.weight".to_owned(), vec![8], GgmlType::F32),
+    ];
+    assert_eq!(outputs(config, &sources), expected);
+}
+
+#[test]
+fn features_of_images_come_in_at_the_blocks_that_the_configuration_names() {
+    let mut config = json!({"architectures": ["GraniteForCausalLM"], "hidden_size": 8, "num_attention_heads": 2,
+        "num_hidden_layers": 6, "vocab_size": 16});
+    let key = |config: &Json| {
+        let plan = draft(&Config::new(config.clone()).unwrap(), &[], OutType::F16).unwrap();
+        plan.parameters.into_iter().find(|(key, _)| key == "granite.deepstack_mapping").map(|(_, value)| value)
+    };
+    assert_eq!(key(&config), None);
+    config["deepstack_layer_map"] = json!([[-2, 0], [1, -3]]);
+    assert_eq!(key(&config), Some(vec![-1, -1, -1, 1, -1, -1].into()));
+    config["spatial_target_layers"] = json!([1, 4]);
+    assert_eq!(key(&config), Some(vec![-1, 1, -1, 2, 3, -1].into()));
+}
+
+#[test]
+fn other_gates_of_spark_are_refused() {
+    let config = |act: &str| {
+        Config::new(json!({"architectures": ["Spark2_5ForCausalLM"], "hidden_size": 8, "head_dim": 4, "num_attention_heads": 2,
+            "num_hidden_layers": 2, "vocab_size": 16, "sliding_window": 4, "hidden_act": act, "gate_attn_act_mode": "sigmoid",
+            "headwise_attn_output_gate": true, "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {"full_attention": {"rope_theta": 1e6, "partial_rotary_factor": 0.5},
+                "sliding_attention": {"rope_theta": 1e4, "partial_rotary_factor": 1.0}}}))
+        .unwrap()
+    };
+    let plan = draft(&config("gelu"), &[], OutType::F16).unwrap();
+    let last = plan.parameters[plan.parameters.len() - 3..].to_vec();
+    assert_eq!(
+        last,
+        [
+            ("spark2_5.attention.sliding_window_pattern".to_owned(), vec![true, false].into()),
+            ("spark2_5.rope.dimension_count".to_owned(), 2u32.into()),
+            ("spark2_5.rope.dimension_count_swa".to_owned(), 4u32.into()),
+        ]
+    );
+    let error = draft(&config("silu"), &[], OutType::F16).unwrap_err().to_string();
+    assert!(error.contains("hidden_act"), "{error}");
+}
+
 /// Names and shapes of what becomes of tensors of block 1.
 fn planned(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>)> {
     let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();

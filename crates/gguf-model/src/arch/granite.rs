@@ -2,7 +2,8 @@
 //!
 //! Rules: `load_arch_tensors` in `src/models/granite.cpp` and `granite-moe.cpp` of llama.cpp, `GraniteModel` and `GraniteMoeModel`
 //! in `conversion/granite.py`. Checkpoints with experts have gate and up in one matrix; that of the shared expert is the whole
-//! feed-forward part of models without others. The length of a head in `config.json` is not used.
+//! feed-forward part of models without others; the reference means to convert those and fails, because its list of tensors lacks
+//! them. The length of a head in `config.json` is not used.
 
 use super::prelude::*;
 
