@@ -33,5 +33,4 @@ const BLOCK: &[Row] = rows! {
     "vis_gate.weight"        [Embd Ff]  Required Always <- "mlp.visual_mlp.gate_proj";
     "vis_up.weight"          [Embd Ff]  Required Always <- "mlp.visual_mlp.up_proj";
     "vis_down.weight"        [Ff Embd]  Required Always <- "mlp.visual_mlp.down_proj";
-    "rope_freqs.weight"      [HalfRot]  Optional Always;
 };

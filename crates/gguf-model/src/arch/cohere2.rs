@@ -2,7 +2,8 @@
 //! too.
 //!
 //! Rules: `load_arch_tensors` in `src/models/cohere2.cpp` of llama.cpp, `Cohere2Model` in `conversion/command_r.py`. The reference
-//! asks for `rotary_pct`, which transformers does not know; here a file without it rotates whole heads, as transformers does.
+//! asks for `rotary_pct`, which transformers does not know; here a file without it rotates whole heads, as transformers does. It means
+//! to leave out biases that are zero, and fails on them unless told to read everything at once.
 
 use super::prelude::*;
 

@@ -36,7 +36,6 @@ const BLOCK: &[Row] = rows! {
     "ffn_gate.weight"    [Embd Ff]    Required    Always <- "mlp.c_fc_0";
     "ffn_up.weight"      [Embd Ff]    Required    Always <- "mlp.c_fc_1";
     "ffn_down.weight"    [Ff Embd]    Required    Always <- "mlp.c_proj";
-    "rope_freqs.weight"  [HalfRot]    Optional    Always;
 };
 
 const KEYS: &[Key] = keys! {

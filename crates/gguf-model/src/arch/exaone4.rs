@@ -23,7 +23,6 @@ const FREQS: &[Row] = rows! {
 const BLOCK: &[Row] = rows! {
     "post_attention_norm.weight" [Embd]    Required Always <- "post_attention_layernorm";
     "post_ffw_norm.weight"       [Embd]    Required Always <- "post_feedforward_layernorm";
-    "rope_freqs.weight"          [HalfRot] Optional Always;
 };
 
 const KEYS: &[Key] = keys! {

@@ -37,7 +37,6 @@ const BLOCK: &[Row] = rows! {
     "ffn_gate.weight"    [Embd Ff]    Required    Always + Optional <- "ff_proj";
     "ffn_up.weight"      [Embd Ff]    Required    Always + Optional <- "up_proj";
     "ffn_down.weight"    [Ff Embd]    Required    Always + Optional <- "ff_out";
-    "rope_freqs.weight"  [HalfRot]    Optional    Always;
 };
 
 const KEYS: &[Key] = keys! {

@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["phi3"],
     outside: &[EMBEDDINGS, LONG_ROPE],
-    block: &[NORMS, BLOCK, LONG_ROPE],
+    block: &[NORMS, BLOCK],
     checkpoints: &[Checkpoint { classes: &["Phi3ForCausalLM", "Phi4ForCausalLMV"], ..CHECKPOINT }],
 };
 
@@ -22,7 +22,7 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ..Checkpoint::TEXT
 };
 
-/// The two lists of divisors, which older files have in the first block.
+/// The two lists of divisors.
 pub(super) const LONG_ROPE: &[Row] = rows! {
     "rope_factors_long.weight"  [HalfRot]       Optional Always;
     "rope_factors_short.weight" [HalfRot]       Optional Always;

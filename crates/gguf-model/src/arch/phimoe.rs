@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["phimoe"],
     outside: &[OUTSIDE, LONG_ROPE],
-    block: &[BLOCK, LONG_ROPE],
+    block: &[BLOCK],
     checkpoints: &[Checkpoint { classes: &["PhiMoEForCausalLM"], keys: &[KEYS, EXPERT_KEYS], ..CHECKPOINT }],
 };
 
