@@ -8,7 +8,7 @@
 //! looked at if present.
 
 use gguf_format::Dims;
-use gguf_format::keys::KeyInfo;
+use gguf_format::keys::{self, KeyInfo};
 
 use crate::hparams::Hparams;
 
@@ -121,11 +121,14 @@ mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
+mod unlisted;
 mod whisper;
 mod xverse;
 
 /// What a file of this folder is written with.
 mod prelude {
+    pub(super) use gguf_format::keys;
+
     pub(super) use super::groups::*;
     pub(super) use super::{Architecture, Checkpoint, Computed, Dim, Key, Kind, Map, Need, Row, Vocab, When};
 }
@@ -555,6 +558,9 @@ impl Checkpoint {
 pub struct Architecture {
     /// The names in `general.architecture` that mean it.
     pub names: &'static [&'static str],
+    /// The keys without which llama.cpp does not load a model (`load_hparams` and `load_arch_hparams`), or cannot tell the shape of a
+    /// tensor. Keys that only some models need, and those of `general` and `tokenizer`, are not listed.
+    pub required: &'static [&'static [&'static str]],
     /// Tensors outside the blocks.
     pub outside: &'static [&'static [Row]],
     /// Tensors of each block.
@@ -679,6 +685,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     dots1::ARCHITECTURE,
     dream::ARCHITECTURE,
     ernie4_5::ARCHITECTURE,
+    ernie4_5::WITH_EXPERTS,
     eurobert::ARCHITECTURE,
     exaone4::ARCHITECTURE,
     exaone::ARCHITECTURE,
@@ -700,6 +707,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
     llama::ARCHITECTURE,
+    llama::MISTRAL3,
     maincoder::ARCHITECTURE,
     mamba2::ARCHITECTURE,
     mamba::ARCHITECTURE,
@@ -724,8 +732,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     plamo::ARCHITECTURE,
     plm::ARCHITECTURE,
     qwen2::ARCHITECTURE,
+    qwen2::WITH_VISION,
     qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
+    qwen3::WITH_VISION,
     qwen3moe::ARCHITECTURE,
     qwen3vlmoe::ARCHITECTURE,
     refact::ARCHITECTURE,
@@ -775,9 +785,12 @@ pub fn of(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|architecture| architecture.names.contains(&name))
 }
 
-/// The keys without which llama.cpp refuses to load a model of that architecture.
+/// The keys without which llama.cpp does not load a model of that architecture, `general` and `tokenizer` keys apart; nothing for
+/// architectures that it does not load.
 pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
-    gguf_format::keys::required(name)
+    let listed = of(name).map(|architecture| architecture.required);
+    let keys = listed.unwrap_or_else(|| unlisted::required(name));
+    keys.iter().copied().flatten().filter_map(|key| keys::info(key))
 }
 
 /// The architecture that checkpoints of a class become.
@@ -831,5 +844,30 @@ mod tests {
             assert_eq!(dim.of(&Hparams::default(), 0), None, "{dim:?}");
         }
         assert_eq!(Dim::SsmGroup.of(&Hparams { ssm_groups: Some(0), ..h }, 0), None);
+    }
+
+    #[test]
+    fn architectures_that_llama_cpp_loads_have_required_keys() {
+        let required = |name: &str| required_keys(name).map(|row| row.pattern).collect::<Vec<_>>();
+        for name in keys::ARCHITECTURES {
+            let found = required(name);
+            assert_eq!(found.is_empty(), ["clip", "gptj"].contains(name), "{name}");
+            assert!(found.iter().all(|key| found.iter().filter(|k| *k == key).count() == 1), "{name} {found:?}");
+            println!("{name} {}", found.join(","));
+        }
+        for architecture in ARCHITECTURES {
+            let keys = architecture.required.iter().copied().flatten();
+            assert!(keys.clone().all(|key| keys::info(key).is_some()), "{:?}", architecture.names);
+        }
+        let llama = [
+            keys::CONTEXT_LENGTH,
+            keys::EMBEDDING_LENGTH,
+            keys::BLOCK_COUNT,
+            keys::ATTENTION_HEAD_COUNT,
+            keys::ATTENTION_LAYER_NORM_RMS_EPSILON,
+            keys::FEED_FORWARD_LENGTH,
+        ];
+        assert_eq!(required("llama"), llama);
+        assert!(required("unheard").is_empty());
     }
 }

@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["arcee"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS, ROPE_FREQS],
     block: &[NORMS, PERMUTED_ATTENTION, UNGATED_FFN],
     checkpoints: &[Checkpoint {

@@ -9,6 +9,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["baichuan"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[NORMS, FUSED_QKV, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -9,6 +9,12 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["cohere2"],
+    required: &[
+        TRANSFORMER_KEYS,
+        LAYER_NORM_KEYS,
+        FEED_FORWARD_KEYS,
+        &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE],
+    ],
     outside: &[OUTSIDE],
     block: &[NORM, ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["command-r"],
+    required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[BLOCK, ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["CohereForCausalLM"], keys: &[CONTEXT, GENERIC, KEYS], ..Checkpoint::TEXT }],

@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
     outside: &[EMBEDDINGS],
     block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN, EXPERTS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {

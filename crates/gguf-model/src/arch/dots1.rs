@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["dots1"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
     outside: &[OUTSIDE],
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, ROUTING, EXPERTS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint { classes: &["Dots1ForCausalLM"], keys: &[PRESETS, GENERIC, KEYS], ..Checkpoint::TEXT }],

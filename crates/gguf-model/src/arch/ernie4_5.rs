@@ -7,20 +7,27 @@
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["ernie4_5", "ernie4_5-moe", "paddleocr"],
+    names: &["ernie4_5", "paddleocr"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, SPLIT, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED_EXPERT],
     checkpoints: &[
         Checkpoint { classes: &["Ernie4_5_ForCausalLM", "Ernie4_5ForCausalLM"], ..CHECKPOINT },
-        Checkpoint {
-            classes: &["Ernie4_5_MoeForCausalLM"],
-            name: "ernie4_5-moe",
-            skip: &[("mtp_block.*", ""), ("mtp_emb_norm.*", ""), ("mtp_hidden_norm.*", ""), ("mtp_linear_proj.*", "")],
-            keys: &[GENERIC, EXPERT_KEYS],
-            ..CHECKPOINT
-        },
         Checkpoint { classes: &["PaddleOCRVLForConditionalGeneration"], name: "paddleocr", ..CHECKPOINT },
     ],
+};
+
+/// ERNIE 4.5 with experts.
+pub(super) const WITH_EXPERTS: Architecture = Architecture {
+    names: &["ernie4_5-moe"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::INTERLEAVE_MOE_LAYER_STEP]],
+    checkpoints: &[Checkpoint {
+        classes: &["Ernie4_5_MoeForCausalLM"],
+        skip: &[("mtp_block.*", ""), ("mtp_emb_norm.*", ""), ("mtp_hidden_norm.*", ""), ("mtp_linear_proj.*", "")],
+        keys: &[GENERIC, EXPERT_KEYS],
+        ..CHECKPOINT
+    }],
+    ..ARCHITECTURE
 };
 
 const CHECKPOINT: Checkpoint = Checkpoint {

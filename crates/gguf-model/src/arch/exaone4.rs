@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["exaone4"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS, FREQS],
     block: &[BLOCK, ATTENTION, QK_NORMS, GATED_FFN, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gemma"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[GEMMA_OUTSIDE],
     block: &[BLOCK, ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

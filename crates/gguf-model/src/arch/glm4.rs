@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["glm4"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, ATTENTION, NEXT_TOKENS],
     checkpoints: &[Checkpoint {

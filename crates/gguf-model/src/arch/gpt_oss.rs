@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gpt-oss"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW]],
     outside: &[OUTSIDE],
     block: &[BLOCK, EXPERTS_WITH_BIAS],
     checkpoints: &[Checkpoint { classes: &["GptOssForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

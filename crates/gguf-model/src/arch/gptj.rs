@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["gptj"],
+    required: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

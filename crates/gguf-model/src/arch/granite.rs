@@ -9,6 +9,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["granite", "granitemoe"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LOGIT_SCALE]],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_ATTENTION, FFN],
     checkpoints: &[

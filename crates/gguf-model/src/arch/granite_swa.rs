@@ -7,6 +7,11 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["granite_swa"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[keys::LOGIT_SCALE, keys::ATTENTION_SLIDING_WINDOW_PATTERN, keys::ATTENTION_SLIDING_WINDOW],
+    ],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_ATTENTION, BLOCK],
     checkpoints: &[

@@ -1,7 +1,25 @@
 //! Rows that many architectures share: the usual parts of a network under the names that most checkpoints give them, and
 //! the key-values that the reference converter writes for every text model.
 
+use gguf_format::keys;
+
 use super::{Dim, Key, Kind, Map, Need, Row, When};
+
+/// Keys that every model with attention has to have.
+pub(super) const TRANSFORMER_KEYS: &[&str] =
+    &[keys::CONTEXT_LENGTH, keys::EMBEDDING_LENGTH, keys::BLOCK_COUNT, keys::ATTENTION_HEAD_COUNT];
+
+/// Keys that a model has to have whose architecture llama.cpp knows as recurrent (`llm_arch_is_recurrent`).
+pub(super) const RECURRENT_KEYS: &[&str] = &[keys::CONTEXT_LENGTH, keys::EMBEDDING_LENGTH, keys::BLOCK_COUNT];
+
+/// The key of RMS norms.
+pub(super) const RMS_NORM_KEYS: &[&str] = &[keys::ATTENTION_LAYER_NORM_RMS_EPSILON];
+
+/// The key of layer norms.
+pub(super) const LAYER_NORM_KEYS: &[&str] = &[keys::ATTENTION_LAYER_NORM_EPSILON];
+
+/// The width of the feed-forward part.
+pub(super) const FEED_FORWARD_KEYS: &[&str] = &[keys::FEED_FORWARD_LENGTH];
 
 /// Checkpoints keep the two halves of each rotated pair half a head apart, llama.cpp next to each other (`LlamaModel.permute` in
 /// `conversion/llama.py`).

@@ -7,6 +7,11 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["grovemoe"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GROUP_SCALE, keys::EXPERTS_PER_GROUP],
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS, CHUNK_EXPERTS],
     checkpoints: &[Checkpoint {

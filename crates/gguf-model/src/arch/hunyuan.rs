@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hunyuan-dense", "hunyuan_vl"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, HEAD_NORMS, GATED_FFN],
     checkpoints: &[

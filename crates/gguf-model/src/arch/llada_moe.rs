@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llada-moe"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[Checkpoint {

@@ -8,7 +8,8 @@
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["llama", "llama-embed", "mistral3"],
+    names: &["llama", "llama-embed"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, PERMUTED_ATTENTION, FFN],
     checkpoints: &[
@@ -44,6 +45,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ..LLAMA
         },
     ],
+};
+
+/// Mistral 3, by the tensors of Llama.
+pub(super) const MISTRAL3: Architecture = Architecture {
+    names: &["mistral3"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    checkpoints: &[],
+    ..ARCHITECTURE
 };
 
 /// What Llama's relatives have in common.

@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama4"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::INTERLEAVE_MOE_LAYER_STEP]],
     outside: &[EMBEDDINGS, ROPE_FREQS],
     block: &[NORMS, ATTENTION, FFN],
     checkpoints: &[Checkpoint {

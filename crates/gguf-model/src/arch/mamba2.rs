@@ -7,6 +7,17 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["mamba2"],
+    required: &[
+        RECURRENT_KEYS,
+        RMS_NORM_KEYS,
+        &[
+            keys::SSM_CONV_KERNEL,
+            keys::SSM_INNER_SIZE,
+            keys::SSM_STATE_SIZE,
+            keys::SSM_TIME_STEP_RANK,
+            keys::SSM_GROUP_COUNT,
+        ],
+    ],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

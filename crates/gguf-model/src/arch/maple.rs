@@ -7,6 +7,16 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["maple"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[
+            keys::ATTENTION_SLIDING_WINDOW,
+            keys::EXPERT_FEED_FORWARD_LENGTH,
+            keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+            keys::SWIGLU_CLAMP_EXP,
+        ],
+    ],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {

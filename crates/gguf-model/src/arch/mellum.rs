@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["mellum"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["minicpm"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS, ROPE_FACTORS],
     block: &[NORMS, FUSED_QKV, UNEVEN_ATTENTION, FFN],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,12 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["minicpm3"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        FEED_FORWARD_KEYS,
+        &[keys::ATTENTION_Q_LORA_RANK, keys::ATTENTION_KV_LORA_RANK],
+    ],
     outside: &[EMBEDDINGS, FACTORS],
     block: &[NORMS, LATENT_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

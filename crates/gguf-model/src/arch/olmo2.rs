@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmo2"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[ATTENTION, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["olmoe"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS_OF_ALL, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["OlmoeForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["orion"],
+    required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[BIASED_NORMS, UNBIASED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

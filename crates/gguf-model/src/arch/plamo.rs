@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["plamo"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[FUSED_QKV, BLOCK],
     checkpoints: &[Checkpoint {

@@ -6,36 +6,41 @@
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["qwen2", "qwen2vl"],
+    names: &["qwen2"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[BLOCK, ATTENTION, GATED_FFN],
-    checkpoints: &[
-        Checkpoint {
-            classes: &[
-                "Qwen2Model",
-                "Qwen2ForCausalLM",
-                "Qwen2AudioForConditionalGeneration",
-                "KORMoForCausalLM",
-                "AudioFlamingo3ForConditionalGeneration",
-                "DotsOCRForCausalLM",
-            ],
-            keys: &[GENERIC, POOLING],
-            vocab: Vocab::SentencePieceOrBpe,
-            ..Checkpoint::TEXT
-        },
-        Checkpoint {
-            classes: &[
-                "Qwen2VLModel",
-                "Qwen2VLForConditionalGeneration",
-                "Qwen2_5_VLForConditionalGeneration",
-                "Qwen2_5OmniModel",
-            ],
-            name: "qwen2vl",
-            rename: &[("thinker.", "")],
-            vocab: Vocab::SentencePieceOrBpe,
-            ..Checkpoint::TEXT
-        },
-    ],
+    checkpoints: &[Checkpoint {
+        classes: &[
+            "Qwen2Model",
+            "Qwen2ForCausalLM",
+            "Qwen2AudioForConditionalGeneration",
+            "KORMoForCausalLM",
+            "AudioFlamingo3ForConditionalGeneration",
+            "DotsOCRForCausalLM",
+        ],
+        keys: &[GENERIC, POOLING],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+};
+
+/// The text part of the model with vision.
+pub(super) const WITH_VISION: Architecture = Architecture {
+    names: &["qwen2vl"],
+    required: &[TRANSFORMER_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+    checkpoints: &[Checkpoint {
+        classes: &[
+            "Qwen2VLModel",
+            "Qwen2VLForConditionalGeneration",
+            "Qwen2_5_VLForConditionalGeneration",
+            "Qwen2_5OmniModel",
+        ],
+        rename: &[("thinker.", "")],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+    ..ARCHITECTURE
 };
 
 const OUTSIDE: &[Row] = rows! {

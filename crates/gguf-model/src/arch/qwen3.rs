@@ -6,25 +6,30 @@
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
-    names: &["qwen3", "qwen3vl"],
+    names: &["qwen3"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS, CLASSIFIER],
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
-    checkpoints: &[
-        Checkpoint {
-            classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
-            keys: &[GENERIC, POOLING],
-            vocab: Vocab::SentencePieceOrBpe,
-            ..Checkpoint::TEXT
-        },
-        Checkpoint {
-            classes: &["Qwen3VLForConditionalGeneration"],
-            name: "qwen3vl",
-            rename: &[("thinker.", "")],
-            keys: &[GENERIC, POOLING, DEEPSTACK],
-            vocab: Vocab::SentencePieceOrBpe,
-            ..Checkpoint::TEXT
-        },
-    ],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
+        keys: &[GENERIC, POOLING],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+};
+
+/// The text part of the model with vision.
+pub(super) const WITH_VISION: Architecture = Architecture {
+    names: &["qwen3vl"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen3VLForConditionalGeneration"],
+        rename: &[("thinker.", "")],
+        keys: &[GENERIC, POOLING, DEEPSTACK],
+        vocab: Vocab::SentencePieceOrBpe,
+        ..Checkpoint::TEXT
+    }],
+    ..ARCHITECTURE
 };
 
 const CLASSIFIER: &[Row] = rows! {

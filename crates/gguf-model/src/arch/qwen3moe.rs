@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3moe", "rnd1"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, QWEN_EXPERTS],
     checkpoints: &[

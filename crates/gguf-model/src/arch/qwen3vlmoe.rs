@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3vlmoe"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
     checkpoints: &[Checkpoint {

@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["rwkv"],
+    required: &[],
     outside: &[OUTSIDE],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {

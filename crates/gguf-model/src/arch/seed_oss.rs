@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["seed_oss"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["SeedOssForCausalLM"], ..Checkpoint::TEXT }],

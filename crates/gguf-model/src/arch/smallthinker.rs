@@ -6,6 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smallthinker"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, EXPERTS],
     checkpoints: &[Checkpoint { classes: &["SmallThinkerForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

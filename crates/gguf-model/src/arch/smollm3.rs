@@ -7,6 +7,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["smollm3"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[EMBEDDINGS],
     block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["SmolLM3ForCausalLM"], ..LLAMA }],

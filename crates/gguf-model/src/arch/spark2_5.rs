@@ -7,6 +7,12 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["spark2_5"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        FEED_FORWARD_KEYS,
+        &[keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
+    ],
     outside: &[EMBEDDINGS],
     block: &[NORMS, BLOCK, GATED_FFN],
     checkpoints: &[Checkpoint { classes: &["Spark2_5ForCausalLM"], keys: &[GENERIC, KEYS], ..Checkpoint::TEXT }],

@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["stablelm"],
+    required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[BLOCK, UNBIASED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["whisper"],
+    required: &[],
     outside: &[OUTSIDE],
     block: &[ENCODER, DECODER],
     checkpoints: &[Checkpoint {

@@ -8,6 +8,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["xverse"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
     outside: &[OUTSIDE],
     block: &[NORMS, PERMUTED_ATTENTION, GATED_FFN],
     checkpoints: &[Checkpoint {

@@ -119,7 +119,7 @@ fn required(model: &Model<'_>, report: &mut Report) {
         }
         Kind::Vocab => vocabulary(model, need),
         Kind::Model => {
-            for row in keys::required(model.arch) {
+            for row in crate::arch::required_keys(model.arch) {
                 need(row.pattern, "llama.cpp does not load the model without it");
             }
             vocabulary(model, need);

@@ -1,0 +1,405 @@
+//! What llama.cpp needs to load models of architectures whose tensors are not listed.
+
+use gguf_format::keys;
+
+use super::groups::*;
+
+/// The keys of an architecture that is not listed; see [`Architecture::required`](super::Architecture::required).
+pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
+    match name {
+        "apertus" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            FEED_FORWARD_KEYS,
+            &[keys::XIELU_ALPHA_N, keys::XIELU_ALPHA_P, keys::XIELU_BETA, keys::XIELU_EPS],
+        ],
+        "arwkv7" => &[
+            RECURRENT_KEYS,
+            FEED_FORWARD_KEYS,
+            &[
+                keys::WKV_HEAD_SIZE,
+                keys::ATTENTION_DECAY_LORA_RANK,
+                keys::ATTENTION_ICLR_LORA_RANK,
+                keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
+            ],
+        ],
+        "bailingmoe" | "deepseek2-ocr" | "glm4moe" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]]
+        }
+        "bailingmoe2" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT, keys::EXPERT_GATING_FUNC],
+        ],
+        "bailingmoe3" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_KEY_LENGTH_MLA,
+                keys::ATTENTION_VALUE_LENGTH_MLA,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::SSM_CONV_KERNEL,
+                keys::KDA_HEAD_DIM,
+                keys::KDA_GATE_LOWER_BOUND,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::LEADING_DENSE_BLOCK_COUNT,
+                keys::EXPERT_GATING_FUNC,
+            ],
+        ],
+        "bert" | "jais" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
+            &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
+        }
+        "bitnet" | "chameleon" | "gemma3" | "neo-bert" | "qwen" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
+        }
+        "cohere2moe" => &[
+            TRANSFORMER_KEYS,
+            &[
+                keys::ATTENTION_SLIDING_WINDOW,
+                keys::LOGIT_SCALE,
+                keys::LEADING_DENSE_BLOCK_COUNT,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+            ],
+        ],
+        "deci" | "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+        "deepseek2" | "mistral4" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
+        ],
+        "deepseek32" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::ATTENTION_Q_LORA_RANK,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+                keys::EXPERT_GATING_FUNC,
+            ],
+        ],
+        "deepseek4" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_Q_LORA_RANK,
+                keys::ATTENTION_SLIDING_WINDOW,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::EXPERT_WEIGHTS_SCALE,
+                keys::EXPERT_WEIGHTS_NORM,
+                keys::SWIGLU_CLAMP_EXP,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+                keys::ATTENTION_OUTPUT_GROUP_COUNT,
+                keys::ATTENTION_OUTPUT_LORA_RANK,
+                keys::ATTENTION_COMPRESS_ROPE_FREQ_BASE,
+                keys::HYPER_CONNECTION_COUNT,
+                keys::HYPER_CONNECTION_SINKHORN_ITERATIONS,
+                keys::HYPER_CONNECTION_EPSILON,
+                keys::HASH_LAYER_COUNT,
+                keys::ATTENTION_COMPRESS_RATIOS,
+                keys::EXPERT_GATING_FUNC,
+            ],
+        ],
+        "dflash" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_LAYERS]],
+        "dots3note" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::EXPERT_SHARED_COUNT,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::LEADING_DENSE_BLOCK_COUNT,
+                keys::EXPERT_GATING_FUNC,
+                keys::ATTENTION_Q_LORA_RANK,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::ATTENTION_KEY_LENGTH_MLA,
+                keys::ATTENTION_VALUE_LENGTH_MLA,
+                keys::ATTENTION_KV_LORA_RANK_SWA,
+                keys::ATTENTION_KEY_LENGTH_MLA_SWA,
+                keys::ATTENTION_VALUE_LENGTH_MLA_SWA,
+                keys::ATTENTION_SLIDING_WINDOW,
+                keys::ROPE_FREQ_BASE_SWA,
+                keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+                keys::ATTENTION_INDEXER_TYPES,
+            ],
+        ],
+        "eagle3" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
+        }
+        "exaone-moe" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
+        ],
+        "falcon-h1" | "granitehybrid" | "qwen3next" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::SSM_CONV_KERNEL,
+                keys::SSM_INNER_SIZE,
+                keys::SSM_STATE_SIZE,
+                keys::SSM_TIME_STEP_RANK,
+                keys::SSM_GROUP_COUNT,
+            ],
+        ],
+        "gemma-embedding" | "gemma3n" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]]
+        }
+        "gemma4" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+                keys::ATTENTION_SLIDING_WINDOW,
+                keys::EMBEDDING_LENGTH_PER_LAYER_INPUT,
+                keys::ATTENTION_KEY_LENGTH_SWA,
+                keys::ATTENTION_VALUE_LENGTH_SWA,
+            ],
+        ],
+        "gemma4-assistant" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            FEED_FORWARD_KEYS,
+            &[
+                keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+                keys::ATTENTION_SLIDING_WINDOW,
+                keys::ATTENTION_KEY_LENGTH_SWA,
+                keys::ATTENTION_VALUE_LENGTH_SWA,
+            ],
+        ],
+        "glm-dsa" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::ATTENTION_Q_LORA_RANK,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+            ],
+        ],
+        "glm5-next" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_KEY_LENGTH_MLA,
+                keys::ATTENTION_VALUE_LENGTH_MLA,
+                keys::ATTENTION_Q_LORA_RANK,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::SSM_CONV_KERNEL,
+                keys::KDA_HEAD_DIM,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+                keys::ATTENTION_INDEXER_KPOOL,
+                keys::HYPER_CONNECTION_COUNT,
+                keys::HYPER_CONNECTION_SINKHORN_ITERATIONS,
+                keys::HYPER_CONNECTION_EPSILON,
+            ],
+        ],
+        "graniteswitch" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            FEED_FORWARD_KEYS,
+            &[
+                keys::LOGIT_SCALE,
+                keys::ADAPTERS_COUNT,
+                keys::ADAPTERS_LORA_RANK,
+                keys::ADAPTERS_TOKEN_IDS_ACTIVATE,
+                keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE,
+            ],
+        ],
+        "hrm_text" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            FEED_FORWARD_KEYS,
+            &[keys::HRM_LAYERS_PER_STACK, keys::HRM_H_CYCLES, keys::HRM_L_CYCLES],
+        ],
+        "hunyuan-moe" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+        "hy_v3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+        "hy_v4" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_Q_LORA_RANK,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::ATTENTION_KEY_LENGTH_MLA,
+                keys::ATTENTION_VALUE_LENGTH_MLA,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::HYPER_CONNECTION_COUNT,
+                keys::HYPER_CONNECTION_EPSILON,
+                keys::HYPER_CONNECTION_MAGNITUDE,
+            ],
+        ],
+        "jamba" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[keys::SSM_CONV_KERNEL, keys::SSM_INNER_SIZE, keys::SSM_STATE_SIZE, keys::SSM_TIME_STEP_RANK],
+        ],
+        "kimi-k3" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_KEY_LENGTH_MLA,
+                keys::ATTENTION_VALUE_LENGTH_MLA,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::SSM_CONV_KERNEL,
+                keys::KDA_HEAD_DIM,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::EXPERT_GATING_FUNC,
+                keys::ATTN_RES_BLOCK_SIZE,
+                keys::ACTIVATION_SITU_BETA,
+                keys::ACTIVATION_SITU_LINEAR_BETA,
+            ],
+        ],
+        "kimi-linear" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ATTENTION_KEY_LENGTH_MLA,
+                keys::ATTENTION_VALUE_LENGTH_MLA,
+                keys::ATTENTION_KV_LORA_RANK,
+                keys::SSM_CONV_KERNEL,
+                keys::KDA_HEAD_DIM,
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::EXPERT_GATING_FUNC,
+            ],
+        ],
+        "laguna" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]]
+        }
+        "lfm2" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::SHORTCONV_L_CACHE]],
+        "lfm2moe" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[keys::SHORTCONV_L_CACHE, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
+        ],
+        "mimo2" | "step35" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
+        ],
+        "minimax-01" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::RESIDUAL_SCALE]],
+        "minimax-m3" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::EXPERT_FEED_FORWARD_LENGTH,
+                keys::EXPERT_SHARED_COUNT,
+                keys::EXPERT_GATING_FUNC,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+                keys::ATTENTION_INDEXER_BLOCK_SIZE,
+                keys::ATTENTION_INDEXER_LOCAL_BLOCKS,
+            ],
+        ],
+        "muse-glimmer" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE]]
+        }
+        "nemotron_h" | "nemotron_h_moe" => &[
+            TRANSFORMER_KEYS,
+            LAYER_NORM_KEYS,
+            &[
+                keys::SSM_CONV_KERNEL,
+                keys::SSM_INNER_SIZE,
+                keys::SSM_STATE_SIZE,
+                keys::SSM_TIME_STEP_RANK,
+                keys::SSM_GROUP_COUNT,
+            ],
+        ],
+        "nomic-bert-moe" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS],
+        "plamo2" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            FEED_FORWARD_KEYS,
+            &[
+                keys::SSM_CONV_KERNEL,
+                keys::SSM_INNER_SIZE,
+                keys::SSM_STATE_SIZE,
+                keys::SSM_TIME_STEP_RANK,
+                keys::SSM_GROUP_COUNT,
+            ],
+        ],
+        "qwen35" | "qwen35moe" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ROPE_DIMENSION_SECTIONS,
+                keys::SSM_CONV_KERNEL,
+                keys::SSM_INNER_SIZE,
+                keys::SSM_STATE_SIZE,
+                keys::SSM_TIME_STEP_RANK,
+                keys::SSM_GROUP_COUNT,
+            ],
+        ],
+        "qwen3tts" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+        "qwen4exp" => &[
+            TRANSFORMER_KEYS,
+            RMS_NORM_KEYS,
+            &[
+                keys::ROPE_DIMENSION_SECTIONS,
+                keys::SSM_CONV_KERNEL,
+                keys::SSM_INNER_SIZE,
+                keys::SSM_STATE_SIZE,
+                keys::SSM_TIME_STEP_RANK,
+                keys::SSM_GROUP_COUNT,
+                keys::HYPER_CONNECTION_COUNT,
+                keys::HYPER_CONNECTION_LOW_RANK,
+                keys::ATTENTION_INDEXER_HEAD_COUNT,
+                keys::ATTENTION_INDEXER_KEY_LENGTH,
+                keys::ATTENTION_INDEXER_TOP_K,
+            ],
+        ],
+        "rwkv6" => &[RECURRENT_KEYS, &[keys::WKV_HEAD_SIZE, keys::TIME_MIX_EXTRA_DIM, keys::TIME_DECAY_EXTRA_DIM]],
+        "rwkv6qwen2" => &[
+            RECURRENT_KEYS,
+            FEED_FORWARD_KEYS,
+            &[keys::WKV_HEAD_SIZE, keys::TIME_MIX_EXTRA_DIM, keys::TIME_DECAY_EXTRA_DIM],
+        ],
+        "rwkv7" => &[
+            RECURRENT_KEYS,
+            &[
+                keys::WKV_HEAD_SIZE,
+                keys::ATTENTION_DECAY_LORA_RANK,
+                keys::ATTENTION_ICLR_LORA_RANK,
+                keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
+            ],
+        ],
+        "t5" | "t5encoder" => {
+            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_RELATIVE_BUCKETS_COUNT]]
+        }
+        "talkie" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::LOGIT_SCALE]],
+        "wavtokenizer-dec" => &[
+            RECURRENT_KEYS,
+            LAYER_NORM_KEYS,
+            FEED_FORWARD_KEYS,
+            &[
+                keys::ATTENTION_GROUP_NORM_EPSILON,
+                keys::ATTENTION_GROUP_NORM_GROUPS,
+                keys::FEATURES_LENGTH,
+                keys::POSNET_EMBEDDING_LENGTH,
+                keys::POSNET_BLOCK_COUNT,
+                keys::CONVNEXT_EMBEDDING_LENGTH,
+                keys::CONVNEXT_BLOCK_COUNT,
+            ],
+        ],
+        _ => &[],
+    }
+}
