@@ -9,7 +9,7 @@
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gguf_benches::{Outcome, median, program, timed};
@@ -152,9 +152,9 @@ fn write(dir: &Path, config: &Value, tensors: &[Tensor]) -> Outcome<()> {
     }
     fs::create_dir_all(dir)?;
     fs::write(dir.join("config.json"), serde_json::to_vec_pretty(config)?)?;
-    // A vocabulary of one token for each byte.
-    let vocab: serde_json::Map<String, Value> = (0..256).map(|i| (format!("<0x{i:02X}>"), json!(i))).collect();
-    let model = json!({"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": true});
+    // Some vocabulary; it takes no time.
+    let vocab: serde_json::Map<String, Value> = (0..256).map(|i| (format!("t{i}"), json!(i))).collect();
+    let model = json!({"type": "BPE", "vocab": vocab, "merges": []});
     fs::write(dir.join("tokenizer.json"), serde_json::to_vec(&json!({"model": model, "added_tokens": []}))?)?;
     let small = small(config);
     let large = tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone()));
@@ -221,21 +221,28 @@ fn main() -> Outcome<()> {
         let (weights, copy, out) = (folder.join("model.safetensors"), dir.join("copy"), dir.join("out.gguf"));
         let bytes = fs::metadata(&weights)?.len();
         let (mut copies, mut runs, mut peak) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..ROUNDS {
-            let start = Instant::now();
-            let status = Command::new("cp").arg(&weights).arg(&copy).status()?;
-            assert!(status.success(), "cp fails");
-            File::open(&copy)?.sync_all()?;
-            copies.push(start.elapsed());
-            fs::remove_file(&copy)?;
-            let mut command = Command::new(&program);
-            command.arg("convert").arg(&folder).arg("-o").arg(&out).args(["--type", "bf16", "-f", "-q", "-j", "2"]);
-            command.stderr(std::process::Stdio::null());
-            let (took, kib) = timed(command)?;
-            check(&out, &tensors)?;
-            fs::remove_file(&out)?;
-            runs.push(took);
-            peak = peak.max(kib);
+        for round in 0..2 * ROUNDS {
+            // Both begin alike: nothing left to write, and memory that was freed long ago, which a virtual machine may have given back
+            // to its host.
+            assert!(Command::new("sync").status()?.success(), "sync fails");
+            std::thread::sleep(Duration::from_secs(4));
+            if round % 2 == 0 {
+                let start = Instant::now();
+                let status = Command::new("cp").arg(&weights).arg(&copy).status()?;
+                assert!(status.success(), "cp fails");
+                File::open(&copy)?.sync_all()?;
+                copies.push(start.elapsed());
+                fs::remove_file(&copy)?;
+            } else {
+                let mut command = Command::new(&program);
+                command.arg("convert").arg(&folder).arg("-o").arg(&out);
+                command.args(["--type", "bf16", "--pre", "gpt-2", "-f", "-q", "-j", "2"]).stderr(Stdio::null());
+                let (took, kib) = timed(command)?;
+                check(&out, &tensors)?;
+                fs::remove_file(&out)?;
+                runs.push(took);
+                peak = peak.max(kib);
+            }
         }
         let (copied, took): (Duration, Duration) = (median(copies), median(runs));
         println!(
