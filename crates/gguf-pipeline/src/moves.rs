@@ -1,7 +1,7 @@
 //! Elements that change places between a source and an output: strided copies, executed range by range.
 //!
 //! Every operation that only moves elements (rename, transpose, permute, split, stack, concatenate, slice) is a list of
-//! [`Move`]s. A move is invertible by exchanging its two sides. [`gather`] produces any range of the output, and reads
+//! [`Move`]s. A move is invertible by exchanging its two sides. A run produces the output range by range, and reads
 //! no more of the sources than the range needs, in spans as long as the layout allows; so a tensor of any size is
 //! written in bounded memory, in any order, by any number of threads.
 
