@@ -104,6 +104,13 @@ fn shards_that_are_kept_are_those_of_llama_cpp() {
 
 fn what_llama_cpp_wrote_has_no_errors() {
     let peers = Peers::get();
+    let loads = std::fs::read(peers.data("hf/loads.json")).expect("what llama.cpp loads");
+    let loads: serde_json::Value = serde_json::from_slice(&loads).expect("JSON");
+    let refused = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let mut entries = loads.as_object().into_iter().flat_map(|entries| entries.values());
+        entries.any(|entry| entry["file"].as_str() == name && entry["runs_in_llama_cpp"] == false)
+    };
     let mut seen = 0;
     let mut bad = Vec::new();
     for entry in std::fs::read_dir(peers.data("hf/ref")).expect("reference files") {
@@ -114,7 +121,8 @@ fn what_llama_cpp_wrote_has_no_errors() {
         }
         seen += 1;
         let check = gguf(&["check", "--data", "--quiet", path.to_str().unwrap()]);
-        if !check.status.success() {
+        // Some have fewer rows of embeddings than tokens, and llama.cpp refuses them.
+        if !check.status.success() && !refused(&path) {
             bad.push(format!("{}: {}", path.display(), String::from_utf8_lossy(&check.stdout)));
         }
     }
