@@ -136,15 +136,29 @@ impl Output {
         }
     }
 
-    /// Gives the file its length, before or after it is filled, and takes the space on the disk for it, so far as the file system
-    /// can do that. The bytes not written yet read as zero.
+    /// Gives the file its length, before or after it is filled, and checks that the disk has room for it. The bytes not written
+    /// yet read as zero.
+    ///
+    /// No space is taken before it is needed: writing into space that was taken beforehand costs a quarter more time on ext4.
     ///
     /// # Errors
     /// [`Error::Io`]; among others when the disk has no room for so much.
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
-        let sized = self.file().set_len(bytes).and_then(|()| reserve(self.file(), bytes));
-        let said = |e: io::Error| io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
-        sized.map_err(said).map_err(Error::io(&self.path, "make room for the whole file"))
+        self.check_room(bytes)?;
+        self.file().set_len(bytes).map_err(|e| self.no_room(&e, bytes))
+    }
+
+    /// Checks that the disk has room for so many bytes, those counted that the file has already.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn check_room(&self, bytes: u64) -> Result<(), Error> {
+        check_room(self.file(), bytes).map_err(|e| self.no_room(&e, bytes))
+    }
+
+    fn no_room(&self, e: &io::Error, bytes: u64) -> Error {
+        let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
+        Error::io(&self.path, "make room for the whole file")(said)
     }
 
     /// Writes all of `buf` at `offset`. May be called from several threads at once.
@@ -225,19 +239,20 @@ fn leads_elsewhere(link: &Path) -> bool {
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
 }
 
-/// Takes the space that a file's length needs, where the file system knows how; elsewhere a full disk is met when it is full.
+/// Whether the file system has space for so many bytes, where it tells; elsewhere a full disk is met when it is full.
 #[cfg(target_os = "linux")]
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
+fn check_room(file: &File, bytes: u64) -> io::Result<()> {
     use rustix::io::Errno;
-    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(e.into()),
-        _ => Ok(()),
-    }
+    use std::os::unix::fs::MetadataExt;
+    let Ok(disk) = rustix::fs::fstatvfs(file) else { return Ok(()) };
+    let taken = file.metadata()?.blocks().saturating_mul(512);
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    // File systems without blocks do not say how much they hold.
+    if disk.f_blocks > 0 && bytes > free.saturating_add(taken) { Err(Errno::NOSPC.into()) } else { Ok(()) }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn reserve(_: &File, _: u64) -> io::Result<()> {
+fn check_room(_: &File, _: u64) -> io::Result<()> {
     Ok(())
 }
 

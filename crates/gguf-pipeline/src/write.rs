@@ -72,7 +72,16 @@ pub(crate) fn write_files(
     for file in files {
         let is_first_done = begun.first().is_some_and(|first| first.output.is_finished());
         match begin(file, how, is_first_done, progress) {
-            Ok(new) => begun.push(new),
+            Ok(new) => {
+                // Each file was checked alone. What an earlier run has written of others is not known here.
+                let all = files.iter().map(|file| file.plan.file_bytes()).fold(0, u64::saturating_add);
+                let room = if how.resume || !begun.is_empty() { Ok(()) } else { new.output.check_room(all) };
+                begun.push(new);
+                if let Err(e) = room {
+                    discard(begun);
+                    return Err(e.into());
+                }
+            }
             Err(e) => {
                 // Nothing was done in this run. What an earlier one did stays.
                 discard(begun.into_iter().filter(|new| !new.is_resumed()));
