@@ -32,6 +32,8 @@ pub(crate) enum Mismatch {
     Dimensions(usize),
     /// A dimension (numbered from the outermost, from 0) has a length that its axes do not divide: their product, and the names.
     Length { dimension: usize, factor: u64, axes: String },
+    /// The lengths of these axes are not known: more than one in a dimension.
+    Unknown(String),
     /// A part of an axis does not lie in it.
     Slice(String),
     /// The parts that are concatenated have different inner dimensions.
@@ -47,6 +49,7 @@ impl fmt::Display for Mismatch {
             Mismatch::Length { dimension, factor, axes } => {
                 write!(f, "expected a multiple of {factor} ({axes}) in dimension {dimension}, counted from 0")
             }
+            Mismatch::Unknown(axes) => write!(f, "the configuration does not say how long {axes} are"),
             Mismatch::Slice(axis) => write!(f, "the axis {axis} is too short"),
             Mismatch::Parts => f.write_str("the parts have different shapes"),
             Mismatch::Syntax(what) => write!(f, "the pattern is wrong: {what}"),
@@ -180,7 +183,7 @@ impl Pattern {
                         0 if factor == length => 1,
                         1 if factor > 0 && length % factor == 0 => length / factor,
                         0 | 1 => return Err(wrong()),
-                        _ => return Err(Mismatch::Syntax("two axes of unknown length in one dimension")),
+                        _ => return Err(Mismatch::Unknown(names())),
                     };
                     let mut stride = stride_after(dimension + 1);
                     for part in parts.iter().rev() {
@@ -436,7 +439,7 @@ mod tests {
             ("(h d) ... -> (d h) ...", &[13, 2], "a multiple of 12 (h × d) in dimension 0"),
             ("e (h x) -> e (x h)", &[2, 8], "a multiple of 3 (h × x) in dimension 1"),
             ("r[9:] -> r", &[7], "the axis r is too short"),
-            ("(a b) -> (b a)", &[6], "two axes of unknown length"),
+            ("(a b) -> (b a)", &[6], "does not say how long a × b are"),
             ("a -> b", &[6], "an axis that the left side does not have"),
             ("a b", &[6, 1], "no arrow"),
             ("(a -> a", &[6], "no closing parenthesis"),

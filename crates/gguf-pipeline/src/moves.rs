@@ -51,6 +51,9 @@ impl Move {
 /// The most elements that one read may cover for each that is wanted: beyond it, reading around gaps is cheaper.
 const WASTE: u64 = 4;
 
+/// Bytes from one element to the next that are read together however little of them is wanted: a read costs as much.
+const NEAR: u64 = 2048;
+
 /// The most bytes that are read at once.
 const MAX_READ: u64 = 16 << 20;
 
@@ -152,12 +155,27 @@ impl Part {
             let range = (self.to * w) as usize..((self.to + n) * w) as usize;
             return read(self.from * w, out.get_mut(range).unwrap_or_default());
         }
+        // Elements that lie apart are not read one by one, but with what lies between them: in pieces, where that is much.
+        if let Some((first, rest)) = axes.split_first()
+            && first.from.saturating_mul(w) <= NEAR
+            && first.count.saturating_mul(first.from).saturating_mul(w) > MAX_READ
+        {
+            let most = (MAX_READ / (first.from * w)).max(1);
+            for step in (0..first.count).step_by(most as usize) {
+                let piece = Axis { count: most.min(first.count - step), ..*first };
+                let axes = [&[piece], rest].concat();
+                let (from, to) = (self.from + step * first.from, self.to + step * first.to);
+                Part { from, to, axes }.copy(width, out, scratch, read)?;
+            }
+            return Ok(());
+        }
         // What one read covers: the inner axes of the source, as long as most of what lies between is wanted.
         let (mut covered, mut wanted, mut n_inner) = (1u64, 1u64, 0);
         for axis in &axes {
             let longer = (axis.count - 1).saturating_mul(axis.from).saturating_add(covered);
             let more = wanted.saturating_mul(axis.count);
-            if longer > more.saturating_mul(WASTE) || n_inner > 0 && longer.saturating_mul(w) > MAX_READ {
+            let is_near = axis.from.saturating_mul(w) <= NEAR;
+            if longer > more.saturating_mul(WASTE) && !is_near || n_inner > 0 && longer.saturating_mul(w) > MAX_READ {
                 break;
             }
             (covered, wanted, n_inner) = (longer, more, n_inner + 1);
@@ -249,22 +267,44 @@ fn nest<const W: usize>(axes: &[Loop], raw: &[u8], from: usize, out: &mut [u8], 
                 copy::<W>(raw, from + i * run.from, out, to + i * run.to, W);
             }
         }
-        // A transposition: by tiles, so that both sides stay in the cache.
-        [rows, run] if rows.from == W => {
-            for row in (0..rows.count).step_by(TILE) {
-                for column in (0..run.count).step_by(TILE) {
-                    for r in row..(row + TILE).min(rows.count) {
-                        for c in column..(column + TILE).min(run.count) {
-                            let (from, to) = (from + r * rows.from + c * run.from, to + r * rows.to + c * run.to);
-                            copy::<W>(raw, from, out, to, W);
-                        }
-                    }
-                }
-            }
-        }
+        // A transposition.
+        [rows, run] if rows.from == W => transpose::<W>(*rows, *run, raw.get(from..).unwrap_or_default(), out, to),
         [axis, inner @ ..] => {
             for i in 0..axis.count {
                 nest::<W>(inner, raw, from + i * axis.from, out, to + i * axis.to);
+            }
+        }
+    }
+}
+
+/// Moves the elements of `rows` and `run`, contiguous along `rows` in `raw`, by tiles, so that both sides stay in the cache.
+fn transpose<const W: usize>(rows: Loop, run: Loop, raw: &[u8], out: &mut [u8], to: usize) {
+    let mut tile = [[[0u8; W]; TILE]; TILE];
+    for row in (0..rows.count).step_by(TILE) {
+        let n_rows = TILE.min(rows.count - row);
+        for column in (0..run.count).step_by(TILE) {
+            let n_columns = TILE.min(run.count - column);
+            for (c, line) in tile.iter_mut().enumerate().take(n_columns) {
+                let start = (column + c) * run.from + row * W;
+                let elements = raw.get(start..start + n_rows * W).unwrap_or_default();
+                for (to, from) in line.iter_mut().zip(elements.as_chunks::<W>().0) {
+                    *to = *from;
+                }
+            }
+            for r in 0..n_rows {
+                let start = to + (row + r) * rows.to + column * run.to;
+                if run.to == W {
+                    let line = out.get_mut(start..start + n_columns * W).unwrap_or_default();
+                    for (to, from) in line.as_chunks_mut::<W>().0.iter_mut().zip(&tile) {
+                        *to = from[r];
+                    }
+                } else {
+                    for (c, from) in tile.iter().enumerate().take(n_columns) {
+                        if let Some(to) = out.get_mut(start + c * run.to..start + c * run.to + W) {
+                            to.copy_from_slice(&from[r]);
+                        }
+                    }
+                }
             }
         }
     }
@@ -382,5 +422,24 @@ mod tests {
         let item = Move { input: 0, from: 0, to: 0, axes };
         gather(&[item], 2, 0, &mut [0; 48], &mut Vec::new(), read).unwrap();
         assert_eq!(reads, [(0, 48)]);
+    }
+
+    #[test]
+    fn elements_that_lie_apart_are_not_read_one_by_one() {
+        // A column of two million rows of 32 elements, which is more than one read may take.
+        let n = 2_000_000;
+        let item = Move { input: 0, from: 5, to: 0, axes: vec![Axis { count: n, from: 32, to: 1 }] };
+        let mut n_reads = 0;
+        let read = |_, offset: u64, bytes: &mut [u8]| {
+            n_reads += 1;
+            for (i, b) in bytes.iter_mut().enumerate() {
+                *b = ((offset as usize + i) / 64) as u8;
+            }
+            Ok(())
+        };
+        let mut out = vec![0; 2 * n as usize];
+        gather(&[item], 2, 0, &mut out, &mut Vec::new(), read).unwrap();
+        assert!(out.chunks(2).enumerate().all(|(row, pair)| pair == [row as u8; 2]));
+        assert!(n_reads < 20, "{n_reads} reads");
     }
 }

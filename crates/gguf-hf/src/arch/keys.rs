@@ -153,7 +153,7 @@ fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     }
     Ok(Some(match (kind, value) {
         (_, Json::Array(items)) if items.is_empty() => return Ok(None),
-        (_, Json::String(text)) if text.is_empty() => return Ok(None),
+        (Kind::Str, Json::String(text)) if text.is_empty() => return Ok(None),
         (Kind::U32 | Kind::I32, Json::Array(items)) => list(items, i32)?.into(),
         (Kind::F32, Json::Array(items)) => list(items, f32)?.into(),
         (Kind::Bool, Json::Array(items)) => list(items, bool)?.into(),

@@ -426,7 +426,10 @@ fn missing(
     n_blocks: u64,
 ) -> Result<(), PlanError> {
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
+    let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
+        // Where conversion makes no queries alone, they come in one matrix with keys and values.
+        let whole = tensors.iter().copied().find(|tensor| tensor.is_named(FUSED) && is_made(tensor));
         let fused = block.is_some_and(|block| made.contains(&format!("blk.{block}.{FUSED}")));
         for tensor in tensors {
             let stack = tensor.row.stack();
@@ -439,7 +442,11 @@ fn missing(
                 _ => false,
             };
             let counts = tensor.row.when.holds(h, block.unwrap_or(0));
-            if due && counts && !tensor.row.source.is_empty() && !made.contains(&tensor.name_in(block)) {
+            let tensor = match whole.filter(|_| tensor.need() == Need::UnlessFused && !is_made(&tensor)) {
+                Some(whole) => whole,
+                None => tensor,
+            };
+            if due && counts && is_made(&tensor) && !made.contains(&tensor.name_in(block)) {
                 let source = tensor.row.source.split('|').next().unwrap_or_default().trim();
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
                 let place = usize::from(stack == Stack::Decoder);

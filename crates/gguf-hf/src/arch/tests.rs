@@ -510,3 +510,26 @@ fn scaled_attention_comes_first() {
     let names: Vec<_> = plan.tensors.iter().map(|t| t.shown()).collect();
     assert_eq!(names, ["rope_factors_long.weight", "rope_factors_short.weight"]);
 }
+
+#[test]
+fn queries_keys_and_values_have_to_be_there_in_one_matrix_or_three() {
+    let phi3 = json!({"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "rms_norm_eps": 1e-5,
+        "num_hidden_layers": 1, "max_position_embeddings": 64, "original_max_position_embeddings": 64});
+    let gptneox = json!({"architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "num_hidden_layers": 1});
+    let name = |rest: &str| source(&format!("model.layers.0.{rest}.weight"), Dtype::BF16, &[64]);
+    let sources = ["input_layernorm", "post_attention_layernorm"].map(name);
+    let error = plan(&config(phi3), &sources, OutType::Auto).unwrap_err();
+    assert!(matches!(error, PlanError::Missing { .. }), "{error}");
+    assert!(matches!(plan(&config(gptneox), &[], OutType::Auto), Err(PlanError::Missing { .. })));
+}
+
+#[test]
+fn empty_text_is_no_number() {
+    for field in ["rms_norm_eps", "rope_theta", "max_position_embeddings", "hidden_size"] {
+        let c = config(
+            json!({"architectures": ["MiniCPMForCausalLM"], "model_type": "else", "rms_norm_eps": 1e-5, field: ""}),
+        );
+        let error = draft(&c, &[], OutType::Auto).unwrap_err();
+        assert!(matches!(error, PlanError::Config(_)), "{field}: {error}");
+    }
+}

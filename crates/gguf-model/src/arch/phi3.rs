@@ -31,9 +31,9 @@ pub(super) const LONG_ROPE: &[Row] = rows! {
 
 const BLOCK: &[Row] = rows! {
     "attn_qkv.weight"           [Embd Qkv]      Optional Always + Optional <- "self_attn.qkv_proj";
-    "attn_q.weight"             [Embd Q]        Optional Always + Optional <- "self_attn.q_proj";
-    "attn_k.weight"             [Embd K]        Optional Always + Optional <- "self_attn.k_proj";
-    "attn_v.weight"             [Embd V]        Optional Always + Optional <- "self_attn.v_proj";
+    "attn_q.weight"             [Embd Q]        UnlessFused Always + Optional <- "self_attn.q_proj";
+    "attn_k.weight"             [Embd K]        UnlessFused Always + Optional <- "self_attn.k_proj";
+    "attn_v.weight"             [Embd V]        UnlessFused Always + Optional <- "self_attn.v_proj";
     "attn_output.weight"        [Q Embd]        Required Always <- "self_attn.o_proj";
     "ffn_up.weight"             [Embd TwiceFf]  Required Always <- "mlp.gate_up_proj";
     "ffn_down.weight"           [Ff Embd]       Required Always <- "mlp.down_proj";
