@@ -59,7 +59,7 @@ impl Watch {
     }
 }
 
-/// Whether there is memory for so many bytes more. Where it runs out later the process would end.
+/// Whether this many more bytes can be allocated. A later allocation that fails would end the process.
 fn room(bytes: usize) -> Result<(), Failure> {
     let mut tried = Vec::<u8>::new();
     tried.try_reserve_exact(bytes).map_err(|_| no_memory())?;

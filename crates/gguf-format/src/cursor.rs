@@ -98,8 +98,8 @@ impl<'a> Cursor<'a> {
     ///
     /// A walk waits for each length before it can look for the next, which is most of the time that opening a large
     /// vocabulary takes. So a piece of the array is walked from several places at once. Where a string starts in the middle
-    /// of the piece is guessed, from the zeros in its length; a guess counts only if the walk from the place before it
-    /// arrives exactly there, and then it was not a guess: what is passed over is what the plain walk would pass over.
+    /// of the piece is guessed, from the zeros in its length. A guess is used only if the walk from the place before it
+    /// arrives exactly there, so the same bytes are skipped as in a plain walk.
     fn skip_in_parallel(&mut self, n: u64) -> u64 {
         const WALKS: usize = 4;
         // Small where inputs are small.

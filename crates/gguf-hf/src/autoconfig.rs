@@ -160,7 +160,7 @@ enum Check {
     Untied,
 }
 
-/// Why there is no result.
+/// Why the fields of a class cannot be derived.
 #[derive(Debug)]
 enum Stop {
     /// The class does not accept the document.

@@ -58,7 +58,7 @@ pub struct ModelMetadata {
     pub version: Option<String>,
     /// `general.size_label`.
     pub size_label: Option<String>,
-    /// What was ignored or is doubtful.
+    /// Warnings about ignored or doubtful metadata.
     pub warnings: Vec<MetadataWarning>,
 }
 

@@ -202,7 +202,7 @@ pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, 
     }
 }
 
-/// Why there is no plan for a checkpoint.
+/// An error in planning the conversion of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {

@@ -226,7 +226,7 @@ fn one(
             Dimension::Axes(parts) => {
                 let mut length = 1;
                 for part in parts {
-                    // A number that is no axis of the source is a new dimension.
+                    // A `1` that the left side does not have is a new dimension.
                     let placed = match axes.get(&part.name) {
                         Some(placed) => *placed,
                         None if part.name == "1" => Placed { count: 1, stride: 0 },

@@ -67,7 +67,7 @@ pub struct TokenizerKeys {
     pub kvs: Vec<(String, Value)>,
     /// How the name of the pre-tokenizer was found.
     pub pre: PreSource,
-    /// What was skipped or is doubtful.
+    /// Warnings about skipped or doubtful parts of the tokenizer.
     pub warnings: Vec<TokenizerWarning>,
 }
 

@@ -330,7 +330,7 @@ fn load(api: &Api, is_ours: bool, looks: &Looks, file: &File, source: Source, mo
         }
         let lines = snapshot(api, ctx);
         if is_ours {
-            // The size of a head with its padding has to be had even where there is no memory for so much padding.
+            // The size of a padded head is reported even if the padding would not fit in memory.
             assert!((api.gguf_get_meta_size)(ctx) > 0);
         }
         let wraps = lines.iter().any(|line| line.contains(WRAPS));

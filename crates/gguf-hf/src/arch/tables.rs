@@ -153,7 +153,7 @@ fn rows_name_what_the_reference_names() {
                         unknown.insert((name, row.name, source));
                     }
                     false if OWN_NAMES.contains(&(name, row.name)) => {}
-                    // The name of what is taken apart is not that of a part.
+                    // A matrix that is split has another name than its parts.
                     false if row.pattern.contains('[') && !found.contains(&gguf) => {}
                     false => {
                         n_known += 1;

@@ -245,7 +245,7 @@ impl SpecialVocab {
             let id = config.get(&key).filter(|v| !v.is_null());
             let id = id.or_else(|| config.get("text_config")?.get(&key));
             self.set_id(kind, id);
-            // A negative number says that there is none; the reference refuses it in most classes.
+            // A negative id means that the token is absent; the reference refuses it in most classes.
             if id.and_then(Json::as_i64).is_some_and(|id| id < 0) {
                 self.ids.retain(|(k, _)| *k != kind);
             }

@@ -4,6 +4,18 @@ use gguf_format::keys;
 
 use super::groups::*;
 
+/// Keys that both architectures of Kimi need.
+const KIMI_KEYS: &[&str] = &[
+    keys::ATTENTION_KEY_LENGTH_MLA,
+    keys::ATTENTION_VALUE_LENGTH_MLA,
+    keys::ATTENTION_KV_LORA_RANK,
+    keys::SSM_CONV_KERNEL,
+    keys::KDA_HEAD_DIM,
+    keys::EXPERT_FEED_FORWARD_LENGTH,
+    keys::EXPERT_SHARED_COUNT,
+    keys::EXPERT_GATING_FUNC,
+];
+
 /// The keys of an architecture that is not listed; see [`Architecture::required`](super::Architecture::required).
 pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
     match name {
@@ -253,34 +265,10 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "kimi-k3" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
-            &[
-                keys::ATTENTION_KEY_LENGTH_MLA,
-                keys::ATTENTION_VALUE_LENGTH_MLA,
-                keys::ATTENTION_KV_LORA_RANK,
-                keys::SSM_CONV_KERNEL,
-                keys::KDA_HEAD_DIM,
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::EXPERT_GATING_FUNC,
-                keys::ATTN_RES_BLOCK_SIZE,
-                keys::ACTIVATION_SITU_BETA,
-                keys::ACTIVATION_SITU_LINEAR_BETA,
-            ],
+            KIMI_KEYS,
+            &[keys::ATTN_RES_BLOCK_SIZE, keys::ACTIVATION_SITU_BETA, keys::ACTIVATION_SITU_LINEAR_BETA],
         ],
-        "kimi-linear" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::ATTENTION_KEY_LENGTH_MLA,
-                keys::ATTENTION_VALUE_LENGTH_MLA,
-                keys::ATTENTION_KV_LORA_RANK,
-                keys::SSM_CONV_KERNEL,
-                keys::KDA_HEAD_DIM,
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::EXPERT_GATING_FUNC,
-            ],
-        ],
+        "kimi-linear" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, KIMI_KEYS],
         "laguna" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]]
         }
