@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::files;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{OutType, Skipped};
+use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
 use crate::warning::Warning;
 
@@ -253,6 +254,12 @@ fn read_config(dir: &Path) -> Result<Config, Error> {
     };
     if let Some(pooling) = pooling(dir)? {
         config.set("pooling_type", pooling.into());
+    }
+    // An unknown class is an error later, with the list of those that are known.
+    if let Ok((_, checkpoint)) = arch::of_checkpoint(&config)
+        && let Some(answers) = reranker::answers(dir, &config, checkpoint)?
+    {
+        config.set(reranker::FIELD, answers);
     }
     Ok(config)
 }

@@ -153,6 +153,12 @@ type Outcome = Result<Option<Value>, Error>;
 const MAX_LIST: usize = 1 << 16;
 
 impl Fields {
+    /// The whole number in a field of an object, by its path: `rerank.yes`.
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
+        let (object, field) = path.split_once('.')?;
+        self.fields.get(object)?.get(field)?.as_u64()
+    }
+
     /// The formula's value; `None` when it is a missing field.
     pub(crate) fn eval(&self, formula: &Formula) -> Outcome {
         self.value(formula, None)

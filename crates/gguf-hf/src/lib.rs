@@ -16,6 +16,7 @@ pub mod metadata;
 mod model_plan;
 mod pattern;
 mod problem;
+mod reranker;
 pub mod safetensors;
 pub mod tokenizer;
 mod warning;

@@ -13,7 +13,7 @@
 //! A name stands for an axis, parentheses for several in one dimension, `...` for all dimensions that are left. Names that have a
 //! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
 //! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
-//! be sums of names. Parts that `+` joins are concatenated along the first dimension.
+//! be sums of names, and names with a dot are fields of the configuration. Parts that `+` joins are concatenated along the first dimension.
 //!
 //! A pattern that does not fit a shape is the error about that shape.
 

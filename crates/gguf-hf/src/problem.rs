@@ -62,6 +62,11 @@ pub enum FileProblem {
         /// The size of the vocabulary.
         vocab_size: usize,
     },
+    /// The tokenizer of a reranker does not have the token of one of the answers.
+    NoAnswer {
+        /// The answer.
+        token: &'static str,
+    },
     /// The key of an added token, which is its id, is not a number.
     AddedTokenKey {
         /// The key.
@@ -96,6 +101,9 @@ impl fmt::Display for FileProblem {
                 "vocab_size is {vocab_size}, but the token {token:?} gets the id {id}; the token is not in tokenizer.json but \
                  added by tokenizer_config.json or by the class of the tokenizer; correct vocab_size, or remove the token"
             ),
+            FileProblem::NoAnswer { token } => {
+                write!(f, "no token {token:?}, which a reranker answers with")
+            }
             FileProblem::AddedTokenKey { key } => write!(f, "added token {key:?}: the id is not a number"),
             FileProblem::AddedToken { id, source } => write!(f, "added token {id}: {source}"),
         }

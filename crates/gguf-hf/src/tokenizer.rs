@@ -19,6 +19,7 @@ mod warning;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gguf_format::Value;
@@ -215,6 +216,14 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })
+}
+
+/// The ids of those tokens that `tokenizer.json` has.
+pub(crate) fn ids(dir: &Path, tokens: &[&'static str]) -> Result<BTreeMap<&'static str, u32>, FolderError> {
+    let folder = Folder::open(dir)?;
+    let Some(tokenizer) = &folder.tokenizer else { return Err(folder.invalid("tokenizer.json", FileProblem::Missing)) };
+    let id = |token: &str| tokenizer.model.vocab.0.iter().find(|(text, _)| text == token).map(|(_, id)| *id);
+    Ok(tokens.iter().filter_map(|token| Some((*token, id(token)?))).collect())
 }
 
 /// The token that ends a turn in the chats of InternLM, and so a text; `None` for other kinds, and in models without it.

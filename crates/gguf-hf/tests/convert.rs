@@ -372,3 +372,17 @@ fn the_example_has_no_doubts() {
         assert!(!planned.warnings.iter().any(|w| matches!(w, Warning::Output(_))), "{:?}", planned.warnings);
     }
 }
+
+#[test]
+fn a_reranker_needs_the_tokens_of_its_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("Qwen3-Reranker-0.6B");
+    fs::create_dir(&folder).unwrap();
+    write_small_files(&folder);
+    let config = fs::read_to_string(folder.join("config.json")).unwrap();
+    fs::write(folder.join("config.json"), config.replace("LlamaForCausalLM", "Qwen3ForCausalLM")).unwrap();
+    fs::write(folder.join("tokenizer.json"), r#"{"model": {"type": "BPE", "vocab": {"yes": 0}, "merges": []}}"#)
+        .unwrap();
+    let failure = plan(&folder, &Options::default().vocab_only(true)).unwrap_err().to_string();
+    assert!(failure.contains("tokenizer.json") && failure.contains(r#"no token "no""#), "{failure}");
+}

@@ -160,6 +160,53 @@ const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 /// Conversions of generated checkpoints that have the same bytes, at least.
 const MIN_GENERATED: usize = 214;
 
+/// Writes a checkpoint into a folder of its name.
+fn generate(name: &str, into: &Path) {
+    let made = Command::new(peers::peers().join("venv/bin/python"))
+        .arg(peers::data("").join("../tools/make-checkpoint.py"))
+        .args([name, into.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// The name of a folder or the heading of a model card makes a reranker of a checkpoint. The hashes are those of the files that
+/// `convert_hf_to_gguf.py` of the pinned release writes for the same folders with `--outtype f16`.
+fn rerankers_have_the_same_bytes() {
+    let cases = [
+        (
+            "qwen3-untied",
+            "plain",
+            "# Qwen3-Reranker-4B\n",
+            "740ed5dd8acc366009c98235e0768e2235f6ff6b0f5e93e5471e384ee23efa1f",
+        ),
+        (
+            "qwen3-real-vocab",
+            "Qwen3-Reranker-0.6B",
+            "",
+            "71b90733a6064472f5d23b77876bba61656aea3b801bdf3dc3c636613383ab0b",
+        ),
+        (
+            "qwen3vl-text",
+            "Qwen3-VL-Reranker-2B",
+            "",
+            "45c5e3cb31340538a40c419656285a9ffa7d38b7df8a9bd9980e04f2bf54fe39",
+        ),
+    ];
+    for (case, folder, card, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        generate(case, dir.path());
+        let model = dir.path().join(folder);
+        fs::rename(dir.path().join(case), &model).unwrap();
+        if !card.is_empty() {
+            fs::write(model.join("README.md"), card).unwrap();
+        }
+        let out = dir.path().join("out.gguf");
+        convert(&model, &out, &Options::default().ty(OutType::F16), &RunOptions::default(), &()).unwrap();
+        assert_eq!(sha256(&out), expected, "{case} as {folder}");
+    }
+}
+
 /// Tries one recorded checkpoint: for each type, a file and what is wrong with it. `None` for a class that is not supported.
 fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>)>> {
     let args: Vec<&str> = case["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -173,12 +220,7 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let made = Command::new(peers::peers().join("venv/bin/python"))
-        .arg(peers::data("").join("../tools/make-checkpoint.py"))
-        .args([name, dir.path().to_str().unwrap()])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+    generate(name, dir.path());
     let mut results = Vec::new();
     for (ty, output) in recorded {
         let path = dir.path().join(format!("{name}-{ty}.gguf"));
@@ -375,5 +417,5 @@ gguf_test::tests! {
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,
         metadata_is_that_of_llama_cpps_converter;
-    [Shared, Peers] generated_checkpoints_have_the_same_bytes;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes;
 }

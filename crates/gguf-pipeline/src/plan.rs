@@ -45,6 +45,35 @@ pub struct Gather {
     pub maps: Vec<Map>,
 }
 
+/// How much of its sources the output of an operation gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Inverse {
+    /// Everything, to the bit: each element of the sources has a place of its own, and its value.
+    Exact,
+    /// Everything, but for the rounding of values that were computed.
+    Rounded,
+    /// Not everything: some elements of the sources are left out.
+    Lost,
+}
+
+impl Gather {
+    /// How much of the sources [`Move::inverse`](crate::moves::Move::inverse) gives back. `n_elements` is the length of an input.
+    pub fn inverse(&self, n_elements: impl Fn(&Input) -> u64) -> Inverse {
+        let mut left: Vec<u64> = self.inputs.iter().map(n_elements).collect();
+        for item in &self.moves {
+            // No two moves take the same element.
+            if let Some(left) = left.get_mut(item.input) {
+                *left = left.saturating_sub(item.n_elements());
+            }
+        }
+        match (left.iter().any(|n| *n > 0), self.maps.is_empty()) {
+            (true, _) => Inverse::Lost,
+            (false, true) => Inverse::Exact,
+            (false, false) => Inverse::Rounded,
+        }
+    }
+}
+
 impl Op {
     /// The source tensor whose elements are taken in their order, if that is the operation.
     pub fn copied(&self) -> Option<&Input> {

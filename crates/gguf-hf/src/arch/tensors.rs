@@ -94,7 +94,7 @@ pub(super) fn add(
     order.sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
     for (_, key, slot) in order {
         let name = key.output_name(&slot.tensor);
-        let (shape, op) = slot.bind(key, &name, sources, &hparams)?;
+        let (shape, op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
         plan.add(name, shape, op);
     }
     if is_whole { missing(architecture, checkpoint, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
@@ -272,8 +272,10 @@ impl Slot {
         name: &str,
         sources: &[SourceTensor],
         h: &Hparams<'_>,
+        fields: &Fields,
     ) -> Result<(Vec<u64>, Op), PlanError> {
         let block = key.block.unwrap_or(0);
+        let length = |axis: &str, h, block| length(axis, h, block).or_else(|| fields.number(axis));
         let n_stack = match self.stack.and_then(|template| template.stack) {
             Some((axis, _)) => length(axis, h, block).unwrap_or(self.parts.len() as u64),
             None => 1,
@@ -397,7 +399,8 @@ impl Slot {
     }
 }
 
-/// The length of a named axis: some letters, or the name of a dimension of tables.
+/// The length of a named axis: some letters, or the name of a dimension of tables. Patterns may also name fields of the configuration,
+/// with a dot.
 fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
     let dim = match axis {
         "h" => Dim::Heads,

@@ -1,4 +1,4 @@
-//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: norms of queries and keys.
+//! Qwen 3 and the text part of Qwen 3 VL and Step 3 VL: norms of queries and keys; also as rerankers.
 //!
 //! Rules: `load_arch_tensors` in `src/models/qwen3.cpp` and `qwen3vl.cpp` of llama.cpp, `Qwen3Model` in `conversion/qwen.py`,
 //! `Qwen3VLTextModel` in `conversion/qwen3vl.py`, `Step3VLTextModel` in `conversion/step3.py`.
@@ -8,11 +8,12 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
-    outside: &[EMBEDDINGS, CLASSIFIER],
+    outside: &[ANSWERS, EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "StepVLForConditionalGeneration"],
-        keys: &[GENERIC, POOLING],
+        rename_if: ANSWERING,
+        keys: &[GENERIC, POOLING, RERANK],
         vocab: Vocab::SentencePieceOrBpe,
         ..Checkpoint::TEXT
     }],
@@ -25,15 +26,45 @@ pub(super) const WITH_VISION: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Qwen3VLForConditionalGeneration"],
         rename: &[("thinker.", "")],
-        keys: &[GENERIC, POOLING, DEEPSTACK],
+        rename_if: ANSWERING,
+        keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
         vocab: Vocab::SentencePieceOrBpe,
         ..Checkpoint::TEXT
     }],
     ..ARCHITECTURE
 };
 
-const CLASSIFIER: &[Row] = rows! {
-    "cls.output.weight"    []           Optional Always;
+/// A reranker keeps two rows of the matrix that makes tokens: those of its answers. Tied embeddings are that matrix too.
+const ANSWERING: &[(&str, &str, &str)] = &[
+    ("lm_head.weight", "answers.weight", "rerank and not tie_word_embeddings"),
+    ("embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
+    ("model.embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
+    ("model.language_model.embed_tokens.weight", "tied_answers.weight", "rerank and tie_word_embeddings"),
+];
+
+const ANSWERS: &[Row] = rows! {
+    "cls.output.weight"  []           Optional Always <- "answers | tied_answers" : "t e -> t[rerank.yes] e + t[rerank.no] e";
+    "token_embd.weight"  [Embd Vocab] Optional Always <- "tied_answers";
+};
+
+/// Keys of a reranker. The template asks for the judgment of one document.
+const RERANK: &[Key] = keys! {
+    "pooling_type" U32? = "4 if rerank else null";
+    "classifier.output_labels" Str? = "['yes', 'no'] if rerank else null";
+    "tokenizer.chat_template.rerank" Str? = "'<|im_start|>system
+Judge whether the Document meets the requirements based on the Query and the Instruct provided. \
+Note that the answer can only be \"yes\" or \"no\".<|im_end|>
+<|im_start|>user
+<Instruct>: Given a web search query, retrieve relevant passages that answer the query
+<Query>: {query}
+<Document>: {document}<|im_end|>
+<|im_start|>assistant
+<think>
+
+</think>
+
+' if rerank else null";
+    "tokenizer.chat_templates" Str? = "['rerank'] if rerank else null";
 };
 
 const DEEPSTACK: &[Key] = keys! {

@@ -1,0 +1,51 @@
+//! Rerankers: models of Qwen 3 that answer "yes" or "no" to whether a document is relevant. Nothing in `config.json` tells them
+//! from other models; their name does (`Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`).
+
+use std::path::Path;
+
+use gguf_model::arch::Checkpoint;
+use serde_json::{Value as Json, json};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::files;
+use crate::folder_error::FolderError;
+use crate::problem::FileProblem;
+use crate::tokenizer;
+
+/// The field that formulas and patterns use: the ids of the two answers.
+pub(crate) const FIELD: &str = "rerank";
+
+/// What the names of these models contain, in lower case.
+const NAMES: [&str; 2] = ["qwen3-reranker", "qwen3-vl-reranker"];
+
+/// The ids of the tokens `yes` and `no`, if the model in the folder is a reranker of a class whose tables know them.
+pub(crate) fn answers(dir: &Path, config: &Config, checkpoint: &Checkpoint) -> Result<Option<Json>, Error> {
+    let is_known = checkpoint.rename_if.iter().any(|(.., formula)| formula.starts_with(FIELD));
+    if !is_known || !(is_named(dir, config) || is_titled(dir)?) {
+        return Ok(None);
+    }
+    let tokens = tokenizer::ids(dir, &["yes", "no"])?;
+    let id = |token: &'static str| {
+        tokens.get(token).copied().ok_or_else(|| {
+            let problem = FileProblem::NoAnswer { token };
+            FolderError::Invalid { file: dir.join("tokenizer.json"), problem }
+        })
+    };
+    Ok(Some(json!({ "yes": id("yes")?, "no": id("no")? })))
+}
+
+/// Whether the folder or the configuration has such a name.
+fn is_named(dir: &Path, config: &Config) -> bool {
+    let folder = dir.canonicalize().ok().and_then(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()));
+    let fields = ["_name_or_path", "model_type"].map(|field| config.hparams()[field].as_str().map(str::to_owned));
+    let mut names = fields.into_iter().chain([folder]).flatten().map(|name| name.to_lowercase());
+    names.any(|name| NAMES.iter().any(|part| name.contains(part)))
+}
+
+/// Whether the model card has such a heading.
+fn is_titled(dir: &Path) -> Result<bool, FolderError> {
+    let card = files::read_bytes(dir, "README.md")?.unwrap_or_default();
+    let card = String::from_utf8_lossy(&card).to_lowercase();
+    Ok(NAMES.iter().any(|name| card.contains(&format!("# {name}"))))
+}
