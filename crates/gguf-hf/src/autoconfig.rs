@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::config::Error;
+use crate::config_error::Error;
 
 type Fields = Map<String, Value>;
 

@@ -5,6 +5,7 @@ pub mod arch;
 mod autoconfig;
 pub mod checkpoint;
 pub mod config;
+mod config_error;
 mod convert;
 mod dtype;
 mod error;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::tokenizer::{SentencePieceProblem, StepProblem};
+use crate::tokenizer::problem::{SentencePieceProblem, StepProblem};
 
 /// Why the content of a file cannot be right.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ mod class;
 mod hf;
 mod pre;
 mod pretokenize;
-mod problem;
+pub(crate) mod problem;
 mod sentencepiece;
 mod special;
 mod vocab;

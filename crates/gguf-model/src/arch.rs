@@ -11,6 +11,7 @@ use gguf_format::Dims;
 use gguf_format::keys::{self, KeyInfo};
 
 use crate::hparams::Hparams;
+pub use crate::stack::Stack;
 
 /// Tensors, each a row that ends with a semicolon:
 ///
@@ -279,31 +280,6 @@ pub enum Need {
     Optional,
     /// Required, unless queries, keys and values are in one matrix.
     UnlessFused,
-}
-
-/// A run of numbered blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stack {
-    /// `blk.N`
-    Only,
-    /// `enc.blk.N`
-    Encoder,
-    /// `dec.blk.N`
-    Decoder,
-}
-
-impl Stack {
-    /// Every run.
-    pub const ALL: [Stack; 3] = [Stack::Only, Stack::Encoder, Stack::Decoder];
-
-    /// What stands before the number of a block.
-    pub const fn prefix(self) -> &'static str {
-        match self {
-            Stack::Only => "blk.",
-            Stack::Encoder => "enc.blk.",
-            Stack::Decoder => "dec.blk.",
-        }
-    }
 }
 
 /// For which models, and blocks of them, a row counts.

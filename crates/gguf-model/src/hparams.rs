@@ -3,7 +3,7 @@
 use gguf_format::keys;
 use gguf_format::{ArrayRef, FromValue, ValueRef};
 
-use crate::arch::Stack;
+use crate::stack::Stack;
 
 /// More blocks than llama.cpp has room for (`LLAMA_MAX_LAYERS` in `llama-hparams.h`).
 pub const MAX_BLOCKS: u64 = 512;

@@ -6,6 +6,7 @@ pub mod check;
 mod hparams;
 pub mod naming;
 pub mod role;
+mod stack;
 pub mod summary;
 
 pub use hparams::{Hparams, PerBlock};
