@@ -5,9 +5,9 @@
 use gguf_hf::FolderError;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
-use gguf_quantize::Error as QuantizeError;
 use gguf_quantize::mix::MixError;
 use gguf_quantize::mix::recipe::RecipeError;
+use gguf_quantize::{Error as QuantizeError, NothingToQuantize};
 
 /// Why a tensor has its type, with the names of options.
 pub fn reason(reason: &Reason) -> String {
@@ -42,7 +42,7 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
     match e {
         QuantizeError::Pipeline(e) => for_run(e),
         QuantizeError::Mix { source, .. } => for_mix(source),
-        QuantizeError::NotAModel { .. } => ", and the matrix with --imatrix".to_owned(),
+        QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => ", and the matrix with --imatrix".to_owned(),
         QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
         QuantizeError::NeedsMatrix { given: false, .. } => "; give one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Ok(verdict) => verdict.into(),
         Err(failure) => {
             ui.error(&failure);
+            watch::end_by_signal();
             failure.verdict().into()
         }
     }

@@ -1,13 +1,24 @@
 //! Looking after long work: its progress on the terminal, and an end when a signal asks for that.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use gguf_pipeline::{Event, Progress};
 use signal_hook::{consts, flag};
 
 use crate::ui::{ProgressLine, rate, size};
+
+/// The signal that came last, 0 if none has come.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Ends the program by the signal that interrupted its work, if one did, so that whoever started it sees that: a shell then ends its
+/// loop, too. Whatever is to be said has to be said before.
+pub fn end_by_signal() {
+    if let Ok(signal @ 1..) = i32::try_from(SIGNAL.load(Ordering::Relaxed)) {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+}
 
 /// Makes writing more than a file may have (`ulimit -f`) an error like others. Unless it is caught, the signal kills the process, which
 /// then leaves what it has begun.
@@ -41,6 +52,7 @@ impl Watch {
             // The second time the signal ends the process at once. Without these handlers, so does the first.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupted));
             let _ = flag::register(signal, Arc::clone(&interrupted));
+            let _ = flag::register_usize(signal, Arc::clone(&SIGNAL), signal.unsigned_abs() as usize);
         }
         Watch {
             line: ProgressLine::new(quiet),

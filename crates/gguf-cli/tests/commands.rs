@@ -88,7 +88,7 @@ fn show_tells_what_is_missing() {
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 10_000]).unwrap();
     gguf(["show", text(&file)])
-        .exits(0)
+        .exits(1)
         .prints(&["Incomplete     10.0 kB of tensor data are missing; gguf check says which\n"]);
 }
 
@@ -143,7 +143,7 @@ fn shards_are_one_model() {
         .exits(0)
         .says(&["gguf: warning: ", "shard 1 of 2 is missing"])
         .prints(&["1 of 2 shards\n"]);
-    gguf(["check", text(&second)]).exits(0).prints(&["warning split.file\n", "00001-of-00002.gguf"]);
+    gguf(["check", text(&second)]).exits(1).prints(&["error split.file\n", "00001-of-00002.gguf"]);
     gguf(["check", "--strict", text(&second)]).exits(1);
     gguf(["check", "--structure", "--strict", text(&second)]).exits(0);
 }
@@ -631,4 +631,76 @@ fn help_that_cannot_be_written_is_an_error() {
     }
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     assert_eq!(program().arg("--no-such").stderr(full).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn a_truncated_model_is_shown_as_bad() {
+    let dir = folder();
+    let whole = dir.path().join("whole.gguf");
+    write(&whole, &head(&[("token_embd.weight", &[32, 1000], GgmlType::F16)]), &[]);
+    gguf(["show", text(&whole)]).exits(0).silently();
+    let cut = dir.path().join("cut.gguf");
+    let bytes = fs::read(&whole).unwrap();
+    fs::write(&cut, &bytes[..bytes.len() - 100]).unwrap();
+    for options in ["--kv", "--tensors", "--json"] {
+        let run = gguf(["show", text(&cut), options]).exits(1);
+        run.says(&["cut.gguf: truncated: ", " of at least ", " bytes; fetch it again\n"]);
+    }
+}
+
+#[test]
+fn an_output_that_would_not_load_is_refused() {
+    let dir = folder();
+    let model = dir.path().join("model");
+    fs::create_dir(&model).unwrap();
+    for entry in fs::read_dir(glossary()).unwrap().flatten() {
+        fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
+    }
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let changed = config.replace("\"rms_norm_eps\":", "\"rms_norm_eps\": null, \"another\":");
+    assert_ne!(config, changed);
+    fs::write(model.join("config.json"), changed).unwrap();
+    let out = dir.path().join("out.gguf");
+    for ty in ["bf16", "Q4_K_M"] {
+        let convert =
+            |more: &[&str]| gguf([&["convert", text(&model), "-o", text(&out), "--type", ty][..], more].concat());
+        convert(&[]).exits(1).says(&["the output would have an error", "--allow-invalid"]);
+        assert!(!out.exists());
+        convert(&["--dry-run"]).exits(1).says(&["--allow-invalid"]).prints(&["token_embd.weight"]);
+        convert(&["--allow-invalid"]).exits(0);
+        gguf(["check", text(&out)]).exits(1);
+        fs::remove_file(&out).unwrap();
+    }
+}
+
+#[test]
+fn shards_are_renamed_together() {
+    let dir = folder();
+    let [first, second] = shards(dir.path(), "a model");
+    let before = names(dir.path());
+    let lone = folder();
+    fs::copy(&second, lone.path().join(second.file_name().unwrap())).unwrap();
+    gguf(["name", "--rename", text(&lone.path().join(second.file_name().unwrap()))])
+        .exits(1)
+        .says(&["one of 2 shards, which are renamed together"]);
+    assert_eq!(names(lone.path()).len(), 1);
+    gguf(["name", "--rename", text(&second), text(&first)]).exits(0);
+    let after = names(dir.path());
+    assert!(after != before && after.len() == 2, "{after:?}");
+    gguf(["show", text(&dir.path().join(&after[0]))]).exits(0).silently().prints(&["in 2 shards"]);
+}
+
+#[test]
+fn what_holds_no_model_is_not_quantized() {
+    let dir = folder();
+    let (file, out) = (dir.path().join("in.gguf"), dir.path().join("out.gguf"));
+    let mut adapter = head(&[("blk.0.attn_q.weight.lora_a", &[32, 8], GgmlType::F32)]);
+    adapter.set("general.type", "adapter");
+    for (head, expected) in [(adapter, "a LoRA adapter"), (head(&[]), "a vocabulary without tensors")] {
+        write(&file, &head, &[]);
+        gguf(["quantize", text(&file), text(&out), "Q4_K_M"]).exits(1).says(&[expected]);
+        assert!(!out.exists());
+        gguf(["quantize", text(&file), text(&out), "COPY", "--force"]).exits(0);
+        fs::remove_file(&out).unwrap();
+    }
 }

@@ -75,7 +75,9 @@ fn narrow_terminals_cut_and_wrap() {
             let Some(out) = on_terminal(columns, &[], &format!("{line} {file}")) else { return };
             let plain = strip(&out).0;
             assert!(plain.lines().count() > 1, "{line}: {plain}");
-            for l in plain.lines().map(|l| l.trim_end_matches('\r')) {
+            // Messages name whole paths.
+            let lines = plain.lines().filter(|l| !l.starts_with("gguf: error: "));
+            for l in lines.map(|l| l.trim_end_matches('\r')) {
                 assert!(l.chars().count() <= columns as usize, "{line} at {columns}: {l:?}");
             }
         }

@@ -94,6 +94,8 @@ pub struct Conversion {
     pub skipped: Vec<Skipped>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
+    /// Number of errors that the check of models finds in the planned output: with any, llama.cpp does not load it.
+    pub n_errors: usize,
     /// What the name of the output is made of.
     pub metadata: ModelMetadata,
 }
@@ -190,9 +192,10 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
-    warnings.extend(doubts(&plan));
+    let (n_errors, doubts) = doubts(&plan);
+    warnings.extend(doubts);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
-    Ok(Conversion { plan, architecture, ty, skipped, warnings, metadata })
+    Ok(Conversion { plan, architecture, ty, skipped, warnings, n_errors, metadata })
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
@@ -218,12 +221,12 @@ fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     counts
 }
 
-/// What the check of models finds in the planned head: each error, and each warning about keys, values and tensors, as far as
+/// What the check of models finds in the planned head: the number of errors, and each error, and each warning about keys, values and tensors, as far as
 /// [`MAX_DOUBTS`].
 ///
 /// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
 /// does not load.
-fn doubts(plan: &Plan) -> Vec<Warning> {
+fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
     let heads: Vec<Gguf<'_>> = heads.collect();
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
@@ -232,11 +235,13 @@ fn doubts(plan: &Plan) -> Vec<Warning> {
         Severity::Warning => ["key.", "value.", "tensor."].iter().any(|kind| f.code.starts_with(kind)),
         _ => false,
     };
-    let found: Vec<Finding> = report.findings().filter(|f| matters(f)).map(|f| f.into_owned()).collect();
+    let mut found: Vec<Finding> = report.findings().filter(|f| matters(f)).map(|f| f.into_owned()).collect();
+    found.sort_by_key(|f| core::cmp::Reverse(f.severity));
+    let n_errors = found.iter().filter(|f| f.severity == Severity::Error).count();
     let more = found.len().saturating_sub(MAX_DOUBTS);
     let mut doubts: Vec<Warning> = found.into_iter().take(MAX_DOUBTS).map(Warning::Output).collect();
     doubts.extend((more > 0).then_some(Warning::MoreOutput(more)));
-    doubts
+    (n_errors, doubts)
 }
 
 fn read_config(dir: &Path) -> Result<Config, Error> {

@@ -26,10 +26,12 @@ pub enum Error {
         /// Why.
         source: MixError,
     },
-    /// The model to quantize is an importance matrix.
+    /// The file to quantize holds no model.
     NotAModel {
         /// The file.
         path: PathBuf,
+        /// What it holds.
+        what: NothingToQuantize,
     },
     /// Blocks cannot be left out.
     Prune {
@@ -122,14 +124,36 @@ impl Error {
     }
 }
 
+/// What a file holds in place of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NothingToQuantize {
+    /// An importance matrix.
+    Matrix,
+    /// A LoRA adapter.
+    Adapter,
+    /// Metadata and a vocabulary, without tensors.
+    NoTensors,
+}
+
+impl fmt::Display for NothingToQuantize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NothingToQuantize::Matrix => "an importance matrix; give the model that it was measured on",
+            NothingToQuantize::Adapter => {
+                "a LoRA adapter, which llama.cpp applies as it is; quantize the model that it belongs to"
+            }
+            NothingToQuantize::NoTensors => "a vocabulary without tensors: nothing to quantize",
+        })
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Pipeline(e) => write!(f, "{e}"),
             Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
-            Error::NotAModel { path } => {
-                write!(f, "{}: it is an importance matrix; give the model that it was measured on", path.display())
-            }
+            Error::NotAModel { path, what } => write!(f, "{}: {what}", path.display()),
             Error::Prune { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Requantize { path, tensor, from } => write!(
                 f,

@@ -16,7 +16,7 @@ mod plan;
 mod prune;
 mod warning;
 
-pub use error::Error;
+pub use error::{Error, NothingToQuantize};
 pub use plan::{ChooseTypes, Chosen, Quantization, QuantizeOptions, Undecided, plan};
 pub use prune::PruneError;
 pub use warning::Warning;

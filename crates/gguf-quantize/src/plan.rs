@@ -11,7 +11,7 @@ use gguf_format::{Str, Value};
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_quants::codec::{Matrix, codec};
 
-use crate::error::Error;
+use crate::error::{Error, NothingToQuantize};
 use crate::imatrix::{self, ImatrixFile, Use};
 use crate::mix::recipe::idle_rules;
 use crate::mix::{self, Decision, MixOptions, ModelFacts, Target, TensorFacts};
@@ -191,8 +191,16 @@ pub fn plan(
     options: &QuantizeOptions,
     types: &dyn ChooseTypes,
 ) -> Result<Quantization, Error> {
-    if draft.head.get(GENERAL_TYPE).and_then(|v| v.as_str()).is_some_and(|ty| ty.as_bytes() == b"imatrix") {
-        return Err(Error::NotAModel { path: draft.path });
+    let kind = draft.head.get(GENERAL_TYPE).and_then(|v| v.as_str()).map(|kind| kind.to_string());
+    let is_copy = types.file_type().is_none();
+    let nothing = match kind.as_deref() {
+        Some("imatrix") => Some(NothingToQuantize::Matrix),
+        Some("adapter") if !is_copy => Some(NothingToQuantize::Adapter),
+        _ if draft.tensors.is_empty() && !is_copy => Some(NothingToQuantize::NoTensors),
+        _ => None,
+    };
+    if let Some(what) = nothing {
+        return Err(Error::NotAModel { path: draft.path, what });
     }
     set_keys(&mut draft, options, types);
     // llama.cpp decides by the number of blocks before some are left out.

@@ -29,7 +29,7 @@ gguf_format::rules! {
     DATA_NOT_SCANNED "data.not_scanned" Note
         "data that can be scanned" "mend the other findings first"
         "this program";
-    SPLIT_FILE "split.file" Warning
+    SPLIT_FILE "split.file" Error
         "all shards of a model, side by side" "fetch the missing shards"
         "llama-model-loader.cpp: shards are looked for beside the first";
 }
@@ -175,8 +175,8 @@ impl Heads {
         let mut model = Report::new();
         if !options.structure {
             let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
-            // A head that cannot be parsed may have whatever the others lack.
-            if heads.len() == self.files.len() {
+            // A head that cannot be parsed, or is not there, may have whatever the others lack.
+            if heads.len() == self.files.len() && self.missing.is_empty() {
                 let name = self.files.first().and_then(|f| f.path.file_name()?.to_str());
                 model = gguf_model::check::model(&heads, name);
             }

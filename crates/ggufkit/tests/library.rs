@@ -62,7 +62,7 @@ fn shards_make_one_model() {
     fs::copy(&first, &alone).unwrap();
     let check = ggufkit::check(&alone).unwrap();
     let found: Vec<_> = check.findings().map(|(_, f)| (f.code, f.severity)).collect();
-    assert!(found.contains(&("split.file", Severity::Warning)), "{found:?}");
+    assert!(found.contains(&("split.file", Severity::Error)), "{found:?}");
     assert!(!found.iter().any(|(code, _)| *code == "tensor.missing"), "{found:?}");
 }
 

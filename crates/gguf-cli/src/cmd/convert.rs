@@ -84,6 +84,10 @@ pub struct Args {
     #[arg(short, long)]
     force: bool,
 
+    /// Write the output even if llama.cpp will not load it, because the configuration and the tensors contradict each other
+    #[arg(long)]
+    allow_invalid: bool,
+
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
@@ -157,11 +161,33 @@ impl Args {
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
         }
-        match (&self.output, file_type) {
+        let invalid = self.invalid(dir, conversion.n_errors);
+        let is_invalid = invalid.is_some();
+        match invalid {
+            Some(invalid) if self.output.is_some() && !self.dry_run => return Err(invalid),
+            Some(invalid) => ui.error(&invalid),
+            None => {}
+        }
+        let verdict = match (&self.output, file_type) {
             (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target),
             (Some(out), _) if !self.dry_run => self.write(ui, &conversion, out),
             (out, _) => dry_run(ui, &conversion, out.as_deref()),
-        }
+        }?;
+        Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
+    }
+
+    /// The refusal of an output that llama.cpp would not load.
+    fn invalid(&self, dir: &Path, n_errors: usize) -> Option<Failure> {
+        let errors = match n_errors {
+            0 => return None,
+            1 => "an error".to_owned(),
+            n => format!("{n} errors"),
+        };
+        let problem = format!(
+            "the output would have {errors}, and llama.cpp would not load it; correct the files of the checkpoint, or write it all \
+             the same with --allow-invalid"
+        );
+        (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", dir.display())))
     }
 
     fn run_options(&self) -> RunOptions {

@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf_format::name::{FileName, problems};
+use gguf_format::shard::{ShardKeys, ShardName};
 use gguf_format::{Gguf, Str};
 use gguf_model::naming::file_name;
 use serde_json::{Map, Value, json};
 
-use crate::cmd::open_model;
+use crate::cmd::{Shards, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Style, Ui, safe};
@@ -21,7 +22,8 @@ const LEVELS: usize = 3;
 ///
 /// The convention is BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf, of which fine-tune, encoding, type
 /// and shard may be left out. The suggestion is made of the metadata, and of the present name where the metadata is
-/// silent. Nothing is renamed unless --rename is given. A name that is not standard makes the exit code 1.
+/// silent. Nothing is renamed unless --rename is given; the shards of a model are renamed together. A name that is not standard
+/// makes the exit code 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,8 +61,12 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let mut verdict = Verdict::Good;
         let mut all = Vec::new();
+        let mut renamed = Vec::new();
         for (i, path) in self.files.iter().enumerate() {
-            let judged = match self.judge(ui, path) {
+            if renamed.contains(path) {
+                continue;
+            }
+            let judged = match self.judge(ui, path, &mut renamed) {
                 Ok(judged) => judged,
                 Err(failure) => {
                     ui.error(&failure);
@@ -86,7 +92,8 @@ impl Args {
         Ok(verdict)
     }
 
-    fn judge<'p>(&self, ui: &mut Ui, path: &'p Path) -> Result<Judged<'p>, Failure> {
+    /// `done` are the files that were renamed, by their old names.
+    fn judge<'p>(&self, ui: &mut Ui, path: &'p Path, done: &mut Vec<PathBuf>) -> Result<Judged<'p>, Failure> {
         let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
             Failure::CouldNotRun(format!("{}: the file name is not UTF-8, which no convention covers", path.display()))
         })?;
@@ -103,11 +110,39 @@ impl Args {
                 ))
             })?;
             let to = path.with_file_name(to);
-            rename(path, &to, self.force)?;
+            rename_all(path, &to, &shards, self.force)?;
+            done.extend(shards.files().iter().map(|file| file.path().to_owned()));
             renamed = Some(to);
         }
         Ok(Judged { path, name, problems, suggestion, renamed })
     }
+}
+
+/// Gives a model another name: that of one of its files, which is in `from`, and the names of the other shards that follow from it.
+fn rename_all(from: &Path, to: &Path, model: &Shards, force: bool) -> Result<(), Failure> {
+    let shard =
+        |path: &Path| ShardName::parse(path.file_name()?.to_str()?).map(|name| name.siblings().collect::<Vec<_>>());
+    let n_shards = model.files().first().and_then(|file| ShardKeys::of(file.gguf()).count).unwrap_or(1);
+    if n_shards < 2 {
+        return rename(from, to, force);
+    }
+    let names = shard(to).filter(|names| names.len() as u64 == n_shards && model.files().len() as u64 == n_shards);
+    let Some(names) = names else {
+        let problem = format!("one of {n_shards} shards, which are renamed together; fetch the missing shards");
+        return Err(Failure::Bad(format!("{}: {problem}", from.display())));
+    };
+    let pairs: Vec<(&Path, PathBuf)> =
+        model.files().iter().zip(&names).map(|(file, name)| (file.path(), to.with_file_name(name))).collect();
+    for (i, (old, new)) in pairs.iter().enumerate() {
+        if let Err(failure) = rename(old, new, force) {
+            // The model stays together under its old name.
+            for (old, new) in pairs.iter().take(i) {
+                rename(new, old, false)?;
+            }
+            return Err(failure);
+        }
+    }
+    Ok(())
 }
 
 /// Gives a file another name in its folder; a file of that name is replaced only when allowed.

@@ -65,7 +65,7 @@ impl Args {
             }
             let shown = open_model(ui, path, self.at).and_then(|shards| self.show(ui, path, shards.files()));
             match shown {
-                Ok(()) => {}
+                Ok(shown) => verdict = verdict.max(shown),
                 Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
                 Err(failure) => {
                     ui.error(&failure);
@@ -76,14 +76,12 @@ impl Args {
         Ok(verdict)
     }
 
-    fn show(&self, ui: &mut Ui, path: &std::path::Path, shards: &[ModelFile]) -> Result<(), Failure> {
+    fn show(&self, ui: &mut Ui, path: &std::path::Path, shards: &[ModelFile]) -> Outcome {
         let ggufs: Vec<&Gguf<'_>> = shards.iter().map(ModelFile::gguf).collect();
-        if self.json {
-            json::print(ui, shards, &summary(&ggufs), self.full)?;
-            return Ok(());
-        }
+        let verdict = if missing_bytes(shards) > 0 { Verdict::Bad } else { Verdict::Good };
         let several = self.files.len() > 1;
         match (self.kv, self.tensors) {
+            _ if self.json => json::print(ui, shards, &summary(&ggufs), self.full)?,
             (false, false) => {
                 ui.title(path)?;
                 print_summary(ui, shards, &summary(&ggufs))?;
@@ -111,7 +109,18 @@ impl Args {
                 }
             }
         }
-        Ok(())
+        // The summary has a line about it.
+        for file in shards.iter().filter(|_| self.kv || self.tensors || self.json) {
+            let missing = missing_in(file);
+            if missing > 0 {
+                let whole = file.file_bytes().saturating_add(missing);
+                let (found, whole, path) = (grouped(file.file_bytes()), grouped(whole), file.path().display());
+                ui.error(&Failure::Bad(format!(
+                    "{path}: truncated: {found} of at least {whole} bytes; fetch it again"
+                )));
+            }
+        }
+        Ok(verdict)
     }
 
     fn print_kvs(&self, ui: &mut Ui, gguf: &Gguf<'_>) -> std::io::Result<()> {
@@ -170,13 +179,15 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
     table.print(ui, 0)
 }
 
-/// Bytes of tensor data that the files should have and do not.
+/// Bytes of tensor data that a file should have and does not.
+fn missing_in(file: &ModelFile) -> u64 {
+    let ends = file.gguf().tensors().filter_map(|t| Some(file.gguf().tensor_range(&t).ok()?.end));
+    ends.max().unwrap_or(0).saturating_sub(file.file_bytes())
+}
+
+/// As [`missing_in`], of all files.
 fn missing_bytes(shards: &[ModelFile]) -> u64 {
-    let missing = |file: &ModelFile| {
-        let ends = file.gguf().tensors().filter_map(|t| Some(file.gguf().tensor_range(&t).ok()?.end));
-        ends.max().unwrap_or(0).saturating_sub(file.file_bytes())
-    };
-    shards.iter().map(missing).fold(0, u64::saturating_add)
+    shards.iter().map(missing_in).fold(0, u64::saturating_add)
 }
 
 fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Result<()> {
