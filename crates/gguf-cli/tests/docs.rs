@@ -113,7 +113,8 @@ fn commands_print_what_is_shown() {
         let text = fs::read_to_string(&page).unwrap();
         let dir = folder();
         std::os::unix::fs::symlink(root().join("examples"), dir.path().join("examples")).unwrap();
-        for setup in text.lines().filter_map(|line| line.strip_prefix("<!-- setup: ")?.strip_suffix(" -->")) {
+        let setups = text.lines().filter_map(|line| line.strip_prefix("<!-- setup: "));
+        for setup in setups.filter_map(|line| line.strip_suffix(" -->")) {
             shell(setup, dir.path());
         }
         for shown in commands(&text) {
@@ -150,7 +151,7 @@ fn links(text: &str) -> Vec<(String, Option<String>)> {
 
 /// The anchors of a page's headings, as GitHub and mdBook make them.
 fn anchors(text: &str) -> Vec<String> {
-    let headings = text.lines().filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let headings = text.lines().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
     let anchor = |heading: &str| {
         let kept = heading.to_lowercase().replace(' ', "-");
         kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()

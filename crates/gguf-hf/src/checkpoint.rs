@@ -92,6 +92,12 @@ impl Checkpoint {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
+    /// The real path of the file that holds a tensor.
+    pub(crate) fn path_of(&self, name: &str) -> Option<&Path> {
+        let index = self.tensors.iter().position(|tensor| tensor.name == name)?;
+        Some(self.parts.get(self.places.get(index)?.part)?.path.as_path())
+    }
+
     /// Whether all elements of a tensor of floats are zero.
     pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
         const CHUNK: u64 = 1 << 20;

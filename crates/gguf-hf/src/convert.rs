@@ -13,7 +13,7 @@ use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
-use crate::model_plan::{OutType, Skipped};
+use crate::model_plan::{OutType, PlanError, Skipped};
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
 use crate::warning::Warning;
@@ -129,7 +129,10 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
-    let plan_of = |source| Error::Plan { dir: dir.to_owned(), source };
+    let plan_of = |source: PlanError| {
+        let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
+        Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
+    };
     let is_whole = !options.vocab_only;
     let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, is_whole).map_err(plan_of)?;
     if options.vocab_only {
@@ -139,10 +142,7 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         if let Some(tensor) = checkpoint.tensors().get(index)
             && !checkpoint.is_zero(index)?
         {
-            return Err(plan_of(crate::PlanError::NotZero {
-                tensor: tensor.name.clone(),
-                architecture: model.architecture,
-            }));
+            return Err(plan_of(PlanError::NotZero { tensor: tensor.name.clone(), architecture: model.architecture }));
         }
     }
 

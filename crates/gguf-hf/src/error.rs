@@ -100,8 +100,8 @@ pub enum Error {
     },
     /// The checkpoint cannot be planned.
     Plan {
-        /// The folder.
-        dir: PathBuf,
+        /// The file of the tensor that it is about, or the folder.
+        path: PathBuf,
         /// Why.
         source: PlanError,
     },
@@ -201,7 +201,7 @@ impl fmt::Display for Error {
                 second.display()
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
-            Error::Plan { dir, source } => write!(f, "{}: {source}", dir.display()),
+            Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),
         }

@@ -281,6 +281,10 @@ pub enum PlanError {
         found: u64,
         /// How many there have to be.
         expected: u64,
+        /// The GGUF key, without the name of the architecture, that says so; empty where no key does.
+        keys: &'static str,
+        /// The checkpoint's name of the first that is missing, or of one too many.
+        tensor: String,
     },
     /// A tensor that the architecture has no place for, and that could be left out only if it were zero.
     NotZero {
@@ -293,6 +297,8 @@ pub enum PlanError {
     Missing {
         /// The name that it usually has in a checkpoint.
         tensor: String,
+        /// Name of the output tensor.
+        name: String,
     },
     /// The tables of the architecture are wrong; tests rule that out.
     Table {
@@ -311,6 +317,23 @@ pub enum PlanError {
 impl From<config::Error> for PlanError {
     fn from(e: config::Error) -> PlanError {
         PlanError::Config(e)
+    }
+}
+
+impl PlanError {
+    /// The checkpoint's name of the tensor that the error is about, if the checkpoint has it.
+    pub fn tensor(&self) -> Option<&str> {
+        match self {
+            PlanError::Unmapped { tensor, .. }
+            | PlanError::Dtype { tensor, .. }
+            | PlanError::Shape { tensor, .. }
+            | PlanError::Pattern { tensor, .. }
+            | PlanError::Shapes { tensor, .. }
+            | PlanError::Mixed { tensor, .. }
+            | PlanError::Incomplete { tensor, .. }
+            | PlanError::NotZero { tensor, .. } => Some(tensor),
+            _ => None,
+        }
     }
 }
 
@@ -340,8 +363,8 @@ impl fmt::Display for PlanError {
             }
             PlanError::Shape { tensor, shape, axis, found, expected, keys } => write!(
                 f,
-                "the tensor {tensor:?} has the shape {shape:?}, which gives {found} elements in dimension {axis} of the \
-                 output, expected {expected} ({keys}); is config.json that of this checkpoint?"
+                "the tensor {tensor:?} has the shape {shape:?}, which makes dimension {axis} of the output {found}, expected {expected} \
+                 ({keys}); is config.json that of this checkpoint?"
             ),
             PlanError::Pattern { tensor, shape, problem } => write!(
                 f,
@@ -355,14 +378,22 @@ impl fmt::Display for PlanError {
                 f,
                 "the tensor {tensor:?} has another number format than those before it that also become part of {name}"
             ),
-            PlanError::Incomplete { name, found, expected } => {
-                write!(f, "{name} is made of {expected} tensors, and the checkpoint has {found} of them")
+            PlanError::Incomplete { name, found, expected, keys, tensor } => {
+                write!(f, "{name} is made of {expected} tensors")?;
+                if !keys.is_empty() {
+                    write!(f, " ({keys})")?;
+                }
+                let what = if found < expected { "is missing" } else { "is one too many" };
+                write!(
+                    f,
+                    ", and the checkpoint has {found}: {tensor:?} {what}; is config.json that of this checkpoint?"
+                )
             }
             PlanError::NotZero { tensor, architecture } => {
                 write!(f, "the tensor {tensor:?} is not zero, and the architecture {architecture} has no place for it")
             }
-            PlanError::Missing { tensor } => {
-                write!(f, "the tensor {tensor:?} is missing; is the checkpoint complete?")
+            PlanError::Missing { tensor, name } => {
+                write!(f, "the tensor {tensor:?}, which becomes {name}, is missing; is the checkpoint complete?")
             }
             PlanError::Table { key, problem } => {
                 write!(f, "the tables of the architecture are wrong at {key}: {problem}")

@@ -350,10 +350,30 @@ fn what_does_not_fit_the_configuration_is_an_error_before_any_output() {
         plan(dir.path(), &Options::default()).map(|_| ()).unwrap_err().to_string()
     };
     let cases: &[(&str, &str, &str, &[&str])] = &[
-        ("", "", "model.layers.1.mlp.up_proj.weight", &["layers.1.mlp.up_proj.weight\" is missing"]),
-        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":3", "", &["layers.2.input_layernorm.weight\" is missing"]),
-        ("\"num_hidden_layers\":2", "\"num_hidden_layers\":1", "", &["model.layers.1.", "no place", "1 blocks"]),
-        ("\"hidden_size\":16", "\"hidden_size\":32", "", &["in dimension 0", "expected 32 (embedding_length)"]),
+        (
+            "",
+            "",
+            "model.layers.1.mlp.up_proj.weight",
+            &["\"model.layers.1.mlp.up_proj.weight\", which becomes blk.1.ffn_up.weight, is missing"],
+        ),
+        (
+            "\"num_hidden_layers\":2",
+            "\"num_hidden_layers\":3",
+            "",
+            &["\"model.layers.2.input_layernorm.weight\", which becomes blk.2.attn_norm.weight"],
+        ),
+        (
+            "\"num_hidden_layers\":2",
+            "\"num_hidden_layers\":1",
+            "",
+            &["/model.safetensors: ", "model.layers.1.", "no place", "1 blocks"],
+        ),
+        (
+            "\"hidden_size\":16",
+            "\"hidden_size\":32",
+            "",
+            &["/model.safetensors: ", "dimension 0 of the output 16, expected 32 (embedding_length)"],
+        ),
         ("\"intermediate_size\":24", "\"intermediate_size\":25", "", &["mlp.", "expected 25 (feed_forward_length)"]),
         ("\"vocab_size\":8", "\"vocab_size\":null", "", &["config.json", "vocab_size"]),
         ("\"num_hidden_layers\":2", "\"num_hidden_layers\":4000000000", "", &["num_hidden_layers", "at most 65536"]),

@@ -57,3 +57,30 @@ fn recipes_become_the_files_that_the_reference_wrote() {
     }
     assert!(n_files >= 20, "only {n_files} files");
 }
+
+#[test]
+fn experts_that_are_missing_or_too_many_are_named() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipes/ernie4_5moe.json");
+    let recipe: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    // Experts 0 to 3, in blocks 1 and 2.
+    let all = |last: u64| format!("model.layers.{{1..2}}.mlp.experts.{{0..{last}}}.up_proj.weight");
+    let refused = |last: u64| {
+        let mut recipe = recipe.clone();
+        let tensors = recipe["tensors"].as_object_mut().unwrap();
+        let spec = tensors.remove(&all(3)).unwrap();
+        tensors.insert(all(last), spec);
+        let dir = tempfile::tempdir().unwrap();
+        write("ernie", &recipe, &dir.path().join("ernie"));
+        gguf_hf::plan(dir.path().join("ernie"), &Options::default()).unwrap_err().to_string()
+    };
+    for (last, found, expected) in
+        [(2, 3, "3.up_proj.weight\" is missing"), (4, 5, "4.up_proj.weight\" is one too many")]
+    {
+        let message = refused(last);
+        let made =
+            format!("blk.1.ffn_up_exps.weight is made of 4 tensors (expert_count), and the checkpoint has {found}");
+        assert!(message.contains(&made) && message.contains(expected), "{message}");
+        assert!(message.contains("\"model.layers.1.mlp.experts."), "{message}");
+        assert_eq!(message.contains("/model.safetensors: "), last == 4, "{message}");
+    }
+}

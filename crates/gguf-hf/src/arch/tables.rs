@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gguf_format::GgmlType;
+use gguf_format::{GgmlType, keys};
 use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Row};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Inverse};
@@ -21,6 +21,9 @@ fn rows(arch: &Architecture) -> impl Iterator<Item = (&'static Row, bool)> {
     of(arch.outside, false).chain(of(arch.block, true))
 }
 
+/// Keys that the tables set and the list of known keys lacks.
+const UNLISTED_KEYS: &[&str] = &[];
+
 #[test]
 fn formulas_and_patterns_are_well_formed() {
     let mut classes = BTreeSet::new();
@@ -37,6 +40,10 @@ fn formulas_and_patterns_are_well_formed() {
             assert!(Formula::parse(key.formula).is_ok(), "{name}: {}: {:?}", key.key, Formula::parse(key.formula));
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
             assert!(key.kind == Kind::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
+            let is_own = ["general.", "tokenizer.", "diffusion."].iter().any(|prefix| key.key.starts_with(prefix));
+            let full = if is_own { key.key.to_owned() } else { format!("{name}.{}", key.key) };
+            let is_known = keys::lookup(&full, Some(name)).is_some() || UNLISTED_KEYS.contains(&key.key);
+            assert!(key.kind == Kind::Field || is_known, "{name}: no such key: {}", key.key);
         }
         let renames = checkpoint.rename_if.iter().map(|(old, _, formula)| (old, formula));
         for (tensor, formula) in checkpoint.skip.iter().map(|(tensor, formula)| (tensor, formula)).chain(renames) {

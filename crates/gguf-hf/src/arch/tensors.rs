@@ -97,7 +97,9 @@ pub(super) fn add(
         let (shape, op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
         plan.add(name, shape, op);
     }
-    if is_whole { missing(architecture, checkpoint, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
+    let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
+    let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
+    if is_whole { missing(architecture, checkpoint, root, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
 }
 
 /// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.
@@ -284,6 +286,8 @@ impl Slot {
             name: name.to_owned(),
             found: self.parts.len() as u64,
             expected: n_stack.saturating_mul(self.n_parts as u64),
+            keys: self.stack.and_then(|template| axis_of(template.stack?.0)).map_or("", Dim::keys),
+            tensor: self.odd_one(n_stack, sources),
         };
         if self.parts.len() as u64 != n_stack.saturating_mul(self.n_parts as u64)
             || self.parts.keys().any(|(_, number)| *number >= n_stack)
@@ -360,6 +364,26 @@ impl Slot {
         Ok((shape, op))
     }
 
+    /// The checkpoint's name of the first tensor of a stack that is missing, or of one too many.
+    fn odd_one(&self, n_stack: u64, sources: &[SourceTensor]) -> String {
+        let source = |index: &usize| sources.get(*index).map_or("", |source| source.name.as_str());
+        if let Some((_, index)) = self.parts.iter().find(|((_, number), _)| *number >= n_stack) {
+            return source(index).to_owned();
+        }
+        let missing = (0..n_stack).find(|number| !self.parts.contains_key(&(0, *number)));
+        let (Some(missing), Some(((_, number), index))) = (missing, self.parts.first_key_value()) else {
+            return self.tensor.row.source.to_owned();
+        };
+        // Another of the stack, with the number that is missing.
+        match self.stack.and_then(|template| Some((template.before, template.stack?.1))) {
+            Some((before, after)) => {
+                let number_of = |number: u64| format!("{before}{number}{after}");
+                source(index).replacen(&number_of(*number), &number_of(missing), 1)
+            }
+            None => self.tensor.row.source.to_owned(),
+        }
+    }
+
     /// Compares a shape, in GGUF's order, with the one that the planned keys ask for. The number of tokens is left to the check of
     /// the output: checkpoints pad their embeddings.
     fn check_shape(
@@ -402,14 +426,18 @@ impl Slot {
 /// The length of a named axis: some letters, or the name of a dimension of tables. Patterns may also name fields of the configuration,
 /// with a dot.
 fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
-    let dim = match axis {
-        "h" => Dim::Heads,
-        "kv" => Dim::HeadsKv,
-        "d" => Dim::HeadK,
-        "x" => Dim::Experts,
-        name => Dim::from_name(name)?,
-    };
-    dim.of(h, block)
+    axis_of(axis)?.of(h, block)
+}
+
+/// The dimension that a named axis is.
+fn axis_of(name: &str) -> Option<Dim> {
+    match name {
+        "h" => Some(Dim::Heads),
+        "kv" => Some(Dim::HeadsKv),
+        "d" => Some(Dim::HeadK),
+        "x" => Some(Dim::Experts),
+        name => Dim::from_name(name),
+    }
 }
 
 /// Number of blocks in a run of them; `n` where keys do not say it.
@@ -420,10 +448,11 @@ fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     }
 }
 
-/// The first tensor that the architecture needs and the checkpoint lacks.
+/// The first tensor that the architecture needs and the checkpoint lacks. `root` is what names of the checkpoint begin with.
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
+    root: &str,
     slots: &BTreeMap<SlotKey, Slot>,
     h: &Hparams<'_>,
     n_blocks: u64,
@@ -450,14 +479,19 @@ fn missing(
                 None => tensor,
             };
             if due && counts && is_made(&tensor) && !made.contains(&tensor.name_in(block)) {
-                let source = tensor.row.source.split('|').next().unwrap_or_default().trim();
+                let first = tensor.row.source.split('|').next().unwrap_or_default();
+                let source = first.split(" + ").next().unwrap_or_default().trim();
+                let source =
+                    ["{x}", "{h}", "{kv}"].iter().fold(source.to_owned(), |name, axis| name.replace(axis, "0"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
                 let place = usize::from(stack == Stack::Decoder);
                 let prefix = block.map(|block| {
                     checkpoint.layers.get(place).copied().unwrap_or_default().replace("{}", &block.to_string())
                 });
-                let tensor = format!("{}{source}{suffix}", prefix.unwrap_or_default());
-                return Err(PlanError::Missing { tensor });
+                let root = if source == "lm_head" { "" } else { root };
+                let name = tensor.name_in(block);
+                let tensor = format!("{root}{}{source}{suffix}", prefix.unwrap_or_default());
+                return Err(PlanError::Missing { tensor, name });
             }
         }
         Ok(())

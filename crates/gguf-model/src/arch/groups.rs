@@ -250,7 +250,7 @@ pub(super) const QKV_OF_HEADS: &str = "(h three d) ... -> (three h d) ...";
 /// The masks that checkpoints of GPT-2 and its kin keep with each attention.
 pub(super) const MASKS: &[(&str, &str)] = &[("*.attn.bias", ""), ("*.attn.masked_bias", "")];
 
-/// [`ATTENTION`] without a bias of the output.
+/// Attention whose output is as wide as the embeddings and has no bias; queries, keys and values may have one.
 pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
     "attn_qkv.weight"      [Embd Qkv]     Optional    Always + Optional;
     "attn_q.weight"        [Embd Q]       UnlessFused Always + Optional <- "self_attn.q_proj";
