@@ -1,10 +1,11 @@
 //! The list of subcommands. Adding one is a line here and a file in `cmd/`.
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cmd;
 use crate::failure::Outcome;
-use crate::ui::Ui;
+use crate::ui::{Ui, safe};
 
 /// Said at the end of every long help.
 const EXIT_CODES: &str = "\
@@ -68,7 +69,42 @@ commands! {
 /// # Errors
 /// What is wrong with it; asking for help is an error too.
 pub fn parse() -> Result<Command, clap::Error> {
-    Ok(Cli::from_arg_matches(&with_exit_codes(Cli::command()).try_get_matches()?)?.command)
+    let matches = with_exit_codes(Cli::command()).try_get_matches().map_err(with_tip)?;
+    Ok(Cli::from_arg_matches(&matches)?.command)
+}
+
+/// Words that people try, and the command that they mean.
+const MEANT: &[(&str, &str)] = &[
+    ("dump", "show"),
+    ("info", "show"),
+    ("inspect", "show"),
+    ("ls", "show"),
+    ("list", "show"),
+    ("view", "show"),
+    ("lint", "check"),
+    ("validate", "check"),
+    ("verify", "check"),
+    ("read", "get"),
+    ("quantise", "quantize"),
+    ("requantize", "quantize"),
+    ("q", "quantize"),
+];
+
+/// Adds what was probably meant by something that is no command.
+fn with_tip(mut e: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return e };
+    let known = |name: &str| Cli::command().get_subcommands().any(|command| command.get_name() == name);
+    let command = MEANT.iter().find(|(other, name)| other.eq_ignore_ascii_case(word) && known(name));
+    let tip = match command {
+        Some((_, name)) => format!("that is gguf {name}"),
+        None if std::path::Path::new(word).is_dir() => {
+            format!("to convert a checkpoint folder: gguf convert {word} -o model.gguf")
+        }
+        None if std::path::Path::new(word).exists() => format!("to see what a file is: gguf show {word}"),
+        None => return e,
+    };
+    e.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![safe(&tip).into()]));
+    e
 }
 
 /// The whole command line as data, for completions and man pages.
