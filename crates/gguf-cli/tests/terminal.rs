@@ -146,3 +146,33 @@ fn a_hostile_file_writes_no_escapes() {
         assert!(!plain.replace("\r\n", "\n").contains('\r'), "{line}: {plain:?}");
     }
 }
+
+#[test]
+fn no_table_cuts_a_name() {
+    let dir = folder();
+    let name = "blk.10.attn_of_a_name_with_48_characters.weight";
+    let mut head = head(&[(name, &[256, 64], gguf_format::GgmlType::F16)]);
+    head.set("llama.a_key_with_a_name_that_is_not_short_either", "a text that may be cut");
+    let file = dir.path().join("long.gguf");
+    write(&file, &head, &[]);
+    let (file, glossary, out) = (text(&file), text(&glossary()).to_owned(), dir.path().join("out.gguf"));
+    let matrix = glossary.replace("glossary", "imatrix.gguf");
+    let key = "llama.a_key_with_a_name_that_is_not_short_either";
+    let cases = [
+        (format!("show --kv {file}"), key),
+        (format!("get {file} 'llama.*' general.name"), key),
+        (format!("show --tensors {file}"), name),
+        (format!("quantize {file} Q8_0 --dry-run"), name),
+        (format!("quantize {file} {} Q8_0 --report --force", text(&out)), name),
+        (format!("convert {glossary} --dry-run"), "blk.0.attn_output.weight"),
+        (format!("imatrix show {matrix}"), "blk.0.attn_output.weight"),
+        ("convert --list".to_owned(), "smallthinker"),
+        ("check --rules".to_owned(), "tensor.type.unknown"),
+    ];
+    for columns in [60, 80, 200] {
+        for (line, name) in &cases {
+            let Some(out) = on_terminal(columns, &[], line) else { return };
+            assert!(strip(&out).0.contains(name), "{line} at {columns}: {out}");
+        }
+    }
+}

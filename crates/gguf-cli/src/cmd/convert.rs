@@ -294,10 +294,10 @@ fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome 
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
-        Column::left("FROM"),
+        Column::left("FROM").left_out(2),
         Column::left("TO"),
-        Column::right("BYTES"),
-        Column::text("REASON").styled(Style::Dim),
+        Column::right("BYTES").left_out(3),
+        Column::text("REASON").styled(Style::Dim).left_out(1),
     ];
     let mut table = Table::new(columns);
     for t in plan.tensors() {

@@ -126,7 +126,7 @@ impl Args {
     fn print_kvs(&self, ui: &mut Ui, gguf: &Gguf<'_>) -> std::io::Result<()> {
         let columns = [
             Column::name("KEY").styled(Style::Cyan),
-            Column::left("TYPE").styled(Style::Dim),
+            Column::left("TYPE").styled(Style::Dim).left_out(1),
             if self.full { Column::whole("VALUE") } else { Column::text("VALUE") },
         ];
         let mut table = Table::new(columns);
@@ -146,30 +146,23 @@ impl Args {
 }
 
 fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
+    let sharded = shards.len() > 1;
     let mut columns = vec![
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
         Column::left("TYPE"),
-        Column::right("BYTES"),
+        Column::right("BYTES").left_out(3),
+        Column::right("OFFSET").styled(Style::Dim).left_out(1),
     ];
-    // Where there is little room, names need it more.
-    let with_offsets = ui.width.is_none_or(|width| width >= 60);
-    if with_offsets {
-        columns.push(Column::right("OFFSET").styled(Style::Dim));
-    }
-    let sharded = shards.len() > 1;
     if sharded {
-        columns.push(Column::right("SHARD").styled(Style::Dim));
+        columns.push(Column::right("SHARD").styled(Style::Dim).left_out(2));
     }
     let mut table = Table::new(columns);
     for (i, gguf) in shards.iter().enumerate() {
         for t in gguf.tensors() {
             let bytes = t.n_bytes().map_or("?".to_owned(), |n| ui.bytes(n));
             let offset = gguf.tensor_start(&t).map_or("?".to_owned(), |n| n.to_string());
-            let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes];
-            if with_offsets {
-                row.push(offset);
-            }
+            let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes, offset];
             if sharded {
                 row.push((i + 1).to_string());
             }

@@ -1,8 +1,9 @@
-//! Tables that fit the terminal. On one, cells are cut; anywhere else they are whole.
+//! Tables that fit the terminal. Where there is no room, columns that matter least are left out and texts are cut; names never are, and
+//! stand out if they are wider than the terminal. Anywhere else cells are whole.
 
 use std::io::{self, Write};
 
-use super::{Style, Ui, cut_end, cut_middle, text_width};
+use super::{Style, Ui, cut_end, text_width};
 
 /// Columns between two columns.
 const GAP: usize = 2;
@@ -22,6 +23,8 @@ pub struct Column {
     cut: fn(&str, usize) -> String,
     gives: Gives,
     style: Style,
+    /// When it is left out where there is no room: before those with larger numbers; 0 for never.
+    left_out: u8,
 }
 
 /// When a column gives way to others.
@@ -37,27 +40,32 @@ enum Gives {
 impl Column {
     /// A column of words that are cut only where there is no other way.
     pub const fn left(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::Last, style: Style::Plain }
+        Column { title, right: false, cut: cut_end, gives: Gives::Last, style: Style::Plain, left_out: 0 }
     }
 
     /// A column of numbers.
     pub const fn right(title: &'static str) -> Column {
-        Column { title, right: true, cut: cut_end, gives: Gives::Last, style: Style::Plain }
+        Column { title, right: true, cut: cut_end, gives: Gives::Last, style: Style::Plain, left_out: 0 }
     }
 
-    /// A column of names, of which the middle is cut out where there is no room.
+    /// A column of names, which are never cut.
     pub const fn name(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_middle, gives: Gives::First, style: Style::Plain }
+        Column { title, right: false, cut: cut_end, gives: Gives::Never, style: Style::Plain, left_out: 0 }
     }
 
     /// A column of texts of which the end is cut off where there is no room.
     pub const fn text(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::First, style: Style::Plain }
+        Column { title, right: false, cut: cut_end, gives: Gives::First, style: Style::Plain, left_out: 0 }
     }
 
     /// A column of texts that are never cut.
     pub const fn whole(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::Never, style: Style::Plain }
+        Column { title, right: false, cut: cut_end, gives: Gives::Never, style: Style::Plain, left_out: 0 }
+    }
+
+    /// The same, left out where there is no room, before those with larger numbers. 0 is for never.
+    pub const fn left_out(self, order: u8) -> Column {
+        Column { left_out: order, ..self }
     }
 
     /// The same in a style.
@@ -84,12 +92,6 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Columns that it takes where nothing is cut.
-    pub fn width(&self) -> usize {
-        let widths = self.widths(Some(usize::MAX));
-        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
-    }
-
     /// Writes the table to standard output, indented by some columns.
     ///
     /// # Errors
@@ -108,12 +110,13 @@ impl Table {
         &self,
         ui: &mut Ui,
         indent: usize,
-        widths: &[usize],
+        widths: &[Option<usize>],
         cells: &[String],
         style: Option<Style>,
     ) -> io::Result<()> {
         let mut pending = indent;
         for ((column, cell), &width) in self.columns.iter().zip(cells).zip(widths) {
+            let Some(width) = width else { continue };
             let cell = match column.gives {
                 Gives::First | Gives::Last if ui.width.is_some() => (column.cut)(cell, width),
                 _ => cell.clone(),
@@ -134,8 +137,9 @@ impl Table {
         writeln!(ui.out)
     }
 
-    /// The widest cell of each column, then columns that can be cut narrowed, always the widest one, until all fit.
-    fn widths(&self, room: Option<usize>) -> Vec<usize> {
+    /// The width of each column, `None` for those that are left out: the widest cell; where that is too much, columns are left out, then
+    /// those that can be cut narrowed, always the widest one, until all fit.
+    fn widths(&self, room: Option<usize>) -> Vec<Option<usize>> {
         let cell_width = |i: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
             cells
@@ -145,20 +149,30 @@ impl Table {
                 .max()
                 .unwrap_or(0)
         };
-        let mut widths: Vec<usize> = (0..self.columns.len()).map(cell_width).collect();
+        let mut widths: Vec<Option<usize>> = (0..self.columns.len()).map(|i| Some(cell_width(i))).collect();
         let Some(room) = room else { return widths };
-        for width in &mut widths {
-            *width = (*width).min(room);
+        let total = |widths: &[Option<usize>], least: usize| {
+            let columns = self.columns.iter().zip(widths);
+            let widths = columns.filter_map(|(column, width)| {
+                width.map(|width| if column.gives == Gives::First { width.min(least) } else { width })
+            });
+            widths.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
+        };
+        while total(&widths, LEAST) > room {
+            let shown = self.columns.iter().zip(&mut widths).filter(|(c, width)| c.left_out > 0 && width.is_some());
+            match shown.min_by_key(|(column, _)| column.left_out) {
+                Some((_, width)) => *width = None,
+                None => break,
+            }
         }
-        let gaps = GAP * widths.len().saturating_sub(1);
         for (last, least) in [(Gives::First, LEAST), (Gives::Last, LEAST), (Gives::Last, 1)] {
-            while widths.iter().sum::<usize>() + gaps > room {
+            while total(&widths, usize::MAX) > room {
                 let columns = self.columns.iter().zip(&mut widths);
                 let gives = |c: &Column| c.gives == Gives::First || c.gives == last;
-                let can_shrink = columns.filter(|(column, width)| gives(column) && **width > least);
+                let can_shrink = columns.filter(|(column, width)| gives(column) && width.is_some_and(|w| w > least));
                 match can_shrink.max_by_key(|(_, width)| **width) {
-                    Some((_, width)) => *width -= 1,
-                    None => break,
+                    Some((_, Some(width))) => *width -= 1,
+                    _ => break,
                 }
             }
         }
@@ -182,16 +196,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_widest_column_that_can_be_cut_gives_way() {
-        let mut table = Table::new([Column::name("NAME"), Column::right("N"), Column::text("TEXT")]);
+    fn columns_are_left_out_and_texts_are_cut_but_never_names() {
+        let columns = [Column::name("NAME"), Column::right("N").left_out(1), Column::text("TEXT")];
+        let mut table = Table::new(columns);
         table.row(["a".repeat(30), "12345".to_owned(), "b".repeat(20)]);
-        assert_eq!(table.widths(None), [30, 5, 20]);
-        assert_eq!(table.width(), 59);
-        assert_eq!(table.widths(Some(80)), [30, 5, 20]);
-        assert_eq!(table.widths(Some(55)), [26, 5, 20]);
-        assert_eq!(table.widths(Some(39)), [15, 5, 15]);
-        assert_eq!(table.widths(Some(20)), [6, 5, 5]);
+        assert_eq!(table.widths(None), [Some(30), Some(5), Some(20)]);
+        assert_eq!(table.widths(Some(80)), [Some(30), Some(5), Some(20)]);
+        assert_eq!(table.widths(Some(55)), [Some(30), Some(5), Some(16)]);
+        assert_eq!(table.widths(Some(48)), [Some(30), None, Some(16)]);
+        assert_eq!(table.widths(Some(42)), [Some(30), None, Some(10)]);
+        assert_eq!(table.widths(Some(20)), [Some(30), None, Some(1)]);
         table.row(["a".repeat(201), String::new(), String::new()]);
-        assert_eq!(table.widths(None), [30, 5, 20]);
+        assert_eq!(table.widths(None), [Some(30), Some(5), Some(20)]);
     }
 }

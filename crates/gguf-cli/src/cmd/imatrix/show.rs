@@ -214,8 +214,8 @@ fn print_summary(ui: &mut Ui, path: &Path, matrix: &ImatrixFile) -> std::io::Res
     Ok(())
 }
 
-/// A column of the table: how it is set, after how many others it is left out where there is no room (0 for never), its text.
-type Field = (Column, u8, fn(&Entry<'_>) -> String);
+/// A column of the table: how it is set, and its text.
+type Field = (Column, fn(&Entry<'_>) -> String);
 
 fn print_entries(ui: &mut Ui, entries: &[Entry<'_>], format: Format) -> std::io::Result<()> {
     let counts = match format {
@@ -223,36 +223,29 @@ fn print_entries(ui: &mut Ui, entries: &[Entry<'_>], format: Format) -> std::io:
         Format::Legacy => "CHUNKS",
     };
     let mut fields: Vec<Field> = vec![
-        (Column::name("ENTRY").styled(Style::Cyan), 0, |e| e.name.0.to_string()),
-        (Column::right("COLUMNS"), 5, |e| e.n_columns.to_string()),
-        (Column::right(counts), 0, |e| e.counts()),
-        (Column::right("SUM"), 1, |e| e.measure(|m| digits(m.sum))),
-        (Column::right("MIN"), 2, |e| e.measure(|m| digits(m.min))),
-        (Column::right("MAX"), 4, |e| e.measure(|m| digits(m.max))),
-        (Column::right("MEAN"), 8, |e| e.measure(|m| digits(m.mean))),
-        (Column::right("STDDEV"), 3, |e| e.measure(|m| digits(m.standard_deviation))),
-        (Column::right("ACTIVE"), 7, |e| e.measure(|m| share(m.active))),
-        (Column::right("ENTROPY"), 0, |e| e.measure(|m| share(m.entropy_share))),
-        (Column::right("ZD"), 9, |e| e.measure(|m| share(m.zd))),
-        (Column::right("COSINE"), 0, |e| e.cosine_similarity.map_or("-".to_owned(), |c| format!("{c:.3}"))),
+        (Column::name("ENTRY").styled(Style::Cyan), |e| e.name.0.to_string()),
+        (Column::right("COLUMNS").left_out(5), |e| e.n_columns.to_string()),
+        (Column::right(counts), |e| e.counts()),
+        (Column::right("SUM").left_out(1), |e| e.measure(|m| digits(m.sum))),
+        (Column::right("MIN").left_out(2), |e| e.measure(|m| digits(m.min))),
+        (Column::right("MAX").left_out(4), |e| e.measure(|m| digits(m.max))),
+        (Column::right("MEAN").left_out(8), |e| e.measure(|m| digits(m.mean))),
+        (Column::right("STDDEV").left_out(3), |e| e.measure(|m| digits(m.standard_deviation))),
+        (Column::right("ACTIVE").left_out(7), |e| e.measure(|m| share(m.active))),
+        (Column::right("ENTROPY"), |e| e.measure(|m| share(m.entropy_share))),
+        (Column::right("ZD").left_out(9), |e| e.measure(|m| share(m.zd))),
+        (Column::right("COSINE"), |e| e.cosine_similarity.map_or("-".to_owned(), |c| format!("{c:.3}"))),
     ];
     if entries.iter().any(|e| e.n_unseen > 0) {
-        fields.insert(2, (Column::right("UNSEEN"), 10, |e| e.n_unseen.to_string()));
+        fields.insert(2, (Column::right("UNSEEN").left_out(10), |e| e.n_unseen.to_string()));
     }
     if entries.iter().any(|e| e.n_experts > 1) {
-        fields.insert(2, (Column::right("EXPERTS"), 6, |e| e.n_experts.to_string()));
+        fields.insert(2, (Column::right("EXPERTS").left_out(6), |e| e.n_experts.to_string()));
     }
-    let table = loop {
-        let mut table = Table::new(fields.iter().map(|(column, ..)| *column).collect::<Vec<_>>());
-        for entry in entries {
-            table.row(fields.iter().map(|(_, _, text)| text(entry)).collect::<Vec<_>>());
-        }
-        let first = fields.iter().enumerate().filter(|(_, field)| field.1 > 0).min_by_key(|(_, field)| field.1);
-        match first {
-            Some((i, _)) if ui.width.is_some_and(|room| table.width() > room) => drop(fields.remove(i)),
-            _ => break table,
-        }
-    };
+    let mut table = Table::new(fields.iter().map(|(column, _)| *column).collect::<Vec<_>>());
+    for entry in entries {
+        table.row(fields.iter().map(|(_, text)| text(entry)).collect::<Vec<_>>());
+    }
     table.print(ui, 0)
 }
 

@@ -50,16 +50,16 @@ fn print(ui: &mut Ui, report: &Report) -> io::Result<()> {
     let weighted = report.tensors.iter().any(|t| t.error.weighted().is_some());
     let mut columns = vec![
         Column::name("TENSOR").styled(Style::Cyan),
-        Column::left("FROM"),
+        Column::left("FROM").left_out(3),
         Column::left("TO"),
-        Column::right("RMSE"),
+        Column::right("RMSE").left_out(5),
         Column::right("RELATIVE"),
-        Column::right("COSINE"),
-        Column::right("LARGEST"),
-        Column::left("AT"),
+        Column::right("COSINE").left_out(4),
+        Column::right("LARGEST").left_out(2),
+        Column::left("AT").left_out(1),
     ];
     if weighted {
-        columns.extend([Column::right("WEIGHTED"), Column::right("COSINE")]);
+        columns.extend([Column::right("WEIGHTED"), Column::right("COSINE").left_out(4)]);
     }
     let mut table = Table::new(columns);
     for tensor in &report.tensors {
