@@ -17,7 +17,7 @@ fn show_summarizes() {
         "Architecture   llama\n",
         "Parameters     32.0 K (32,032)\n",
         "Weights        16.02 bits per weight\n",
-        "Context        128 tokens\n",
+        "Context        128 tokens, rotary base 0.00001\n",
         "Vocabulary     1,000 tokens, model llama\n",
         "Chat template  no\n",
         "Format         GGUF version 3, little-endian, alignment 32\n",
@@ -40,10 +40,18 @@ fn show_lists_metadata_and_tensors() {
     assert!(!run.out.contains("token 999"));
     gguf(["show", "--kv", "--full", text(&file)]).exits(0).prints(&["\"token 999\"]\n"]);
     gguf(["show", "--tensors", text(&file)]).exits(0).prints(&[
-        "TENSOR              SHAPE      TYPE  BYTES  OFFSET\n",
-        "token_embd.weight   32 x 1000  f16   64000   ",
-        "output_norm.weight  32         f32     128   ",
+        "TENSOR              SHAPE      TYPE  WEIGHTS   BITS  BYTES  OFFSET\n",
+        "token_embd.weight   32 x 1000  f16    32.0 K  16.00  64000   ",
+        "output_norm.weight  32         f32        32  32.00    128   ",
     ]);
+    let names = |options: &[&str]| {
+        let out = gguf([&["show", text(&file)][..], options].concat()).exits(0).out;
+        out.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["--tensors=*norm*"]), ["output_norm.weight"]);
+    assert_eq!(names(&["--tensors", "--sort", "name"]), ["output_norm.weight", "token_embd.weight"]);
+    assert_eq!(names(&["--tensors", "--sort=size"]), ["token_embd.weight", "output_norm.weight"]);
+    assert_eq!(names(&["--kv=llama.rope.*"]), ["llama.rope.freq_base"]);
 }
 
 #[test]

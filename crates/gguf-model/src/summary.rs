@@ -62,6 +62,20 @@ pub struct Summary {
     pub rope_scaling: Option<String>,
     /// Factor of rotary scaling.
     pub rope_scaling_factor: Option<f64>,
+    /// Base of the rotary frequencies.
+    pub rope_freq_base: Option<f64>,
+    /// Tokens that sliding attention sees.
+    pub sliding_window: Option<u64>,
+    /// Who quantized it: `general.quantized_by`.
+    pub quantized_by: Option<String>,
+    /// The first model that it was made from: `general.base_model.0.name`.
+    pub base_model: Option<String>,
+    /// The importance matrix that it was quantized with, by the name of its file: `quantize.imatrix.file`.
+    pub imatrix: Option<String>,
+    /// Of a LoRA adapter, its rank: where it differs the smallest and the largest.
+    pub lora_rank: Option<Span>,
+    /// Of a LoRA adapter, `adapter.lora.alpha`.
+    pub lora_alpha: Option<f64>,
     /// Tokens of the vocabulary: those listed, or the rows of the embeddings.
     pub vocab_size: Option<u64>,
     /// `tokenizer.ggml.model`.
@@ -151,6 +165,10 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
             keys::GENERAL_NAME => s.name = text(),
             keys::GENERAL_SIZE_LABEL => s.size_label = text(),
             keys::GENERAL_LICENSE => s.license = text(),
+            keys::GENERAL_QUANTIZED_BY => s.quantized_by = text(),
+            keys::QUANTIZE_IMATRIX_FILE => s.imatrix = text(),
+            keys::ADAPTER_LORA_ALPHA => s.lora_alpha = kv.value.get().ok(),
+            "general.base_model.0.name" => s.base_model = text(),
             keys::GENERAL_FILE_TYPE => s.file_type = kv.value.get().ok().map(FileType),
             keys::GENERAL_QUANTIZATION_VERSION => s.quantization_version = int(),
             keys::SPLIT_COUNT => s.n_shards_expected = int().filter(|&n| n > 0),
@@ -175,6 +193,8 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
             () if is(keys::EXPERT_USED_COUNT) => s.expert_used_count = Span::of(kv.value).filter(|n| n.max > 0),
             () if is(keys::ROPE_SCALING_TYPE) => s.rope_scaling = text().filter(|t| t != "none"),
             () if is(keys::ROPE_SCALING_FACTOR) => s.rope_scaling_factor = kv.value.get().ok(),
+            () if is(keys::ROPE_FREQ_BASE) => s.rope_freq_base = kv.value.get().ok(),
+            () if is(keys::ATTENTION_SLIDING_WINDOW) => s.sliding_window = int().filter(|&n| n > 0),
             () if is(keys::VOCAB_SIZE) => s.vocab_size = s.vocab_size.or_else(int),
             () => {}
         }
@@ -189,6 +209,11 @@ pub fn summary(shards: &[&Gguf<'_>]) -> Summary {
 fn add_tensors(s: &mut Summary, shard: &Gguf<'_>) {
     for t in shard.tensors() {
         s.n_tensors += 1;
+        if t.name.as_bytes().ends_with(b".lora_a") {
+            let rank = t.dims.dim(1);
+            let (min, max) = s.lora_rank.map_or((rank, rank), |span| (span.min.min(rank), span.max.max(rank)));
+            s.lora_rank = Some(Span { min, max });
+        }
         let (Ok(bytes), Some(n_params)) = (t.n_bytes(), t.n_elements()) else {
             s.n_unknown += 1;
             continue;

@@ -7,6 +7,7 @@ use gguf_format::Gguf;
 use gguf_io::ModelFile;
 use gguf_model::summary::{Summary, summary};
 
+use crate::cmd::get::matches;
 use crate::cmd::{offset, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text;
@@ -29,19 +30,25 @@ Examples:
   gguf show model.gguf                         a summary
   gguf show model.gguf --kv --full | less      all metadata, nothing cut
   gguf show model-00001-of-00003.gguf --tensors
+  gguf show model.gguf --tensors='blk.0.*' --kv='*rope*'
+  gguf show model.gguf --tensors --sort size   the largest first
   gguf show model.gguf --json | jq .summary")]
 pub struct Args {
     /// GGUF files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// List the metadata
-    #[arg(short, long)]
-    kv: bool,
+    /// List the metadata; with =PATTERN only keys that match, where * stands for any characters and ? for one
+    #[arg(short, long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    kv: Option<String>,
 
-    /// List the tensors
-    #[arg(short, long)]
-    tensors: bool,
+    /// List the tensors; with =PATTERN only those whose names match
+    #[arg(short, long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    tensors: Option<String>,
+
+    /// The order of the tensors
+    #[arg(long, value_name = "BY", requires = "tensors", default_value = "file", hide_default_value = true)]
+    sort: Order,
 
     /// Print one JSON object with everything; long arrays are given by type, length and first elements
     #[arg(long, conflicts_with_all = ["kv", "tensors"])]
@@ -54,6 +61,19 @@ pub struct Args {
     /// The GGUF starts at this byte of the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
+}
+
+/// Orders of tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    /// As in the file
+    File,
+    /// By name
+    Name,
+    /// The largest first
+    Size,
+    /// By type, and in the order of the file
+    Type,
 }
 
 impl Args {
@@ -80,15 +100,19 @@ impl Args {
         let ggufs: Vec<&Gguf<'_>> = shards.iter().map(ModelFile::gguf).collect();
         let verdict = if missing_bytes(shards) > 0 { Verdict::Bad } else { Verdict::Good };
         let several = self.files.len() > 1;
-        match (self.kv, self.tensors) {
+        match (&self.kv, &self.tensors) {
             _ if self.json => json::print(ui, shards, &summary(&ggufs), self.full)?,
-            (false, false) => {
+            (None, None) => {
                 ui.title(path)?;
-                print_summary(ui, shards, &summary(&ggufs))?;
+                let summary = summary(&ggufs);
+                print_summary(ui, shards, &summary)?;
                 if let Some(width) = ui.width.filter(|_| !several) {
                     writeln!(ui.out)?;
-                    let hint = "more: gguf show --kv, --tensors or --json; gguf get FILE KEY; gguf check FILE";
-                    for line in wrap(hint, width) {
+                    let is_matrix = summary.kind.as_deref() == Some("imatrix");
+                    let more = if is_matrix { "; gguf imatrix show FILE" } else { "" };
+                    let hint =
+                        format!("more: gguf show --kv, --tensors or --json; gguf get FILE KEY; gguf check FILE{more}");
+                    for line in wrap(&hint, width) {
                         let line = ui.paint(line, Style::Dim);
                         writeln!(ui.out, "{line}")?;
                     }
@@ -98,19 +122,19 @@ impl Args {
                 if several {
                     ui.title(path)?;
                 }
-                if kv && let Some(first) = ggufs.first() {
-                    self.print_kvs(ui, first)?;
+                if let (Some(pattern), Some(first)) = (kv, ggufs.first()) {
+                    self.print_kvs(ui, first, pattern)?;
                 }
-                if kv && tensors {
+                if kv.is_some() && tensors.is_some() {
                     writeln!(ui.out)?;
                 }
-                if tensors {
-                    print_tensors(ui, &ggufs)?;
+                if let Some(pattern) = tensors {
+                    print_tensors(ui, &ggufs, pattern, self.sort)?;
                 }
             }
         }
         // The summary has a line about it.
-        for file in shards.iter().filter(|_| self.kv || self.tensors || self.json) {
+        for file in shards.iter().filter(|_| self.kv.is_some() || self.tensors.is_some() || self.json) {
             let missing = missing_in(file);
             if missing > 0 {
                 let whole = file.file_bytes().saturating_add(missing);
@@ -123,14 +147,15 @@ impl Args {
         Ok(verdict)
     }
 
-    fn print_kvs(&self, ui: &mut Ui, gguf: &Gguf<'_>) -> std::io::Result<()> {
+    fn print_kvs(&self, ui: &mut Ui, gguf: &Gguf<'_>, pattern: &str) -> std::io::Result<()> {
+        let kvs = || gguf.kvs().filter(|kv| matches(pattern, kv.key));
         let columns = [
             Column::name("KEY").styled(Style::Cyan),
             Column::left("TYPE").styled(Style::Dim).left_out(1),
             if self.full { Column::whole("VALUE") } else { Column::text("VALUE") },
         ];
         let mut table = Table::new(columns);
-        let rows = || gguf.kvs().map(|kv| (kv.key.to_string(), text::type_name(kv.value)));
+        let rows = || kvs().map(|kv| (kv.key.to_string(), text::type_name(kv.value)));
         let widest = |of: fn(&(String, String)) -> &str| rows().map(|row| text_width(of(&row))).max().unwrap_or(0);
         let (keys, types) = (widest(|row| &row.0), widest(|row| &row.1));
         let limit = match (self.full, ui.width) {
@@ -138,36 +163,51 @@ impl Args {
             (false, None) => Some(PLAIN_LIMIT),
             (false, Some(width)) => Some(width.saturating_sub(keys + types + 4).max(LEAST_VALUE)),
         };
-        for (kv, (key, ty)) in gguf.kvs().zip(rows()) {
+        for (kv, (key, ty)) in kvs().zip(rows()) {
             table.row([key, ty, text::value(kv.value, limit)]);
         }
         table.print(ui, 0)
     }
 }
 
-fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>]) -> std::io::Result<()> {
+fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>], pattern: &str, order: Order) -> std::io::Result<()> {
     let sharded = shards.len() > 1;
     let mut columns = vec![
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
         Column::left("TYPE"),
-        Column::right("BYTES").left_out(3),
+        Column::right("WEIGHTS").left_out(3),
+        Column::right("BITS").left_out(2),
+        Column::right("BYTES").left_out(5),
         Column::right("OFFSET").styled(Style::Dim).left_out(1),
     ];
     if sharded {
-        columns.push(Column::right("SHARD").styled(Style::Dim).left_out(2));
+        columns.push(Column::right("SHARD").styled(Style::Dim).left_out(4));
     }
+    let mut tensors = Vec::new();
+    for (shard, gguf) in (1..).zip(shards) {
+        let chosen = gguf.tensors().filter(|t| matches(pattern, t.name));
+        tensors.extend(chosen.map(|t| (shard, t, gguf.tensor_start(&t))));
+    }
+    match order {
+        Order::File => {}
+        Order::Name => tensors.sort_by_key(|(_, t, _)| t.name),
+        Order::Size => tensors.sort_by_key(|(_, t, _)| std::cmp::Reverse(t.n_bytes().unwrap_or(0))),
+        Order::Type => tensors.sort_by_key(|(_, t, _)| t.ty),
+    }
+    let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
     let mut table = Table::new(columns);
-    for (i, gguf) in shards.iter().enumerate() {
-        for t in gguf.tensors() {
-            let bytes = t.n_bytes().map_or("?".to_owned(), |n| ui.bytes(n));
-            let offset = gguf.tensor_start(&t).map_or("?".to_owned(), |n| n.to_string());
-            let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), bytes, offset];
-            if sharded {
-                row.push((i + 1).to_string());
-            }
-            table.row(row);
+    for (shard, t, start) in tensors {
+        let (n, bytes) = (t.n_elements(), t.n_bytes().ok());
+        let bits =
+            n.zip(bytes).filter(|(n, _)| *n > 0).map(|(n, bytes)| bits_per_weight(bytes as f64 * 8.0 / n as f64));
+        let (n, bytes) = (known(n.map(count)), known(bytes.map(|n| ui.bytes(n))));
+        let start = known(start.map(|n| n.to_string()));
+        let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), n, known(bits), bytes, start];
+        if sharded {
+            row.push(u32::to_string(&shard));
         }
+        table.row(row);
     }
     table.print(ui, 0)
 }
@@ -237,7 +277,9 @@ fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
         Some(factor) => format!("rope scaling {kind} by {factor}"),
         None => format!("rope scaling {kind}"),
     });
-    add("Context", parts(&[s.context_length.map(|l| n(l, "token", "tokens")), scaling]));
+    let base = s.rope_freq_base.map(|base| format!("rotary base {}", base as f32));
+    let window = s.sliding_window.map(|w| format!("sliding window {}", grouped(w)));
+    add("Context", parts(&[s.context_length.map(|l| n(l, "token", "tokens")), window, base, scaling]));
     let blocks = s.block_count.map(|b| n(b, "block", "blocks"));
     let embedding = s.embedding_length.map(|e| format!("embedding {e}"));
     add("Layers", parts(&[blocks, embedding, s.feed_forward_length.map(|f| format!("feed-forward {f}"))]));
@@ -253,6 +295,11 @@ fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
         many => format!("yes, {}", grouped(many)),
     };
     add("Chat template", s.tokenizer_model.as_ref().map(|_| templates));
+    let rank = s.lora_rank.map(|rank| format!("rank {rank}"));
+    add("LoRA", parts(&[rank, s.lora_alpha.map(|alpha| format!("alpha {alpha}"))]));
+    add("Base model", s.base_model.clone());
+    add("Quantized by", s.quantized_by.clone());
+    add("Matrix", s.imatrix.clone());
     add("License", s.license.clone());
     if let Some(first) = shards.first().map(ModelFile::gguf) {
         let d = first.dialect();

@@ -110,10 +110,17 @@ impl Serialize for Fields<'_> {
             "expert_used_count": span(s.expert_used_count),
             "rope_scaling": s.rope_scaling.as_ref().and_then(|_| self.text(&rope_scaling)),
             "rope_scaling_factor": s.rope_scaling_factor.map(Value::from),
+            "rope_freq_base": s.rope_freq_base,
+            "sliding_window": s.sliding_window,
             "vocabulary_size": s.vocab_size,
             "tokenizer_model": self.text(keys::TOKENIZER_GGML_MODEL),
             "tokenizer_pre": self.text(keys::TOKENIZER_GGML_PRE),
             "n_chat_templates": Some(s.n_chat_templates),
+            "quantized_by": self.text(keys::GENERAL_QUANTIZED_BY),
+            "base_model": self.text("general.base_model.0.name"),
+            "imatrix": self.text(keys::QUANTIZE_IMATRIX_FILE),
+            "lora_rank": span(s.lora_rank),
+            "lora_alpha": s.lora_alpha,
         }
         object.end()
     }
