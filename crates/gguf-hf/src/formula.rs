@@ -21,6 +21,7 @@
 //! | `one_of(x, table)` | the table's entry `x`, which has to be there |
 //! | `is_list(x)` | whether it is one |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
+//! | `by_name(object)` | the values of an object, in the order of their names |
 //!
 //! A missing field is an error in arithmetic, and no value where it is the whole formula.
 
@@ -125,6 +126,7 @@ functions! {
     Pad "pad" 3
     OneOf "one_of" 2
     ByNumber "by_number" 1
+    ByName "by_name" 1
     IsList "is_list" 1
 }
 
@@ -378,6 +380,14 @@ impl Fields {
                         .ok_or_else(|| wrong("an object with numbers for names"))?;
                     items.sort_by_key(|(number, _)| *number);
                     Value::Array(items.into_iter().map(|(_, value)| value).collect())
+                }
+                _ => return Err(wrong("an object")),
+            },
+            Function::ByName => match &x {
+                Value::Object(items) => {
+                    let mut items: Vec<(&String, &Value)> = items.iter().collect();
+                    items.sort_by_key(|(name, _)| *name);
+                    Value::Array(items.into_iter().map(|(_, value)| value.clone()).collect())
                 }
                 _ => return Err(wrong("an object")),
             },

@@ -127,8 +127,22 @@ pub enum UnsupportedFeature {
     Tekken,
     /// A tokenizer class that exists only as code of the model.
     TokenizerClass(&'static str),
-    /// A tokenizer whose model is not BPE; the type of its model.
-    TokenizerModel(String),
+    /// A tokenizer class that checkpoints of this kind do not have in llama.cpp.
+    OtherTokenizerClass(String),
+    /// A tokenizer whose model is of another type than that of the class of checkpoints.
+    TokenizerModel {
+        /// The type.
+        found: String,
+        /// The type of the class.
+        expected: &'static str,
+    },
+    /// A SentencePiece model of another type than that of the class of checkpoints.
+    SentencePieceType {
+        /// The type, by its number.
+        found: u64,
+        /// The type of the class.
+        expected: &'static str,
+    },
     /// A step of the tokenizer that cannot be carried out.
     Step(StepProblem),
 }
@@ -142,10 +156,15 @@ impl fmt::Display for UnsupportedFeature {
             UnsupportedFeature::TokenizerClass(class) => {
                 write!(f, "the tokenizer class {class} is code of the model, which is not supported")
             }
-            UnsupportedFeature::TokenizerModel(kind) => write!(
-                f,
-                "the tokenizer is of the type {kind}; supported are BPE, and SentencePiece in a tokenizer.model"
-            ),
+            UnsupportedFeature::OtherTokenizerClass(class) => {
+                write!(f, "tokenizer_class is {class}, expected BertTokenizer or RobertaTokenizer")
+            }
+            UnsupportedFeature::TokenizerModel { found, expected } => {
+                write!(f, "the tokenizer is of the type {found}; checkpoints of this class have {expected}")
+            }
+            UnsupportedFeature::SentencePieceType { found, expected } => {
+                write!(f, "the SentencePiece model is of the type number {found}; checkpoints of this class have {expected}")
+            }
             UnsupportedFeature::Step(problem) => write!(f, "{problem}"),
         }
     }

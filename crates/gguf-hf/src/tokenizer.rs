@@ -5,6 +5,8 @@
 //! back to bytes gives the same kind without scores; any other BPE gives the `gpt2` kind, which needs the name of its
 //! pre-tokenizer (see `tokenizer/pre.rs`).
 
+mod base64;
+mod bert;
 mod bpe;
 mod class;
 mod hf;
@@ -13,6 +15,7 @@ mod pretokenize;
 pub(crate) mod problem;
 mod sentencepiece;
 mod special;
+mod unigram;
 mod vocab;
 mod warning;
 
@@ -29,7 +32,8 @@ use serde_json::Value as Json;
 use self::hf::TokenizerJson;
 pub use self::pre::PreSource;
 pub use self::problem::{MessageProblem, SentencePieceProblem, Stage, StepProblem};
-use self::special::SpecialVocab;
+use self::special::{SpecialVocab, truthy};
+use self::vocab::{Merges, TokenList};
 pub use self::warning::TokenizerWarning;
 use crate::config::shortened;
 use crate::files::{self, read_json};
@@ -140,31 +144,8 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         return Err(folder.unsupported("tokenizer_config.json", UnsupportedFeature::TokenizerClass(CODE)));
     }
 
-    let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
-    let kind = match options.vocab {
-        Vocab::Phi3 if class == Some("GPT2Tokenizer") => Vocab::Bpe,
-        kind => kind,
-    };
-    let model = match kind {
-        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
-        Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
-        _ => files::read_bytes(dir, "tokenizer.model")?,
-    };
-    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
-    let takes_bpe = match kind {
-        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
-        kind => kind != Vocab::LlamaHf,
-    };
-    let vocab = match (&model, &folder.tokenizer) {
-        (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
-            vocab::changed_pieces(&folder, model, vocab_size, kind, &mut warnings)?
-        }
-        (Some(model), _) => vocab::sentencepiece(&folder, model, vocab_size, &mut warnings)?,
-        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(&folder, t, vocab_size, &mut warnings)?,
-        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
-        (None, Some(t)) if takes_bpe => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
-        _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
-    };
+    let kind = kind_of(&folder, options.vocab)?;
+    let vocab = read_vocab(&folder, kind, config, vocab_size, options, &mut warnings)?;
     if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
         warnings.push(TokenizerWarning::PreNotNeeded(pre.clone()));
     }
@@ -173,22 +154,18 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);
     kvs.f32s("tokenizer.ggml.scores", &vocab.scores);
     kvs.i32s("tokenizer.ggml.token_type", &vocab.types);
-    match (kind, &model) {
-        (Vocab::InternLm2, Some(model)) => {
-            let invalid = |e| folder.invalid("tokenizer.model", FileProblem::SentencePiece(e));
-            kvs.set("tokenizer.ggml.add_space_prefix", sentencepiece::adds_space(model).map_err(invalid)?);
-        }
-        (Vocab::InternLm3, _) => {
-            if let Some(adds) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool) {
-                kvs.set("tokenizer.ggml.add_space_prefix", adds);
-            }
-        }
-        _ => {}
+    for (key, value) in vocab.more {
+        kvs.set(key, value);
     }
-    let is_gpt2 = vocab.model == "gpt2";
-    let mut special = SpecialVocab::load(&folder, &special::TYPES, (!is_gpt2).then_some(vocab.tokens.len()))?;
-    if let Some(tokenizer) = folder.tokenizer.as_ref().filter(|_| is_gpt2) {
-        special.load_merges(dir, tokenizer)?;
+    if kind == Vocab::InternLm3
+        && let Some(adds) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool)
+    {
+        kvs.set("tokenizer.ggml.add_space_prefix", adds);
+    }
+    let mut special = SpecialVocab::load(&folder, &special::TYPES, vocab.bounds_ids.then_some(vocab.tokens.len()))?;
+    match (vocab.merges, &folder.tokenizer) {
+        (Merges::Files, Some(tokenizer)) => special.load_merges(dir, tokenizer)?,
+        (Merges::None | Merges::Files, _) => {}
     }
     for (kind, text) in options.special_tokens {
         let id = vocab.tokens.iter().position(|token| token == text);
@@ -216,6 +193,100 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })
+}
+
+/// How the tokenizer of a folder is read, where that depends on its files.
+fn kind_of(folder: &Folder, vocab: Vocab) -> Result<Vocab, FolderError> {
+    let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
+    let model = folder.tokenizer.as_ref().and_then(|t| t.model.kind.as_deref());
+    Ok(match vocab {
+        Vocab::Phi3 if class == Some("GPT2Tokenizer") => Vocab::Bpe,
+        Vocab::BpeOrWordPiece => match class {
+            Some("BertTokenizer" | "BertTokenizerFast") | None => Vocab::WordPiece,
+            Some("RobertaTokenizer" | "RobertaTokenizerFast") => vocab,
+            Some(other) => {
+                let class = UnsupportedFeature::OtherTokenizerClass(other.to_owned());
+                return Err(folder.unsupported("tokenizer_config.json", class));
+            }
+        },
+        Vocab::UnigramOrWordPiece if model == Some("Unigram") => vocab,
+        Vocab::UnigramOrWordPiece => Vocab::WordPiece,
+        vocab => vocab,
+    })
+}
+
+/// Reads the vocabulary.
+fn read_vocab(
+    folder: &Folder,
+    kind: Vocab,
+    config: &Json,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    let dir = folder.dir.as_path();
+    let missing = || FolderError::NoTokenizer { dir: dir.to_owned() };
+    let hugging_face = |kind, warnings| match &folder.tokenizer {
+        Some(t) => vocab::hugging_face(folder, t, kind, vocab_size, options, warnings),
+        None => Err(missing()),
+    };
+    match kind {
+        Vocab::WordPiece => return hugging_face(vocab::Kind::WordPiece, warnings),
+        Vocab::BpeOrWordPiece => {
+            let pre_tokenizer = folder.tokenizer.as_ref().and_then(|t| t.pre_tokenizer.get("type")?.as_str());
+            let is_words = pre_tokenizer == Some("Whitespace");
+            return hugging_face(if is_words { vocab::Kind::Words } else { vocab::Kind::Bpe }, warnings);
+        }
+        Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => {
+            const FILE: &str = "sentencepiece.bpe.model";
+            // The id that the checkpoints of Nomic with experts have for it; their model does not.
+            let is_nomic_moe =
+                kind == Vocab::UnigramOrWordPiece && config.get("moe_every_n_layers").is_some_and(truthy);
+            return match (files::read_bytes(dir, FILE)?, &folder.tokenizer) {
+                (Some(model), _) => {
+                    let mask = is_nomic_moe.then_some(250_001);
+                    unigram::realigned(folder, (FILE, &model), config, vocab_size, mask)
+                }
+                (None, Some(t)) => unigram::of_json(folder, t, config, vocab_size, warnings),
+                (None, None) => Err(missing()),
+            };
+        }
+        Vocab::T5 => {
+            for file in ["tokenizer.model", "spiece.model"] {
+                let Some(model) = files::read_bytes(dir, file)? else { continue };
+                let specs = sentencepiece::specs(&model);
+                let specs = specs.map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
+                return match specs.model_type {
+                    sentencepiece::BPE if file == "tokenizer.model" => {
+                        vocab::sentencepiece(folder, &model, vocab_size, warnings)
+                    }
+                    _ => unigram::of_model(folder, (file, &model), vocab_size, warnings),
+                };
+            }
+            return Err(missing());
+        }
+        _ => {}
+    }
+    let model = match kind {
+        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
+        _ => files::read_bytes(dir, "tokenizer.model")?,
+    };
+    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
+    let takes_bpe = match kind {
+        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
+        kind => kind != Vocab::LlamaHf,
+    };
+    match (&model, &folder.tokenizer) {
+        (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
+            vocab::changed_pieces(folder, model, vocab_size, kind, warnings)
+        }
+        (Some(model), _) => vocab::sentencepiece(folder, model, vocab_size, warnings),
+        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(folder, t, vocab_size, warnings),
+        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(folder, t, warnings),
+        (None, Some(_)) if takes_bpe => hugging_face(vocab::Kind::Bpe, warnings),
+        _ => Err(missing()),
+    }
 }
 
 /// The ids of those tokens that `tokenizer.json` has.

@@ -52,6 +52,7 @@ mod afmoe;
 mod arcee;
 mod arctic;
 mod baichuan;
+mod bert;
 mod bloom;
 mod chatglm;
 mod codeshell;
@@ -81,6 +82,7 @@ mod grovemoe;
 mod hunyuan;
 mod internlm2;
 mod jais2;
+mod jina_bert;
 mod llada;
 mod llada_moe;
 mod llama;
@@ -97,6 +99,8 @@ mod modern_bert;
 mod mpt;
 mod nanbeige;
 mod nemotron;
+mod neo_bert;
+mod nomic_bert;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -122,6 +126,7 @@ mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
+mod t5;
 mod unlisted;
 mod whisper;
 mod xverse;
@@ -217,6 +222,10 @@ dims! {
     };
     /// Elements of a value for each head of queries.
     HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
+    /// Kinds of tokens.
+    TokenTypes "tokenizer.ggml.token_type_count" |h, _| h.token_types;
+    /// Classes of relative distances.
+    Buckets "attention.relative_buckets_count" |h, _| h.buckets;
     /// Positions.
     Context "context_length" |h, _| h.context;
     /// Width of the feed-forward part of an expert, where those in use share that of the whole.
@@ -304,7 +313,7 @@ pub enum When {
 impl When {
     /// Whether a row with it counts in block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
-        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block);
+        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block) && h.is_moe_layer(block);
         match self {
             When::Always => true,
             When::Dense => !has_experts,
@@ -449,6 +458,21 @@ pub enum Vocab {
     /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
     /// GPT-2 (`Phi3MiniModel.set_vocab`).
     Phi3,
+    /// `tokenizer.json` with WordPiece, whose tokens become those of llama.cpp: with U+2581 before the start of a word instead of
+    /// `##` before all else (`BertModel.set_vocab`).
+    WordPiece,
+    /// As [`Bpe`](Vocab::Bpe) or as [`WordPiece`](Vocab::WordPiece), as `tokenizer_config.json` says; words without pieces where
+    /// the pre-tokenizer is `Whitespace` (`JinaBertV2Model.set_vocab`).
+    BpeOrWordPiece,
+    /// `sentencepiece.bpe.model` with Unigram, its ids realigned, else a `tokenizer.json` with Unigram
+    /// (`BertModel._xlmroberta_set_vocab`).
+    XlmRoberta,
+    /// As [`XlmRoberta`](Vocab::XlmRoberta) or as [`WordPiece`](Vocab::WordPiece), by the model in `tokenizer.json`
+    /// (`NomicBertModel._is_tokenizer_xlmroberta`).
+    UnigramOrWordPiece,
+    /// `tokenizer.model` or `spiece.model` with Unigram; as [`SentencePiece`](Vocab::SentencePiece) for a `tokenizer.model` with BPE
+    /// (`T5Model.set_vocab`).
+    T5,
     /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
@@ -470,6 +494,8 @@ pub enum Computed {
 pub struct Checkpoint {
     /// The classes: first entries of `architectures` in `config.json`.
     pub classes: &'static [&'static str],
+    /// A formula over `config.json` that has to hold, where other architectures have the same classes; an empty one always holds.
+    pub condition: &'static str,
     /// The name in `general.architecture`; empty for the first of the architecture's.
     pub name: &'static str,
     /// What names of tensors may begin with, and is taken away.
@@ -482,6 +508,8 @@ pub struct Checkpoint {
     pub skip: &'static [(&'static str, &'static str)],
     /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
     pub zero: &'static [&'static str],
+    /// Names of one tensor that a checkpoint may have several times. The first of them is taken, the others are left out.
+    pub first_of: &'static [&'static str],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Names that are replaced by others where the formula holds.
@@ -510,11 +538,13 @@ impl Checkpoint {
     /// What most have in common.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
+        condition: "",
         name: "",
         roots: &["model."],
         layers: &["layers.{}."],
         skip: &[],
         zero: &[],
+        first_of: &[],
         rename: &[],
         rename_if: &[],
         early_keys: &[],
@@ -650,6 +680,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     arcee::ARCHITECTURE,
     arctic::ARCHITECTURE,
     baichuan::ARCHITECTURE,
+    bert::ARCHITECTURE,
     bloom::ARCHITECTURE,
     chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
@@ -679,6 +710,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     hunyuan::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    jina_bert::V2,
     llada::ARCHITECTURE,
     llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
@@ -696,6 +728,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
+    neo_bert::ARCHITECTURE,
+    nomic_bert::ARCHITECTURE,
+    nomic_bert::WITH_EXPERTS,
     olmo2::ARCHITECTURE,
     olmo::ARCHITECTURE,
     olmoe::ARCHITECTURE,
@@ -723,6 +758,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,
+    t5::ARCHITECTURE,
+    t5::ENCODER,
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];
@@ -769,10 +806,16 @@ pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     keys.iter().copied().flatten().filter_map(|key| keys::info(key))
 }
 
-/// The architecture that checkpoints of a class become.
-pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
+/// The architectures that checkpoints of a class can become. Where there are several, each has a
+/// [condition](Checkpoint::condition).
+pub fn all_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
-    all.into_iter().find(|(_, checkpoint)| checkpoint.classes.contains(&class))
+    all.filter(move |(_, checkpoint)| checkpoint.classes.contains(&class))
+}
+
+/// The first architecture that checkpoints of a class can become.
+pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
+    all_of_class(class).next()
 }
 
 impl Checkpoint {

@@ -109,6 +109,12 @@ pub struct Hparams<'g> {
     pub encoder_context: Option<u64>,
     /// Frequencies of the sound that an encoder reads.
     pub mels: Option<u64>,
+    /// Kinds of tokens.
+    pub token_types: Option<u64>,
+    /// Classes of relative distances.
+    pub buckets: Option<u64>,
+    /// In runs of how many blocks the second has experts, where not all have.
+    pub moe_every: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -156,6 +162,9 @@ impl<'g> Hparams<'g> {
             encoder_embd: int(keys::WHISPER_ENCODER_EMBEDDING_LENGTH),
             encoder_context: int(keys::WHISPER_ENCODER_CONTEXT_LENGTH),
             mels: int(keys::WHISPER_ENCODER_MELS_COUNT),
+            token_types: int(keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT),
+            buckets: int(keys::ATTENTION_RELATIVE_BUCKETS_COUNT),
+            moe_every: int(keys::MOE_EVERY_N_LAYERS),
         }
     }
 
@@ -166,6 +175,11 @@ impl<'g> Hparams<'g> {
     /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
     pub fn is_expert_step(&self, block: u64) -> bool {
         self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
+    }
+
+    /// Whether block `block` is one of those that `moe_every_n_layers` gives experts.
+    pub fn is_moe_layer(&self, block: u64) -> bool {
+        self.moe_every.is_none_or(|every| block.checked_rem(every) == Some(1))
     }
 
     /// Width of a state space with input and output projections of each group.

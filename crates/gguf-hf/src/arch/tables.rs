@@ -23,13 +23,17 @@ fn rows(arch: &Architecture) -> impl Iterator<Item = (&'static Row, bool)> {
 
 #[test]
 fn formulas_and_patterns_are_well_formed() {
-    let mut classes = BTreeSet::new();
+    let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (arch, checkpoint) in checkpoints() {
+        assert!(checkpoint.condition.is_empty() || Formula::parse(checkpoint.condition).is_ok(), "{:?}", arch.names);
         let name = checkpoint.architecture(arch);
         assert!(arch.names.contains(&name), "{name} is not a name of the architecture {:?}", arch.names);
         assert!(!checkpoint.classes.is_empty() && !checkpoint.keys.is_empty(), "{name}");
         for class in checkpoint.classes {
-            assert!(classes.insert(*class), "{class} is in two tables");
+            let earlier = classes.entry(*class).or_default();
+            assert!(!earlier.contains(&"") && !earlier.contains(&checkpoint.condition), "{class} is in two tables");
+            assert!(earlier.is_empty() || !checkpoint.condition.is_empty(), "{class} is in two tables");
+            earlier.push(checkpoint.condition);
         }
         let before = checkpoint.early_keys.iter().chain(checkpoint.keys);
         let keys = before.chain(checkpoint.tokenizer_first).chain(checkpoint.tokenizer_keys).copied().flatten();

@@ -40,6 +40,7 @@ pub(super) fn add(
     }
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
+    let mut first_of = None;
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => name,
@@ -55,6 +56,10 @@ pub(super) fn add(
         if checkpoint.zero.iter().any(|pattern| names::matches(pattern, &name)) {
             plan.skip(&source.name, "zero");
             plan.zero.push(index);
+            continue;
+        }
+        if checkpoint.first_of.contains(&name.as_str()) && first_of.replace(index).is_some() {
+            plan.skip(&source.name, "the checkpoint has it under another name too");
             continue;
         }
         let mut matches = rows.matches(&name);

@@ -59,12 +59,8 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::EXPERT_GATING_FUNC,
             ],
         ],
-        "bert" | "jais" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
-            &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
-        }
-        "bitnet" | "chameleon" | "gemma3" | "neo-bert" | "qwen" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
-        }
+        "jais" | "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+        "bitnet" | "chameleon" | "gemma3" | "qwen" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
         "cohere2moe" => &[
             TRANSFORMER_KEYS,
             &[
@@ -312,7 +308,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::SSM_GROUP_COUNT,
             ],
         ],
-        "nomic-bert-moe" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS],
         "plamo2" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -370,9 +365,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
             ],
         ],
-        "t5" | "t5encoder" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_RELATIVE_BUCKETS_COUNT]]
-        }
         "talkie" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::LOGIT_SCALE]],
         "wavtokenizer-dec" => &[
             RECURRENT_KEYS,
