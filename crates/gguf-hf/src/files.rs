@@ -22,7 +22,7 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 15] = [
+const SMALL_FILES: [&str; 19] = [
     "config.json",
     "generation_config.json",
     "README.md",
@@ -38,6 +38,10 @@ const SMALL_FILES: [&str; 15] = [
     "chat_template.jinja",
     "chat_template.json",
     "tekken.json",
+    "qwen.tiktoken",
+    "hy.tiktoken",
+    "rwkv_vocab_v20230424.txt",
+    "tokenizer.jsonl",
 ];
 
 /// The real path of the file `name` in the folder `dir`; `None` when there is none.

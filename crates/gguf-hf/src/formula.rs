@@ -15,7 +15,7 @@
 //! | `list[i]`, `text[i]`, `object['name']`, `[1, 2]`, `{'softmax': 1}` | |
 //! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
 //! | `[2 * x for x in list]` | a list with one element for each of another |
-//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
+//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) round(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
 //! | `required(x)` | `x`, which has to be there |
 //! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
 //! | `one_of(x, table)` | the table's entry `x`, which has to be there |
@@ -116,6 +116,7 @@ functions! {
     Sqrt "sqrt" 1
     Log "log" 1
     Ceil "ceil" 1
+    Round "round" 1
     Min "min" 2
     Max "max" 2
     Sum "sum" 1
@@ -342,6 +343,7 @@ impl Fields {
             Function::Sqrt => json!(number()?.sqrt()),
             Function::Log => json!(number()?.ln()),
             Function::Ceil => whole(number()?.ceil()).ok_or_else(|| wrong("a number"))?,
+            Function::Round => whole(number()?.round_ties_even()).ok_or_else(|| wrong("a number"))?,
             Function::Min | Function::Max => {
                 let y = second()?;
                 let other =

@@ -62,6 +62,17 @@ pub enum FileProblem {
         /// The size of the vocabulary.
         vocab_size: usize,
     },
+    /// A line of a vocabulary does not have the required form.
+    Line {
+        /// The line, from 1.
+        line: usize,
+        /// What it begins with.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The tokens of a vocabulary are so long that finding its merges would take too long.
+    LongTokens,
     /// The tokenizer of a reranker does not have the token of one of the answers.
     NoAnswer {
         /// The answer.
@@ -101,6 +112,8 @@ impl fmt::Display for FileProblem {
                 "vocab_size is {vocab_size}, but the token {token:?} gets the id {id}; the token is not in tokenizer.json but \
                  added by tokenizer_config.json or by the class of the tokenizer; correct vocab_size, or remove the token"
             ),
+            FileProblem::Line { line, found, expected } => write!(f, "line {line} is {found:?}, expected {expected}"),
+            FileProblem::LongTokens => f.write_str("the tokens are too long for a vocabulary"),
             FileProblem::NoAnswer { token } => {
                 write!(f, "no token {token:?}, which a reranker answers with")
             }

@@ -10,11 +10,14 @@ mod bert;
 mod bpe;
 mod class;
 mod hf;
+mod plamo;
 mod pre;
 mod pretokenize;
 pub(crate) mod problem;
+mod rwkv;
 mod sentencepiece;
 mod special;
+mod tiktoken;
 mod unigram;
 mod vocab;
 mod warning;
@@ -33,7 +36,7 @@ use self::hf::TokenizerJson;
 pub use self::pre::PreSource;
 pub use self::problem::{MessageProblem, SentencePieceProblem, Stage, StepProblem};
 use self::special::{SpecialVocab, truthy};
-use self::vocab::{Merges, TokenList};
+use self::vocab::{Special, TokenList};
 pub use self::warning::TokenizerWarning;
 use crate::config::shortened;
 use crate::files::{self, read_json};
@@ -162,11 +165,36 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     {
         kvs.set("tokenizer.ggml.add_space_prefix", adds);
     }
-    let mut special = SpecialVocab::load(&folder, &special::TYPES, vocab.bounds_ids.then_some(vocab.tokens.len()))?;
-    match (vocab.merges, &folder.tokenizer) {
-        (Merges::Files, Some(tokenizer)) => special.load_merges(dir, tokenizer)?,
-        (Merges::None | Merges::Files, _) => {}
-    }
+    let load = |n_vocab| SpecialVocab::load(&folder, &special::TYPES, n_vocab);
+    let mut special = match vocab.special {
+        Special::Files => load(Some(vocab.tokens.len()))?,
+        Special::FilesWithMerges => {
+            let mut special = load(None)?;
+            if let Some(tokenizer) = &folder.tokenizer {
+                special.load_merges(dir, tokenizer)?;
+            }
+            special
+        }
+        Special::Ranks { merges, default } => {
+            let mut special = load(None)?;
+            special.set_merges(merges);
+            let kinds: &[&str] = if special.has_no_ids() { &["bos", "eos", "unk"] } else { &["unk"] };
+            for kind in kinds {
+                special.set_id(kind, default.map(Json::from).as_ref());
+            }
+            special
+        }
+        Special::Rwkv { template, end_of_turn } => {
+            let mut special = load(None)?;
+            special.set_default_template(template);
+            special.set_id("eot", Some(&end_of_turn.into()));
+            special.force_id("bos", 0);
+            special.force_id("eos", 0);
+            special
+        }
+        Special::Template => SpecialVocab::template_of(&folder)?,
+        Special::None => SpecialVocab::default(),
+    };
     for (kind, text) in options.special_tokens {
         let id = vocab.tokens.iter().position(|token| token == text);
         special.set_id(kind, id.map(Json::from).as_ref());
@@ -264,6 +292,14 @@ fn read_vocab(
                 };
             }
             return Err(missing());
+        }
+        Vocab::Tiktoken | Vocab::TiktokenWithoutDefaults => {
+            let has_defaults = kind == Vocab::Tiktoken;
+            return tiktoken::read(folder, vocab_size, options, has_defaults)?.ok_or_else(missing);
+        }
+        Vocab::RwkvWorld => return rwkv::read(folder, vocab_size)?.ok_or_else(missing),
+        Vocab::Plamo | Vocab::PlamoWithTemplate => {
+            return plamo::read(folder, vocab_size, kind == Vocab::PlamoWithTemplate)?.ok_or_else(missing);
         }
         _ => {}
     }

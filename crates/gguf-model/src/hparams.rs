@@ -113,6 +113,20 @@ pub struct Hparams<'g> {
     pub token_types: Option<u64>,
     /// Classes of relative distances.
     pub buckets: Option<u64>,
+    /// Width of a head of RWKV.
+    pub wkv_head: Option<u64>,
+    /// Rank of the projections of RWKV 6 that mix in the token before.
+    pub time_mix: Option<u64>,
+    /// Rank of the projection of time decay.
+    pub time_decay: Option<u64>,
+    /// Rank of the projection of the learning rate in context of RWKV 7.
+    pub iclr: Option<u64>,
+    /// Rank of the projection of the value residual of RWKV 7.
+    pub value_mix: Option<u64>,
+    /// Rank of the projection of the gate of RWKV 7.
+    pub gate_lora: Option<u64>,
+    /// After how many blocks the weights of RWKV 6 are halved once more.
+    pub rescale_every: Option<u64>,
     /// In runs of how many blocks the second has experts, where not all have.
     pub moe_every: Option<u64>,
 }
@@ -164,6 +178,13 @@ impl<'g> Hparams<'g> {
             mels: int(keys::WHISPER_ENCODER_MELS_COUNT),
             token_types: int(keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT),
             buckets: int(keys::ATTENTION_RELATIVE_BUCKETS_COUNT),
+            wkv_head: int(keys::WKV_HEAD_SIZE),
+            time_mix: int(keys::TIME_MIX_EXTRA_DIM),
+            time_decay: int(keys::TIME_DECAY_EXTRA_DIM).or_else(|| int(keys::ATTENTION_DECAY_LORA_RANK)),
+            iclr: int(keys::ATTENTION_ICLR_LORA_RANK),
+            value_mix: int(keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK),
+            gate_lora: int(keys::ATTENTION_GATE_LORA_RANK),
+            rescale_every: int(keys::RESCALE_EVERY_N_LAYERS),
             moe_every: int(keys::MOE_EVERY_N_LAYERS),
         }
     }

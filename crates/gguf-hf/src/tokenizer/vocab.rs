@@ -33,19 +33,25 @@ pub(crate) struct TokenList {
     pub(crate) types: Vec<i32>,
     /// Key-values behind the lists.
     pub(crate) more: Vec<(&'static str, Value)>,
-    /// Where the merges come from.
-    pub(crate) merges: Merges,
-    /// Whether ids of special tokens that the list does not reach are left out.
-    pub(crate) bounds_ids: bool,
+    /// Special tokens, merges and the chat template.
+    pub(crate) special: Special,
 }
 
-/// Where the merges of a vocabulary come from.
+/// Where special tokens, merges and the chat template of a vocabulary come from.
 #[derive(Debug)]
-pub(crate) enum Merges {
-    /// It has none.
-    None,
-    /// From `tokenizer.json` or `merges.txt`.
+pub(crate) enum Special {
+    /// From the usual files. Ids that the list does not reach are left out.
     Files,
+    /// From the usual files, with merges; no id is left out.
+    FilesWithMerges,
+    /// From the usual files, with these merges, and where they name no special tokens, this one.
+    Ranks { merges: Vec<String>, default: Option<u32> },
+    /// From the usual files, but this is the token that ends a turn, and this the template of files without one.
+    Rwkv { template: &'static str, end_of_turn: u32 },
+    /// The template from the usual files.
+    Template,
+    /// Nowhere.
+    None,
 }
 
 impl TokenList {
@@ -53,8 +59,8 @@ impl TokenList {
         let (tokens, types) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
         let pre = "default".to_owned();
         let (scores, more) = (Vec::new(), Vec::new());
-        let (source, merges, bounds_ids) = (PreSource::NotNeeded, Merges::None, true);
-        TokenList { model, pre, source, tokens, scores, types, more, merges, bounds_ids }
+        let (source, special) = (PreSource::NotNeeded, Special::Files);
+        TokenList { model, pre, source, tokens, scores, types, more, special }
     }
 
     pub(crate) fn push(&mut self, token: String, score: f32, kind: i32) {
@@ -321,7 +327,7 @@ pub(crate) fn hugging_face(
     };
     (list.pre, list.source) = (pre, source);
     if kind != Kind::WordPiece {
-        (list.merges, list.bounds_ids) = (Merges::Files, false);
+        list.special = Special::FilesWithMerges;
     }
     for id in 0..size as u32 {
         let (token, kind) = match by_id.get(&id) {
