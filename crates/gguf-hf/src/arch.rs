@@ -7,6 +7,7 @@ use gguf_model::arch::{self, Architecture, Checkpoint};
 
 use crate::config::{self, Config};
 use crate::dtype::SourceTensor;
+use crate::formula::{self, Fields, Formula};
 use crate::model_plan::{ModelPlan, OutType, PlanError};
 
 mod computed;
@@ -93,10 +94,25 @@ fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
 /// When `config.json` names none, or one that is not in the list.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
-    arch::of_class(class).ok_or_else(|| {
-        let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
-        PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) }
-    })
+    for (architecture, checkpoint) in arch::all_of_class(class) {
+        if meets(config, checkpoint)? {
+            return Ok((architecture, checkpoint));
+        }
+    }
+    let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
+    Err(PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+/// Whether the condition of a class of checkpoints holds.
+fn meets(config: &Config, checkpoint: &Checkpoint) -> Result<bool, PlanError> {
+    let key = "condition";
+    let wrong = |e: formula::Error| PlanError::Table { key, problem: e.to_string() };
+    if checkpoint.condition.is_empty() {
+        return Ok(true);
+    }
+    let fields = Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
+    let condition = Formula::parse(checkpoint.condition).map_err(wrong)?;
+    fields.holds(&condition).map_err(wrong)
 }
 
 /// Every architecture that can be converted, with the classes of checkpoints that become it.

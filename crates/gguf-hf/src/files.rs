@@ -22,12 +22,14 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 13] = [
+const SMALL_FILES: [&str; 19] = [
     "config.json",
     "generation_config.json",
     "README.md",
     INDEX,
     "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -36,6 +38,10 @@ const SMALL_FILES: [&str; 13] = [
     "chat_template.jinja",
     "chat_template.json",
     "tekken.json",
+    "qwen.tiktoken",
+    "hy.tiktoken",
+    "rwkv_vocab_v20230424.txt",
+    "tokenizer.jsonl",
 ];
 
 /// The real path of the file `name` in the folder `dir`; `None` when there is none.

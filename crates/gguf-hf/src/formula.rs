@@ -15,12 +15,13 @@
 //! | `list[i]`, `text[i]`, `object['name']`, `[1, 2]`, `{'softmax': 1}` | |
 //! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
 //! | `[2 * x for x in list]` | a list with one element for each of another |
-//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
+//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) round(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
 //! | `required(x)` | `x`, which has to be there |
 //! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
 //! | `one_of(x, table)` | the table's entry `x`, which has to be there |
 //! | `is_list(x)` | whether it is one |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
+//! | `by_name(object)` | the values of an object, in the order of their names |
 //!
 //! A missing field is an error in arithmetic, and no value where it is the whole formula.
 
@@ -115,6 +116,7 @@ functions! {
     Sqrt "sqrt" 1
     Log "log" 1
     Ceil "ceil" 1
+    Round "round" 1
     Min "min" 2
     Max "max" 2
     Sum "sum" 1
@@ -125,6 +127,7 @@ functions! {
     Pad "pad" 3
     OneOf "one_of" 2
     ByNumber "by_number" 1
+    ByName "by_name" 1
     IsList "is_list" 1
 }
 
@@ -340,6 +343,7 @@ impl Fields {
             Function::Sqrt => json!(number()?.sqrt()),
             Function::Log => json!(number()?.ln()),
             Function::Ceil => whole(number()?.ceil()).ok_or_else(|| wrong("a number"))?,
+            Function::Round => whole(number()?.round_ties_even()).ok_or_else(|| wrong("a number"))?,
             Function::Min | Function::Max => {
                 let y = second()?;
                 let other =
@@ -378,6 +382,14 @@ impl Fields {
                         .ok_or_else(|| wrong("an object with numbers for names"))?;
                     items.sort_by_key(|(number, _)| *number);
                     Value::Array(items.into_iter().map(|(_, value)| value).collect())
+                }
+                _ => return Err(wrong("an object")),
+            },
+            Function::ByName => match &x {
+                Value::Object(items) => {
+                    let mut items: Vec<(&String, &Value)> = items.iter().collect();
+                    items.sort_by_key(|(name, _)| *name);
+                    Value::Array(items.into_iter().map(|(_, value)| value.clone()).collect())
                 }
                 _ => return Err(wrong("an object")),
             },

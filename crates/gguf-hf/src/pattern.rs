@@ -8,9 +8,11 @@
 //! x i o -> x o i                                      a transposition of each expert
 //! x (two[0] f) e -> x f e                             the first half of the rows of each expert
 //! c 1 k -> c k                                        an axis of length 1 goes
+//! 1... e -> e                                         any number of them
 //! ```
 //!
-//! A name stands for an axis, parentheses for several in one dimension, `...` for all dimensions that are left. Names that have a
+//! A name stands for an axis, parentheses for several in one dimension, `...` for all dimensions that are left, and `1...` for
+//! all dimensions that are left, which have the length 1. Names that have a
 //! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
 //! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
 //! be sums of names, and names with a dot are fields of the configuration. Parts that `+` joins are concatenated along the first dimension.
@@ -68,6 +70,8 @@ pub(crate) struct Pattern {
 enum Dimension {
     Axes(Vec<Part>),
     Rest,
+    /// The rest, all of length 1.
+    Ones,
 }
 
 /// An axis, or a part of it.
@@ -154,7 +158,7 @@ impl Pattern {
 
     /// The axes of the left side: how long they are, and how far apart their elements.
     fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<BTreeMap<String, Placed>, Mismatch> {
-        let n_own = self.from.iter().filter(|d| **d != Dimension::Rest).count();
+        let n_own = self.from.iter().filter(|d| matches!(d, Dimension::Axes(_))).count();
         let has_rest = n_own < self.from.len();
         if shape.len() < n_own || (shape.len() > n_own && !has_rest) {
             return Err(Mismatch::Dimensions(n_own));
@@ -169,6 +173,14 @@ impl Pattern {
                     for i in 0..n_rest {
                         let count = shape.get(dimension).copied().unwrap_or(1);
                         axes.insert(format!("...{i}"), Placed { count, stride: stride_after(dimension + 1) });
+                        dimension += 1;
+                    }
+                }
+                Dimension::Ones => {
+                    for _ in 0..n_rest {
+                        if shape.get(dimension) != Some(&1) {
+                            return Err(Mismatch::Length { dimension, factor: 1, axes: "1".to_owned() });
+                        }
                         dimension += 1;
                     }
                 }
@@ -223,6 +235,7 @@ fn one(
                     loops.push(Axis { count: placed.count, from: placed.stride, to: 0 });
                 }
             }
+            Dimension::Ones => return Err(Mismatch::Syntax("1... on the right side")),
             Dimension::Axes(parts) => {
                 let mut length = 1;
                 for part in parts {
@@ -263,7 +276,7 @@ impl Dimension {
     fn parts(&self) -> &[Part] {
         match self {
             Dimension::Axes(parts) => parts,
-            Dimension::Rest => &[],
+            Dimension::Rest | Dimension::Ones => &[],
         }
     }
 }
@@ -318,6 +331,9 @@ fn side(text: &str) -> Result<Vec<Dimension>, Mismatch> {
         if let Some(after) = rest.strip_prefix("...") {
             dimensions.push(Dimension::Rest);
             rest = after.trim_start();
+        } else if let Some(after) = rest.strip_prefix("1...") {
+            dimensions.push(Dimension::Ones);
+            rest = after.trim_start();
         } else if let Some(inner) = rest.strip_prefix('(') {
             let (inner, after) = inner.split_once(')').ok_or(Mismatch::Syntax("no closing parenthesis"))?;
             dimensions.push(Dimension::Axes(inner.split_whitespace().map(part).collect::<Result<_, _>>()?));
@@ -370,6 +386,7 @@ pub(crate) fn names(pattern: &Pattern) -> Vec<String> {
 pub(crate) fn shape_for(pattern: &Pattern, sizes: &Sizes<'_>, rest: u64) -> Option<Vec<u64>> {
     let dimension = |item: &Dimension| match item {
         Dimension::Rest => Some(rest),
+        Dimension::Ones => Some(1),
         Dimension::Axes(parts) => parts.iter().map(|part| length_of(&part.name, sizes)).product(),
     };
     pattern.from.iter().map(dimension).collect()
@@ -418,6 +435,10 @@ mod tests {
             ("(a two) ... -> (two a) ...", &[4, 2], &[4, 2], &[0, 1, 4, 5, 2, 3, 6, 7]),
             ("a 1 k -> a k", &[2, 1, 2], &[2, 2], &[0, 1, 2, 3]),
             ("a -> a 1", &[2], &[2, 1], &[0, 1]),
+            ("1... a -> 1 a", &[1, 1, 2], &[1, 2], &[0, 1]),
+            ("1... a -> a", &[2], &[2], &[0, 1]),
+            ("n 1... a -> a n", &[2, 1, 2], &[2, 2], &[0, 2, 1, 3]),
+            ("a (3 r) -> (3[2] r) a + (3[0] r) a + (3[1] r) a", &[2, 3], &[3, 2], &[2, 5, 0, 3, 1, 4]),
             ("x (two[1] f) -> x f", &[2, 4], &[2, 2], &[2, 3, 6, 7]),
             ("(g d) -> g d", &[8], &[2, 4], &[0, 1, 2, 3, 4, 5, 6, 7]),
             ("r[:q] ... -> r ...", &[7, 1], &[5, 1], &[0, 1, 2, 3, 4]),
@@ -442,6 +463,8 @@ mod tests {
             ("(a b) -> (b a)", &[6], "does not say how long a × b are"),
             ("a -> b", &[6], "an axis that the left side does not have"),
             ("a b", &[6, 1], "no arrow"),
+            ("1... a -> a", &[2, 3], "a multiple of 1 (1) in dimension 0"),
+            ("a -> 1... a", &[2], "1... on the right side"),
             ("(a -> a", &[6], "no closing parenthesis"),
         ];
         for (pattern, shape, expected) in cases {

@@ -62,6 +62,17 @@ pub enum FileProblem {
         /// The size of the vocabulary.
         vocab_size: usize,
     },
+    /// A line of a vocabulary does not have the required form.
+    Line {
+        /// The line, from 1.
+        line: usize,
+        /// What it begins with.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The tokens of a vocabulary are so long that finding its merges would take too long.
+    LongTokens,
     /// The tokenizer of a reranker does not have the token of one of the answers.
     NoAnswer {
         /// The answer.
@@ -101,6 +112,8 @@ impl fmt::Display for FileProblem {
                 "vocab_size is {vocab_size}, but the token {token:?} gets the id {id}; the token is not in tokenizer.json but \
                  added by tokenizer_config.json or by the class of the tokenizer; correct vocab_size, or remove the token"
             ),
+            FileProblem::Line { line, found, expected } => write!(f, "line {line} is {found:?}, expected {expected}"),
+            FileProblem::LongTokens => f.write_str("the tokens are too long for a vocabulary"),
             FileProblem::NoAnswer { token } => {
                 write!(f, "no token {token:?}, which a reranker answers with")
             }
@@ -127,8 +140,22 @@ pub enum UnsupportedFeature {
     Tekken,
     /// A tokenizer class that exists only as code of the model.
     TokenizerClass(&'static str),
-    /// A tokenizer whose model is not BPE; the type of its model.
-    TokenizerModel(String),
+    /// A tokenizer class that checkpoints of this kind do not have in llama.cpp.
+    OtherTokenizerClass(String),
+    /// A tokenizer whose model is of another type than that of the class of checkpoints.
+    TokenizerModel {
+        /// The type.
+        found: String,
+        /// The type of the class.
+        expected: &'static str,
+    },
+    /// A SentencePiece model of another type than that of the class of checkpoints.
+    SentencePieceType {
+        /// The type, by its number.
+        found: u64,
+        /// The type of the class.
+        expected: &'static str,
+    },
     /// A step of the tokenizer that cannot be carried out.
     Step(StepProblem),
 }
@@ -142,10 +169,15 @@ impl fmt::Display for UnsupportedFeature {
             UnsupportedFeature::TokenizerClass(class) => {
                 write!(f, "the tokenizer class {class} is code of the model, which is not supported")
             }
-            UnsupportedFeature::TokenizerModel(kind) => write!(
-                f,
-                "the tokenizer is of the type {kind}; supported are BPE, and SentencePiece in a tokenizer.model"
-            ),
+            UnsupportedFeature::OtherTokenizerClass(class) => {
+                write!(f, "tokenizer_class is {class}, expected BertTokenizer or RobertaTokenizer")
+            }
+            UnsupportedFeature::TokenizerModel { found, expected } => {
+                write!(f, "the tokenizer is of the type {found}; checkpoints of this class have {expected}")
+            }
+            UnsupportedFeature::SentencePieceType { found, expected } => {
+                write!(f, "the SentencePiece model is of the type number {found}; checkpoints of this class have {expected}")
+            }
             UnsupportedFeature::Step(problem) => write!(f, "{problem}"),
         }
     }

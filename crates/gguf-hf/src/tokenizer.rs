@@ -5,14 +5,20 @@
 //! back to bytes gives the same kind without scores; any other BPE gives the `gpt2` kind, which needs the name of its
 //! pre-tokenizer (see `tokenizer/pre.rs`).
 
+mod base64;
+mod bert;
 mod bpe;
 mod class;
 mod hf;
+mod plamo;
 mod pre;
 mod pretokenize;
 pub(crate) mod problem;
+mod rwkv;
 mod sentencepiece;
 mod special;
+mod tiktoken;
+mod unigram;
 mod vocab;
 mod warning;
 
@@ -29,7 +35,8 @@ use serde_json::Value as Json;
 use self::hf::TokenizerJson;
 pub use self::pre::PreSource;
 pub use self::problem::{MessageProblem, SentencePieceProblem, Stage, StepProblem};
-use self::special::SpecialVocab;
+use self::special::{SpecialVocab, truthy};
+use self::vocab::{Special, TokenList};
 pub use self::warning::TokenizerWarning;
 use crate::config::shortened;
 use crate::files::{self, read_json};
@@ -140,31 +147,8 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         return Err(folder.unsupported("tokenizer_config.json", UnsupportedFeature::TokenizerClass(CODE)));
     }
 
-    let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
-    let kind = match options.vocab {
-        Vocab::Phi3 if class == Some("GPT2Tokenizer") => Vocab::Bpe,
-        kind => kind,
-    };
-    let model = match kind {
-        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
-        Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
-        _ => files::read_bytes(dir, "tokenizer.model")?,
-    };
-    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
-    let takes_bpe = match kind {
-        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
-        kind => kind != Vocab::LlamaHf,
-    };
-    let vocab = match (&model, &folder.tokenizer) {
-        (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
-            vocab::changed_pieces(&folder, model, vocab_size, kind, &mut warnings)?
-        }
-        (Some(model), _) => vocab::sentencepiece(&folder, model, vocab_size, &mut warnings)?,
-        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(&folder, t, vocab_size, &mut warnings)?,
-        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
-        (None, Some(t)) if takes_bpe => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
-        _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
-    };
+    let kind = kind_of(&folder, options.vocab)?;
+    let vocab = read_vocab(&folder, kind, config, vocab_size, options, &mut warnings)?;
     if let (Some(pre), PreSource::NotNeeded) = (&options.pre, &vocab.source) {
         warnings.push(TokenizerWarning::PreNotNeeded(pre.clone()));
     }
@@ -173,23 +157,44 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);
     kvs.f32s("tokenizer.ggml.scores", &vocab.scores);
     kvs.i32s("tokenizer.ggml.token_type", &vocab.types);
-    match (kind, &model) {
-        (Vocab::InternLm2, Some(model)) => {
-            let invalid = |e| folder.invalid("tokenizer.model", FileProblem::SentencePiece(e));
-            kvs.set("tokenizer.ggml.add_space_prefix", sentencepiece::adds_space(model).map_err(invalid)?);
-        }
-        (Vocab::InternLm3, _) => {
-            if let Some(adds) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool) {
-                kvs.set("tokenizer.ggml.add_space_prefix", adds);
+    for (key, value) in vocab.more {
+        kvs.set(key, value);
+    }
+    if kind == Vocab::InternLm3
+        && let Some(adds) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool)
+    {
+        kvs.set("tokenizer.ggml.add_space_prefix", adds);
+    }
+    let load = |n_vocab| SpecialVocab::load(&folder, &special::TYPES, n_vocab);
+    let mut special = match vocab.special {
+        Special::Files => load(Some(vocab.tokens.len()))?,
+        Special::FilesWithMerges => {
+            let mut special = load(None)?;
+            if let Some(tokenizer) = &folder.tokenizer {
+                special.load_merges(dir, tokenizer)?;
             }
+            special
         }
-        _ => {}
-    }
-    let is_gpt2 = vocab.model == "gpt2";
-    let mut special = SpecialVocab::load(&folder, &special::TYPES, (!is_gpt2).then_some(vocab.tokens.len()))?;
-    if let Some(tokenizer) = folder.tokenizer.as_ref().filter(|_| is_gpt2) {
-        special.load_merges(dir, tokenizer)?;
-    }
+        Special::Ranks { merges, default } => {
+            let mut special = load(None)?;
+            special.set_merges(merges);
+            let kinds: &[&str] = if special.has_no_ids() { &["bos", "eos", "unk"] } else { &["unk"] };
+            for kind in kinds {
+                special.set_id(kind, default.map(Json::from).as_ref());
+            }
+            special
+        }
+        Special::Rwkv { template, end_of_turn } => {
+            let mut special = load(None)?;
+            special.set_default_template(template);
+            special.set_id("eot", Some(&end_of_turn.into()));
+            special.force_id("bos", 0);
+            special.force_id("eos", 0);
+            special
+        }
+        Special::Template => SpecialVocab::template_of(&folder)?,
+        Special::None => SpecialVocab::default(),
+    };
     for (kind, text) in options.special_tokens {
         let id = vocab.tokens.iter().position(|token| token == text);
         special.set_id(kind, id.map(Json::from).as_ref());
@@ -216,6 +221,108 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })
+}
+
+/// How the tokenizer of a folder is read, where that depends on its files.
+fn kind_of(folder: &Folder, vocab: Vocab) -> Result<Vocab, FolderError> {
+    let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
+    let model = folder.tokenizer.as_ref().and_then(|t| t.model.kind.as_deref());
+    Ok(match vocab {
+        Vocab::Phi3 if class == Some("GPT2Tokenizer") => Vocab::Bpe,
+        Vocab::BpeOrWordPiece => match class {
+            Some("BertTokenizer" | "BertTokenizerFast") | None => Vocab::WordPiece,
+            Some("RobertaTokenizer" | "RobertaTokenizerFast") => vocab,
+            Some(other) => {
+                let class = UnsupportedFeature::OtherTokenizerClass(other.to_owned());
+                return Err(folder.unsupported("tokenizer_config.json", class));
+            }
+        },
+        Vocab::UnigramOrWordPiece if model == Some("Unigram") => vocab,
+        Vocab::UnigramOrWordPiece => Vocab::WordPiece,
+        vocab => vocab,
+    })
+}
+
+/// Reads the vocabulary.
+fn read_vocab(
+    folder: &Folder,
+    kind: Vocab,
+    config: &Json,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    let dir = folder.dir.as_path();
+    let missing = || FolderError::NoTokenizer { dir: dir.to_owned() };
+    let hugging_face = |kind, warnings| match &folder.tokenizer {
+        Some(t) => vocab::hugging_face(folder, t, kind, vocab_size, options, warnings),
+        None => Err(missing()),
+    };
+    match kind {
+        Vocab::WordPiece => return hugging_face(vocab::Kind::WordPiece, warnings),
+        Vocab::BpeOrWordPiece => {
+            let pre_tokenizer = folder.tokenizer.as_ref().and_then(|t| t.pre_tokenizer.get("type")?.as_str());
+            let is_words = pre_tokenizer == Some("Whitespace");
+            return hugging_face(if is_words { vocab::Kind::Words } else { vocab::Kind::Bpe }, warnings);
+        }
+        Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => {
+            const FILE: &str = "sentencepiece.bpe.model";
+            // The id that the checkpoints of Nomic with experts have for it; their model does not.
+            let is_nomic_moe =
+                kind == Vocab::UnigramOrWordPiece && config.get("moe_every_n_layers").is_some_and(truthy);
+            return match (files::read_bytes(dir, FILE)?, &folder.tokenizer) {
+                (Some(model), _) => {
+                    let mask = is_nomic_moe.then_some(250_001);
+                    unigram::realigned(folder, (FILE, &model), config, vocab_size, mask)
+                }
+                (None, Some(t)) => unigram::of_json(folder, t, config, vocab_size, warnings),
+                (None, None) => Err(missing()),
+            };
+        }
+        Vocab::T5 => {
+            for file in ["tokenizer.model", "spiece.model"] {
+                let Some(model) = files::read_bytes(dir, file)? else { continue };
+                let specs = sentencepiece::specs(&model);
+                let specs = specs.map_err(|e| folder.invalid(file, FileProblem::SentencePiece(e)))?;
+                return match specs.model_type {
+                    sentencepiece::BPE if file == "tokenizer.model" => {
+                        vocab::sentencepiece(folder, &model, vocab_size, warnings)
+                    }
+                    _ => unigram::of_model(folder, (file, &model), vocab_size, warnings),
+                };
+            }
+            return Err(missing());
+        }
+        Vocab::Tiktoken | Vocab::TiktokenWithoutDefaults => {
+            let has_defaults = kind == Vocab::Tiktoken;
+            return tiktoken::read(folder, vocab_size, options, has_defaults)?.ok_or_else(missing);
+        }
+        Vocab::RwkvWorld => return rwkv::read(folder, vocab_size)?.ok_or_else(missing),
+        Vocab::Plamo | Vocab::PlamoWithTemplate => {
+            return plamo::read(folder, vocab_size, kind == Vocab::PlamoWithTemplate)?.ok_or_else(missing);
+        }
+        _ => {}
+    }
+    let model = match kind {
+        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
+        _ => files::read_bytes(dir, "tokenizer.model")?,
+    };
+    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
+    let takes_bpe = match kind {
+        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
+        kind => kind != Vocab::LlamaHf,
+    };
+    match (&model, &folder.tokenizer) {
+        (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
+            vocab::changed_pieces(folder, model, vocab_size, kind, warnings)
+        }
+        (Some(model), _) => vocab::sentencepiece(folder, model, vocab_size, warnings),
+        (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(folder, t, vocab_size, warnings),
+        (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(folder, t, warnings),
+        (None, Some(_)) if takes_bpe => hugging_face(vocab::Kind::Bpe, warnings),
+        _ => Err(missing()),
+    }
 }
 
 /// The ids of those tokens that `tokenizer.json` has.

@@ -52,6 +52,7 @@ mod afmoe;
 mod arcee;
 mod arctic;
 mod baichuan;
+mod bert;
 mod bloom;
 mod chatglm;
 mod codeshell;
@@ -79,8 +80,10 @@ mod granite_swa;
 pub(crate) mod groups;
 mod grovemoe;
 mod hunyuan;
+mod hunyuan_moe;
 mod internlm2;
 mod jais2;
+mod jina_bert;
 mod llada;
 mod llada_moe;
 mod llama;
@@ -97,6 +100,8 @@ mod modern_bert;
 mod mpt;
 mod nanbeige;
 mod nemotron;
+mod neo_bert;
+mod nomic_bert;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -107,7 +112,10 @@ mod phi2;
 mod phi3;
 mod phimoe;
 mod plamo;
+mod plamo2;
+mod plamo3;
 mod plm;
+mod qwen;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
@@ -115,6 +123,8 @@ mod qwen3moe;
 mod qwen3vlmoe;
 mod refact;
 mod rwkv;
+mod rwkv6;
+mod rwkv7;
 mod seed_oss;
 mod smallthinker;
 mod smollm3;
@@ -122,6 +132,7 @@ mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
+mod t5;
 mod unlisted;
 mod whisper;
 mod xverse;
@@ -217,6 +228,42 @@ dims! {
     };
     /// Elements of a value for each head of queries.
     HeadsV "attention.head_count × attention.value_length" |h, b| h.heads?.get(b)?.checked_mul(h.head_v?);
+    /// Kinds of tokens.
+    TokenTypes "tokenizer.ggml.token_type_count" |h, _| h.token_types;
+    /// Half of the width of the feed-forward part.
+    HalfFf "half of feed_forward_length" |h, b| h.ff?.get(b).map(|n| n / 2);
+    /// Elements that time steps are made of in PLaMo 2 (`load_arch_tensors` in `src/models/plamo2.cpp`).
+    SsmDt "the larger of 64 and embedding_length / 16" |h, _| h.embd.map(|n| (n / 16).max(64));
+    /// What time steps are made of, and input and output projections.
+    SsmDtX "the larger of 64 and embedding_length / 16, and 2 × ssm.state_size"
+        |h, b| Dim::SsmDt.of(h, b)?.checked_add(h.ssm_state?.checked_mul(2)?);
+    /// Width of a head of RWKV.
+    WkvHead "wkv.head_size" |h, _| h.wkv_head;
+    /// Heads of RWKV.
+    WkvHeads "embedding_length / wkv.head_size" |h, _| h.embd?.checked_div(h.wkv_head?);
+    /// Elements of keys or values of RWKV with Qwen's heads: of as many heads as the key says, or of all.
+    WkvKv "attention.head_count_kv × wkv.head_size" |h, b| match h.heads_kv?.get(b)? {
+        0 => h.embd,
+        n => n.checked_mul(h.wkv_head?),
+    };
+    /// Rank of the projections that mix in the token before.
+    Mix "time_mix_extra_dim" |h, _| h.time_mix;
+    /// Five of these projections.
+    FiveMix "5 × time_mix_extra_dim" |h, _| h.time_mix?.checked_mul(5);
+    /// Rank of the projection of time decay.
+    Decay "time_decay_extra_dim or attention.decay_lora_rank" |h, _| h.time_decay;
+    /// Rank of the projection of the learning rate in context.
+    Iclr "attention.iclr_lora_rank" |h, _| h.iclr;
+    /// Rank of the projection of the value residual.
+    ValueMix "attention.value_residual_mix_lora_rank" |h, _| h.value_mix;
+    /// Rank of the projection of the gate.
+    GateLora "attention.gate_lora_rank" |h, _| h.gate_lora;
+    /// 5.
+    Five "5" |_, _| Some(5);
+    /// 6.
+    Six "6" |_, _| Some(6);
+    /// Classes of relative distances.
+    Buckets "attention.relative_buckets_count" |h, _| h.buckets;
     /// Positions.
     Context "context_length" |h, _| h.context;
     /// Width of the feed-forward part of an expert, where those in use share that of the whole.
@@ -299,12 +346,22 @@ pub enum When {
     SharedExperts,
     /// All blocks but the first.
     NotFirst,
+    /// The first block.
+    First,
+    /// Blocks with attention, where `attention.head_count_kv` is 0 in those without.
+    Attention,
+    /// Blocks without attention, where `attention.head_count_kv` is 0.
+    NoAttention,
+    /// Models of RWKV with a gate.
+    Gate,
+    /// Models of RWKV without a gate.
+    NoGate,
 }
 
 impl When {
     /// Whether a row with it counts in block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
-        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block);
+        let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block) && h.is_moe_layer(block);
         match self {
             When::Always => true,
             When::Dense => !has_experts,
@@ -312,6 +369,11 @@ impl When {
             When::SharedExpert => has_experts && h.shared_ff.is_some(),
             When::SharedExperts => has_experts && h.shared_experts > 0,
             When::NotFirst => block > 0,
+            When::First => block == 0,
+            When::Attention => h.heads_kv.and_then(|n| n.get(block)) != Some(0),
+            When::NoAttention => h.heads_kv.and_then(|n| n.get(block)) == Some(0),
+            When::Gate => h.gate_lora != Some(0),
+            When::NoGate => h.gate_lora == Some(0),
         }
     }
 }
@@ -449,6 +511,31 @@ pub enum Vocab {
     /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
     /// GPT-2 (`Phi3MiniModel.set_vocab`).
     Phi3,
+    /// `tokenizer.json` with WordPiece, whose tokens become those of llama.cpp: with U+2581 before the start of a word instead of
+    /// `##` before all else (`BertModel.set_vocab`).
+    WordPiece,
+    /// As [`Bpe`](Vocab::Bpe) or as [`WordPiece`](Vocab::WordPiece), as `tokenizer_config.json` says; words without pieces where
+    /// the pre-tokenizer is `Whitespace` (`JinaBertV2Model.set_vocab`).
+    BpeOrWordPiece,
+    /// `sentencepiece.bpe.model` with Unigram, its ids realigned, else a `tokenizer.json` with Unigram
+    /// (`BertModel._xlmroberta_set_vocab`).
+    XlmRoberta,
+    /// As [`XlmRoberta`](Vocab::XlmRoberta) or as [`WordPiece`](Vocab::WordPiece), by the model in `tokenizer.json`
+    /// (`NomicBertModel._is_tokenizer_xlmroberta`).
+    UnigramOrWordPiece,
+    /// `tokenizer.model` or `spiece.model` with Unigram; as [`SentencePiece`](Vocab::SentencePiece) for a `tokenizer.model` with BPE
+    /// (`T5Model.set_vocab`).
+    T5,
+    /// A file of byte sequences with their ranks, of the kind that `tiktoken` reads, as Qwen 1 has it (`_set_vocab_qwen`).
+    Tiktoken,
+    /// As [`Tiktoken`](Vocab::Tiktoken), where the files name the special tokens (`HunYuanMoEModel.set_vocab`).
+    TiktokenWithoutDefaults,
+    /// `rwkv_vocab_v20230424.txt`, with tokens as Python writes them (`_set_vocab_rwkv_world`).
+    RwkvWorld,
+    /// `tokenizer.jsonl` (`_set_vocab_plamo`).
+    Plamo,
+    /// As [`Plamo`](Vocab::Plamo), with the chat template (`Plamo3Model.set_vocab`).
+    PlamoWithTemplate,
     /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
@@ -470,6 +557,8 @@ pub enum Computed {
 pub struct Checkpoint {
     /// The classes: first entries of `architectures` in `config.json`.
     pub classes: &'static [&'static str],
+    /// A formula over `config.json` that has to hold, where other architectures have the same classes; an empty one always holds.
+    pub condition: &'static str,
     /// The name in `general.architecture`; empty for the first of the architecture's.
     pub name: &'static str,
     /// What names of tensors may begin with, and is taken away.
@@ -482,6 +571,10 @@ pub struct Checkpoint {
     pub skip: &'static [(&'static str, &'static str)],
     /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
     pub zero: &'static [&'static str],
+    /// Names of one tensor that a checkpoint may have several times. The first of them is taken, the others are left out.
+    pub first_of: &'static [&'static str],
+    /// Rows whose values are divided by 2 as often as `rescale_every_n_layers` goes into the number of the block.
+    pub rescaled: &'static [&'static str],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Names that are replaced by others where the formula holds.
@@ -510,11 +603,14 @@ impl Checkpoint {
     /// What most have in common.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
+        condition: "",
         name: "",
         roots: &["model."],
         layers: &["layers.{}."],
         skip: &[],
         zero: &[],
+        first_of: &[],
+        rescaled: &[],
         rename: &[],
         rename_if: &[],
         early_keys: &[],
@@ -650,6 +746,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     arcee::ARCHITECTURE,
     arctic::ARCHITECTURE,
     baichuan::ARCHITECTURE,
+    bert::ARCHITECTURE,
     bloom::ARCHITECTURE,
     chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
@@ -677,8 +774,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     granite_swa::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
+    hunyuan_moe::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    jina_bert::V2,
     llada::ARCHITECTURE,
     llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
@@ -696,6 +795,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
+    neo_bert::ARCHITECTURE,
+    nomic_bert::ARCHITECTURE,
+    nomic_bert::WITH_EXPERTS,
     olmo2::ARCHITECTURE,
     olmo::ARCHITECTURE,
     olmoe::ARCHITECTURE,
@@ -706,7 +808,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     phi3::ARCHITECTURE,
     phimoe::ARCHITECTURE,
     plamo::ARCHITECTURE,
+    plamo2::ARCHITECTURE,
+    plamo3::ARCHITECTURE,
     plm::ARCHITECTURE,
+    qwen::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen2::WITH_VISION,
     qwen2moe::ARCHITECTURE,
@@ -716,6 +821,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     qwen3vlmoe::ARCHITECTURE,
     refact::ARCHITECTURE,
     rwkv::ARCHITECTURE,
+    rwkv6::ARCHITECTURE,
+    rwkv6::WITH_QWEN,
+    rwkv7::ARCHITECTURE,
+    rwkv7::WITH_QWEN,
     seed_oss::ARCHITECTURE,
     smallthinker::ARCHITECTURE,
     smollm3::ARCHITECTURE,
@@ -723,6 +832,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,
+    t5::ARCHITECTURE,
+    t5::ENCODER,
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];
@@ -769,10 +880,16 @@ pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     keys.iter().copied().flatten().filter_map(|key| keys::info(key))
 }
 
-/// The architecture that checkpoints of a class become.
-pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
+/// The architectures that checkpoints of a class can become. Where there are several, each has a
+/// [condition](Checkpoint::condition).
+pub fn all_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
-    all.into_iter().find(|(_, checkpoint)| checkpoint.classes.contains(&class))
+    all.filter(move |(_, checkpoint)| checkpoint.classes.contains(&class))
+}
+
+/// The first architecture that checkpoints of a class can become.
+pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
+    all_of_class(class).next()
 }
 
 impl Checkpoint {

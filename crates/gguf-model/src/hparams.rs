@@ -109,6 +109,26 @@ pub struct Hparams<'g> {
     pub encoder_context: Option<u64>,
     /// Frequencies of the sound that an encoder reads.
     pub mels: Option<u64>,
+    /// Kinds of tokens.
+    pub token_types: Option<u64>,
+    /// Classes of relative distances.
+    pub buckets: Option<u64>,
+    /// Width of a head of RWKV.
+    pub wkv_head: Option<u64>,
+    /// Rank of the projections of RWKV 6 that mix in the token before.
+    pub time_mix: Option<u64>,
+    /// Rank of the projection of time decay.
+    pub time_decay: Option<u64>,
+    /// Rank of the projection of the learning rate in context of RWKV 7.
+    pub iclr: Option<u64>,
+    /// Rank of the projection of the value residual of RWKV 7.
+    pub value_mix: Option<u64>,
+    /// Rank of the projection of the gate of RWKV 7.
+    pub gate_lora: Option<u64>,
+    /// After how many blocks the weights of RWKV 6 are halved once more.
+    pub rescale_every: Option<u64>,
+    /// In runs of how many blocks the second has experts, where not all have.
+    pub moe_every: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -156,6 +176,16 @@ impl<'g> Hparams<'g> {
             encoder_embd: int(keys::WHISPER_ENCODER_EMBEDDING_LENGTH),
             encoder_context: int(keys::WHISPER_ENCODER_CONTEXT_LENGTH),
             mels: int(keys::WHISPER_ENCODER_MELS_COUNT),
+            token_types: int(keys::TOKENIZER_GGML_TOKEN_TYPE_COUNT),
+            buckets: int(keys::ATTENTION_RELATIVE_BUCKETS_COUNT),
+            wkv_head: int(keys::WKV_HEAD_SIZE),
+            time_mix: int(keys::TIME_MIX_EXTRA_DIM),
+            time_decay: int(keys::TIME_DECAY_EXTRA_DIM).or_else(|| int(keys::ATTENTION_DECAY_LORA_RANK)),
+            iclr: int(keys::ATTENTION_ICLR_LORA_RANK),
+            value_mix: int(keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK),
+            gate_lora: int(keys::ATTENTION_GATE_LORA_RANK),
+            rescale_every: int(keys::RESCALE_EVERY_N_LAYERS),
+            moe_every: int(keys::MOE_EVERY_N_LAYERS),
         }
     }
 
@@ -166,6 +196,11 @@ impl<'g> Hparams<'g> {
     /// Whether block `block` is one of those that `interleave_moe_layer_step` gives experts.
     pub fn is_expert_step(&self, block: u64) -> bool {
         self.expert_step.is_none_or(|step| (block + 1).checked_rem(step) == Some(0))
+    }
+
+    /// Whether block `block` is one of those that `moe_every_n_layers` gives experts.
+    pub fn is_moe_layer(&self, block: u64) -> bool {
+        self.moe_every.is_none_or(|every| block.checked_rem(every) == Some(1))
     }
 
     /// Width of a state space with input and output projections of each group.

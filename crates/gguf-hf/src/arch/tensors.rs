@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gguf_format::{Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Need, Stack, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, Tensor};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Op};
 
@@ -40,6 +40,7 @@ pub(super) fn add(
     }
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
+    let mut first_of = None;
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => name,
@@ -55,6 +56,10 @@ pub(super) fn add(
         if checkpoint.zero.iter().any(|pattern| names::matches(pattern, &name)) {
             plan.skip(&source.name, "zero");
             plan.zero.push(index);
+            continue;
+        }
+        if checkpoint.first_of.contains(&name.as_str()) && first_of.replace(index).is_some() {
+            plan.skip(&source.name, "the checkpoint has it under another name too");
             continue;
         }
         let mut matches = rows.matches(&name);
@@ -94,12 +99,32 @@ pub(super) fn add(
     order.sort_by_key(|(last, key, _)| (*last, key.row, key.is_bias));
     for (_, key, slot) in order {
         let name = key.output_name(&slot.tensor);
-        let (shape, op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
+        let (shape, mut op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
+        let halvings = key.block.unwrap_or(0).checked_div(hparams.rescale_every.unwrap_or(0)).unwrap_or(0);
+        if halvings > 0 && checkpoint.rescaled.contains(&slot.tensor.row.name) {
+            op = halved(op, halvings, &shape);
+        }
         plan.add(name, shape, op);
     }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
     if is_whole { missing(architecture, checkpoint, root, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
+}
+
+/// The operation, and behind it as many divisions by 2.
+fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
+    let scale = Map::Scale((0..halvings).fold(1.0, |scale, _| scale / 2.0));
+    match op {
+        Op::Copy(input) => {
+            let moves = crate::pattern::whole(shape).moves;
+            Op::Gather(Gather { inputs: vec![input], moves, maps: vec![scale] })
+        }
+        Op::Gather(mut gather) => {
+            gather.maps.push(scale);
+            Op::Gather(gather)
+        }
+        other => other,
+    }
 }
 
 /// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.

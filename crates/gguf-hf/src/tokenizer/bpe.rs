@@ -1,4 +1,4 @@
-//! A byte-pair encoder that gives the ids Hugging Face's `tokenizers` library gives, as far as converting needs: the
+//! An encoder that gives the ids Hugging Face's `tokenizers` library gives, as far as converting needs: the
 //! vocabulary with the tokens that the configuration adds, the encoding of one text with special tokens (whose hash names
 //! the pre-tokenizer), and the text of a token.
 //!
@@ -13,7 +13,7 @@ use super::class::Settings;
 use super::hf::{AddedToken, TokenizerJson};
 use super::pretokenize::{self, MAX_TEXT, Piece, char_byte, kind};
 use super::special::array;
-use super::{Folder, Stage, StepProblem, TokenizerWarning};
+use super::{Folder, Stage, StepProblem, TokenizerWarning, bert};
 use crate::config::shortened;
 use crate::folder_error::FolderError;
 
@@ -112,6 +112,8 @@ impl<'a> Tokenizer<'a> {
     /// The step which cannot be carried out.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, StepProblem> {
         let merges = Merges::new(self);
+        let is_word_piece = self.json.model.kind.as_deref() == Some("WordPiece");
+        let normalizer = self.normalizer();
         let mut ids = Vec::new();
         let mut first = true;
         for part in self.cut_added(text, false, |t| Ok(t.to_owned()))? {
@@ -121,14 +123,17 @@ impl<'a> Tokenizer<'a> {
                     first = false;
                     continue;
                 }
-                Part::Text(text) => pretokenize::normalize(&self.json.normalizer, &text, 0)?,
+                Part::Text(text) => pretokenize::normalize(&normalizer, &text, 0)?,
             };
-            for part in self.cut_added(&text, true, |t| pretokenize::normalize(&self.json.normalizer, t, 0))? {
+            for part in self.cut_added(&text, true, |t| pretokenize::normalize(&normalizer, t, 0))? {
                 match part {
                     Part::Token(id) => ids.push(id),
                     Part::Text(text) => {
                         for word in pretokenize::pre_tokenize(&self.pre_tokenizer(), vec![Piece { text, first }], 0)? {
-                            merges.encode(&word.text, &mut ids)?;
+                            match is_word_piece {
+                                true => bert::encode(&self.json.model, &self.base, &word.text, &mut ids)?,
+                                false => merges.encode(&word.text, &mut ids)?,
+                            }
                         }
                     }
                 }
@@ -136,6 +141,16 @@ impl<'a> Tokenizer<'a> {
             }
         }
         self.post_process(ids)
+    }
+
+    fn normalizer(&self) -> Json {
+        let mut step = self.json.normalizer.clone();
+        if let (Some("BertNormalizer"), Some(settings)) = (kind(&step), &self.settings.normalizer)
+            && let Some(step) = step.as_object_mut()
+        {
+            step.extend(settings.clone());
+        }
+        step
     }
 
     fn pre_tokenizer(&self) -> Json {
@@ -289,6 +304,12 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), StepProblem>
                 *text = String::from_utf8_lossy(&[byte]).into_owned();
             }
         }
+        Some("WordPiece") => {
+            // Of a single token only what is cleaned up can change.
+            if step.get("cleanup").and_then(Json::as_bool).unwrap_or(true) {
+                *text = clean_up_pieces(text);
+            }
+        }
         Some("Fuse") => {}
         Some("Strip") => {
             let count = |name: &str| step.get(name).and_then(Json::as_u64).unwrap_or(0);
@@ -334,6 +355,24 @@ pub(crate) fn clean_up(text: &str) -> String {
     [" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"]
         .iter()
         .fold(text.to_owned(), |text, found| text.replace(found, found.trim()))
+}
+
+/// What the decoder of WordPiece does to a text.
+fn clean_up_pieces(text: &str) -> String {
+    const WORDS: [(&str, &str); 11] = [
+        (" .", "."),
+        (" ?", "?"),
+        (" !", "!"),
+        (" ,", ","),
+        (" ' ", "'"),
+        (" n't", "n't"),
+        (" 'm", "'m"),
+        (" do not", " don't"),
+        (" 's", "'s"),
+        (" 've", "'ve"),
+        (" 're", "'re"),
+    ];
+    WORDS.iter().fold(text.to_owned(), |text, (found, put)| text.replace(found, put))
 }
 
 /// The merges by the ids of their parts: rank and id of the result.

@@ -25,7 +25,7 @@ struct Class {
 const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// The classes with rules of their own; the others have no defaults and leave the post-processor alone.
-const CLASSES: [Class; 7] = [
+const CLASSES: [Class; 12] = [
     Class {
         name: "LlamaTokenizer",
         model_types: &["llama", "mistral", "mixtral", "mllama"],
@@ -76,6 +76,24 @@ const CLASSES: [Class; 7] = [
         tokens: &[("eos", END_OF_TEXT), ("unk", END_OF_TEXT), ("pad", END_OF_TEXT)],
         adds_bos: None,
     },
+    Class { name: "BertTokenizer", model_types: &["bert"], tokens: BERT_TOKENS, adds_bos: None },
+    Class { name: "DistilBertTokenizer", model_types: &["distilbert"], tokens: BERT_TOKENS, adds_bos: None },
+    Class { name: "RobertaTokenizer", model_types: &["roberta"], tokens: ROBERTA_TOKENS, adds_bos: None },
+    Class { name: "CamembertTokenizer", model_types: &["camembert"], tokens: ROBERTA_TOKENS, adds_bos: None },
+    Class { name: "XLMRobertaTokenizer", model_types: &["xlm-roberta"], tokens: ROBERTA_TOKENS, adds_bos: None },
+];
+
+const BERT_TOKENS: &[(&str, &str)] =
+    &[("unk", "[UNK]"), ("sep", "[SEP]"), ("pad", "[PAD]"), ("cls", "[CLS]"), ("mask", "[MASK]")];
+
+const ROBERTA_TOKENS: &[(&str, &str)] = &[
+    ("bos", "<s>"),
+    ("eos", "</s>"),
+    ("unk", "<unk>"),
+    ("sep", "</s>"),
+    ("pad", "<pad>"),
+    ("cls", "<s>"),
+    ("mask", "<mask>"),
 ];
 
 /// The settings of a tokenizer, as its class takes them.
@@ -88,6 +106,8 @@ pub(crate) struct Settings {
     pub(crate) around: Option<(Option<String>, Option<String>)>,
     /// The setting that replaces the one of a lone `ByteLevel` pre-tokenizer.
     pub(crate) add_prefix_space: Option<bool>,
+    /// The fields that the classes of BERT set in its normalizer.
+    pub(crate) normalizer: Option<Map<String, Json>>,
 }
 
 /// The kinds of special tokens, in the order in which they are added.
@@ -160,7 +180,17 @@ impl Settings {
         // The class of Llama leaves the setting unset, which changes nothing.
         let unset = class.is_none_or(|c| c.name != "LlamaTokenizer").then_some(false);
         let add_prefix_space = settings.get("add_prefix_space").map_or(unset, Json::as_bool);
-        Ok(Settings { specials, added, around, add_prefix_space })
+        let is_bert = class.is_some_and(|c| ["BertTokenizer", "DistilBertTokenizer"].contains(&c.name));
+        let setting = |name: &str, default: Json| settings.get(name).cloned().unwrap_or(default);
+        let normalizer = is_bert.then(|| {
+            let of = [
+                ("lowercase", setting("do_lower_case", true.into())),
+                ("strip_accents", setting("strip_accents", Json::Null)),
+                ("handle_chinese_chars", setting("tokenize_chinese_chars", true.into())),
+            ];
+            of.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        });
+        Ok(Settings { specials, added, around, add_prefix_space, normalizer })
     }
 }
 

@@ -93,6 +93,11 @@ pub(crate) struct Model {
     #[serde(default)]
     pub(crate) end_of_word_suffix: Option<String>,
     #[serde(default)]
+    pub(crate) max_input_chars_per_word: Option<usize>,
+    /// The id of the unknown token of a Unigram model.
+    #[serde(default, deserialize_with = "present")]
+    unk_id: Option<Json>,
+    #[serde(default)]
     pub(crate) vocab: Vocab,
     #[serde(default, deserialize_with = "or_default")]
     merges: Vec<Merge>,
@@ -104,16 +109,24 @@ impl TokenizerJson {
         self.added_tokens.iter().any(|t| t.content == token) || self.model.vocab.0.iter().any(|(t, _)| t == token)
     }
 
+    /// The id of the unknown token of a Unigram model; 3 where the file is silent.
+    pub(crate) fn unknown_id(&self) -> Option<u64> {
+        match &self.model.unk_id {
+            None => Some(3),
+            Some(id) => id.as_u64(),
+        }
+    }
+
     /// The merges, best first, as their two parts.
     pub(crate) fn merges(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.model.merges.iter().map(|m| m.text.split_at_checked(m.cut).unwrap_or((&m.text, "")))
     }
 }
 
-/// The vocabulary of a model: token and id, in the order of the file. A list, as Unigram models have, is not a vocabulary
-/// of this kind and comes out empty.
+/// The vocabulary of a model: token and id, in the order of the file. In Unigram models it is a list of tokens and scores, and ids
+/// are positions in it.
 #[derive(Debug, Default)]
-pub(crate) struct Vocab(pub(crate) Vec<(String, u32)>);
+pub(crate) struct Vocab(pub(crate) Vec<(String, u32)>, pub(crate) Vec<f64>);
 
 impl<'de> Deserialize<'de> for Vocab {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Vocab, D::Error> {
@@ -121,18 +134,23 @@ impl<'de> Deserialize<'de> for Vocab {
         impl<'de> Visitor<'de> for V {
             type Value = Vocab;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a vocabulary: an object of tokens and ids")
+                f.write_str("a vocabulary: an object of tokens and ids, or a list of tokens and scores")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocab, A::Error> {
                 let mut vocab = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     vocab.push(entry);
                 }
-                Ok(Vocab(vocab))
+                Ok(Vocab(vocab, Vec::new()))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vocab, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Vocab::default())
+                let mut vocab = Vocab::default();
+                while let Some((token, score)) = seq.next_element::<(String, f64)>()? {
+                    let id = u32::try_from(vocab.0.len()).map_err(|_| de::Error::custom("too many tokens"))?;
+                    vocab.0.push((token, id));
+                    vocab.1.push(score);
+                }
+                Ok(vocab)
             }
             fn visit_unit<E: de::Error>(self) -> Result<Vocab, E> {
                 Ok(Vocab::default())
@@ -181,6 +199,11 @@ fn merge(left: &str, right: &str) -> Merge {
     Merge { text: format!("{left}{right}").into(), cut: left.len() }
 }
 
+/// A value that may be null, which is not the same as absent.
+fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(d).map(Some)
+}
+
 /// A value whose absence may also be written as null.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
@@ -217,8 +240,16 @@ mod tests {
 
     #[test]
     fn a_unigram_vocabulary_is_a_list() {
-        let json = r#"{"model": {"type": "Unigram", "vocab": [["a", -1.5]], "merges": null}, "added_tokens": null}"#;
+        let json =
+            r#"{"model": {"type": "Unigram", "vocab": [["a", -1.5], ["b", 0]], "merges": null}, "added_tokens": null}"#;
         let t: TokenizerJson = serde_json::from_str(json).unwrap();
-        assert!(t.model.vocab.0.is_empty());
+        assert_eq!(t.model.vocab.0, [("a".to_owned(), 0), ("b".to_owned(), 1)]);
+        assert_eq!((t.model.vocab.1.as_slice(), t.unknown_id()), (&[-1.5, 0.0][..], Some(3)));
+        for (id, expected) in [("7", Some(7)), ("null", None)] {
+            let t: TokenizerJson = serde_json::from_str(&format!(r#"{{"model": {{"unk_id": {id}}}}}"#)).unwrap();
+            assert_eq!(t.unknown_id(), expected, "{id}");
+        }
+        let wrong = serde_json::from_str::<TokenizerJson>(r#"{"model": {"vocab": [["a"]]}}"#).unwrap_err();
+        assert!(wrong.to_string().contains("tuple of size 2"), "{wrong}");
     }
 }

@@ -88,6 +88,10 @@ fn by_hash(hash: &str) -> Option<&'static str> {
 }
 
 fn by_definition(json: &TokenizerJson, steps: &[String]) -> Option<&'static str> {
+    // llama.cpp cuts all texts for WordPiece alike, and does not read the name.
+    if json.model.kind.as_deref() == Some("WordPiece") {
+        return Some("bert-bge");
+    }
     let nfc = match kind(&json.normalizer) {
         None if json.normalizer.is_null() => false,
         Some("NFC") => true,

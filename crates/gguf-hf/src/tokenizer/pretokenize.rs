@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
 
 use super::special::array;
-use super::{Stage, StepProblem};
+use super::{Stage, StepProblem, bert};
 
 /// The longest text, in bytes, that steps may make of another; a file of steps that double it could otherwise fill the
 /// memory. The check text has some 600 bytes.
@@ -42,6 +42,8 @@ pub(crate) fn normalize(step: &Json, text: &str, depth: u32) -> Result<String, S
         Some("NFD") => text.nfd().collect(),
         Some("NFKC") => text.nfkc().collect(),
         Some("NFKD") => text.nfkd().collect(),
+        Some("BertNormalizer") => bert::normalize(step, text)?,
+        Some("StripAccents") => bert::strip_accents(text)?,
         Some("Lowercase") => text.chars().flat_map(char::to_lowercase).collect(),
         Some("Prepend") if text.is_empty() => String::new(),
         Some("Prepend") => {
@@ -116,10 +118,13 @@ pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Resul
             split(pieces, behavior, |text| Ok(chars(text, char::is_numeric)))
         }
         Some("Punctuation") => {
-            let punctuation = compile(r"\p{P}")?;
-            let is_punctuation =
-                |c: char| c.is_ascii_punctuation() || punctuation.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(false);
-            split(pieces, behavior, |text| Ok(chars(text, is_punctuation)))
+            let is_punctuation = punctuation()?;
+            split(pieces, behavior, |text| Ok(chars(text, &is_punctuation)))
+        }
+        Some("BertPreTokenizer") => {
+            let is_punctuation = punctuation()?;
+            let words = split(pieces, "Removed", |text| Ok(chars(text, char::is_whitespace)))?;
+            split(words, "Isolated", |text| Ok(chars(text, &is_punctuation)))
         }
         Some("Whitespace") => {
             let regex = compile(r"\w+|[^\w\s]+")?;
@@ -133,6 +138,12 @@ pub(crate) fn pre_tokenize(step: &Json, pieces: Vec<Piece>, depth: u32) -> Resul
         Some("Metaspace") => metaspace(step, pieces),
         other => Err(StepProblem::unknown(Stage::PreTokenizer, other)),
     }
+}
+
+/// Whether a character is punctuation.
+fn punctuation() -> Result<impl Fn(char) -> bool, StepProblem> {
+    let punctuation = compile(r"\p{P}")?;
+    Ok(move |c: char| c.is_ascii_punctuation() || punctuation.is_match(c.encode_utf8(&mut [0; 4])).unwrap_or(false))
 }
 
 /// SentencePiece's way: spaces become a visible mark, which begins the words.
@@ -245,7 +256,7 @@ fn regex(step: &Json) -> Result<Regex, StepProblem> {
 
 /// Compiles a pattern with the meaning it has in Oniguruma, the engine of the reference: `$` is the end of a line. Both
 /// the program and the search are bounded.
-fn compile(pattern: &str) -> Result<Regex, StepProblem> {
+pub(crate) fn compile(pattern: &str) -> Result<Regex, StepProblem> {
     let mut builder = RegexBuilder::new(pattern);
     builder.oniguruma_mode(true).multi_line(true).backtrack_limit(1_000_000).delegate_size_limit(32 << 20);
     builder.build().map_err(|e| StepProblem::pattern(pattern, e))

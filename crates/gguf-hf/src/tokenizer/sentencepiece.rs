@@ -1,8 +1,8 @@
 //! `tokenizer.model`: the pieces of a SentencePiece model.
 //!
 //! The file is a protobuf message `ModelProto` (sentencepiece_model.proto of the SentencePiece project). Only what a
-//! vocabulary needs is read: field 1, the pieces, each with its text (1), score (2) and type (3). Everything else is
-//! stepped over.
+//! vocabulary needs is read: field 1, the pieces, each with its text (1), score (2) and type (3), and some fields of the
+//! specifications. Everything else is stepped over.
 
 use super::{MessageProblem, SentencePieceProblem};
 
@@ -47,24 +47,48 @@ pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProble
     Ok(pieces)
 }
 
-/// Whether the model puts a space before a text: `add_dummy_prefix` (3) in the normalizer_spec (3), true when it is not said.
+/// What a model says of itself, but for its pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Specs<'a> {
+    /// Its kind: `model_type` (3) in the `trainer_spec` (2). See [`UNIGRAM`] and [`BPE`].
+    pub(crate) model_type: u64,
+    /// Whether a text gets a space before it: `add_dummy_prefix` (3) in the `normalizer_spec` (3).
+    pub(crate) adds_space: bool,
+    /// Whether several spaces become one: `remove_extra_whitespaces` (4) there.
+    pub(crate) removes_spaces: bool,
+    /// The rules that normalize texts: `precompiled_charsmap` (2) there.
+    pub(crate) charsmap: &'a [u8],
+}
+
+/// The `model_type` of Unigram.
+pub(crate) const UNIGRAM: u64 = 1;
+
+/// The `model_type` of BPE.
+pub(crate) const BPE: u64 = 2;
+
+/// Reads what a model says of itself; where it is silent, the defaults of SentencePiece hold.
 ///
 /// # Errors
 /// Where the bytes are not a message of the expected form.
-pub(crate) fn adds_space(bytes: &[u8]) -> Result<bool, SentencePieceProblem> {
+pub(crate) fn specs(bytes: &[u8]) -> Result<Specs<'_>, SentencePieceProblem> {
+    let mut specs = Specs { model_type: UNIGRAM, adds_space: true, removes_spaces: true, charsmap: &[] };
     let mut message = Message { bytes, pos: 0 };
-    let mut adds = true;
     while let Some(field) = message.field()? {
-        if field.number == 3 {
-            let mut normalizer = Message { bytes: field.payload()?, pos: 0 };
-            while let Some(field) = normalizer.field()? {
-                if let (3, FieldValue::Varint(value)) = (field.number, field.value) {
-                    adds = value != 0;
-                }
+        if field.number != 2 && field.number != 3 {
+            continue;
+        }
+        let mut spec = Message { bytes: field.payload()?, pos: 0 };
+        while let Some(inner) = spec.field()? {
+            match (field.number, inner.number, inner.value) {
+                (2, 3, FieldValue::Varint(value)) => specs.model_type = value,
+                (3, 2, FieldValue::Bytes(value)) => specs.charsmap = value,
+                (3, 3, FieldValue::Varint(value)) => specs.adds_space = value != 0,
+                (3, 4, FieldValue::Varint(value)) => specs.removes_spaces = value != 0,
+                _ => {}
             }
         }
     }
-    Ok(adds)
+    Ok(specs)
 }
 
 fn piece(bytes: &[u8]) -> Result<Piece<'_>, MessageProblem> {
@@ -198,6 +222,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn specifications_and_their_defaults() {
+        let default = Specs { model_type: UNIGRAM, adds_space: true, removes_spaces: true, charsmap: b"" };
+        assert_eq!(specs(b"").unwrap(), default);
+        // trainer_spec { 3: 2 } normalizer_spec { 2: "ab" 3: 0 4: 0 }, and one more with 3: 1.
+        let bytes = [0x12, 2, 0x18, 2, 0x1a, 8, 0x12, 2, b'a', b'b', 0x18, 0, 0x20, 0, 0x1a, 2, 0x18, 1];
+        let found = specs(&bytes).unwrap();
+        assert_eq!(found, Specs { model_type: BPE, adds_space: true, removes_spaces: false, charsmap: b"ab" });
+        assert!(specs(&[0x1a, 2, 0x18]).is_err());
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         let good = model(&[("<unk>", 0.0, 2)]);
         let cases: &[(&[u8], &str)] = &[
@@ -222,11 +257,11 @@ pub(crate) mod tests {
     fn no_prefix_and_no_flipped_byte_panics() {
         let bytes = model(&[("<unk>", 0.0, 2), ("▁a", -1.5, 1)]);
         for n in 0..bytes.len() {
-            let _ = pieces(&bytes[..n]);
+            let _ = (pieces(&bytes[..n]), specs(&bytes[..n]));
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[n] ^= 1 << bit;
-                let _ = pieces(&flipped);
+                let _ = (pieces(&flipped), specs(&flipped));
             }
         }
     }

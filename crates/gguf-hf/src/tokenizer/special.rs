@@ -71,6 +71,40 @@ impl SpecialVocab {
         Ok(())
     }
 
+    /// Takes these merges.
+    pub(crate) fn set_merges(&mut self, merges: Vec<String>) {
+        self.merges = merges;
+    }
+
+    /// Whether there are no ids of special tokens.
+    pub(crate) fn has_no_ids(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Takes this chat template, unless there is one.
+    pub(crate) fn set_default_template(&mut self, template: &str) {
+        self.chat_template.get_or_insert_with(|| template.into());
+    }
+
+    /// The chat template of a folder alone; that of a file of its own comes first.
+    pub(crate) fn template_of(folder: &Folder) -> Result<SpecialVocab, FolderError> {
+        let mut vocab = SpecialVocab::default();
+        let setting = folder.tokenizer_config.get("chat_template").filter(|template| truthy(template));
+        vocab.chat_template = match read_lines(&folder.dir, "chat_template.jinja")? {
+            Some(text) => Some(Json::String(text)),
+            None => setting.cloned(),
+        };
+        Ok(vocab)
+    }
+
+    /// Sets the id of a special token, whether it has one or not.
+    pub(crate) fn force_id(&mut self, kind: &'static str, id: u32) {
+        match self.ids.iter_mut().find(|(k, _)| *k == kind) {
+            Some((_, old)) => *old = id,
+            None => self.ids.push((kind, id)),
+        }
+    }
+
     /// Sets the id of a special token, unless it has one or the id is out of range.
     pub(crate) fn set_id(&mut self, kind: &'static str, id: Option<&Json>) {
         let Some(number) = id.filter(|v| v.is_i64() || v.is_u64()) else { return };

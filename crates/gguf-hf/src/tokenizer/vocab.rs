@@ -1,10 +1,12 @@
-//! The token lists: text, score and type of every id, from each of the three kinds of tokenizer.
+//! The token lists: text, score and type of every id, of SentencePiece models and of BPE and WordPiece in `tokenizer.json`.
 
 use std::collections::HashMap;
 
+use gguf_format::Value;
 use gguf_model::arch::Vocab;
 use serde_json::Value as Json;
 
+use super::bert;
 use super::bpe::{Tokenizer, clean_up};
 use super::hf::TokenizerJson;
 use super::pre::{self, PreSource};
@@ -29,23 +31,53 @@ pub(crate) struct TokenList {
     pub(crate) scores: Vec<f32>,
     /// See [`piece_type`].
     pub(crate) types: Vec<i32>,
+    /// Key-values behind the lists.
+    pub(crate) more: Vec<(&'static str, Value)>,
+    /// Special tokens, merges and the chat template.
+    pub(crate) special: Special,
+}
+
+/// Where special tokens, merges and the chat template of a vocabulary come from.
+#[derive(Debug)]
+pub(crate) enum Special {
+    /// From the usual files. Ids that the list does not reach are left out.
+    Files,
+    /// From the usual files, with merges; no id is left out.
+    FilesWithMerges,
+    /// From the usual files, with these merges, and where they name no special tokens, this one.
+    Ranks { merges: Vec<String>, default: Option<u32> },
+    /// From the usual files, but this is the token that ends a turn, and this the template of files without one.
+    Rwkv { template: &'static str, end_of_turn: u32 },
+    /// The template from the usual files.
+    Template,
+    /// Nowhere.
+    None,
 }
 
 impl TokenList {
-    fn new(model: &'static str, capacity: usize) -> TokenList {
+    pub(crate) fn new(model: &'static str, capacity: usize) -> TokenList {
         let (tokens, types) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
         let pre = "default".to_owned();
-        TokenList { model, pre, source: PreSource::NotNeeded, tokens, scores: Vec::new(), types }
+        let (scores, more) = (Vec::new(), Vec::new());
+        let (source, special) = (PreSource::NotNeeded, Special::Files);
+        TokenList { model, pre, source, tokens, scores, types, more, special }
     }
 
-    fn push(&mut self, token: String, score: f32, kind: i32) {
+    pub(crate) fn push(&mut self, token: String, score: f32, kind: i32) {
         self.tokens.push(token);
         self.scores.push(score);
         self.types.push(kind);
     }
 
     /// Sets a token; an id beyond the list is a warning.
-    fn put(&mut self, id: &Json, token: String, score: f32, kind: i32, warnings: &mut Vec<TokenizerWarning>) {
+    pub(crate) fn put(
+        &mut self,
+        id: &Json,
+        token: String,
+        score: f32,
+        kind: i32,
+        warnings: &mut Vec<TokenizerWarning>,
+    ) {
         let slot = id.as_u64().and_then(|id| usize::try_from(id).ok()).filter(|&id| id < self.tokens.len());
         let Some(slot) = slot else {
             warnings.push(TokenizerWarning::TokenId { token, id: shortened(id), n_tokens: self.tokens.len() });
@@ -64,16 +96,16 @@ impl TokenList {
 }
 
 /// The score of a token that the model gives none.
-const NO_SCORE: f32 = -1000.0;
+pub(crate) const NO_SCORE: f32 = -1000.0;
 
-/// The vocabulary of `tokenizer.model` alone, cut or filled up to `vocab_size`.
-fn own_pieces(
+/// The vocabulary of a SentencePiece model alone, cut or filled up to `vocab_size`.
+pub(crate) fn own_pieces(
     folder: &Folder,
-    model: &[u8],
+    (file, model): (&str, &[u8]),
     vocab_size: Option<usize>,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    let invalid = |problem| folder.invalid("tokenizer.model", problem);
+    let invalid = |problem| folder.invalid(file, problem);
     let pieces = spm::pieces(model).map_err(|e| invalid(FileProblem::SentencePiece(e)))?;
     if pieces.len() as u64 > MAX_VOCAB {
         return Err(invalid(FileProblem::TooManyPieces { found: pieces.len(), max: MAX_VOCAB }));
@@ -102,7 +134,7 @@ pub(crate) fn sentencepiece(
     vocab_size: Option<usize>,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    let mut list = own_pieces(folder, model, vocab_size, warnings)?;
+    let mut list = own_pieces(folder, ("tokenizer.model", model), vocab_size, warnings)?;
     let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
     for (token, id) in added.as_object().into_iter().flatten() {
         list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings);
@@ -130,7 +162,7 @@ pub(crate) fn changed_pieces(
     vocab: Vocab,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    let mut list = own_pieces(folder, model, vocab_size, warnings)?;
+    let mut list = own_pieces(folder, ("tokenizer.model", model), vocab_size, warnings)?;
     if vocab == Vocab::InternLm2 {
         for (token, kind) in list.tokens.iter_mut().zip(&mut list.types) {
             if token.starts_with("[UNUSED") {
@@ -161,6 +193,11 @@ pub(crate) fn changed_pieces(
             (_, false) => (NO_SCORE, piece_type::USER_DEFINED),
         };
         list.put(&id, text.to_owned(), score, kind, warnings);
+    }
+    if vocab == Vocab::InternLm2 {
+        let specs = spm::specs(model);
+        let specs = specs.map_err(|e| folder.invalid("tokenizer.model", FileProblem::SentencePiece(e)))?;
+        list.more.push(("tokenizer.ggml.add_space_prefix", specs.adds_space.into()));
     }
     for token in folder.tokenizer.iter().flat_map(|t| &t.added_tokens).filter(|_| vocab != Vocab::Arctic) {
         let kind = if token.special { piece_type::CONTROL } else { piece_type::USER_DEFINED };
@@ -255,26 +292,43 @@ pub(crate) fn llama_hf(
     Ok(list)
 }
 
-/// The vocabulary of a byte-level BPE (`get_vocab_base`).
-pub(crate) fn gpt2(
+/// The vocabulary of a `tokenizer.json` with byte-level BPE, WordPiece or words (`get_vocab_base`).
+pub(crate) fn hugging_face(
     folder: &Folder,
     tokenizer: &TokenizerJson,
+    kind: Kind,
     vocab_size: Option<usize>,
     options: &TokenizerOptions,
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
-    let kind = tokenizer.model.kind.as_deref().unwrap_or("BPE");
-    if kind != "BPE" {
-        return Err(folder.unsupported("tokenizer.json", UnsupportedFeature::TokenizerModel(kind.to_owned())));
+    let found = tokenizer.model.kind.as_deref().unwrap_or("BPE");
+    let expected = match kind {
+        Kind::Bpe => Some("BPE"),
+        Kind::WordPiece => Some("WordPiece"),
+        Kind::Words => None,
+    };
+    if let Some(expected) = expected.filter(|expected| *expected != found) {
+        let found = found.to_owned();
+        return Err(folder.unsupported("tokenizer.json", UnsupportedFeature::TokenizerModel { found, expected }));
     }
     let hf = Tokenizer::new(folder, tokenizer, warnings)?;
     let by_id = tokens_by_id(&hf);
     let size = checked_size(folder, tokenizer, &by_id, vocab_size)?;
-    let (pre, source) = pre::decide(folder, tokenizer, &hf, options, warnings)?;
+    let (pre, source) = match kind {
+        Kind::Words => ("whitespace".to_owned(), PreSource::NotNeeded),
+        _ => pre::decide(folder, tokenizer, &hf, options, warnings)?,
+    };
 
     let clean = folder.tokenizer_config.get("clean_up_tokenization_spaces").is_some_and(truthy);
-    let mut list = TokenList::new("gpt2", size);
+    let mut list = match kind {
+        Kind::Bpe => TokenList::new("gpt2", size),
+        Kind::WordPiece => TokenList::new("bert", size),
+        Kind::Words => TokenList::new("whitespace", size),
+    };
     (list.pre, list.source) = (pre, source);
+    if kind != Kind::WordPiece {
+        list.special = Special::FilesWithMerges;
+    }
     for id in 0..size as u32 {
         let (token, kind) = match by_id.get(&id) {
             None => (format!("[PAD{id}]"), piece_type::UNUSED),
@@ -297,10 +351,25 @@ pub(crate) fn gpt2(
                 }
             },
         };
+        let token = match list.model {
+            "bert" if kind != piece_type::CONTROL => bert::phantom_space(&token),
+            _ => token,
+        };
         list.tokens.push(token);
         list.types.push(kind);
     }
     Ok(list)
+}
+
+/// The kinds of vocabularies in a `tokenizer.json` whose words are cut before they are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Byte-level BPE.
+    Bpe,
+    /// WordPiece.
+    WordPiece,
+    /// Words between spaces.
+    Words,
 }
 
 /// The number of tokens, which no id may reach.
@@ -323,7 +392,7 @@ fn checked_size(
 }
 
 /// The text of every id. Where two texts have one id, the model's own counts; in llama.cpp's converter chance decides.
-fn tokens_by_id<'a>(hf: &'a Tokenizer<'_>) -> HashMap<u32, &'a str> {
+pub(crate) fn tokens_by_id<'a>(hf: &'a Tokenizer<'_>) -> HashMap<u32, &'a str> {
     hf.vocab().map(|(token, id)| (id, token)).collect()
 }
 

@@ -25,16 +25,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             FEED_FORWARD_KEYS,
             &[keys::XIELU_ALPHA_N, keys::XIELU_ALPHA_P, keys::XIELU_BETA, keys::XIELU_EPS],
         ],
-        "arwkv7" => &[
-            RECURRENT_KEYS,
-            FEED_FORWARD_KEYS,
-            &[
-                keys::WKV_HEAD_SIZE,
-                keys::ATTENTION_DECAY_LORA_RANK,
-                keys::ATTENTION_ICLR_LORA_RANK,
-                keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
-            ],
-        ],
         "bailingmoe" | "deepseek2-ocr" | "glm4moe" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]]
         }
@@ -59,12 +49,8 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::EXPERT_GATING_FUNC,
             ],
         ],
-        "bert" | "jais" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
-            &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
-        }
-        "bitnet" | "chameleon" | "gemma3" | "neo-bert" | "qwen" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
-        }
+        "jais" | "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+        "bitnet" | "chameleon" | "gemma3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
         "cohere2moe" => &[
             TRANSFORMER_KEYS,
             &[
@@ -74,7 +60,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::EXPERT_FEED_FORWARD_LENGTH,
             ],
         ],
-        "deci" | "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+        "deci" | "grok" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
         "deepseek2" | "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -240,7 +226,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             FEED_FORWARD_KEYS,
             &[keys::HRM_LAYERS_PER_STACK, keys::HRM_H_CYCLES, keys::HRM_L_CYCLES],
         ],
-        "hunyuan-moe" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
         "hy_v3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
         "hy_v4" => &[
             TRANSFORMER_KEYS,
@@ -312,19 +297,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::SSM_GROUP_COUNT,
             ],
         ],
-        "nomic-bert-moe" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS],
-        "plamo2" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            FEED_FORWARD_KEYS,
-            &[
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
         "qwen35" | "qwen35moe" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -355,24 +327,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_INDEXER_TOP_K,
             ],
         ],
-        "rwkv6" => &[RECURRENT_KEYS, &[keys::WKV_HEAD_SIZE, keys::TIME_MIX_EXTRA_DIM, keys::TIME_DECAY_EXTRA_DIM]],
-        "rwkv6qwen2" => &[
-            RECURRENT_KEYS,
-            FEED_FORWARD_KEYS,
-            &[keys::WKV_HEAD_SIZE, keys::TIME_MIX_EXTRA_DIM, keys::TIME_DECAY_EXTRA_DIM],
-        ],
-        "rwkv7" => &[
-            RECURRENT_KEYS,
-            &[
-                keys::WKV_HEAD_SIZE,
-                keys::ATTENTION_DECAY_LORA_RANK,
-                keys::ATTENTION_ICLR_LORA_RANK,
-                keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
-            ],
-        ],
-        "t5" | "t5encoder" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_RELATIVE_BUCKETS_COUNT]]
-        }
         "talkie" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::LOGIT_SCALE]],
         "wavtokenizer-dec" => &[
             RECURRENT_KEYS,

@@ -1,0 +1,185 @@
+//! Vocabularies of the kind that `tiktoken` reads: a file with one token a line, each the bytes in base64 and the rank. Special tokens
+//! and the way texts are cut are in the code of the model, which is not run; both are known for the published models by the name of
+//! the file (`_set_vocab_qwen` in conversion/base.py, `HunYuanMoEModel.set_vocab` in conversion/hunyuan.py).
+//!
+//! Two tokens merge into a third where the bytes of both are those of the third, and no merge of a lower rank is possible. The list of
+//! merges follows from that.
+
+use std::collections::HashMap;
+
+use super::pre::PreSource;
+use super::pretokenize::byte_char;
+use super::sentencepiece::piece_type;
+use super::vocab::{Special, TokenList};
+use super::{Folder, MAX_VOCAB, TokenizerOptions, base64};
+use crate::files;
+use crate::folder_error::FolderError;
+use crate::problem::FileProblem;
+
+/// A published tokenizer.
+struct Published {
+    /// The file of its ranks.
+    file: &'static str,
+    /// Name for `tokenizer.ggml.pre`.
+    pre: &'static str,
+    /// Its special tokens, whose ids follow those of the ranks; then [`N_EXTRA`] that are numbered.
+    special: &'static [&'static str],
+}
+
+const PUBLISHED: [Published; 2] = [
+    // `tokenization_qwen.py` of Qwen/Qwen-7B.
+    Published { file: "qwen.tiktoken", pre: "qwen2", special: &[END_OF_TEXT, "<|im_start|>", "<|im_end|>"] },
+    // `tokenization_hy.py` of tencent/Hunyuan-A13B-Instruct.
+    Published {
+        file: "hy.tiktoken",
+        pre: "hunyuan",
+        special: &[END_OF_TEXT, "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"],
+    },
+];
+
+const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// Number of tokens `<|extra_0|>` and so on.
+const N_EXTRA: usize = 205;
+
+/// The most steps that finding the merges may take: the squares of the lengths of all tokens. Vocabularies in use take some 10 million.
+const MAX_STEPS: u64 = 1 << 28;
+
+/// Reads the vocabulary; `None` without a file of a known name. Where `has_defaults`, special tokens that the files do not name are
+/// the one that ends a text.
+pub(crate) fn read(
+    folder: &Folder,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    has_defaults: bool,
+) -> Result<Option<TokenList>, FolderError> {
+    for published in &PUBLISHED {
+        let Some(bytes) = files::read_bytes(&folder.dir, published.file)? else { continue };
+        let ranks = Ranks::parse(folder, published.file, &bytes)?;
+        return vocabulary(folder, published, &ranks, vocab_size, options, has_defaults).map(Some);
+    }
+    Ok(None)
+}
+
+fn vocabulary(
+    folder: &Folder,
+    published: &Published,
+    ranks: &Ranks,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    has_defaults: bool,
+) -> Result<TokenList, FolderError> {
+    let mut by_id: HashMap<usize, (String, i32)> = HashMap::with_capacity(ranks.tokens.len());
+    for (token, rank) in &ranks.tokens {
+        by_id.insert(*rank as usize, (shown(token), piece_type::NORMAL));
+    }
+    let first = ranks.tokens.len();
+    let extra = (0..N_EXTRA).map(|i| format!("<|extra_{i}|>"));
+    for (i, token) in published.special.iter().map(|token| (*token).to_owned()).chain(extra).enumerate() {
+        by_id.insert(first + i, (token, piece_type::CONTROL));
+    }
+    let max = by_id.keys().copied().max().unwrap_or(0);
+    let size = vocab_size.unwrap_or(max + 1);
+    if max >= size {
+        let token = by_id.remove(&max).map(|(token, _)| token).unwrap_or_default();
+        return Err(folder.invalid(published.file, FileProblem::TokenId { token, id: max, vocab_size: size }));
+    }
+    let mut list = TokenList::new("gpt2", size);
+    for id in 0..size {
+        let (token, kind) = by_id.remove(&id).unwrap_or_else(|| (format!("[PAD{id}]"), piece_type::UNUSED));
+        list.tokens.push(token);
+        list.types.push(kind);
+    }
+    (list.pre, list.source) = match &options.pre {
+        Some(pre) => (pre.clone(), PreSource::Given),
+        None => (published.pre.to_owned(), PreSource::Definition { hash: None }),
+    };
+    let merges = ranks.merges().ok_or_else(|| folder.invalid(published.file, FileProblem::LongTokens))?;
+    let default = has_defaults.then(|| u32::try_from(first).ok()).flatten();
+    list.special = Special::Ranks { merges, default };
+    Ok(list)
+}
+
+/// Tokens and their ranks, in the order of the file.
+struct Ranks {
+    tokens: Vec<(Vec<u8>, u32)>,
+}
+
+impl Ranks {
+    fn parse(folder: &Folder, file: &str, bytes: &[u8]) -> Result<Ranks, FolderError> {
+        let mut tokens = Vec::new();
+        for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
+            let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            let entry = match (words.next(), words.next(), words.next()) {
+                (None, ..) => continue,
+                (Some(token), Some(rank), None) => {
+                    let rank = std::str::from_utf8(rank).ok().and_then(|rank| rank.parse::<u32>().ok());
+                    let rank = rank.filter(|rank| u64::from(*rank) < MAX_VOCAB);
+                    base64::decode(token).filter(|token| !token.is_empty()).zip(rank)
+                }
+                _ => None,
+            };
+            let Some(entry) = entry else {
+                let found = String::from_utf8_lossy(line).chars().take(60).collect();
+                let expected = "a token in base64 and its rank";
+                return Err(folder.invalid(file, FileProblem::Line { line: i + 1, found, expected }));
+            };
+            tokens.push(entry);
+        }
+        Ok(Ranks { tokens })
+    }
+
+    /// The merges, in the order of the tokens that they make; `None` where that takes too long.
+    fn merges(&self) -> Option<Vec<String>> {
+        let steps = self.tokens.iter().map(|(token, _)| (token.len() as u64).saturating_pow(2));
+        if steps.fold(0, u64::saturating_add) > MAX_STEPS {
+            return None;
+        }
+        let ranks: HashMap<&[u8], u32> = self.tokens.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
+        let mut merges = Vec::new();
+        for (token, rank) in self.tokens.iter().filter(|(token, _)| token.len() > 1) {
+            // Where the parts begin, and the end of the last.
+            let mut bounds: Vec<usize> = (0..=token.len()).collect();
+            loop {
+                let pairs = bounds.windows(3).enumerate().filter_map(|(i, bounds)| {
+                    let &[start, _, end] = bounds else { return None };
+                    Some((*ranks.get(token.get(start..end)?)?, i))
+                });
+                match pairs.min() {
+                    Some((lowest, i)) if lowest < *rank => bounds.remove(i + 1),
+                    _ => break,
+                };
+            }
+            if let &[start, middle, end] = bounds.as_slice() {
+                let part = |range| token.get(range).map(shown).unwrap_or_default();
+                merges.push(format!("{} {}", part(start..middle), part(middle..end)));
+            }
+        }
+        Some(merges)
+    }
+}
+
+/// Bytes as the printable characters of a byte-level vocabulary.
+fn shown(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|b| byte_char(*b)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(tokens: &[(&str, u32)]) -> Ranks {
+        Ranks { tokens: tokens.iter().map(|(token, rank)| (token.as_bytes().to_vec(), *rank)).collect() }
+    }
+
+    #[test]
+    fn merges_follow_from_ranks() {
+        // Expected: `QwenModel.bpe` of llama.cpp's converter.
+        let found =
+            ranks(&[("a", 0), ("b", 1), ("c", 2), (" ", 3), ("bc", 4), ("ab", 5), ("abc", 6), ("abcab", 7), (" a", 8)]);
+        assert_eq!(found.merges().unwrap(), ["b c", "a b", "a bc", "abc ab", "Ġ a"]);
+        // Bytes without a token of their own merge all the same; three parts make no merge.
+        assert_eq!(ranks(&[("xy", 0), ("xyzz", 1)]).merges().unwrap(), ["x y"]);
+        assert_eq!(ranks(&[(&"x".repeat(20_000), 0)]).merges(), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! BERT and its kin: encoders with learned positions and norms behind the attention and the feed-forward part. RoBERTa and XLM-RoBERTa
+//! leave the first positions unused; a classifier may be on top.
+//!
+//! Rules: `load_arch_tensors` in `src/models/bert.cpp` of llama.cpp; `BertModel`, `DistilBertModel`, `RobertaModel` and
+//! `XLMRobertaModel` in `conversion/bert.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["bert"],
+    required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    outside: &[OUTSIDE, CLASSIFIER],
+    block: &[BLOCK],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["BertModel", "BertForMaskedLM", "CamembertModel", "BertForSequenceClassification"],
+            keys: &[ALL_POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
+            ..BERT
+        },
+        Checkpoint {
+            classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
+            roots: &["distilbert."],
+            layers: &["transformer.layer.{}."],
+            skip: &[
+                ("vocab_*", ""),
+                ("embeddings.position_ids", ""),
+                ("pooler.dense.*", ""),
+                ("cls.predictions*", ""),
+                ("cls.seq_relationship*", ""),
+            ],
+            keys: &[ALL_POSITIONS, DISTILLED, GENERIC, NOT_CAUSAL, POOLING, LABELS],
+            ..BERT
+        },
+        Checkpoint {
+            classes: &["RobertaModel", "RobertaForSequenceClassification"],
+            roots: &["roberta."],
+            keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
+            vocab: Vocab::Bpe,
+            tokenizer_first: &[],
+            tokenizer_keys: &[TOKEN_TYPES],
+            ..BERT
+        },
+        Checkpoint {
+            classes: &["XLMRobertaModel", "XLMRobertaForSequenceClassification"],
+            roots: &["roberta."],
+            keys: &[POSITIONS, GENERIC, NOT_CAUSAL, POOLING, LABELS],
+            vocab: Vocab::XlmRoberta,
+            tokenizer_first: &[],
+            ..BERT
+        },
+    ],
+};
+
+/// What the classes have in common.
+pub(super) const BERT: Checkpoint = Checkpoint {
+    roots: &["bert."],
+    layers: &["encoder.layer.{}."],
+    // As the first checkpoints, made with TensorFlow, call the parameters of norms.
+    rename: &[(".gamma", ".weight"), (".beta", ".bias")],
+    rename_if: NAMED_CLASSIFIER,
+    skip: &[
+        ("embeddings.position_ids", ""),
+        ("pooler.dense.*", ""),
+        ("cls.predictions*", ""),
+        ("cls.seq_relationship*", ""),
+    ],
+    vocab: Vocab::WordPiece,
+    tokenizer_first: &[TOKEN_TYPES],
+    ..Checkpoint::TEXT
+};
+
+/// A layer that gives the logits of named classes.
+pub(super) const NAMED_CLASSIFIER: &[(&str, &str, &str)] = &[
+    ("classifier.weight", "classifier.out_proj.weight", "labels"),
+    ("classifier.bias", "classifier.out_proj.bias", "labels"),
+];
+
+/// The names of the classes of a classifier. Two that nobody named are a default of transformers.
+pub(super) const LABELS: &[Key] = keys! {
+    let labels = "null if len(id2label ?? {}) == 2 and id2label['0'] == 'LABEL_0' else by_number(id2label ?? {})";
+    "classifier.output_labels" Str? = "labels";
+};
+
+/// How many kinds of tokens there are.
+pub(super) const TOKEN_TYPES: &[Key] = keys! {
+    "tokenizer.ggml.token_type_count" U32 = "type_vocab_size|1";
+};
+
+/// Positions count from 0.
+pub(super) const ALL_POSITIONS: &[Key] = keys! {
+    let position = "{'first': 0}";
+};
+
+/// Positions count from the one behind that of the padding token.
+pub(super) const POSITIONS: &[Key] = keys! {
+    let position = "{'first': 1 + pad_token_id if pad_token_id != null else 0}";
+    let max_position_embeddings
+        = "max_position_embeddings - position.first if max_position_embeddings != null else null";
+};
+
+/// The default of transformers, which configurations of this class do not have.
+const DISTILLED: &[Key] = keys! {
+    "attention.layer_norm_epsilon" F32 = "1e-12";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"        [Embd Vocab]      Required Always <- "embeddings.word_embeddings";
+    "token_types.weight"       [Embd TokenTypes] Optional Always <- "embeddings.token_type_embeddings";
+    "position_embd.weight"     [Embd Context]    Required Always
+        <- "embeddings.position_embeddings" : "p[position.first:] e -> p e";
+    "token_embd_norm.weight"   [Embd]            Required Always + Required <- "embeddings.LayerNorm";
+};
+
+/// A classifier: a layer, or the two of one.
+pub(super) const CLASSIFIER: &[Row] = rows! {
+    "cls.weight"               [Embd Embd]       Optional Always + Optional
+        <- "classifier.dense | pre_classifier | dense | classifier";
+    "cls.output.weight"        []                Optional Always + Optional <- "classifier.out_proj";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_qkv.weight"          [Embd Qkv]        Optional    Always + Optional;
+    "attn_q.weight"            [Embd Q]          UnlessFused Always + Optional <- "attention.self.query | attention.q_lin";
+    "attn_k.weight"            [Embd K]          UnlessFused Always + Optional <- "attention.self.key | attention.k_lin";
+    "attn_v.weight"            [Embd V]          UnlessFused Always + Optional <- "attention.self.value | attention.v_lin";
+    "attn_output.weight"       [Embd Embd]       Required    Always + Optional <- "attention.output.dense | attention.out_lin";
+    "attn_output_norm.weight"  [Embd]            Required    Always + Required <- "attention.output.LayerNorm | sa_layer_norm";
+    "ffn_up.weight"            [Embd Ff]         Required    Always + Optional <- "intermediate.dense | ffn.lin1";
+    "ffn_down.weight"          [Ff Embd]         Required    Always + Optional <- "output.dense | ffn.lin2";
+    "layer_output_norm.weight" [Embd]            Required    Always + Required <- "output.LayerNorm | output_layer_norm";
+};

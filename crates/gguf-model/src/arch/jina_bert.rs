@@ -1,0 +1,54 @@
+//! Jina BERT 2: BERT with ALiBi in place of positions and a gate in the feed-forward part. Gate and what it gates may be one matrix.
+//!
+//! Rules: `load_arch_tensors` in `src/models/jina-bert-v2.cpp` of llama.cpp, `JinaBertV2Model` in `conversion/bert.py`.
+
+use super::bert::{BERT, LABELS};
+use super::prelude::*;
+
+pub(super) const V2: Architecture = Architecture {
+    names: &["jina-bert-v2"],
+    required: &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+    outside: &[OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["JinaBertModel", "JinaBertForMaskedLM"],
+        keys: &[GENERIC, NOT_CAUSAL, POOLING, LABELS],
+        vocab: Vocab::BpeOrWordPiece,
+        tokenizer_first: &[PIECES],
+        tokenizer_keys: &[OTHERS],
+        ..BERT
+    }],
+};
+
+/// How many kinds of tokens there are.
+const PIECES: &[Key] = keys! {
+    "tokenizer.ggml.token_type_count" U32? = "(type_vocab_size|1) if tokenizer_model == 'bert' else null";
+};
+
+const OTHERS: &[Key] = keys! {
+    "tokenizer.ggml.token_type_count" U32? = "null if tokenizer_model == 'bert' else 2";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"        [Embd Vocab]      Required Always <- "embeddings.word_embeddings";
+    "token_types.weight"       [Embd TokenTypes] Required Always <- "embeddings.token_type_embeddings";
+    "token_embd_norm.weight"   [Embd]            Required Always + Required <- "embeddings.LayerNorm";
+    "cls.weight"               [Embd One]        Optional Always + Optional <- "classifier";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_qkv.weight"          [Embd Qkv]        Optional    Always + Optional;
+    "attn_q.weight"            [Embd Q]          UnlessFused Always + Optional <- "attention.self.query";
+    "attn_k.weight"            [Embd K]          UnlessFused Always + Optional <- "attention.self.key";
+    "attn_v.weight"            [Embd V]          UnlessFused Always + Optional <- "attention.self.value";
+    "attn_q_norm.weight"       [Embd]            Optional    Always + Optional <- "attention.self.layer_norm_q";
+    "attn_k_norm.weight"       [Embd]            Optional    Always + Optional <- "attention.self.layer_norm_k";
+    "attn_output.weight"       [Embd Embd]       Required    Always + Required <- "attention.output.dense";
+    "attn_output_norm.weight"  [Embd]            Required    Always + Required <- "attention.output.LayerNorm";
+    "attn_norm_2.weight"       [Embd]            Optional    Always + Optional <- "layer_norm_1";
+    "ffn_gate.weight"          [Embd Ff]         Optional    Always <- "mlp.gated_layers_w";
+    "ffn_up.weight"            []                Required    Always + Optional
+        <- "mlp.gated_layers | mlp.up_gated_layer | mlp.gated_layers_v";
+    "ffn_down.weight"          [Ff Embd]         Required    Always + Required <- "mlp.wo | mlp.down_layer";
+    "layer_output_norm.weight" [Embd]            Required    Always + Required <- "mlp.layernorm | layer_norm_2";
+};

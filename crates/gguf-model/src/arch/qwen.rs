@@ -1,0 +1,35 @@
+//! Qwen 1: one matrix for queries, keys and values, and half of the stated width in gate and up of the feed-forward part.
+//!
+//! Rules: `load_arch_tensors` in `src/models/qwen.cpp` of llama.cpp, `QwenModel` in `conversion/qwen.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["qwen"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    outside: &[OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["QWenLMHeadModel"],
+        roots: &["transformer."],
+        layers: &["h.{}."],
+        vocab: Vocab::Tiktoken,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"  [Embd Vocab]  Required Always <- "wte";
+    "output_norm.weight" [Embd]        Required Always <- "ln_f";
+    "output.weight"      [Embd Vocab]  Required Always <- "lm_head";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"   [Embd]        Required Always <- "ln_1";
+    "attn_qkv.weight"    [Embd Qkv]    Required Always + Required <- "attn.c_attn";
+    "attn_output.weight" [Embd Embd]   Required Always <- "attn.c_proj";
+    "ffn_norm.weight"    [Embd]        Required Always <- "ln_2";
+    "ffn_up.weight"      [Embd HalfFf] Required Always <- "mlp.w1";
+    "ffn_gate.weight"    [Embd HalfFf] Required Always <- "mlp.w2";
+    "ffn_down.weight"    [HalfFf Embd] Required Always <- "mlp.c_proj";
+};
