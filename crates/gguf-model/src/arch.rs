@@ -60,6 +60,8 @@ mod cohere2;
 mod command_r;
 mod dbrx;
 mod deepseek;
+mod deepseek2;
+mod deepseek2ocr;
 mod dots1;
 mod dream;
 mod ernie4_5;
@@ -69,7 +71,9 @@ mod exaone4;
 mod falcon;
 mod gemma;
 mod gemma2;
+mod gemma3;
 mod glm4;
+mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod gptj;
@@ -81,6 +85,7 @@ mod grovemoe;
 mod hunyuan;
 mod internlm2;
 mod jais2;
+mod lfm2;
 mod llada;
 mod llada_moe;
 mod llama;
@@ -112,6 +117,7 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
+mod qwen3next;
 mod qwen3vlmoe;
 mod refact;
 mod rwkv;
@@ -261,6 +267,35 @@ dims! {
     /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
     SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
+    /// Elements of the queries of all heads, and as many of a gate.
+    GatedQ "2 × attention.head_count × attention.key_length" |h, b| h.q(b)?.checked_mul(2);
+    /// Queries and keys of linear attention.
+    SsmQk "2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_groups?.checked_mul(h.ssm_state?)?.checked_mul(2);
+    /// Two hidden states.
+    TwiceEmbd "2 × embedding_length" |h, _| h.embd?.checked_mul(2);
+    /// Two numbers for each head of a state space.
+    TwiceSsmRank "2 × ssm.time_step_rank" |h, _| h.ssm_rank?.checked_mul(2);
+    /// Elements of one head of the values of linear attention.
+    SsmHeadV "ssm.inner_size / ssm.time_step_rank" |h, _| h.ssm_inner?.checked_div(h.ssm_rank?);
+    /// Queries of all heads of latent attention.
+    MlaQ "attention.head_count × attention.key_length_mla" |h, b| h.heads?.get(b)?.checked_mul(h.head_k_mla.or(h.head_k)?);
+    /// Values of all heads of latent attention.
+    MlaV "attention.head_count × attention.value_length_mla" |h, b| h.heads?.get(b)?.checked_mul(h.head_v_mla.or(h.head_v)?);
+    /// Elements of the key of one head of latent attention that are not rotated.
+    MlaNope "attention.key_length_mla - rope.dimension_count" |h, _| h.head_k_mla.or(h.head_k)?.checked_sub(h.rot?);
+    /// Elements of the value of one head of latent attention.
+    MlaHeadV "attention.value_length_mla" |h, _| h.head_v_mla.or(h.head_v);
+    /// Positions that a short convolution sees.
+    ShortConv "shortconv.l_cache" |h, _| h.shortconv;
+    /// A short convolution with its two gates.
+    ThriceEmbd "3 × embedding_length" |h, _| h.embd?.checked_mul(3);
+    /// Heads of the indexer of sparse attention.
+    IndexerHeads "attention.indexer.head_count" |h, _| h.indexer_heads;
+    /// Elements of the key of the indexer of sparse attention.
+    IndexerKey "attention.indexer.key_length" |h, _| h.indexer_key;
+    /// Elements of the queries of all heads of the indexer.
+    IndexerQ "attention.indexer.head_count × attention.indexer.key_length"
+        |h, _| h.indexer_heads?.checked_mul(h.indexer_key?);
 }
 
 impl Dim {
@@ -299,6 +334,14 @@ pub enum When {
     SharedExperts,
     /// All blocks but the first.
     NotFirst,
+    /// Blocks with attention, where others have recurrent layers in its place.
+    Attention,
+    /// Blocks with a recurrent layer, or a convolution, in place of attention.
+    Recurrent,
+    /// Blocks that predict further tokens.
+    NextTokens,
+    /// All other blocks.
+    Main,
 }
 
 impl When {
@@ -312,6 +355,10 @@ impl When {
             When::SharedExpert => has_experts && h.shared_ff.is_some(),
             When::SharedExperts => has_experts && h.shared_experts > 0,
             When::NotFirst => block > 0,
+            When::Attention => !h.is_recurrent(block),
+            When::Recurrent => h.is_recurrent(block),
+            When::NextTokens => h.is_nextn(block),
+            When::Main => !h.is_nextn(block),
         }
     }
 }
@@ -470,6 +517,9 @@ pub enum Computed {
 pub struct Checkpoint {
     /// The classes: first entries of `architectures` in `config.json`.
     pub classes: &'static [&'static str],
+    /// The condition under which checkpoints of the classes become that; an empty one holds. Of several in the list, the first whose
+    /// condition holds counts.
+    pub when: &'static str,
     /// The name in `general.architecture`; empty for the first of the architecture's.
     pub name: &'static str,
     /// What names of tensors may begin with, and is taken away.
@@ -482,6 +532,16 @@ pub struct Checkpoint {
     pub skip: &'static [(&'static str, &'static str)],
     /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
     pub zero: &'static [&'static str],
+    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number.
+    /// Without a number, tensors belong to the first of these blocks.
+    pub appended: &'static [(&'static str, &'static str)],
+    /// Whether tensors of blocks beyond those of the model are left out.
+    pub drops_further_blocks: bool,
+    /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
+    /// of a block the field is a list with the values of each. They become no tensors.
+    pub peeked: &'static [(&'static str, &'static str)],
+    /// Whether the embeddings end with the tokens of the tokenizer.
+    pub trims_embeddings: bool,
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Names that are replaced by others where the formula holds.
@@ -510,11 +570,16 @@ impl Checkpoint {
     /// What most have in common.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
+        when: "",
         name: "",
         roots: &["model."],
         layers: &["layers.{}."],
         skip: &[],
         zero: &[],
+        appended: &[],
+        drops_further_blocks: false,
+        peeked: &[],
+        trims_embeddings: false,
         rename: &[],
         rename_if: &[],
         early_keys: &[],
@@ -657,6 +722,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     cohere2::ARCHITECTURE,
     command_r::ARCHITECTURE,
     dbrx::ARCHITECTURE,
+    deepseek2::ARCHITECTURE,
+    deepseek2ocr::ARCHITECTURE,
     deepseek::ARCHITECTURE,
     dots1::ARCHITECTURE,
     dream::ARCHITECTURE,
@@ -667,8 +734,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
     exaone::ARCHITECTURE,
     falcon::ARCHITECTURE,
     gemma2::ARCHITECTURE,
+    gemma3::ARCHITECTURE,
+    gemma3::EMBEDDING,
     gemma::ARCHITECTURE,
     glm4::ARCHITECTURE,
+    glm4moe::ARCHITECTURE,
     gpt2::ARCHITECTURE,
     gpt_oss::ARCHITECTURE,
     gptj::ARCHITECTURE,
@@ -679,6 +749,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     hunyuan::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    lfm2::ARCHITECTURE,
+    lfm2::WITH_EXPERTS,
     llada::ARCHITECTURE,
     llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
@@ -713,6 +785,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     qwen3::ARCHITECTURE,
     qwen3::WITH_VISION,
     qwen3moe::ARCHITECTURE,
+    qwen3next::ARCHITECTURE,
+    qwen3next::QWEN35,
+    qwen3next::QWEN35_MOE,
     qwen3vlmoe::ARCHITECTURE,
     refact::ARCHITECTURE,
     rwkv::ARCHITECTURE,
@@ -769,10 +844,18 @@ pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     keys.iter().copied().flatten().filter_map(|key| keys::info(key))
 }
 
-/// The architecture that checkpoints of a class become.
-pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
+/// The architectures that checkpoints of a class become, in the order in which their conditions count.
+pub fn all_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
-    all.into_iter().find(|(_, checkpoint)| checkpoint.classes.contains(&class))
+    let found = all.filter(|(_, checkpoint)| checkpoint.classes.contains(&class));
+    // The one without a condition is for all that no condition fits.
+    let (some, rest): (Vec<_>, Vec<_>) = found.partition(|(_, checkpoint)| !checkpoint.when.is_empty());
+    some.into_iter().chain(rest)
+}
+
+/// The architecture that checkpoints of a class become; the first, where that depends on their configuration.
+pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
+    all_of_class(class).next()
 }
 
 impl Checkpoint {

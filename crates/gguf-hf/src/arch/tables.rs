@@ -29,7 +29,7 @@ fn formulas_and_patterns_are_well_formed() {
         assert!(arch.names.contains(&name), "{name} is not a name of the architecture {:?}", arch.names);
         assert!(!checkpoint.classes.is_empty() && !checkpoint.keys.is_empty(), "{name}");
         for class in checkpoint.classes {
-            assert!(classes.insert(*class), "{class} is in two tables");
+            assert!(classes.insert((*class, checkpoint.when)), "{class} is in two tables");
         }
         let before = checkpoint.early_keys.iter().chain(checkpoint.keys);
         let keys = before.chain(checkpoint.tokenizer_first).chain(checkpoint.tokenizer_keys).copied().flatten();
@@ -38,6 +38,7 @@ fn formulas_and_patterns_are_well_formed() {
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
             assert!(key.kind == Kind::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
         }
+        assert!(checkpoint.when.is_empty() || Formula::parse(checkpoint.when).is_ok(), "{name}: {}", checkpoint.when);
         let renames = checkpoint.rename_if.iter().map(|(old, _, formula)| (old, formula));
         for (tensor, formula) in checkpoint.skip.iter().map(|(tensor, formula)| (tensor, formula)).chain(renames) {
             assert!(formula.is_empty() || Formula::parse(formula).is_ok(), "{name}: {tensor}");

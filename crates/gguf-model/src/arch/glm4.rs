@@ -10,12 +10,19 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
     block: &[BLOCK, ATTENTION, NEXT_TOKENS],
-    checkpoints: &[Checkpoint {
-        classes: &["Glm4ForCausalLM"],
-        keys: &[GENERIC, KEYS],
-        special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint { classes: &["Glm4ForCausalLM", "Glm4vForConditionalGeneration"], keys: &[GENERIC, KEYS], ..GLM4 },
+        Checkpoint {
+            classes: &["GlmOcrForConditionalGeneration"],
+            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            ..GLM4
+        },
+    ],
+};
+
+const GLM4: Checkpoint = Checkpoint {
+    special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)],
+    ..Checkpoint::TEXT
 };
 
 const END: &str = "<|endoftext|>";

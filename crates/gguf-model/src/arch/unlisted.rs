@@ -35,7 +35,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
             ],
         ],
-        "bailingmoe" | "deepseek2-ocr" | "glm4moe" => {
+        "bailingmoe" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]]
         }
         "bailingmoe2" => &[
@@ -62,7 +62,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "bert" | "jais" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
             &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
         }
-        "bitnet" | "chameleon" | "gemma3" | "neo-bert" | "qwen" => {
+        "bitnet" | "chameleon" | "neo-bert" | "qwen" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
         }
         "cohere2moe" => &[
@@ -75,7 +75,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             ],
         ],
         "deci" | "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
-        "deepseek2" | "mistral4" => &[
+        "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
@@ -152,7 +152,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             RMS_NORM_KEYS,
             &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
         ],
-        "falcon-h1" | "granitehybrid" | "qwen3next" => &[
+        "falcon-h1" | "granitehybrid" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[
@@ -163,7 +163,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::SSM_GROUP_COUNT,
             ],
         ],
-        "gemma-embedding" | "gemma3n" => {
+        "gemma3n" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]]
         }
         "gemma4" => &[
@@ -272,12 +272,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "laguna" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]]
         }
-        "lfm2" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::SHORTCONV_L_CACHE]],
-        "lfm2moe" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::SHORTCONV_L_CACHE, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
-        ],
         "mimo2" | "step35" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -318,18 +312,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             RMS_NORM_KEYS,
             FEED_FORWARD_KEYS,
             &[
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
-        "qwen35" | "qwen35moe" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::ROPE_DIMENSION_SECTIONS,
                 keys::SSM_CONV_KERNEL,
                 keys::SSM_INNER_SIZE,
                 keys::SSM_STATE_SIZE,
