@@ -58,6 +58,11 @@ pub(crate) fn plan_parts(
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
     }
+    for (formula, what) in checkpoint.refuse {
+        if tensors::condition_holds(formula, what, &plan.fields)? {
+            return Err(PlanError::Refused { architecture: plan.architecture, what });
+        }
+    }
     keys::parameters(checkpoint, &mut plan)?;
     computed::add(checkpoint, &mut plan)?;
     tensors::add(architecture, checkpoint, sources, is_whole, &mut plan)?;
@@ -107,7 +112,8 @@ fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
 /// When `config.json` names none, or one that is not in the list.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
-    let fields = Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
+    let raw = || Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
+    let fields = keys::fields(config).unwrap_or_else(|_| raw());
     for (architecture, checkpoint) in arch::all_of_class(class) {
         if tensors::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
             return Ok((architecture, checkpoint));

@@ -14,7 +14,7 @@
 //! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
 //! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
 //! be sums of names, and names with a dot are fields of the configuration. Parts that `+` joins are concatenated along the first dimension.
-//! `&` joins patterns whose results are concatenated in the same way. `(n: a b)` is a dimension whose first `n` places are left out.
+//! `each h:` before a pattern applies it to each of `h` equal parts of the first dimension. `&` joins patterns whose results are concatenated in the same way. `(n: a b)` is a dimension whose first `n` places are left out.
 //!
 //! A pattern that does not fit a shape is the error about that shape.
 
@@ -61,6 +61,8 @@ impl fmt::Display for Mismatch {
 /// A parsed pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pattern {
+    /// The name of the number of parts that the pattern is applied to.
+    each: Option<String>,
     clauses: Vec<Clause>,
 }
 
@@ -126,7 +128,14 @@ impl Pattern {
             let to = parts(to).into_iter().map(side).collect::<Result<Vec<_>, _>>()?;
             Ok(Clause { from: side(from)?, to })
         };
-        Ok(Pattern { clauses: text.split('&').map(clause).collect::<Result<_, _>>()? })
+        let (each, text) = match text.trim_start().strip_prefix("each ") {
+            None => (None, text),
+            Some(rest) => {
+                let (name, rest) = rest.split_once(':').ok_or(Mismatch::Syntax("no colon behind each"))?;
+                (Some(name.trim().to_owned()), rest)
+            }
+        };
+        Ok(Pattern { each, clauses: text.split('&').map(clause).collect::<Result<_, _>>()? })
     }
 
     /// The moves for a tensor of a shape (the outermost dimension first).
@@ -135,8 +144,30 @@ impl Pattern {
     /// [`Mismatch`].
     pub(crate) fn bind(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<Moved, Mismatch> {
         let mut bound = Moved { shape: Vec::new(), moves: Vec::new() };
+        let Some(name) = &self.each else {
+            for clause in &self.clauses {
+                clause.bind(shape, sizes, &mut bound)?;
+            }
+            bound.moves.retain(|item| item.n_elements() > 0);
+            return Ok(bound);
+        };
+        let count = length_of(name, sizes).ok_or_else(|| Mismatch::Unknown(name.clone()))?;
+        let mut part = shape.to_vec();
+        match part.first_mut() {
+            Some(first) if count > 0 && *first % count == 0 => *first /= count,
+            Some(_) => return Err(Mismatch::Length { dimension: 0, factor: count, axes: name.clone() }),
+            None => return Err(Mismatch::Dimensions(1)),
+        }
         for clause in &self.clauses {
-            clause.bind(shape, sizes, &mut bound)?;
+            clause.bind(&part, sizes, &mut bound)?;
+        }
+        bound.moves.retain(|item| item.n_elements() > 0);
+        let axis = Axis { count, from: part.iter().product(), to: bound.shape.iter().product() };
+        for item in bound.moves.iter_mut().filter(|_| count != 1) {
+            item.axes.insert(0, axis);
+        }
+        if let Some(first) = bound.shape.first_mut() {
+            *first *= count;
         }
         Ok(bound)
     }
@@ -395,7 +426,7 @@ fn bound(text: &str) -> Result<Option<Bound>, Mismatch> {
 #[cfg(test)]
 pub(crate) fn names(pattern: &Pattern) -> Vec<String> {
     let from = pattern.clauses.iter().flat_map(|clause| &clause.from);
-    from.flat_map(Dimension::parts).map(|part| part.name.clone()).collect()
+    from.flat_map(Dimension::parts).map(|part| part.name.clone()).chain(pattern.each.clone()).collect()
 }
 
 /// A shape that fits a pattern whose axes have those lengths, with one more dimension of length `rest` for what is not named.
@@ -410,7 +441,11 @@ pub(crate) fn shape_for(pattern: &Pattern, sizes: &Sizes<'_>, rest: u64) -> Opti
         }
     };
     // The last of several patterns is the one that leaves out what the others take.
-    pattern.clauses.last()?.from.iter().map(dimension).collect()
+    let mut shape: Vec<u64> = pattern.clauses.last()?.from.iter().map(dimension).collect::<Option<_>>()?;
+    if let (Some(name), Some(first)) = (&pattern.each, shape.first_mut()) {
+        *first *= length_of(name, sizes)?;
+    }
+    Some(shape)
 }
 
 #[cfg(test)]
@@ -463,6 +498,8 @@ mod tests {
             ("r -> r[q+1:]", &[7], &[1], &[6]),
             ("(kv g) -> (kv g[:-1]) + (kv g[-1])", &[6], &[6], &[0, 1, 3, 4, 2, 5]),
             ("x i o -> x o i", &[1, 2, 2], &[1, 2, 2], &[0, 2, 1, 3]),
+            ("each kv: (i two) -> (i[:2] two[0]) + (i[:2] two[1]) + (i[2:] two)", &[12], &[12], &[0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]),
+            ("each kv: (i two) -> (i[:0] two[0]) + (i two)", &[4], &[4], &[0, 1, 2, 3]),
             ("r[:q] -> r & (q: a two) -> (two a)", &[9], &[9], &[0, 1, 2, 3, 4, 5, 7, 6, 8]),
             ("r[:kv] ... -> r ... & (kv: two b) ... -> (b two) ...", &[6, 2], &[6, 2], &[0, 1, 2, 3, 4, 5, 8, 9, 6, 7, 10, 11]),
         ];

@@ -49,16 +49,21 @@ macro_rules! keys {
 }
 
 mod afmoe;
+mod apertus;
 mod arcee;
 mod arctic;
 mod baichuan;
+mod bailingmoe;
+mod bailingmoe2;
 mod bloom;
 mod chatglm;
 mod codeshell;
 mod cogvlm;
 mod cohere2;
+mod cohere2moe;
 mod command_r;
 mod dbrx;
+mod deci;
 mod deepseek;
 mod deepseek2;
 mod deepseek2ocr;
@@ -68,6 +73,7 @@ mod ernie4_5;
 mod eurobert;
 mod exaone;
 mod exaone4;
+mod exaone_moe;
 mod falcon;
 mod gemma;
 mod gemma2;
@@ -79,12 +85,15 @@ mod gpt_oss;
 mod gptj;
 mod gptneox;
 mod granite;
+mod granite_hybrid;
 mod granite_swa;
 pub(crate) mod groups;
 mod grovemoe;
 mod hunyuan;
+mod hy_v3;
 mod internlm2;
 mod jais2;
+mod jamba;
 mod lfm2;
 mod llada;
 mod llada_moe;
@@ -102,6 +111,7 @@ mod modern_bert;
 mod mpt;
 mod nanbeige;
 mod nemotron;
+mod nemotron_h;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -537,6 +547,8 @@ pub struct Checkpoint {
     pub appended: &'static [(&'static str, &'static str)],
     /// Whether tensors of blocks beyond those of the model are left out.
     pub drops_further_blocks: bool,
+    /// What cannot be converted: a formula, and its name for the error.
+    pub refuse: &'static [(&'static str, &'static str)],
     /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
     /// of a block the field is a list with the values of each. They become no tensors.
     pub peeked: &'static [(&'static str, &'static str)],
@@ -578,6 +590,7 @@ impl Checkpoint {
         zero: &[],
         appended: &[],
         drops_further_blocks: false,
+        refuse: &[],
         peeked: &[],
         trims_embeddings: false,
         rename: &[],
@@ -712,16 +725,21 @@ pub const FUSED: &str = "attn_qkv.weight";
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
     afmoe::ARCHITECTURE,
+    apertus::ARCHITECTURE,
     arcee::ARCHITECTURE,
     arctic::ARCHITECTURE,
     baichuan::ARCHITECTURE,
+    bailingmoe2::ARCHITECTURE,
+    bailingmoe::ARCHITECTURE,
     bloom::ARCHITECTURE,
     chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
     cogvlm::ARCHITECTURE,
     cohere2::ARCHITECTURE,
+    cohere2moe::ARCHITECTURE,
     command_r::ARCHITECTURE,
     dbrx::ARCHITECTURE,
+    deci::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
     deepseek2ocr::ARCHITECTURE,
     deepseek::ARCHITECTURE,
@@ -732,6 +750,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     eurobert::ARCHITECTURE,
     exaone4::ARCHITECTURE,
     exaone::ARCHITECTURE,
+    exaone_moe::ARCHITECTURE,
     falcon::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
@@ -744,11 +763,14 @@ pub const ARCHITECTURES: &[Architecture] = &[
     gptj::ARCHITECTURE,
     gptneox::ARCHITECTURE,
     granite::ARCHITECTURE,
+    granite_hybrid::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
+    hy_v3::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    jamba::ARCHITECTURE,
     lfm2::ARCHITECTURE,
     lfm2::WITH_EXPERTS,
     llada::ARCHITECTURE,
@@ -768,6 +790,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
+    nemotron_h::ARCHITECTURE,
     olmo2::ARCHITECTURE,
     olmo::ARCHITECTURE,
     olmoe::ARCHITECTURE,

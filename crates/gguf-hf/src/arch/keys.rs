@@ -88,7 +88,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Resul
 }
 
 /// What the keys begin with that do not begin with the name of the architecture.
-const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion."];
+const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu."];
 
 /// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
 pub(crate) fn evaluate(

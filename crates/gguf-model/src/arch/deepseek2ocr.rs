@@ -20,7 +20,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 const TEMPLATE: &[Key] = keys! {
-    "tokenizer.chat_template" Str = "'{% for m in messages %}{{m[\'content\']}}{% endfor %}'";
+    "tokenizer.chat_template" Str = "\"{% for m in messages %}{{m['content']}}{% endfor %}\"";
 };
 
 const FIELDS: &[Key] = keys! {

@@ -19,12 +19,6 @@ const KIMI_KEYS: &[&str] = &[
 /// The keys of an architecture that is not listed; see [`Architecture::required`](super::Architecture::required).
 pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
     match name {
-        "apertus" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            FEED_FORWARD_KEYS,
-            &[keys::XIELU_ALPHA_N, keys::XIELU_ALPHA_P, keys::XIELU_BETA, keys::XIELU_EPS],
-        ],
         "arwkv7" => &[
             RECURRENT_KEYS,
             FEED_FORWARD_KEYS,
@@ -34,14 +28,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_ICLR_LORA_RANK,
                 keys::ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK,
             ],
-        ],
-        "bailingmoe" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]]
-        }
-        "bailingmoe2" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT, keys::EXPERT_GATING_FUNC],
         ],
         "bailingmoe3" => &[
             TRANSFORMER_KEYS,
@@ -65,16 +51,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "bitnet" | "chameleon" | "neo-bert" | "qwen" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
         }
-        "cohere2moe" => &[
-            TRANSFORMER_KEYS,
-            &[
-                keys::ATTENTION_SLIDING_WINDOW,
-                keys::LOGIT_SCALE,
-                keys::LEADING_DENSE_BLOCK_COUNT,
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-            ],
-        ],
-        "deci" | "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+        "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
         "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -147,12 +124,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "eagle3" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
         }
-        "exaone-moe" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
-        ],
-        "falcon-h1" | "granitehybrid" => &[
+        "falcon-h1" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[
@@ -241,7 +213,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[keys::HRM_LAYERS_PER_STACK, keys::HRM_H_CYCLES, keys::HRM_L_CYCLES],
         ],
         "hunyuan-moe" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
-        "hy_v3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
         "hy_v4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -256,11 +227,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::HYPER_CONNECTION_EPSILON,
                 keys::HYPER_CONNECTION_MAGNITUDE,
             ],
-        ],
-        "jamba" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::SSM_CONV_KERNEL, keys::SSM_INNER_SIZE, keys::SSM_STATE_SIZE, keys::SSM_TIME_STEP_RANK],
         ],
         "kimi-k3" => &[
             TRANSFORMER_KEYS,
@@ -295,17 +261,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "muse-glimmer" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE]]
         }
-        "nemotron_h" | "nemotron_h_moe" => &[
-            TRANSFORMER_KEYS,
-            LAYER_NORM_KEYS,
-            &[
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
         "nomic-bert-moe" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS],
         "plamo2" => &[
             TRANSFORMER_KEYS,
