@@ -7,12 +7,12 @@ use gguf_model::arch::{self, Architecture, Checkpoint};
 
 use crate::config::{self, Config};
 use crate::dtype::SourceTensor;
-use crate::formula::{self, Fields, Formula};
+use crate::formula::Fields;
 use crate::model_plan::{ModelPlan, OutType, PlanError};
 
 mod computed;
 pub(crate) mod keys;
-mod names;
+pub(crate) mod names;
 #[cfg(test)]
 mod tables;
 mod tensors;
@@ -54,6 +54,15 @@ pub(crate) fn plan_parts(
     };
     let file_type = file_type(ty, plan.ty);
     plan.fields.fields.insert("file_type".to_owned(), file_type.into());
+    plan.fields.fields.insert("appended_blocks".to_owned(), names::n_appended(checkpoint, sources).into());
+    if checkpoint.trims_embeddings {
+        trim(sources, &mut plan.fields);
+    }
+    for (formula, what) in checkpoint.refuse {
+        if tensors::condition_holds(formula, what, &plan.fields)? {
+            return Err(PlanError::Refused { architecture: plan.architecture, what });
+        }
+    }
     keys::parameters(checkpoint, &mut plan)?;
     computed::add(checkpoint, &mut plan)?;
     tensors::add(architecture, checkpoint, sources, is_whole, &mut plan)?;
@@ -64,6 +73,15 @@ pub(crate) fn plan_parts(
         }
     }
     Ok(plan)
+}
+
+/// Sets the field `vocab.rows` that patterns of embeddings use: as many rows as there are tokens, which is the field `vocab.tokens`, but no
+/// more than there are.
+fn trim(sources: &[SourceTensor], fields: &mut Fields) {
+    let embeddings = sources.iter().find(|source| source.name.ends_with("embed_tokens.weight"));
+    let rows = embeddings.and_then(|source| source.shape.first().copied()).unwrap_or(u64::MAX);
+    let tokens = fields.number("vocab.tokens").unwrap_or(u64::MAX);
+    fields.fields.insert("vocab".to_owned(), serde_json::json!({ "rows": rows.min(tokens) }));
 }
 
 /// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
@@ -94,25 +112,15 @@ fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
 /// When `config.json` names none, or one that is not in the list.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
+    let raw = || Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
+    let fields = keys::fields(config).unwrap_or_else(|_| raw());
     for (architecture, checkpoint) in arch::all_of_class(class) {
-        if meets(config, checkpoint)? {
+        if tensors::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
             return Ok((architecture, checkpoint));
         }
     }
     let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
     Err(PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) })
-}
-
-/// Whether the condition of a class of checkpoints holds.
-fn meets(config: &Config, checkpoint: &Checkpoint) -> Result<bool, PlanError> {
-    let key = "condition";
-    let wrong = |e: formula::Error| PlanError::Table { key, problem: e.to_string() };
-    if checkpoint.condition.is_empty() {
-        return Ok(true);
-    }
-    let fields = Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
-    let condition = Formula::parse(checkpoint.condition).map_err(wrong)?;
-    fields.holds(&condition).map_err(wrong)
 }
 
 /// Every architecture that can be converted, with the classes of checkpoints that become it.

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::files;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{OutType, PlanError, Skipped};
+use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
 use crate::warning::Warning;
@@ -124,7 +125,7 @@ pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Erro
 }
 
 fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
-    let config = read_config(dir)?;
+    let mut config = read_config(dir)?;
     let checkpoint = match Checkpoint::open(dir) {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
@@ -133,6 +134,9 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
         Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
     };
+    if let Ok((_, table)) = arch::of_checkpoint(&config) {
+        peek::fields(dir, &mut config, &checkpoint, table)?;
+    }
     let is_whole = !options.vocab_only;
     let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, is_whole).map_err(plan_of)?;
     if options.vocab_only {
@@ -252,11 +256,14 @@ fn read_config(dir: &Path) -> Result<Config, Error> {
     let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
     // The class, and so whether its defaults count, is that of the file as it is.
     let raw = Config::raw(document.clone()).ok();
+    let as_written = document.clone();
     let is_raw = |raw: &Config| arch::of_checkpoint(raw).is_ok_and(|(_, checkpoint)| checkpoint.is_raw);
     let mut config = match raw.filter(is_raw) {
         Some(raw) => raw,
         None => Config::new(document).map_err(wrong)?,
     };
+    // For formulas that ask for what the file says, before defaults.
+    config.set("config", as_written);
     if let Some(pooling) = pooling(dir)? {
         config.set("pooling_type", pooling.into());
     }

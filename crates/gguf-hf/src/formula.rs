@@ -20,6 +20,7 @@
 //! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
 //! | `one_of(x, table)` | the table's entry `x`, which has to be there |
 //! | `is_list(x)` | whether it is one |
+//! | `n_leading(list, x)` | how many elements equal `x`, up to the first that does not |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
 //! | `by_name(object)` | the values of an object, in the order of their names |
 //!
@@ -129,6 +130,7 @@ functions! {
     ByNumber "by_number" 1
     ByName "by_name" 1
     IsList "is_list" 1
+    NLeading "n_leading" 2
 }
 
 /// What names mean.
@@ -370,6 +372,10 @@ impl Fields {
                 let mut items = list()?.clone();
                 items.resize(n, filler);
                 Value::Array(items)
+            }
+            Function::NLeading => {
+                let value = second()?;
+                json!(list()?.iter().take_while(|item| equal(item, &value)).count())
             }
             Function::IsList => Value::Bool(x.is_array()),
             Function::ByNumber => match &x {
@@ -729,7 +735,7 @@ impl<'a> Parser<'a> {
         if self.sign("{") {
             return self.object();
         }
-        if self.rest().starts_with('\'') {
+        if self.rest().starts_with(['\'', '"']) {
             return Ok(Formula::Constant(Value::String(self.text()?)));
         }
         if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
@@ -756,8 +762,9 @@ impl<'a> Parser<'a> {
     }
 
     fn text(&mut self) -> Result<String, Error> {
+        let quote = self.rest().chars().next().unwrap_or('\'');
         let rest = self.rest().get(1..).unwrap_or_default();
-        match rest.find('\'') {
+        match rest.find(quote) {
             Some(end) => {
                 self.at += end + 2;
                 Ok(rest.get(..end).unwrap_or_default().to_owned())

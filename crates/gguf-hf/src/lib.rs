@@ -16,6 +16,7 @@ mod key_values;
 pub mod metadata;
 mod model_plan;
 mod pattern;
+mod peek;
 mod problem;
 mod reranker;
 pub mod safetensors;

@@ -293,6 +293,13 @@ pub enum PlanError {
         /// GGUF's name of the architecture.
         architecture: &'static str,
     },
+    /// The configuration asks for what is not converted.
+    Refused {
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+        /// What it asks for.
+        what: &'static str,
+    },
     /// A tensor that the architecture needs is missing.
     Missing {
         /// The name that it usually has in a checkpoint.
@@ -391,6 +398,9 @@ impl fmt::Display for PlanError {
             }
             PlanError::NotZero { tensor, architecture } => {
                 write!(f, "the tensor {tensor:?} is not zero, and the architecture {architecture} has no place for it")
+            }
+            PlanError::Refused { architecture, what } => {
+                write!(f, "config.json: the conversion to {architecture} does not support {what}")
             }
             PlanError::Missing { tensor, name } => {
                 write!(f, "the tensor {tensor:?}, which becomes {name}, is missing; is the checkpoint complete?")

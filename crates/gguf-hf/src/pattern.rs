@@ -16,6 +16,7 @@
 //! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
 //! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
 //! be sums of names, and names with a dot are fields of the configuration. Parts that `+` joins are concatenated along the first dimension.
+//! `each h:` before a pattern applies it to each of `h` equal parts of the first dimension. `&` joins patterns whose results are concatenated in the same way. `(n: a b)` is a dimension whose first `n` places are left out.
 //!
 //! A pattern that does not fit a shape is the error about that shape.
 
@@ -62,13 +63,22 @@ impl fmt::Display for Mismatch {
 /// A parsed pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pattern {
+    /// The name of the number of parts that the pattern is applied to.
+    each: Option<String>,
+    clauses: Vec<Clause>,
+}
+
+/// One of several patterns whose results are concatenated.
+#[derive(Debug, Clone, PartialEq)]
+struct Clause {
     from: Vec<Dimension>,
     to: Vec<Vec<Dimension>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Dimension {
-    Axes(Vec<Part>),
+    /// Axes, and how many places before them are left out.
+    Axes(Vec<Part>, Option<Bound>),
     Rest,
     /// The rest, all of length 1.
     Ones,
@@ -117,10 +127,19 @@ impl Pattern {
     /// # Errors
     /// [`Mismatch::Syntax`].
     pub(crate) fn parse(text: &str) -> Result<Pattern, Mismatch> {
-        let (from, to) = text.split_once("->").ok_or(Mismatch::Syntax("no arrow"))?;
-        let from = side(from)?;
-        let to = parts(to).into_iter().map(side).collect::<Result<Vec<_>, _>>()?;
-        Ok(Pattern { from, to })
+        let clause = |text: &str| {
+            let (from, to) = text.split_once("->").ok_or(Mismatch::Syntax("no arrow"))?;
+            let to = parts(to).into_iter().map(side).collect::<Result<Vec<_>, _>>()?;
+            Ok(Clause { from: side(from)?, to })
+        };
+        let (each, text) = match text.trim_start().strip_prefix("each ") {
+            None => (None, text),
+            Some(rest) => {
+                let (name, rest) = rest.split_once(':').ok_or(Mismatch::Syntax("no colon behind each"))?;
+                (Some(name.trim().to_owned()), rest)
+            }
+        };
+        Ok(Pattern { each, clauses: text.split('&').map(clause).collect::<Result<_, _>>()? })
     }
 
     /// The moves for a tensor of a shape (the outermost dimension first).
@@ -128,9 +147,41 @@ impl Pattern {
     /// # Errors
     /// [`Mismatch`].
     pub(crate) fn bind(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<Moved, Mismatch> {
-        let mut axes = self.place(shape, sizes)?;
+        let mut bound = Moved { shape: Vec::new(), moves: Vec::new() };
+        let Some(name) = &self.each else {
+            for clause in &self.clauses {
+                clause.bind(shape, sizes, &mut bound)?;
+            }
+            bound.moves.retain(|item| item.n_elements() > 0);
+            return Ok(bound);
+        };
+        let count = length_of(name, sizes).ok_or_else(|| Mismatch::Unknown(name.clone()))?;
+        let mut part = shape.to_vec();
+        match part.first_mut() {
+            Some(first) if count > 0 && *first % count == 0 => *first /= count,
+            Some(_) => return Err(Mismatch::Length { dimension: 0, factor: count, axes: name.clone() }),
+            None => return Err(Mismatch::Dimensions(1)),
+        }
+        for clause in &self.clauses {
+            clause.bind(&part, sizes, &mut bound)?;
+        }
+        bound.moves.retain(|item| item.n_elements() > 0);
+        let axis = Axis { count, from: part.iter().product(), to: bound.shape.iter().product() };
+        for item in bound.moves.iter_mut().filter(|_| count != 1) {
+            item.axes.insert(0, axis);
+        }
+        if let Some(first) = bound.shape.first_mut() {
+            *first *= count;
+        }
+        Ok(bound)
+    }
+}
+
+impl Clause {
+    /// Adds the moves for a tensor of a shape.
+    fn bind(&self, shape: &[u64], sizes: &Sizes<'_>, bound: &mut Moved) -> Result<(), Mismatch> {
+        let (mut axes, mut offset) = self.place(shape, sizes)?;
         // What the left side takes of its axes holds for all parts.
-        let mut offset = 0;
         for part in self.from.iter().flat_map(Dimension::parts) {
             if let Some(placed) = axes.get_mut(&part.name) {
                 let (first, count) = part.range(placed.count, sizes)?;
@@ -138,8 +189,7 @@ impl Pattern {
                 placed.count = count;
             }
         }
-        let mut bound = Moved { shape: Vec::new(), moves: Vec::new() };
-        let mut to = 0;
+        let mut to = bound.moves.iter().map(Move::n_elements).sum();
         for side in &self.to {
             let (shape, mut item) = one(side, &axes, offset, sizes)?;
             item.to = to;
@@ -153,19 +203,19 @@ impl Pattern {
                 },
             }
         }
-        Ok(bound)
+        Ok(())
     }
 
-    /// The axes of the left side: how long they are, and how far apart their elements.
-    fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<BTreeMap<String, Placed>, Mismatch> {
-        let n_own = self.from.iter().filter(|d| matches!(d, Dimension::Axes(_))).count();
+    /// The axes of the left side: how long they are, and how far apart their elements; and the first element.
+    fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<(BTreeMap<String, Placed>, u64), Mismatch> {
+        let n_own = self.from.iter().filter(|d| matches!(d, Dimension::Axes(..))).count();
         let has_rest = n_own < self.from.len();
         if shape.len() < n_own || (shape.len() > n_own && !has_rest) {
             return Err(Mismatch::Dimensions(n_own));
         }
         let n_rest = shape.len() - n_own;
         let mut axes = BTreeMap::new();
-        let mut dimension = 0;
+        let (mut dimension, mut offset) = (0, 0);
         let stride_after = |n: usize| shape.get(n..).unwrap_or_default().iter().product::<u64>();
         for item in &self.from {
             match item {
@@ -184,8 +234,13 @@ impl Pattern {
                         dimension += 1;
                     }
                 }
-                Dimension::Axes(parts) => {
-                    let length = shape.get(dimension).copied().unwrap_or(1);
+                Dimension::Axes(parts, left_out) => {
+                    let mut length = shape.get(dimension).copied().unwrap_or(1);
+                    if let Some(left_out) = left_out {
+                        let n = left_out.of(length, sizes).ok_or_else(|| Mismatch::Slice("left out".to_owned()))?;
+                        length -= n;
+                        offset += n * stride_after(dimension + 1);
+                    }
                     let known = |part: &Part| length_of(&part.name, sizes);
                     let factor = parts.iter().filter_map(known).fold(1, u64::saturating_mul);
                     let n_free = parts.iter().filter(|part| known(part).is_none()).count();
@@ -207,7 +262,7 @@ impl Pattern {
                 }
             }
         }
-        Ok(axes)
+        Ok((axes, offset))
     }
 }
 
@@ -236,7 +291,7 @@ fn one(
                 }
             }
             Dimension::Ones => return Err(Mismatch::Syntax("1... on the right side")),
-            Dimension::Axes(parts) => {
+            Dimension::Axes(parts, _) => {
                 let mut length = 1;
                 for part in parts {
                     // A `1` that the left side does not have is a new dimension.
@@ -275,7 +330,7 @@ fn length_of(name: &str, sizes: &Sizes<'_>) -> Option<u64> {
 impl Dimension {
     fn parts(&self) -> &[Part] {
         match self {
-            Dimension::Axes(parts) => parts,
+            Dimension::Axes(parts, _) => parts,
             Dimension::Rest | Dimension::Ones => &[],
         }
     }
@@ -285,15 +340,7 @@ impl Part {
     /// The first element and the number of elements, of an axis of that length.
     fn range(&self, count: u64, sizes: &Sizes<'_>) -> Result<(u64, u64), Mismatch> {
         let short = || Mismatch::Slice(self.name.clone());
-        let resolve = |bound: &Bound| -> Result<u64, Mismatch> {
-            let mut n = bound.number;
-            for name in &bound.names {
-                let length = length_of(name, sizes).and_then(|n| i64::try_from(n).ok());
-                n = n.checked_add(length.ok_or_else(short)?).ok_or_else(short)?;
-            }
-            let n = if n < 0 { n + count as i64 } else { n };
-            u64::try_from(n).ok().filter(|n| *n <= count).ok_or_else(short)
-        };
+        let resolve = |bound: &Bound| bound.of(count, sizes).ok_or_else(short);
         match &self.slice {
             Slice::Whole => Ok((0, count)),
             Slice::At(at) => resolve(at).and_then(|at| if at < count { Ok((at, 1)) } else { Err(short()) }),
@@ -303,6 +350,18 @@ impl Part {
                 Ok((first, end.checked_sub(first).ok_or_else(short)?))
             }
         }
+    }
+}
+
+impl Bound {
+    /// The place in an axis of that length; `None` where it does not lie in it.
+    fn of(&self, count: u64, sizes: &Sizes<'_>) -> Option<u64> {
+        let mut n = self.number;
+        for name in &self.names {
+            n = n.checked_add(i64::try_from(length_of(name, sizes)?).ok()?)?;
+        }
+        let n = if n < 0 { n.checked_add(i64::try_from(count).ok()?)? } else { n };
+        u64::try_from(n).ok().filter(|n| *n <= count)
     }
 }
 
@@ -336,12 +395,16 @@ fn side(text: &str) -> Result<Vec<Dimension>, Mismatch> {
             rest = after.trim_start();
         } else if let Some(inner) = rest.strip_prefix('(') {
             let (inner, after) = inner.split_once(')').ok_or(Mismatch::Syntax("no closing parenthesis"))?;
-            dimensions.push(Dimension::Axes(inner.split_whitespace().map(part).collect::<Result<_, _>>()?));
+            let (left_out, inner) = match inner.split_once(':').filter(|(before, _)| !before.contains('[')) {
+                Some((n, inner)) => (bound(n)?, inner),
+                None => (None, inner),
+            };
+            dimensions.push(Dimension::Axes(inner.split_whitespace().map(part).collect::<Result<_, _>>()?, left_out));
             rest = after.trim_start();
         } else {
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
             let (word, after) = rest.split_at(end);
-            dimensions.push(Dimension::Axes(vec![part(word)?]));
+            dimensions.push(Dimension::Axes(vec![part(word)?], None));
             rest = after.trim_start();
         }
     }
@@ -378,7 +441,8 @@ fn bound(text: &str) -> Result<Option<Bound>, Mismatch> {
 /// The names of all axes.
 #[cfg(test)]
 pub(crate) fn names(pattern: &Pattern) -> Vec<String> {
-    pattern.from.iter().flat_map(Dimension::parts).map(|part| part.name.clone()).collect()
+    let from = pattern.clauses.iter().flat_map(|clause| &clause.from);
+    from.flat_map(Dimension::parts).map(|part| part.name.clone()).chain(pattern.each.clone()).collect()
 }
 
 /// A shape that fits a pattern whose axes have those lengths, with one more dimension of length `rest` for what is not named.
@@ -387,9 +451,18 @@ pub(crate) fn shape_for(pattern: &Pattern, sizes: &Sizes<'_>, rest: u64) -> Opti
     let dimension = |item: &Dimension| match item {
         Dimension::Rest => Some(rest),
         Dimension::Ones => Some(1),
-        Dimension::Axes(parts) => parts.iter().map(|part| length_of(&part.name, sizes)).product(),
+        Dimension::Axes(parts, left_out) => {
+            let length: Option<u64> = parts.iter().map(|part| length_of(&part.name, sizes)).product();
+            let more = left_out.as_ref().map_or(Some(0), |left_out| left_out.of(u64::MAX / 4, sizes));
+            Some(length? + more?)
+        }
     };
-    pattern.from.iter().map(dimension).collect()
+    // The last of several patterns is the one that leaves out what the others take.
+    let mut shape: Vec<u64> = pattern.clauses.last()?.from.iter().map(dimension).collect::<Option<_>>()?;
+    if let (Some(name), Some(first)) = (&pattern.each, shape.first_mut()) {
+        *first *= length_of(name, sizes)?;
+    }
+    Some(shape)
 }
 
 #[cfg(test)]
@@ -446,6 +519,20 @@ mod tests {
             ("r -> r[q+1:]", &[7], &[1], &[6]),
             ("(kv g) -> (kv g[:-1]) + (kv g[-1])", &[6], &[6], &[0, 1, 3, 4, 2, 5]),
             ("x i o -> x o i", &[1, 2, 2], &[1, 2, 2], &[0, 2, 1, 3]),
+            (
+                "each kv: (i two) -> (i[:2] two[0]) + (i[:2] two[1]) + (i[2:] two)",
+                &[12],
+                &[12],
+                &[0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11],
+            ),
+            ("each kv: (i two) -> (i[:0] two[0]) + (i two)", &[4], &[4], &[0, 1, 2, 3]),
+            ("r[:q] -> r & (q: a two) -> (two a)", &[9], &[9], &[0, 1, 2, 3, 4, 5, 7, 6, 8]),
+            (
+                "r[:kv] ... -> r ... & (kv: two b) ... -> (b two) ...",
+                &[6, 2],
+                &[6, 2],
+                &[0, 1, 2, 3, 4, 5, 8, 9, 6, 7, 10, 11],
+            ),
         ];
         for (pattern, shape, new, order) in cases {
             assert_eq!(moved(pattern, shape), Ok((new.to_vec(), order.to_vec())), "{pattern}");

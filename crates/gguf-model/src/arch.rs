@@ -49,41 +49,55 @@ macro_rules! keys {
 }
 
 mod afmoe;
+mod apertus;
 mod arcee;
 mod arctic;
 mod baichuan;
+mod bailingmoe;
+mod bailingmoe2;
 mod bert;
 mod bloom;
 mod chatglm;
 mod codeshell;
 mod cogvlm;
 mod cohere2;
+mod cohere2moe;
 mod command_r;
 mod dbrx;
+mod deci;
 mod deepseek;
+mod deepseek2;
+mod deepseek2ocr;
 mod dots1;
 mod dream;
 mod ernie4_5;
 mod eurobert;
 mod exaone;
 mod exaone4;
+mod exaone_moe;
 mod falcon;
 mod gemma;
 mod gemma2;
+mod gemma3;
 mod glm4;
+mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod gptj;
 mod gptneox;
 mod granite;
+mod granite_hybrid;
 mod granite_swa;
 pub(crate) mod groups;
 mod grovemoe;
 mod hunyuan;
 mod hunyuan_moe;
+mod hy_v3;
 mod internlm2;
 mod jais2;
+mod jamba;
 mod jina_bert;
+mod lfm2;
 mod llada;
 mod llada_moe;
 mod llama;
@@ -100,6 +114,7 @@ mod modern_bert;
 mod mpt;
 mod nanbeige;
 mod nemotron;
+mod nemotron_h;
 mod neo_bert;
 mod nomic_bert;
 mod olmo;
@@ -120,6 +135,7 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
+mod qwen3next;
 mod qwen3vlmoe;
 mod refact;
 mod rwkv;
@@ -308,6 +324,35 @@ dims! {
     /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
     SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
+    /// Elements of the queries of all heads, and as many of a gate.
+    GatedQ "2 × attention.head_count × attention.key_length" |h, b| h.q(b)?.checked_mul(2);
+    /// Queries and keys of linear attention.
+    SsmQk "2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_groups?.checked_mul(h.ssm_state?)?.checked_mul(2);
+    /// Two hidden states.
+    TwiceEmbd "2 × embedding_length" |h, _| h.embd?.checked_mul(2);
+    /// Two numbers for each head of a state space.
+    TwiceSsmRank "2 × ssm.time_step_rank" |h, _| h.ssm_rank?.checked_mul(2);
+    /// Elements of one head of the values of linear attention.
+    SsmHeadV "ssm.inner_size / ssm.time_step_rank" |h, _| h.ssm_inner?.checked_div(h.ssm_rank?);
+    /// Queries of all heads of latent attention.
+    MlaQ "attention.head_count × attention.key_length_mla" |h, b| h.heads?.get(b)?.checked_mul(h.head_k_mla.or(h.head_k)?);
+    /// Values of all heads of latent attention.
+    MlaV "attention.head_count × attention.value_length_mla" |h, b| h.heads?.get(b)?.checked_mul(h.head_v_mla.or(h.head_v)?);
+    /// Elements of the key of one head of latent attention that are not rotated.
+    MlaNope "attention.key_length_mla - rope.dimension_count" |h, _| h.head_k_mla.or(h.head_k)?.checked_sub(h.rot?);
+    /// Elements of the value of one head of latent attention.
+    MlaHeadV "attention.value_length_mla" |h, _| h.head_v_mla.or(h.head_v);
+    /// Positions that a short convolution sees.
+    ShortConv "shortconv.l_cache" |h, _| h.shortconv;
+    /// A short convolution with its two gates.
+    ThriceEmbd "3 × embedding_length" |h, _| h.embd?.checked_mul(3);
+    /// Heads of the indexer of sparse attention.
+    IndexerHeads "attention.indexer.head_count" |h, _| h.indexer_heads;
+    /// Elements of the key of the indexer of sparse attention.
+    IndexerKey "attention.indexer.key_length" |h, _| h.indexer_key;
+    /// Elements of the queries of all heads of the indexer.
+    IndexerQ "attention.indexer.head_count × attention.indexer.key_length"
+        |h, _| h.indexer_heads?.checked_mul(h.indexer_key?);
 }
 
 impl Dim {
@@ -348,14 +393,18 @@ pub enum When {
     NotFirst,
     /// The first block.
     First,
-    /// Blocks with attention, where `attention.head_count_kv` is 0 in those without.
+    /// Blocks with attention, where others have recurrent layers in its place.
     Attention,
-    /// Blocks without attention, where `attention.head_count_kv` is 0.
-    NoAttention,
+    /// Blocks with a recurrent layer, or a convolution, in place of attention.
+    Recurrent,
     /// Models of RWKV with a gate.
     Gate,
     /// Models of RWKV without a gate.
     NoGate,
+    /// Blocks that predict further tokens.
+    NextTokens,
+    /// All other blocks.
+    Main,
 }
 
 impl When {
@@ -370,10 +419,12 @@ impl When {
             When::SharedExperts => has_experts && h.shared_experts > 0,
             When::NotFirst => block > 0,
             When::First => block == 0,
-            When::Attention => h.heads_kv.and_then(|n| n.get(block)) != Some(0),
-            When::NoAttention => h.heads_kv.and_then(|n| n.get(block)) == Some(0),
+            When::Attention => !h.is_recurrent(block),
+            When::Recurrent => h.is_recurrent(block),
             When::Gate => h.gate_lora != Some(0),
             When::NoGate => h.gate_lora == Some(0),
+            When::NextTokens => h.is_nextn(block),
+            When::Main => !h.is_nextn(block),
         }
     }
 }
@@ -557,8 +608,9 @@ pub enum Computed {
 pub struct Checkpoint {
     /// The classes: first entries of `architectures` in `config.json`.
     pub classes: &'static [&'static str],
-    /// A formula over `config.json` that has to hold, where other architectures have the same classes; an empty one always holds.
-    pub condition: &'static str,
+    /// The condition under which checkpoints of the classes become that; an empty one holds. Of several in the list, the first whose
+    /// condition holds counts.
+    pub when: &'static str,
     /// The name in `general.architecture`; empty for the first of the architecture's.
     pub name: &'static str,
     /// What names of tensors may begin with, and is taken away.
@@ -575,6 +627,18 @@ pub struct Checkpoint {
     pub first_of: &'static [&'static str],
     /// Rows whose values are divided by 2 as often as `rescale_every_n_layers` goes into the number of the block.
     pub rescaled: &'static [&'static str],
+    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number.
+    /// Without a number, tensors belong to the first of these blocks.
+    pub appended: &'static [(&'static str, &'static str)],
+    /// Whether tensors of blocks beyond those of the model are left out.
+    pub drops_further_blocks: bool,
+    /// What cannot be converted: a formula, and its name for the error.
+    pub refuse: &'static [(&'static str, &'static str)],
+    /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
+    /// of a block the field is a list with the values of each. They become no tensors.
+    pub peeked: &'static [(&'static str, &'static str)],
+    /// Whether the embeddings end with the tokens of the tokenizer.
+    pub trims_embeddings: bool,
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Names that are replaced by others where the formula holds.
@@ -603,7 +667,7 @@ impl Checkpoint {
     /// What most have in common.
     pub(crate) const TEXT: Checkpoint = Checkpoint {
         classes: &[],
-        condition: "",
+        when: "",
         name: "",
         roots: &["model."],
         layers: &["layers.{}."],
@@ -611,6 +675,11 @@ impl Checkpoint {
         zero: &[],
         first_of: &[],
         rescaled: &[],
+        appended: &[],
+        drops_further_blocks: false,
+        refuse: &[],
+        peeked: &[],
+        trims_embeddings: false,
         rename: &[],
         rename_if: &[],
         early_keys: &[],
@@ -743,17 +812,24 @@ pub const FUSED: &str = "attn_qkv.weight";
 #[rustfmt::skip]
 pub const ARCHITECTURES: &[Architecture] = &[
     afmoe::ARCHITECTURE,
+    apertus::ARCHITECTURE,
     arcee::ARCHITECTURE,
     arctic::ARCHITECTURE,
     baichuan::ARCHITECTURE,
+    bailingmoe2::ARCHITECTURE,
+    bailingmoe::ARCHITECTURE,
     bert::ARCHITECTURE,
     bloom::ARCHITECTURE,
     chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
     cogvlm::ARCHITECTURE,
     cohere2::ARCHITECTURE,
+    cohere2moe::ARCHITECTURE,
     command_r::ARCHITECTURE,
     dbrx::ARCHITECTURE,
+    deci::ARCHITECTURE,
+    deepseek2::ARCHITECTURE,
+    deepseek2ocr::ARCHITECTURE,
     deepseek::ARCHITECTURE,
     dots1::ARCHITECTURE,
     dream::ARCHITECTURE,
@@ -762,22 +838,31 @@ pub const ARCHITECTURES: &[Architecture] = &[
     eurobert::ARCHITECTURE,
     exaone4::ARCHITECTURE,
     exaone::ARCHITECTURE,
+    exaone_moe::ARCHITECTURE,
     falcon::ARCHITECTURE,
     gemma2::ARCHITECTURE,
+    gemma3::ARCHITECTURE,
+    gemma3::EMBEDDING,
     gemma::ARCHITECTURE,
     glm4::ARCHITECTURE,
+    glm4moe::ARCHITECTURE,
     gpt2::ARCHITECTURE,
     gpt_oss::ARCHITECTURE,
     gptj::ARCHITECTURE,
     gptneox::ARCHITECTURE,
     granite::ARCHITECTURE,
+    granite_hybrid::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
     hunyuan_moe::ARCHITECTURE,
+    hy_v3::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    jamba::ARCHITECTURE,
     jina_bert::V2,
+    lfm2::ARCHITECTURE,
+    lfm2::WITH_EXPERTS,
     llada::ARCHITECTURE,
     llada_moe::ARCHITECTURE,
     llama4::ARCHITECTURE,
@@ -795,6 +880,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
+    nemotron_h::ARCHITECTURE,
     neo_bert::ARCHITECTURE,
     nomic_bert::ARCHITECTURE,
     nomic_bert::WITH_EXPERTS,
@@ -807,24 +893,27 @@ pub const ARCHITECTURES: &[Architecture] = &[
     phi2::ARCHITECTURE,
     phi3::ARCHITECTURE,
     phimoe::ARCHITECTURE,
-    plamo::ARCHITECTURE,
     plamo2::ARCHITECTURE,
     plamo3::ARCHITECTURE,
+    plamo::ARCHITECTURE,
     plm::ARCHITECTURE,
-    qwen::ARCHITECTURE,
     qwen2::ARCHITECTURE,
     qwen2::WITH_VISION,
     qwen2moe::ARCHITECTURE,
     qwen3::ARCHITECTURE,
     qwen3::WITH_VISION,
     qwen3moe::ARCHITECTURE,
+    qwen3next::ARCHITECTURE,
+    qwen3next::QWEN35,
+    qwen3next::QWEN35_MOE,
     qwen3vlmoe::ARCHITECTURE,
+    qwen::ARCHITECTURE,
     refact::ARCHITECTURE,
-    rwkv::ARCHITECTURE,
     rwkv6::ARCHITECTURE,
     rwkv6::WITH_QWEN,
     rwkv7::ARCHITECTURE,
     rwkv7::WITH_QWEN,
+    rwkv::ARCHITECTURE,
     seed_oss::ARCHITECTURE,
     smallthinker::ARCHITECTURE,
     smollm3::ARCHITECTURE,
@@ -880,14 +969,16 @@ pub fn required_keys(name: &str) -> impl Iterator<Item = &'static KeyInfo> {
     keys.iter().copied().flatten().filter_map(|key| keys::info(key))
 }
 
-/// The architectures that checkpoints of a class can become. Where there are several, each has a
-/// [condition](Checkpoint::condition).
+/// The architectures that checkpoints of a class become, in the order in which their conditions count.
 pub fn all_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     let all = ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
-    all.filter(move |(_, checkpoint)| checkpoint.classes.contains(&class))
+    let found = all.filter(|(_, checkpoint)| checkpoint.classes.contains(&class));
+    // The one without a condition is for all that no condition fits.
+    let (some, rest): (Vec<_>, Vec<_>) = found.partition(|(_, checkpoint)| !checkpoint.when.is_empty());
+    some.into_iter().chain(rest)
 }
 
-/// The first architecture that checkpoints of a class can become.
+/// The architecture that checkpoints of a class become; the first, where that depends on their configuration.
 pub fn of_class(class: &str) -> Option<(&'static Architecture, &'static Checkpoint)> {
     all_of_class(class).next()
 }

@@ -129,6 +129,22 @@ pub struct Hparams<'g> {
     pub rescale_every: Option<u64>,
     /// In runs of how many blocks the second has experts, where not all have.
     pub moe_every: Option<u64>,
+    /// Blocks at the end that predict further tokens.
+    pub nextn: u64,
+    /// Elements of one head of keys of latent attention, before its projections are merged.
+    pub head_k_mla: Option<u64>,
+    /// Elements of one head of values of latent attention, before its projections are merged.
+    pub head_v_mla: Option<u64>,
+    /// Whether each block is recurrent, where a key lists it.
+    pub recurrent: Option<ArrayRef<'g>>,
+    /// Every how many blocks one has attention in place of a recurrent layer.
+    pub attention_interval: Option<u64>,
+    /// Positions that a short convolution sees.
+    pub shortconv: Option<u64>,
+    /// Heads of the indexer of sparse attention.
+    pub indexer_heads: Option<u64>,
+    /// Elements of the key of the indexer of sparse attention.
+    pub indexer_key: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -186,6 +202,14 @@ impl<'g> Hparams<'g> {
             gate_lora: int(keys::ATTENTION_GATE_LORA_RANK),
             rescale_every: int(keys::RESCALE_EVERY_N_LAYERS),
             moe_every: int(keys::MOE_EVERY_N_LAYERS),
+            nextn: int(keys::NEXTN_PREDICT_LAYERS).unwrap_or(0),
+            head_k_mla: int(keys::ATTENTION_KEY_LENGTH_MLA),
+            head_v_mla: int(keys::ATTENTION_VALUE_LENGTH_MLA),
+            recurrent: value(keys::ATTENTION_RECURRENT_LAYERS).and_then(|v| v.as_array()),
+            attention_interval: int(keys::FULL_ATTENTION_INTERVAL),
+            shortconv: int(keys::SHORTCONV_L_CACHE),
+            indexer_heads: int(keys::ATTENTION_INDEXER_HEAD_COUNT),
+            indexer_key: int(keys::ATTENTION_INDEXER_KEY_LENGTH),
         }
     }
 
@@ -201,6 +225,26 @@ impl<'g> Hparams<'g> {
     /// Whether block `block` is one of those that `moe_every_n_layers` gives experts.
     pub fn is_moe_layer(&self, block: u64) -> bool {
         self.moe_every.is_none_or(|every| block.checked_rem(every) == Some(1))
+    }
+
+    /// Whether block `block` is one of those at the end that predict further tokens.
+    pub fn is_nextn(&self, block: u64) -> bool {
+        self.blocks.is_some_and(|n| block >= n.saturating_sub(self.nextn))
+    }
+
+    /// Whether block `block` has a recurrent layer in place of attention: as a key lists it, by the interval of blocks with attention,
+    /// or because it has no heads of keys and values.
+    pub fn is_recurrent(&self, block: u64) -> bool {
+        if self.is_nextn(block) {
+            return false;
+        }
+        if let Some(listed) = self.recurrent {
+            return listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
+        }
+        match self.attention_interval {
+            Some(n) => (block + 1).checked_rem(n) != Some(0),
+            None => self.heads_kv.and_then(|heads| heads.get(block)) == Some(0),
+        }
     }
 
     /// Width of a state space with input and output projections of each group.

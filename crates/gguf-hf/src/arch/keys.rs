@@ -88,7 +88,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Resul
 }
 
 /// What the keys begin with that do not begin with the name of the architecture.
-const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion."];
+pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu."];
 
 /// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
 pub(crate) fn evaluate(
@@ -102,6 +102,11 @@ pub(crate) fn evaluate(
         let value = fields.eval(&formula).map_err(|e| unusable(row, e))?.filter(|value| !value.is_null());
         match (row.kind, value) {
             (Kind::Field, value) => {
+                if let ("block_count", Some(blocks)) = (row.key, &value) {
+                    let n = blocks.as_u64().filter(|n| *n <= MAX_BLOCKS);
+                    let wrong = || config::Error::invalid("the number of blocks", blocks, "at most 65536 blocks");
+                    fields.n_blocks = n.ok_or_else(wrong)?;
+                }
                 fields.fields.insert(row.key.to_owned(), value.unwrap_or(Json::Null));
             }
             (_, None) if row.is_optional => {}

@@ -2,11 +2,13 @@
 
 use gguf_model::arch::Checkpoint;
 
+use crate::dtype::SourceTensor;
+
 /// The name of a tensor in the tables of an architecture, without the root that the class puts before it; or why the tensor is left
 /// out (`filter_tensors` of the reference: first the class, then `TextModel`, then `ModelBase`).
 ///
 /// `renames` are the names that are replaced because a formula holds.
-pub(super) fn of_text_model(
+pub(crate) fn of_text_model(
     checkpoint: &Checkpoint,
     renames: &[(&str, &str)],
     name: &str,
@@ -27,6 +29,45 @@ pub(super) fn of_text_model(
     name = name.replace("language_model.", "");
     let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
     Ok(root.unwrap_or(name))
+}
+
+/// The usual name of a tensor in a block that is numbered from those of the model on, of which there are `n_main`; `None` for all
+/// other tensors.
+pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64) -> Option<String> {
+    checkpoint.appended.iter().find_map(|(before, usual)| {
+        let (block, rest) = after(before, name)?;
+        let block = n_main.checked_add(block.unwrap_or(0))?;
+        Some(format!("{}{rest}", usual.replace("{}", &block.to_string())))
+    })
+}
+
+/// How many blocks have a number from those of the model on, by the names of their tensors.
+pub(super) fn n_appended(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> u64 {
+    if checkpoint.appended.is_empty() {
+        return 0;
+    }
+    let block = |source: &SourceTensor| {
+        let name = of_text_model(checkpoint, &[], &source.name).ok()?;
+        checkpoint.appended.iter().find_map(|(before, _)| after(before, &name)?.0)
+    };
+    sources.iter().filter_map(block).max().map_or(0, |last| last.saturating_add(1))
+}
+
+/// The field that has the values of a tensor, and its block.
+pub(crate) fn peeked(checkpoint: &Checkpoint, name: &str) -> Option<(&'static str, Option<u64>)> {
+    checkpoint.peeked.iter().find_map(|(field, tensor)| match after(tensor, name)? {
+        (block, "") => Some((*field, block)),
+        _ => None,
+    })
+}
+
+/// The number in place of `{}`, and what follows the pattern.
+fn after<'n>(pattern: &str, name: &'n str) -> Option<(Option<u64>, &'n str)> {
+    let Some((before, behind)) = pattern.split_once("{}") else {
+        return Some((None, name.strip_prefix(pattern)?));
+    };
+    let (number, rest) = number(name.strip_prefix(before)?)?;
+    Some((Some(number), rest.strip_prefix(behind)?))
 }
 
 /// The number that a text begins with, written plainly, and what follows it.

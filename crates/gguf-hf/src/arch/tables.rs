@@ -8,6 +8,7 @@ use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Inverse};
 use serde_json::Value as Json;
 
+use super::keys::PREFIXES;
 use crate::formula::Formula;
 use crate::pattern::{self, Pattern};
 
@@ -28,15 +29,13 @@ const UNLISTED_KEYS: &[&str] = &[];
 fn formulas_and_patterns_are_well_formed() {
     let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (arch, checkpoint) in checkpoints() {
-        assert!(checkpoint.condition.is_empty() || Formula::parse(checkpoint.condition).is_ok(), "{:?}", arch.names);
         let name = checkpoint.architecture(arch);
         assert!(arch.names.contains(&name), "{name} is not a name of the architecture {:?}", arch.names);
         assert!(!checkpoint.classes.is_empty() && !checkpoint.keys.is_empty(), "{name}");
         for class in checkpoint.classes {
             let earlier = classes.entry(*class).or_default();
-            assert!(!earlier.contains(&"") && !earlier.contains(&checkpoint.condition), "{class} is in two tables");
-            assert!(earlier.is_empty() || !checkpoint.condition.is_empty(), "{class} is in two tables");
-            earlier.push(checkpoint.condition);
+            assert!(!earlier.contains(&"") && !earlier.contains(&checkpoint.when), "{class} is in two tables");
+            earlier.push(checkpoint.when);
         }
         let before = checkpoint.early_keys.iter().chain(checkpoint.keys);
         let keys = before.chain(checkpoint.tokenizer_first).chain(checkpoint.tokenizer_keys).copied().flatten();
@@ -44,11 +43,12 @@ fn formulas_and_patterns_are_well_formed() {
             assert!(Formula::parse(key.formula).is_ok(), "{name}: {}: {:?}", key.key, Formula::parse(key.formula));
             let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
             assert!(key.kind == Kind::Field || key.key.chars().all(is_name), "{name}: {}", key.key);
-            let is_own = ["general.", "tokenizer.", "diffusion."].iter().any(|prefix| key.key.starts_with(prefix));
+            let is_own = PREFIXES.iter().any(|prefix| key.key.starts_with(prefix));
             let full = if is_own { key.key.to_owned() } else { format!("{name}.{}", key.key) };
             let is_known = keys::lookup(&full, Some(name)).is_some() || UNLISTED_KEYS.contains(&key.key);
             assert!(key.kind == Kind::Field || is_known, "{name}: no such key: {}", key.key);
         }
+        assert!(checkpoint.when.is_empty() || Formula::parse(checkpoint.when).is_ok(), "{name}: {}", checkpoint.when);
         let renames = checkpoint.rename_if.iter().map(|(old, _, formula)| (old, formula));
         for (tensor, formula) in checkpoint.skip.iter().map(|(tensor, formula)| (tensor, formula)).chain(renames) {
             assert!(formula.is_empty() || Formula::parse(formula).is_ok(), "{name}: {tensor}");
@@ -133,7 +133,7 @@ fn inverses_restore_what_patterns_move() {
 }
 
 /// Names that the reference's converter makes itself before it looks them up, so that its table does not have them.
-const OWN_NAMES: &[(&str, &str)] = &[("granitemoe", "ffn_down.weight")];
+const OWN_NAMES: &[(&str, &str)] = &[("granitemoe", "ffn_down.weight"), ("granitehybrid", "ffn_down.weight")];
 
 /// The reference looks names up in one table for all architectures. What it has there is what the rows say.
 #[test]

@@ -32,6 +32,7 @@ pub(super) fn add(
     let prefix = plan.architecture;
     let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
 
+    let n_main = plan.fields.n_blocks.saturating_sub(hparams.nextn);
     let mut renames = Vec::new();
     for (old, new, condition) in checkpoint.rename_if {
         if condition_holds(condition, old, &plan.fields)? {
@@ -43,12 +44,16 @@ pub(super) fn add(
     let mut first_of = None;
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
-            Ok(name) => name,
+            Ok(name) => names::in_appended_block(checkpoint, &name, n_main).unwrap_or(name),
             Err(reason) => {
                 plan.skip(&source.name, reason);
                 continue;
             }
         };
+        if names::peeked(checkpoint, &name).is_some() {
+            plan.skip(&source.name, "its values are key-values");
+            continue;
+        }
         if is_skipped(checkpoint, &name, &source.name, &plan.fields)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
@@ -71,6 +76,10 @@ pub(super) fn add(
         let n_blocks = plan.fields.n_blocks;
         let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
+        if checkpoint.drops_further_blocks && matches.iter().any(is_beyond) {
+            plan.skip(&source.name, "belongs to a block that the model does not have in llama.cpp");
+            continue;
+        }
         if matches.is_empty() || matches.iter().any(is_beyond) {
             let (tensor, architecture) = (source.name.clone(), plan.architecture);
             return Err(PlanError::Unmapped { tensor, architecture, n_blocks });
@@ -142,7 +151,7 @@ fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields
 }
 
 /// Whether the condition of a row holds, as an empty one does.
-fn condition_holds(condition: &str, row: &'static str, fields: &Fields) -> Result<bool, PlanError> {
+pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Fields) -> Result<bool, PlanError> {
     let wrong = |e: crate::formula::Error| PlanError::Table { key: row, problem: e.to_string() };
     match condition {
         "" => Ok(true),

@@ -9,12 +9,34 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS, FREQS],
     block: &[BLOCK, ATTENTION, QK_NORMS, GATED_FFN, NEXT_TOKENS],
-    checkpoints: &[Checkpoint {
-        classes: &["Exaone4ForCausalLM"],
-        keys: &[GENERIC, VOCAB_SIZE, KEYS],
-        computed: &[Computed::Llama3Freqs],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Exaone4ForCausalLM"],
+            keys: &[GENERIC, VOCAB_SIZE, KEYS],
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Exaone4_5_ForConditionalGeneration"],
+            appended: APPENDED,
+            keys: &[NEXT_TOKENS_FIELDS, GENERIC, VOCAB_SIZE, KEYS, NEXT_TOKENS_OF_45],
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+    ],
+};
+
+/// Names in blocks that predict further tokens.
+pub(super) const APPENDED: &[(&str, &str)] = &[
+    ("mtp.layers.{}.", "layers.{}."),
+    ("mtp.fc.", "layers.{}.eh_proj."),
+    ("mtp.pre_fc_norm_embedding.", "layers.{}.enorm."),
+    ("mtp.pre_fc_norm_hidden.", "layers.{}.hnorm."),
+    ("mtp.norm.", "layers.{}.shared_head.norm."),
+];
+
+const NEXT_TOKENS_OF_45: &[Key] = keys! {
+    "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
 };
 
 const FREQS: &[Row] = rows! {
@@ -26,7 +48,7 @@ const BLOCK: &[Row] = rows! {
     "post_ffw_norm.weight"       [Embd]    Required Always <- "post_feedforward_layernorm";
 };
 
-const KEYS: &[Key] = keys! {
+pub(super) const KEYS: &[Key] = keys! {
     "attention.sliding_window" U32? = "sliding_window";
     let pattern = "sliding_window_pattern";
     "attention.sliding_window_pattern" Bool? = "null if sliding_window == null

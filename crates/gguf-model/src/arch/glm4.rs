@@ -9,16 +9,36 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["glm4"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[EMBEDDINGS],
-    block: &[BLOCK, ATTENTION, NEXT_TOKENS],
-    checkpoints: &[Checkpoint {
-        classes: &["Glm4ForCausalLM"],
-        keys: &[GENERIC, KEYS],
-        special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)],
-        ..Checkpoint::TEXT
-    }],
+    block: &[BLOCK, UNROTATED_ATTENTION, NEXT_TOKENS],
+    checkpoints: &[
+        Checkpoint { classes: &["Glm4ForCausalLM", "Glm4vForConditionalGeneration"], keys: &[GENERIC, KEYS], ..GLM4 },
+        Checkpoint {
+            classes: &["GlmOcrForConditionalGeneration"],
+            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            ..GLM4
+        },
+    ],
 };
 
+const GLM4: Checkpoint =
+    Checkpoint { special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)], ..Checkpoint::TEXT };
+
 const END: &str = "<|endoftext|>";
+
+/// Rotated pairs are neighbours in checkpoints; where positions have sections, llama.cpp wants their halves apart.
+const APART: &str =
+    "each h: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
+
+const APART_KV: &str =
+    "each kv: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
+
+const UNROTATED_ATTENTION: &[Row] = rows! {
+    "attn_qkv.weight"            [Embd Qkv]      Optional    Always + Optional;
+    "attn_q.weight"              [Embd Q]        UnlessFused Always + Optional <- "self_attn.q_proj" : APART;
+    "attn_k.weight"              [Embd K]        UnlessFused Always + Optional <- "self_attn.k_proj" : APART_KV;
+    "attn_v.weight"              [Embd V]        UnlessFused Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight"         [Q Embd]        Required    Always + Optional <- "self_attn.o_proj";
+};
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"           [Embd]          Required Always <- "input_layernorm";
@@ -30,6 +50,8 @@ const BLOCK: &[Row] = rows! {
 };
 
 const KEYS: &[Key] = keys! {
+    let rotated = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.5))";
+    let mrope = "{'pairs': rotated // 2 if rope_all.mrope_section != null else 0}";
     "rope.dimension_count" U32
         = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.5))";
 };

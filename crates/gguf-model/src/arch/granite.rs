@@ -30,6 +30,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             computed: &[Computed::Llama3Freqs],
             ..Checkpoint::TEXT
         },
+        super::granite_hybrid::ONLY_ATTENTION,
+        super::granite_hybrid::ONLY_ATTENTION_EXPERTS,
     ],
 };
 

@@ -183,14 +183,52 @@ pub(super) const SHARED_EXPERTS: &[Row] = rows! {
     "ffn_down_shexp.weight" [SharedExpertsFf Embd] Required SharedExperts <- "mlp.shared_experts.down_proj";
 };
 
-/// What a block for the prediction of further tokens has besides the usual parts; llama.cpp keeps it without using it.
+/// What a block for the prediction of further tokens has besides the usual parts.
 pub(super) const NEXT_TOKENS: &[Row] = rows! {
-    "nextn.eh_proj.weight"          []           Optional Always;
-    "nextn.enorm.weight"            [Embd]       Optional Always;
-    "nextn.hnorm.weight"            [Embd]       Optional Always;
-    "nextn.embed_tokens.weight"     [Embd Vocab] Optional Always;
-    "nextn.shared_head_head.weight" [Embd Vocab] Optional Always;
-    "nextn.shared_head_norm.weight" [Embd]       Optional Always;
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional Always <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]           Optional Always <- "enorm";
+    "nextn.hnorm.weight"            [Embd]           Optional Always <- "hnorm";
+    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional Always <- "embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]     Optional Always <- "shared_head.head";
+    "nextn.shared_head_norm.weight" [Embd]           Optional Always <- "shared_head.norm";
+};
+
+/// Blocks behind those of the model predict further tokens.
+pub(super) const NEXT_TOKENS_FIELDS: &[Key] = keys! {
+    let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
+};
+
+/// How many blocks predict further tokens.
+pub(super) const NEXT_TOKENS_KEYS: &[Key] = keys! {
+    "nextn_predict_layers" U32? = "num_nextn_predict_layers";
+};
+
+/// What is added to the scores of experts when they are chosen.
+pub(super) const SELECTION_BIAS: &[Row] = rows! {
+    "exp_probs_b.bias"     [Experts]                 Optional Experts <- "mlp.gate.e_score_correction.bias";
+};
+
+/// The expert that all tokens use, with a gate, as Qwen has it.
+pub(super) const QWEN_SHARED_EXPERT: &[Row] = rows! {
+    "ffn_gate_inp_shexp.weight" [Embd]          Required Always <- "mlp.shared_expert_gate";
+    "ffn_gate_shexp.weight"     [Embd SharedFf] Required Always <- "mlp.shared_expert.gate_proj";
+    "ffn_down_shexp.weight"     [SharedFf Embd] Required Always <- "mlp.shared_expert.down_proj";
+    "ffn_up_shexp.weight"       [Embd SharedFf] Required Always <- "mlp.shared_expert.up_proj";
+};
+
+/// Latent attention: keys and values of all heads are made of one state, whose projections are kept apart so that they can be merged
+/// with those of queries and outputs.
+pub(super) const LATENT_ATTENTION: &[Row] = rows! {
+    "attn_q.weight"        [Embd MlaQ]             Optional Always <- "self_attn.q_proj";
+    "attn_q_a.weight"      [Embd QLora]            Optional Always <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight" [QLora]                 Optional Always <- "self_attn.q_a_layernorm";
+    "attn_q_b.weight"      [QLora MlaQ]            Optional Always <- "self_attn.q_b_proj";
+    "attn_kv_a_mqa.weight" [Embd KvLoraRot]        Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight" [KvLora]               Required Always <- "self_attn.kv_a_layernorm";
+    "attn_k_b.weight"      [MlaNope KvLora Heads]  Optional Always <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"      [KvLora MlaHeadV Heads] Optional Always <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
+    "attn_kv_b.weight"     [KvLora LatentKv]       Optional Always;
+    "attn_output.weight"   [MlaV Embd]             Required Always <- "self_attn.o_proj";
 };
 
 /// No scaling of rotary positions.
@@ -326,4 +364,15 @@ pub(super) const GRANITE_KEYS: &[Key] = keys! {
 /// Width of Granite's shared expert.
 pub(super) const GRANITE_SHARED: &[Key] = keys! {
     "expert_shared_feed_forward_length" U32? = "shared_intermediate_size or null";
+};
+
+/// Particular tokens of GLM-4.5 and its successors (`_set_vocab_glm` in `conversion/base.py`).
+pub(super) const GLM_TOKENS: &[(&str, &str)] =
+    &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")];
+
+/// The feed-forward part of blocks with the names `w1`, `w2` and `w3`.
+pub(super) const GATED_FFN_W: &[Row] = rows! {
+    "ffn_gate.weight"      [Embd Ff]    Required Dense <- "feed_forward.w1";
+    "ffn_down.weight"      [Ff Embd]    Required Dense <- "feed_forward.w2";
+    "ffn_up.weight"        [Embd Ff]    Required Dense <- "feed_forward.w3";
 };

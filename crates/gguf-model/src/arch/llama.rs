@@ -51,7 +51,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const MISTRAL3: Architecture = Architecture {
     names: &["mistral3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
-    checkpoints: &[],
+    checkpoints: &[Checkpoint {
+        classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
+        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
+        ..LLAMA
+    }],
     ..ARCHITECTURE
 };
 
@@ -62,6 +66,12 @@ pub(super) const LLAMA: Checkpoint = Checkpoint {
     vocab: Vocab::Llama,
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
+};
+
+/// Ministral 3 stretches its positions (`Mistral3Model.Ministral3Model` in `conversion/mistral3.py`).
+const MINISTRAL3: &[Key] = keys! {
+    "rope.scaling.yarn_log_multiplier" F32? = "required(rope_all.mscale_all_dim) if model_type == 'ministral3' else null";
+    "attention.temperature_scale" F32? = "required(rope_all.llama_4_scaling_beta) if model_type == 'ministral3' else null";
 };
 
 const VLLAMA3: &[Key] = keys! {

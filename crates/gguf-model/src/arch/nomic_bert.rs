@@ -12,7 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     outside: &[OUTSIDE],
     block: &[ATTENTION_AND_NORMS, GATED],
     checkpoints: &[Checkpoint {
-        condition: "not moe_every_n_layers",
+        when: "not moe_every_n_layers",
         keys: &[DENSE, POSITIONS, GENERIC, NOT_CAUSAL, POOLING],
         ..CHECKPOINT
     }],
@@ -24,7 +24,7 @@ pub(super) const WITH_EXPERTS: Architecture = Architecture {
     outside: &[OUTSIDE],
     block: &[ATTENTION_AND_NORMS, EXPERTS_AND_OTHERS],
     checkpoints: &[Checkpoint {
-        condition: "moe_every_n_layers",
+        when: "moe_every_n_layers",
         keys: &[SPARSE, POSITIONS, GENERIC, NOT_CAUSAL, POOLING, EXPERT_KEYS],
         ..CHECKPOINT
     }],

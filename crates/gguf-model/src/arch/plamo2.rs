@@ -47,17 +47,17 @@ pub(super) const PLAMO_NORMS_AND_FFN: &[Row] = rows! {
 };
 
 const STATE_SPACE: &[Row] = rows! {
-    "ssm_in.weight"        [Embd SsmGated]    Required NoAttention <- "mixer.in_proj";
-    "ssm_conv1d.weight"    [SsmConv SsmInner] Required NoAttention <- "mixer.conv1d" : "c 1 k -> c k";
-    "ssm_x.weight"         [SsmInner SsmDtX]  Required NoAttention <- "mixer.bcdt_proj";
-    "ssm_dt.weight"        [SsmDt SsmRank]    Required NoAttention <- "mixer.dt_proj";
-    "ssm_dt.bias"          [SsmRank]          Required NoAttention <- "mixer.dt_bias";
-    "ssm_a"                [SsmRank]          Required NoAttention <- "mixer.A_log", Map::NegExp;
-    "ssm_d"                [SsmRank]          Required NoAttention <- "mixer.D";
-    "ssm_out.weight"       [SsmInner Embd]    Required NoAttention <- "mixer.out_proj";
-    "ssm_dt_norm"          [SsmDt]            Required NoAttention <- "mixer.dt_norm_weight";
-    "ssm_b_norm"           [SsmState]         Required NoAttention <- "mixer.B_norm_weight";
-    "ssm_c_norm"           [SsmState]         Required NoAttention <- "mixer.C_norm_weight";
+    "ssm_in.weight"        [Embd SsmGated]    Required Recurrent <- "mixer.in_proj";
+    "ssm_conv1d.weight"    [SsmConv SsmInner] Required Recurrent <- "mixer.conv1d" : "c 1 k -> c k";
+    "ssm_x.weight"         [SsmInner SsmDtX]  Required Recurrent <- "mixer.bcdt_proj";
+    "ssm_dt.weight"        [SsmDt SsmRank]    Required Recurrent <- "mixer.dt_proj";
+    "ssm_dt.bias"          [SsmRank]          Required Recurrent <- "mixer.dt_bias";
+    "ssm_a"                [SsmRank]          Required Recurrent <- "mixer.A_log", Map::NegExp;
+    "ssm_d"                [SsmRank]          Required Recurrent <- "mixer.D";
+    "ssm_out.weight"       [SsmInner Embd]    Required Recurrent <- "mixer.out_proj";
+    "ssm_dt_norm"          [SsmDt]            Required Recurrent <- "mixer.dt_norm_weight";
+    "ssm_b_norm"           [SsmState]         Required Recurrent <- "mixer.B_norm_weight";
+    "ssm_c_norm"           [SsmState]         Required Recurrent <- "mixer.C_norm_weight";
 };
 
 const ATTENTION_OF_SOME: &[Row] = rows! {

@@ -9,17 +9,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen2moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, ATTENTION, QWEN_EXPERTS, SHARED],
+    block: &[NORMS, ATTENTION, QWEN_EXPERTS, QWEN_SHARED_EXPERT],
     checkpoints: &[Checkpoint {
         classes: &["Qwen2MoeForCausalLM"],
         keys: &[GENERIC, EXPERT_WIDTHS],
         ..Checkpoint::TEXT
     }],
-};
-
-const SHARED: &[Row] = rows! {
-    "ffn_gate_inp_shexp.weight" [Embd]          Required Always <- "mlp.shared_expert_gate";
-    "ffn_gate_shexp.weight"     [Embd SharedFf] Required Always <- "mlp.shared_expert.gate_proj";
-    "ffn_down_shexp.weight"     [SharedFf Embd] Required Always <- "mlp.shared_expert.down_proj";
-    "ffn_up_shexp.weight"       [Embd SharedFf] Required Always <- "mlp.shared_expert.up_proj";
 };

@@ -19,20 +19,6 @@ const KIMI_KEYS: &[&str] = &[
 /// The keys of an architecture that is not listed; see [`Architecture::required`](super::Architecture::required).
 pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
     match name {
-        "apertus" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            FEED_FORWARD_KEYS,
-            &[keys::XIELU_ALPHA_N, keys::XIELU_ALPHA_P, keys::XIELU_BETA, keys::XIELU_EPS],
-        ],
-        "bailingmoe" | "deepseek2-ocr" | "glm4moe" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]]
-        }
-        "bailingmoe2" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT, keys::EXPERT_GATING_FUNC],
-        ],
         "bailingmoe3" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -50,18 +36,9 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             ],
         ],
         "jais" | "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
-        "bitnet" | "chameleon" | "gemma3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
-        "cohere2moe" => &[
-            TRANSFORMER_KEYS,
-            &[
-                keys::ATTENTION_SLIDING_WINDOW,
-                keys::LOGIT_SCALE,
-                keys::LEADING_DENSE_BLOCK_COUNT,
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-            ],
-        ],
-        "deci" | "grok" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
-        "deepseek2" | "mistral4" => &[
+        "bitnet" | "chameleon" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+        "grok" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+        "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
@@ -133,12 +110,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "eagle3" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
         }
-        "exaone-moe" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
-        ],
-        "falcon-h1" | "granitehybrid" | "qwen3next" => &[
+        "falcon-h1" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[
@@ -149,9 +121,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::SSM_GROUP_COUNT,
             ],
         ],
-        "gemma-embedding" | "gemma3n" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]]
-        }
+        "gemma3n" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
         "gemma4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -226,7 +196,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             FEED_FORWARD_KEYS,
             &[keys::HRM_LAYERS_PER_STACK, keys::HRM_H_CYCLES, keys::HRM_L_CYCLES],
         ],
-        "hy_v3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
         "hy_v4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -242,11 +211,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::HYPER_CONNECTION_MAGNITUDE,
             ],
         ],
-        "jamba" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::SSM_CONV_KERNEL, keys::SSM_INNER_SIZE, keys::SSM_STATE_SIZE, keys::SSM_TIME_STEP_RANK],
-        ],
         "kimi-k3" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -257,12 +221,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "laguna" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]]
         }
-        "lfm2" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::SHORTCONV_L_CACHE]],
-        "lfm2moe" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::SHORTCONV_L_CACHE, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
-        ],
         "mimo2" | "step35" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -286,29 +244,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "muse-glimmer" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE]]
         }
-        "nemotron_h" | "nemotron_h_moe" => &[
-            TRANSFORMER_KEYS,
-            LAYER_NORM_KEYS,
-            &[
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
-        "qwen35" | "qwen35moe" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::ROPE_DIMENSION_SECTIONS,
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
         "qwen3tts" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
         "qwen4exp" => &[
             TRANSFORMER_KEYS,

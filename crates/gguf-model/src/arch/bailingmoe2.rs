@@ -1,0 +1,49 @@
+//! Ling 2.0 (Bailing): norms of queries and keys, half of each head rotated, and a block that predicts further tokens.
+//!
+//! Rules: `load_arch_tensors` in `src/models/bailingmoe2.cpp` of llama.cpp, `BailingMoeV2Model` in `conversion/bailingmoe.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["bailingmoe2"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT, keys::EXPERT_GATING_FUNC],
+    ],
+    outside: &[OUTSIDE],
+    block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED_EXPERTS, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["BailingMoeV2ForCausalLM"],
+        keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "rope.dimension_count" U32
+        = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.5))";
+    "leading_dense_block_count" U32 = "first_k_dense_replace";
+    "vocab_size" U32 = "vocab_size";
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_shared_feed_forward_length" U32
+        = "moe_shared_expert_intermediate_size|moe_intermediate_size * num_shared_experts";
+    "expert_weights_scale" F32 = "routed_scaling_factor";
+    "expert_shared_count" U32 = "num_shared_experts";
+    "expert_weights_norm" Bool = "norm_topk_prob";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"        [Embd Vocab] Required Always <- "word_embeddings";
+    "output_norm.weight"       [Embd]       Required Always <- "norm";
+    "output.weight"            [Embd Vocab] Required Always <- "lm_head";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_qkv.weight"          [Embd Qkv]   Required Always + Optional <- "attention.query_key_value";
+    "attn_output.weight"       [Q Embd]     Required Always <- "attention.dense";
+    "attn_q_norm.weight"       [HeadK]      Required Always <- "attention.query_layernorm";
+    "attn_k_norm.weight"       [HeadK]      Required Always <- "attention.key_layernorm";
+    "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.expert_bias";
+    "layer_output_norm.weight" [Embd]       Optional Always <- "final_layernorm";
+};

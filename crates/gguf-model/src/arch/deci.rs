@@ -1,0 +1,61 @@
+//! DeciLM and Nemotron of NVIDIA's architecture search: heads and widths of each block of its own, blocks without attention or without a
+//! feed-forward part.
+//!
+//! Rules: `load_arch_tensors` in `src/models/deci.cpp` of llama.cpp, `DeciModel` in `conversion/deci.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["deci"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+    outside: &[EMBEDDINGS, ROPE_FREQS],
+    block: &[BLOCK],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["DeciLMForCausalLM"],
+            when: "block_configs",
+            keys: &[BLOCK_KEYS, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["DeciLMForCausalLM"],
+            keys: &[GENERIC, HEADS_OF_BLOCKS, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+            vocab: Vocab::LlamaHf,
+            computed: &[Computed::Llama3Freqs],
+            ..Checkpoint::TEXT
+        },
+    ],
+};
+
+const BLOCK_KEYS: &[Key] = keys! {
+    "rope.freq_base" F32? = "rope_all.rope_theta";
+    "attention.head_count_kv" U32 = "[0 if c.attention.n_heads_in_group == null
+        else num_attention_heads // c.attention.n_heads_in_group for c in block_configs]";
+    "attention.head_count" U32 = "[0 if c.attention.n_heads_in_group == null and not c.attention.replace_with_linear
+        else num_attention_heads for c in block_configs]";
+    "feed_forward_length" U32 = "[(int(2 * (c.ffn.ffn_mult ?? 0.0) * hidden_size / 3) + 255) // 256 * 256 for c in block_configs]";
+    "block_count" U32 = "block_count";
+    "context_length" U32 = "max_position_embeddings";
+    "embedding_length" U32 = "hidden_size";
+    "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps";
+    "attention.key_length" U32 = "hidden_size // num_attention_heads";
+    "attention.value_length" U32 = "hidden_size // num_attention_heads";
+    "general.file_type" U32 = "file_type";
+};
+
+const HEADS_OF_BLOCKS: &[Key] = keys! {
+    "attention.head_count_kv" U32? = "num_key_value_heads_per_layer";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"   [Embd]    Optional Always <- "input_layernorm";
+    "ffn_norm.weight"    [Embd]    Optional Always <- "post_attention_layernorm";
+    "attn_q.weight"      [Embd Q]  Optional Always + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [Embd K]  Optional Always + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"      [Embd V]  Optional Always + Optional <- "self_attn.v_proj";
+    "attn_output.weight" []        Optional Always + Optional <- "self_attn.o_proj | self_attn.linear_attn";
+    "ffn_gate.weight"    [Embd Ff] Optional Always + Optional <- "mlp.gate_proj";
+    "ffn_up.weight"      [Embd Ff] Optional Always + Optional <- "mlp.up_proj";
+    "ffn_down.weight"    [Ff Embd] Optional Always + Optional <- "mlp.down_proj";
+};

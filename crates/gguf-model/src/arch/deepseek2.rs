@@ -1,0 +1,71 @@
+//! DeepSeek 2 and 3, and models with their latent attention: Kimi-VL, Youtu, GLM-4.7-Flash.
+//!
+//! Rules: `load_arch_tensors` in `src/models/deepseek2.cpp` of llama.cpp, `DeepseekV2Model` in `conversion/deepseek.py`,
+//! `Glm4MoeLiteModel` in `conversion/glm.py`. Keys and values have one head, as wide as the state that they are made of.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["deepseek2"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
+    ],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, LATENT_ATTENTION, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    checkpoints: &[
+        Checkpoint {
+            classes: &[
+                "DeepseekV2ForCausalLM",
+                "DeepseekV3ForCausalLM",
+                "KimiVLForConditionalGeneration",
+                "YoutuForCausalLM",
+                "YoutuVLForConditionalGeneration",
+            ],
+            skip: SKIP,
+            drops_further_blocks: true,
+            keys: &[LATENT_FIELDS, GENERIC, LATENT_KEYS],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Glm4MoeLiteForCausalLM"],
+            skip: SKIP,
+            keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_NEXT_TOKENS],
+            special_tokens: GLM_TOKENS,
+            ..Checkpoint::TEXT
+        },
+    ],
+};
+
+const SKIP: &[(&str, &str)] = &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")];
+
+/// One head of keys and values.
+pub(super) const LATENT_FIELDS: &[Key] = keys! {
+    let num_key_value_heads = "1";
+    let rms_norm_eps = "rms_norm_eps|1e-6";
+};
+
+/// The key-values of latent attention and of experts behind [`GENERIC`].
+pub(super) const LATENT_KEYS: &[Key] = keys! {
+    let kv_lora_rank = "kv_lora_rank|512";
+    "leading_dense_block_count" U32 = "first_k_dense_replace ?? (num_hidden_layers if n_routed_experts == null else 0)";
+    "vocab_size" U32 = "vocab_size";
+    "attention.q_lora_rank" U32? = "q_lora_rank";
+    "attention.kv_lora_rank" U32 = "kv_lora_rank";
+    "attention.key_length" U32 = "kv_lora_rank + qk_rope_head_dim";
+    "attention.value_length" U32 = "kv_lora_rank";
+    "attention.key_length_mla" U32 = "qk_nope_head_dim + qk_rope_head_dim";
+    "attention.value_length_mla" U32 = "v_head_dim";
+    "expert_feed_forward_length" U32 = "moe_intermediate_size|intermediate_size";
+    "expert_count" U32? = "n_routed_experts";
+    "expert_shared_count" U32 = "n_shared_experts|0";
+    "expert_weights_scale" F32? = "routed_scaling_factor";
+    "expert_weights_norm" Bool? = "true if norm_topk_prob else null";
+    "rope.dimension_count" U32 = "qk_rope_head_dim";
+    "rope.scaling.yarn_log_multiplier" F32? = "null if rope_all.mscale_all_dim == null else 0.1 * rope_all.mscale_all_dim";
+};
+
+const GLM_NEXT_TOKENS: &[Key] = keys! {
+    "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
+};

@@ -1,0 +1,37 @@
+//! K-EXAONE: EXAONE 4 with experts.
+//!
+//! Rules: `load_arch_tensors` in `src/models/exaone-moe.cpp` of llama.cpp, `ExaoneMoEModel` in `conversion/exaone.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["exaone-moe"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[keys::ATTENTION_SLIDING_WINDOW, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_GATING_FUNC],
+    ],
+    outside: &[EMBEDDINGS, ROPE_FREQS],
+    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, EXPERTS, BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM"],
+        appended: super::exaone4::APPENDED,
+        keys: &[NEXT_TOKENS_FIELDS, GENERIC, VOCAB_SIZE, super::exaone4::KEYS, KEYS, NO_ROPE_SCALING],
+        computed: &[Computed::Llama3Freqs],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_shared_count" U32 = "num_shared_experts";
+    "expert_shared_feed_forward_length" U32 = "moe_intermediate_size * num_shared_experts";
+    "expert_weights_scale" F32 = "routed_scaling_factor";
+    "expert_weights_norm" Bool = "norm_topk_prob";
+    "leading_dense_block_count" U32 = "first_k_dense_replace|first_last_k_dense_replace|0";
+    "nextn_predict_layers" U32 = "num_nextn_predict_layers|0";
+};
+
+const BIAS: &[Row] = rows! {
+    "exp_probs_b.bias" [Experts] Optional Experts <- "mlp.e_score_correction.bias | mlp.gate.e_score_correction.bias";
+};

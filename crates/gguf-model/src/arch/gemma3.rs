@@ -1,0 +1,80 @@
+//! Gemma 3 and EmbeddingGemma: Gemma 2 with norms of queries and keys, and other rotary positions in blocks with a window.
+//!
+//! Rules: `load_arch_tensors` in `src/models/gemma3.cpp` and `gemma-embedding.cpp` of llama.cpp, `Gemma3Model` and `EmbeddingGemma` in
+//! `conversion/gemma.py`. Rows of the embeddings that belong to no token are left out.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["gemma3"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, ATTENTION, GATED_FFN],
+    checkpoints: &[Checkpoint {
+        classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+        keys: &[GENERIC, KEYS],
+        ..GEMMA3
+    }],
+};
+
+/// An encoder of sentences.
+pub(super) const EMBEDDING: Architecture = Architecture {
+    names: &["gemma-embedding"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
+    outside: &[OUTSIDE, DENSE],
+    checkpoints: &[Checkpoint {
+        classes: &["Gemma3TextModel"],
+        keys: &[GENERIC, KEYS, EMBEDDING_KEYS, POOLING],
+        ..GEMMA3
+    }],
+    ..ARCHITECTURE
+};
+
+const GEMMA3: Checkpoint = Checkpoint {
+    vocab: Vocab::SentencePieceOrBpe,
+    tokenizer_keys: &[SPACE],
+    trims_embeddings: true,
+    ..Checkpoint::TEXT
+};
+
+const SPACE: &[Key] = keys! {
+    "tokenizer.ggml.add_space_prefix" Bool? = "false if tokenizer_model == 'llama' else null";
+};
+
+const KEYS: &[Key] = keys! {
+    "context_length" U32 = "max_position_embeddings|131072";
+    "attention.head_count" U32 = "num_attention_heads|8";
+    "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps|1e-6";
+    "attention.key_length" U32 = "head_dim|256";
+    "attention.value_length" U32 = "head_dim|256";
+    "rope.freq_base" F32 = "rope.rope_theta|1000000.0";
+    "final_logit_softcapping" F32? = "final_logit_softcapping or null";
+    "attention.sliding_window" U32? = "required(sliding_window) if sliding_window_pattern != 1 else null";
+    "attention.head_count_kv" U32 = "num_key_value_heads|4";
+};
+
+/// The window is the one in the file, before transformers halves it.
+const EMBEDDING_KEYS: &[Key] = keys! {
+    "attention.sliding_window" U32 = "config.sliding_window";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"          [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
+    "output_norm.weight"         [Embd]       Required Always <- "norm", Map::Add(1.0);
+    "output.weight"              [Embd Vocab] Optional Always <- "lm_head";
+};
+
+/// Layers behind the pooling; conversion leaves them out.
+const DENSE: &[Row] = rows! {
+    "dense_2.weight"             []           Optional Always;
+    "dense_3.weight"             []           Optional Always;
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"           [Embd]       Required Always <- "input_layernorm", Map::Add(1.0);
+    "attn_q_norm.weight"         [HeadK]      Required Always <- "self_attn.q_norm", Map::Add(1.0);
+    "attn_k_norm.weight"         [HeadK]      Required Always <- "self_attn.k_norm", Map::Add(1.0);
+    "post_attention_norm.weight" [Embd]       Required Always <- "post_attention_layernorm", Map::Add(1.0);
+    "ffn_norm.weight"            [Embd]       Required Always <- "pre_feedforward_layernorm", Map::Add(1.0);
+    "post_ffw_norm.weight"       [Embd]       Required Always <- "post_feedforward_layernorm", Map::Add(1.0);
+};

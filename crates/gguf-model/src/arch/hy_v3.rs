@@ -1,0 +1,42 @@
+//! Hy3 of Hunyuan: experts with a selection bias behind the first blocks, and blocks that predict further tokens.
+//!
+//! Rules: `load_arch_tensors` in `src/models/hy-v3.cpp` of llama.cpp, `HYV3Model` in `conversion/hunyuan.py`. The bias has no suffix.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["hy_v3"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QK_NORMS, FFN, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["HYV3ForCausalLM"],
+        rename: &[(".final_layernorm.", ".shared_head.norm.")],
+        keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_shared_feed_forward_length" U32 = "moe_intermediate_size * (num_shared_experts|1)";
+    "expert_weights_norm" Bool = "route_norm|true";
+    "expert_weights_scale" F32 = "float(router_scaling_factor|1.0)";
+    "expert_gating_func" U32 = "2";
+    "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
+};
+
+/// Blocks without experts are those that have none in the checkpoint.
+const FFN: &[Row] = rows! {
+    "ffn_gate.weight"       [Embd Ff]               Optional Always <- "mlp.gate_proj";
+    "ffn_up.weight"         [Embd Ff]               Optional Always <- "mlp.up_proj";
+    "ffn_down.weight"       [Ff Embd]               Optional Always <- "mlp.down_proj";
+    "ffn_gate_inp.weight"   [Embd Experts]          Optional Always <- "mlp.router.gate";
+    "exp_probs_b"           [Experts]               Optional Always <- "mlp.expert_bias";
+    "ffn_down_exps.weight"  [ExpertFf Embd Experts] Optional Always <- "mlp.experts.{x}.down_proj";
+    "ffn_gate_exps.weight"  [Embd ExpertFf Experts] Optional Always <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"    [Embd ExpertFf Experts] Optional Always <- "mlp.experts.{x}.up_proj";
+    "ffn_gate_shexp.weight" [Embd SharedFf]         Optional Always <- "mlp.shared_mlp.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedFf]         Optional Always <- "mlp.shared_mlp.up_proj";
+    "ffn_down_shexp.weight" [SharedFf Embd]         Optional Always <- "mlp.shared_mlp.down_proj";
+};

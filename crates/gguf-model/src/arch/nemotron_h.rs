@@ -1,0 +1,148 @@
+//! Nemotron-H: blocks of one kind each, Mamba 2, attention, or a feed-forward part, with or without experts.
+//!
+//! Rules: `load_arch_tensors` in `src/models/nemotron-h.cpp` of llama.cpp, `NemotronHModel` in `conversion/nemotron.py`. The block that
+//! predicts further tokens is two in a checkpoint.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["nemotron_h", "nemotron_h_moe"],
+    required: &[
+        TRANSFORMER_KEYS,
+        LAYER_NORM_KEYS,
+        &[
+            keys::SSM_CONV_KERNEL,
+            keys::SSM_INNER_SIZE,
+            keys::SSM_STATE_SIZE,
+            keys::SSM_TIME_STEP_RANK,
+            keys::SSM_GROUP_COUNT,
+        ],
+    ],
+    outside: &[OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[
+        Checkpoint {
+            when: "num_experts_per_tok|null",
+            name: "nemotron_h_moe",
+            keys: &[
+                FIELDS,
+                NEXT_TOKENS_BLOCK,
+                GRANITE_FIELDS,
+                GENERIC,
+                GRANITE_KEYS,
+                STATE_SPACE,
+                super::granite_hybrid::KEYS,
+                EXPERT_KEYS,
+                PADDED,
+            ],
+            ..NEMOTRON_H
+        },
+        Checkpoint {
+            keys: &[
+                FIELDS,
+                GRANITE_FIELDS,
+                GENERIC,
+                GRANITE_KEYS,
+                STATE_SPACE,
+                super::granite_hybrid::KEYS,
+                KEYS,
+                PADDED,
+            ],
+            ..NEMOTRON_H
+        },
+    ],
+};
+
+const NEMOTRON_H: Checkpoint = Checkpoint {
+    classes: &["NemotronHForCausalLM"],
+    roots: &["backbone.", "model."],
+    appended: &[
+        ("mtp.layers.0.", "layers.{}."),
+        ("mtp.layers.1.norm.", "layers.{}.post_attention_layernorm."),
+        ("mtp.layers.1.final_layernorm.", "layers.{}.shared_head.norm."),
+        ("mtp.layers.1.", "layers.{}."),
+    ],
+    ..Checkpoint::TEXT
+};
+
+const FIELDS: &[Key] = keys! {
+    let own_head_dim = "head_dim|attention_head_dim";
+    let blocks = "hybrid_override_pattern or layers_block_type";
+    let is_attention = "[blocks[i] in ['*', 'attention', 'full_attention'] for i]";
+    let is_ffn = "[blocks[i] in (['E', 'moe'] if num_experts_per_tok else ['-', 'moe']) for i]";
+};
+
+/// The block behind all others has attention and experts.
+const NEXT_TOKENS_BLOCK: &[Key] = keys! {
+    let block_count = "block_count + (num_nextn_predict_layers or 0)";
+    let is_attention = "is_attention + [true] * (num_nextn_predict_layers or 0)";
+    let is_ffn = "is_ffn + [true] * (num_nextn_predict_layers or 0)";
+};
+
+const STATE_SPACE: &[Key] = keys! {
+    let inner = "(num_heads|mamba_num_heads) * (mamba_head_dim|hidden_size|d_model)";
+    let has_rope = "false";
+};
+
+const KEYS: &[Key] = keys! {
+    "attention.key_length" U32 = "own_head_dim";
+    "attention.value_length" U32 = "own_head_dim";
+    "feed_forward_length" U32 = "[required(intermediate_size|n_inner|hidden_dim) if f else 0 for f in is_ffn]";
+};
+
+const EXPERT_KEYS: &[Key] = keys! {
+    "attention.key_length" U32 = "own_head_dim";
+    "attention.value_length" U32 = "own_head_dim";
+    "feed_forward_length" U32 = "[moe_intermediate_size if f else 0 for f in is_ffn]";
+    "expert_used_count" U32 = "num_experts_per_tok";
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_shared_feed_forward_length" U32 = "moe_shared_expert_intermediate_size";
+    "expert_count" U32 = "n_routed_experts";
+    "expert_shared_count" U32 = "n_shared_experts";
+    "expert_weights_norm" Bool = "norm_topk_prob";
+    "expert_weights_scale" F32 = "routed_scaling_factor";
+    "expert_group_count" U32 = "n_group";
+    "moe_latent_size" U32? = "moe_latent_size";
+    "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
+};
+
+const PADDED: &[Key] = keys! {
+    let vocab_size = "(vocab_size + 7) // 8 * 8";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"          [Embd Vocab]         Required Always <- "embeddings";
+    "output_norm.weight"         [Embd]               Required Always <- "norm_f";
+    "output.weight"              [Embd Vocab]         Optional Always <- "lm_head";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"           [Embd]               Required Always <- "norm";
+    "ssm_in.weight"              [Embd SsmIn]         Optional Always <- "mixer.in_proj";
+    "ssm_conv1d.weight"          [SsmConv SsmConvIn]  Optional Always <- "mixer.conv1d" : "c 1 k -> c k";
+    "ssm_conv1d.bias"            [SsmConvIn]          Optional Always <- "mixer.conv1d.bias";
+    "ssm_dt.bias"                [SsmRank]            Optional Always <- "mixer.dt_bias";
+    "ssm_a"                      [One SsmRank]        Optional Always <- "mixer.A_log" : "r -> r 1", Map::NegExp;
+    "ssm_d"                      [One SsmRank]        Optional Always <- "mixer.D" : "r -> r 1";
+    "ssm_norm.weight"            [SsmGroup SsmGroups] Optional Always <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
+    "ssm_out.weight"             [SsmInner Embd]      Optional Always <- "mixer.out_proj";
+    "attn_q.weight"              [Embd Q]             Optional Always + Optional <- "mixer.q_proj" : ROPE_Q;
+    "attn_k.weight"              [Embd K]             Optional Always + Optional <- "mixer.k_proj" : ROPE_K;
+    "attn_v.weight"              [Embd V]             Optional Always + Optional <- "mixer.v_proj";
+    "attn_output.weight"         [Q Embd]             Optional Always + Optional <- "mixer.o_proj";
+    "ffn_up.weight"              [Embd Ff]            Optional Always + Optional <- "mixer.up_proj";
+    "ffn_down.weight"            [Ff Embd]            Optional Always + Optional <- "mixer.down_proj";
+    "ffn_gate_inp.weight"        [Embd Experts]       Optional Always <- "mixer.gate";
+    "exp_probs_b.bias"           [Experts]            Optional Always <- "mixer.gate.e_score_correction.bias";
+    "ffn_latent_down.weight"     []                   Optional Always <- "mixer.fc1_latent_proj";
+    "ffn_latent_up.weight"       []                   Optional Always <- "mixer.fc2_latent_proj";
+    "ffn_down_exps.weight"       []                   Optional Always <- "mixer.experts.{x}.down_proj";
+    "ffn_up_exps.weight"         []                   Optional Always <- "mixer.experts.{x}.up_proj";
+    "ffn_down_shexp.weight"      [SharedFf Embd]      Optional Always <- "mixer.shared_experts.down_proj";
+    "ffn_up_shexp.weight"        [Embd SharedFf]      Optional Always <- "mixer.shared_experts.up_proj";
+    "post_attention_norm.weight" [Embd]               Optional NextTokens <- "post_attention_layernorm";
+    "nextn.eh_proj.weight"       [TwiceEmbd Embd]     Required NextTokens <- "eh_proj";
+    "nextn.enorm.weight"         [Embd]               Required NextTokens <- "enorm";
+    "nextn.hnorm.weight"         [Embd]               Required NextTokens <- "hnorm";
+    "nextn.shared_head_norm.weight" [Embd]            Required NextTokens <- "shared_head.norm";
+};

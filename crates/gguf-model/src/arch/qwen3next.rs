@@ -1,0 +1,147 @@
+//! Qwen3-Next and Qwen 3.5: linear attention in three of four blocks, gated attention in the fourth, and a block that predicts further
+//! tokens.
+//!
+//! Rules: `load_arch_tensors` in `src/models/qwen3next.cpp`, `qwen35.cpp` and `qwen35moe.cpp` of llama.cpp, `Qwen3NextModel` and
+//! `_LinearAttentionVReorderBase` in `conversion/qwen.py`. Heads of values are grouped by their head of keys in a checkpoint; in llama.cpp's
+//! Qwen 3.5 the first of all groups come first.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["qwen3next"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    checkpoints: &[Checkpoint { classes: &["Qwen3NextForCausalLM"], keys: KEYS_IN_ORDER, ..QWEN_NEXT }],
+};
+
+/// Qwen 3.5 without experts.
+pub(super) const QWEN35: Architecture = Architecture {
+    names: &["qwen35"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
+        keys: KEYS_IN_ORDER,
+        ..QWEN_NEXT
+    }],
+};
+
+/// Qwen 3.5 with experts.
+pub(super) const QWEN35_MOE: Architecture = Architecture {
+    names: &["qwen35moe"],
+    block: &[BLOCK, APART, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"],
+        keys: KEYS_IN_ORDER,
+        ..QWEN_NEXT
+    }],
+    ..QWEN35
+};
+
+const LINEAR_KEYS: &[&str] = &[
+    keys::SSM_CONV_KERNEL,
+    keys::SSM_INNER_SIZE,
+    keys::SSM_STATE_SIZE,
+    keys::SSM_TIME_STEP_RANK,
+    keys::SSM_GROUP_COUNT,
+];
+
+const QWEN_NEXT: Checkpoint = Checkpoint {
+    appended: &[
+        ("mtp.layers.{}.", "layers.{}."),
+        ("mtp.fc.", "layers.{}.eh_proj."),
+        ("mtp.pre_fc_norm_embedding.", "layers.{}.enorm."),
+        ("mtp.pre_fc_norm_hidden.", "layers.{}.hnorm."),
+        ("mtp.norm.", "layers.{}.shared_head.norm."),
+    ],
+    ..Checkpoint::TEXT
+};
+
+const KEYS_IN_ORDER: &[&[Key]] = &[FIELDS, GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS];
+
+/// Where the configuration does not say how many blocks predict further tokens, the names of tensors do.
+const FIELDS: &[Key] = keys! {
+    let block_count = "num_hidden_layers + (mtp_num_hidden_layers or appended_blocks)";
+};
+
+const KEYS: &[Key] = keys! {
+    "nextn_predict_layers" U32? = "block_count - num_hidden_layers or null";
+    "ssm.conv_kernel" U32 = "linear_conv_kernel_dim";
+    "ssm.state_size" U32 = "linear_key_head_dim";
+    "ssm.group_count" U32 = "linear_num_key_heads";
+    "ssm.time_step_rank" U32 = "linear_num_value_heads";
+    "ssm.inner_size" U32 = "linear_value_head_dim * linear_num_value_heads";
+    "attention.recurrent_layers" Bool? = "null if layer_types == null
+        else [t == 'linear_attention' for t in layer_types] + [false] * (block_count - num_hidden_layers)";
+    "full_attention_interval" U32 = "full_attention_interval|4";
+    "rope.dimension_count" U32
+        = "int((head_dim ?? hidden_size // num_attention_heads) * (rope_all.partial_rotary_factor|0.25))";
+};
+
+/// Qwen 3.5 has sections of rotary positions even where the configuration does not list them.
+const SECTIONS: &[Key] = keys! {
+    "rope.dimension_sections" I32? = "[11, 11, 10, 0] if linear_num_value_heads and rope_all.mrope_section == null
+        and model_type != 'qwen3_next' else null";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"          [Embd Vocab]          Required Always <- "embed_tokens";
+    "output_norm.weight"         [Embd]                Required Always <- "norm", Map::Add(1.0);
+    "output.weight"              [Embd Vocab]          Optional Always <- "lm_head";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"           [Embd]                Required Always <- "input_layernorm", Map::Add(1.0);
+    "post_attention_norm.weight" [Embd]                Required Always <- "post_attention_layernorm", Map::Add(1.0);
+    "attn_q.weight"              [Embd GatedQ]         Required Attention + Optional <- "self_attn.q_proj";
+    "attn_k.weight"              [Embd K]              Required Attention + Optional <- "self_attn.k_proj";
+    "attn_v.weight"              [Embd V]              Required Attention + Optional <- "self_attn.v_proj";
+    "attn_output.weight"         [Q Embd]              Required Attention <- "self_attn.o_proj";
+    "attn_q_norm.weight"         [HeadK]               Required Attention <- "self_attn.q_norm", Map::Add(1.0);
+    "attn_k_norm.weight"         [HeadK]               Required Attention <- "self_attn.k_norm", Map::Add(1.0);
+    "ssm_norm.weight"            [SsmHeadV]            Required Recurrent <- "linear_attn.norm";
+};
+
+/// Queries, keys, values and gates of each head of keys in one matrix.
+const ONE_MATRIX: &[Row] = rows! {
+    "attn_qkv.weight"            [Embd SsmConvIn]      Required Recurrent <- "linear_attn.in_proj_qkvz"
+        : "(SsmGroups g) ... -> (SsmGroups g[:SsmState]) ... + (SsmGroups g[SsmState:SsmState+SsmState]) ...
+            + (SsmGroups g[SsmState+SsmState:SsmState+SsmState+SsmGroup]) ...";
+    "attn_gate.weight"           [Embd SsmInner]       Required Recurrent <- "linear_attn.in_proj_qkvz"
+        : "(SsmGroups g) ... -> (SsmGroups g[SsmState+SsmState+SsmGroup:]) ...";
+    "ssm_conv1d.weight"          [SsmConv SsmConvIn]   Required Recurrent <- "linear_attn.conv1d" : "c 1 k -> c k";
+    "ssm_dt.bias"                [SsmRank]             Required Recurrent <- "linear_attn.dt_bias";
+    "ssm_a"                      [SsmRank]             Required Recurrent <- "linear_attn.A_log", Map::NegExp;
+    "ssm_ba.weight"              [Embd TwiceSsmRank]   Required Recurrent <- "linear_attn.in_proj_ba";
+    "ssm_out.weight"             [SsmInner Embd]       Required Recurrent <- "linear_attn.out_proj";
+};
+
+/// Matrices of their own, with the heads of values in another order.
+const APART: &[Row] = rows! {
+    "attn_qkv.weight"            [Embd SsmConvIn]      Required Recurrent <- "linear_attn.in_proj_qkv"
+        : "r[:SsmQk] ... -> r ... & (SsmQk: SsmGroups r SsmHeadV) ... -> (r SsmGroups SsmHeadV) ...";
+    "attn_gate.weight"           [Embd SsmInner]       Required Recurrent <- "linear_attn.in_proj_z"
+        : "(SsmGroups r SsmHeadV) ... -> (r SsmGroups SsmHeadV) ...";
+    "ssm_conv1d.weight"          [SsmConv SsmConvIn]   Required Recurrent <- "linear_attn.conv1d"
+        : "r[:SsmQk] 1 k -> r k & (SsmQk: SsmGroups r SsmHeadV) 1 k -> (r SsmGroups SsmHeadV) k";
+    "ssm_dt.bias"                [SsmRank]             Required Recurrent <- "linear_attn.dt_bias" : HEADS;
+    "ssm_a"                      [SsmRank]             Required Recurrent <- "linear_attn.A_log" : HEADS, Map::NegExp;
+    "ssm_alpha.weight"           [Embd SsmRank]        Required Recurrent <- "linear_attn.in_proj_a" : HEADS;
+    "ssm_beta.weight"            [Embd SsmRank]        Required Recurrent <- "linear_attn.in_proj_b" : HEADS;
+    "ssm_out.weight"             [SsmInner Embd]       Required Recurrent <- "linear_attn.out_proj"
+        : "e (SsmGroups r SsmHeadV) -> e (r SsmGroups SsmHeadV)";
+};
+
+/// The first head of each group, then the second of each.
+const HEADS: &str = "(SsmGroups r) ... -> (r SsmGroups) ...";
+
+const NEXT_TOKENS_PLUS_ONE: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd]   Required NextTokens <- "eh_proj";
+    "nextn.enorm.weight"            [Embd]             Required NextTokens <- "enorm", Map::Add(1.0);
+    "nextn.hnorm.weight"            [Embd]             Required NextTokens <- "hnorm", Map::Add(1.0);
+    "nextn.embed_tokens.weight"     [Embd Vocab]       Optional NextTokens <- "embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]       Optional NextTokens <- "shared_head.head";
+    "nextn.shared_head_norm.weight" [Embd]             Optional NextTokens <- "shared_head.norm", Map::Add(1.0);
+};
