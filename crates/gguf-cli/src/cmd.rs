@@ -13,10 +13,13 @@ pub mod convert;
 pub mod get;
 pub mod imatrix;
 pub mod man;
+pub mod merge;
 pub mod name;
 pub mod quantize;
 pub mod recipe;
 pub mod show;
+pub mod split;
+pub mod writing;
 
 /// A byte offset on the command line, in decimal or after `0x` in hexadecimal.
 ///

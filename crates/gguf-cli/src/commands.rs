@@ -59,6 +59,8 @@ commands! {
     Quantize quantize
     Imatrix imatrix
     Recipe recipe
+    Split split
+    Merge merge
     Completions completions
     Man man
 }
