@@ -11,6 +11,7 @@ pub mod check;
 pub mod completions;
 pub mod convert;
 pub mod get;
+pub mod hash;
 pub mod imatrix;
 pub mod man;
 pub mod merge;

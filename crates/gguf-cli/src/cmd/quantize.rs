@@ -29,7 +29,7 @@ mod report;
 
 use budget::Within;
 pub use budget::parse_size;
-pub use options::{Options, read_text};
+pub use options::{Options, read_text, read_text_of};
 pub use report::Shown;
 use report::tensors;
 
