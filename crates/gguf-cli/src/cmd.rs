@@ -10,6 +10,7 @@ use crate::ui::Ui;
 pub mod check;
 pub mod completions;
 pub mod convert;
+pub mod diff;
 pub mod get;
 pub mod hash;
 pub mod imatrix;

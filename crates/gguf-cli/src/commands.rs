@@ -61,6 +61,7 @@ commands! {
     Recipe recipe
     Split split
     Merge merge
+    Diff diff
     Hash hash
     Completions completions
     Man man

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod diff;
 mod equal;
 mod error;
 pub mod hash;
@@ -9,6 +10,7 @@ pub mod manifest;
 pub mod merge;
 pub mod split;
 
+pub use diff::{Diff, DiffOptions, diff};
 pub use error::{Error, PiecesProblem};
 pub use hash::{Algorithm, HashOptions, Hashes, hash};
 pub use join::{Join, join};

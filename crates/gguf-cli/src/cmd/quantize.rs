@@ -30,8 +30,8 @@ mod report;
 use budget::Within;
 pub use budget::parse_size;
 pub use options::{Options, read_text, read_text_of};
-pub use report::Shown;
 use report::tensors;
+pub use report::{JsonError, Shown, cosine, number, relative};
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///
