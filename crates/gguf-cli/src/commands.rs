@@ -63,6 +63,14 @@ commands! {
     Merge merge
     Diff diff
     Hash hash
+    Extract extract
+    Cat cat
+    Reorder reorder
+    Swap swap
+    Upgrade upgrade
+    RmTensor rm_tensor
+    AddTensor add_tensor
+    Graft graft
     Completions completions
     Man man
 }

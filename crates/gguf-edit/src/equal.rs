@@ -3,9 +3,11 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gguf_format::GgmlType;
 use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 
 use crate::error::Error;
+use crate::pieces::pieces;
 
 /// Bytes that are compared at once, about.
 const PIECE: u64 = 2 << 20;
@@ -26,10 +28,8 @@ pub(crate) fn first_differences(
     progress.event(Event::Started { n_tensors: pairs.len(), bytes });
     let found: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(u64::MAX)).collect();
     let pieces = pairs.iter().zip(&found).flat_map(|(&(i, j), found)| {
-        let block = a.tensors().get(i).and_then(|t| t.ty.info()).map_or(1, |info| u64::from(info.block_bytes).max(1));
-        let step = (PIECE / block).max(1) * block;
-        let bytes = bytes_of(a, i);
-        (0..bytes.div_ceil(step)).map(move |n| (i, j, n * step, step.min(bytes - n * step), found))
+        let ty = a.tensors().get(i).map_or(GgmlType::I8, |t| t.ty);
+        pieces(ty, bytes_of(a, i), PIECE).map(move |(from, bytes)| (i, j, from, bytes, found))
     });
     workers::for_each(threads, pieces, progress, <[Vec<u8>; 2]>::default, |buffers, (i, j, from, bytes, found)| {
         if from == 0 {

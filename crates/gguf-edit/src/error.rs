@@ -68,6 +68,13 @@ pub enum Error {
         /// Names like that, the nearest first, safe to print.
         nearest: Vec<String>,
     },
+    /// No key fits a pattern.
+    NoKey {
+        /// The model.
+        path: PathBuf,
+        /// The pattern.
+        pattern: String,
+    },
     /// A tensor of that name exists already.
     TensorExists {
         /// The model.
@@ -178,6 +185,7 @@ impl Error {
             | Error::Pieces { .. }
             | Error::NotVerified { .. }
             | Error::NoTensor { .. }
+            | Error::NoKey { .. }
             | Error::Array { .. }
             | Error::Manifest { .. } => true,
             Error::ShardTooSmall { .. }
@@ -225,6 +233,9 @@ impl fmt::Display for Error {
                     [] => Ok(()),
                     names => write!(f, "; did you mean {}?", names.join(" or ")),
                 }
+            }
+            Error::NoKey { path, pattern } => {
+                write!(f, "{}: there is no key {}", path.display(), gguf_format::Str(pattern.as_bytes()))
             }
             Error::TensorExists { path, name } => {
                 write!(f, "{}: there is a tensor {name} already", path.display())

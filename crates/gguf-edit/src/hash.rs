@@ -37,6 +37,7 @@ use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh64::Xxh64;
 
 use crate::error::Error;
+use crate::pieces::{pieces, resize};
 use crate::split::SPLIT_KEYS;
 
 /// The namespace of UUIDs of models: the UUID of version 5 of `en.wikipedia.org/wiki/Llama.cpp` in the namespace of URLs.
@@ -369,27 +370,14 @@ struct Tensor<'a> {
 }
 
 impl Tensor<'_> {
-    /// Bytes of a block, so that a piece can change its byte order.
-    fn block(&self) -> u64 {
-        self.info.ty.info().map_or(1, |info| u64::from(info.block_bytes).max(1))
-    }
-
-    /// Pieces of whole blocks: offset and bytes. A tensor without data is one piece of nothing.
+    /// Offsets and lengths of pieces of whole blocks.
     fn pieces(&self) -> impl Iterator<Item = (u64, u64)> + Clone + use<> {
-        let (block, bytes) = (self.block(), self.bytes);
-        let step = (SPAN / block).max(1) * block;
-        (0..bytes.div_ceil(step).max(1)).map(move |n| (n * step, step.min(bytes - (n * step).min(bytes))))
+        pieces(self.info.ty, self.bytes, SPAN)
     }
 
     /// Reads a piece as it is stored.
     fn read<'b>(&self, from: u64, bytes: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if buffer.len() < len {
-            let refused = |_| Error::OutOfMemory { what: Str(&self.info.name).to_string(), bytes };
-            buffer.try_reserve_exact(len - buffer.len()).map_err(refused)?;
-            buffer.resize(len, 0);
-        }
-        let piece = buffer.get_mut(..len).unwrap_or_default();
+        let piece = resize(buffer, bytes, || Str(&self.info.name).to_string())?;
         self.file.read_at(self.start.saturating_add(from), piece)?;
         Ok(piece)
     }
