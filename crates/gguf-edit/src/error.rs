@@ -113,7 +113,7 @@ pub enum Error {
     },
     /// A file holds one tensor, and several were chosen.
     OneTensor {
-        /// The file to write.
+        /// The model.
         path: PathBuf,
         /// How many were chosen.
         n: usize,
@@ -248,7 +248,7 @@ impl fmt::Display for Error {
             }
             Error::Array { path, offset, problem } => write!(f, "{}: byte {offset}: {problem}", path.display()),
             Error::OneTensor { path, n } => {
-                write!(f, "{}: a file of this format holds one tensor, and {n} were chosen", path.display())
+                write!(f, "{}: {n} tensors were chosen, and a NumPy file holds one", path.display())
             }
             Error::Manifest { path, line: 0, problem } => write!(f, "{}: {problem}", path.display()),
             Error::Manifest { path, line, problem } => write!(f, "{}: line {line}: {problem}", path.display()),

@@ -39,17 +39,19 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
     }
     let shards: Vec<PathBuf> = model.files().iter().map(|file| file.path().to_owned()).collect();
     let order = model.gguf().dialect().order;
-    let noted = noted(model);
+    let noted = noted(model).and_then(|noted| {
+        let layout = Layout::of_file(&noted.head, noted.file_bytes).ok()?;
+        Some((Head::from_gguf(&noted.head), layout))
+    });
+    let layout = match noted {
+        Some((head, layout)) if is_sound(&layout, &source)? => Some((head, layout)),
+        _ => None,
+    };
     let mut draft = Draft::from_source(source, path);
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
     }
-    let layout = noted.and_then(|noted| {
-        let layout = Layout::of_file(&noted.head, noted.file_bytes).ok()?;
-        // Tensors that overlap would be written over each other in any order.
-        is_disjoint(&layout).then_some((Head::from_gguf(&noted.head), layout))
-    });
     let restores_layout = layout.is_some();
     let plan = match layout {
         Some((head, layout)) => {
@@ -61,12 +63,27 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
     Ok(Merge { plan, shards, restores_layout })
 }
 
-/// Whether no two tensors share data.
-fn is_disjoint(layout: &Layout) -> bool {
-    let mut ranges: Vec<_> = (0..layout.offsets().len()).filter_map(|i| layout.tensor_range(i)).collect();
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_by_key(|range| range.start);
-    ranges.windows(2).all(|pair| matches!(pair, [a, b] if a.end <= b.start))
+/// Whether no tensor is written over another one, unless both have the same place and the same data.
+fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
+    let range = |i| Some((layout.tensor_range(i)?, i));
+    let mut ranges: Vec<_> = (0..layout.offsets().len()).filter_map(range).collect();
+    ranges.retain(|(range, _)| !range.is_empty());
+    ranges.sort_by_key(|(range, i)| (range.start, *i));
+    let mut shared = Vec::new();
+    for pair in ranges.windows(2) {
+        let [(a, i), (b, j)] = pair else { continue };
+        let ty = |i: usize| source.tensors().get(i).map(|t| t.ty);
+        match a.end <= b.start {
+            true => {}
+            false if a == b && ty(*i) == ty(*j) => shared.push((*i, *j)),
+            false => return Ok(false),
+        }
+    }
+    if shared.is_empty() {
+        return Ok(true);
+    }
+    let found = first_differences([source, source], &shared, None, &())?;
+    Ok(found.iter().all(Option::is_none))
 }
 
 /// Sees that files belong to the model of the first of them.

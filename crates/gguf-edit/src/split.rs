@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
+use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardKeys};
 use gguf_format::{Dialect, Gguf, Head, Layout, TensorInfo, Value, Version, align_up};
 use gguf_io::{Model, ModelFile};
 use gguf_pipeline::plan::TensorPlan;
@@ -215,7 +215,8 @@ fn fill_files(draft: &mut Draft, most: u64, no_tensor_first: bool) -> Result<(),
 
 /// The value of [`UNSPLIT_HEAD`] for a model that merging would not give again; also that of a model which has one already.
 fn note(model: &Model) -> Option<Value> {
-    let [file] = model.files() else {
+    let is_shard = ShardKeys::of(model.gguf()).count.is_some_and(|count| count > 0);
+    let ([file], false) = (model.files(), is_shard) else {
         return noted(model).and_then(|_| model.gguf().get(UNSPLIT_HEAD)).map(|value| value.to_owned());
     };
     let gguf = file.gguf();

@@ -153,8 +153,12 @@ impl Args {
         let (label_width, count_width) = (widest(&labels), widest(&counts));
         let room = ui.width.map_or(PLAIN_BAR, |w| w.saturating_sub(label_width + count_width + 6).max(1));
         for ((label, count), &n) in labels.iter().zip(&counts).zip(&stats.histogram) {
-            let bar = ui.paint(bar(n, most, room), Style::Cyan);
-            writeln!(ui.out, "  {label:>label_width$}  {count:>count_width$}  {bar}")?;
+            write!(ui.out, "  {label:>label_width$}  {count:>count_width$}")?;
+            if n > 0 {
+                let bar = ui.paint(bar(n, most, room), Style::Cyan);
+                write!(ui.out, "  {bar}")?;
+            }
+            writeln!(ui.out)?;
         }
         Ok(())
     }
