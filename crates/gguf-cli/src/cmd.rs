@@ -7,16 +7,29 @@ use gguf_io::{Model, ModelFile};
 use crate::failure::Failure;
 use crate::ui::Ui;
 
+pub mod add_tensor;
+pub mod cat;
 pub mod check;
 pub mod completions;
 pub mod convert;
+pub mod diff;
+pub mod extract;
 pub mod get;
+pub mod graft;
+pub mod hash;
 pub mod imatrix;
 pub mod man;
+pub mod merge;
 pub mod name;
 pub mod quantize;
 pub mod recipe;
+pub mod reorder;
+pub mod rm_tensor;
 pub mod show;
+pub mod split;
+pub mod swap;
+pub mod upgrade;
+pub mod writing;
 
 /// A byte offset on the command line, in decimal or after `0x` in hexadecimal.
 ///

@@ -60,6 +60,18 @@ commands! {
     Quantize quantize
     Imatrix imatrix
     Recipe recipe
+    Split split
+    Merge merge
+    Diff diff
+    Hash hash
+    Extract extract
+    Cat cat
+    Reorder reorder
+    Swap swap
+    Upgrade upgrade
+    RmTensor rm_tensor
+    AddTensor add_tensor
+    Graft graft
     Completions completions
     Man man
 }

@@ -91,6 +91,16 @@ impl From<gguf_pipeline::Error> for Failure {
     }
 }
 
+impl From<gguf_edit::Error> for Failure {
+    fn from(e: gguf_edit::Error) -> Failure {
+        match e {
+            gguf_edit::Error::Pipeline(e) => (*e).into(),
+            gguf_edit::Error::Io(e) => (*e).into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_edit(&e))),
+        }
+    }
+}
+
 impl From<ggufkit::Error> for Failure {
     fn from(e: ggufkit::Error) -> Failure {
         match e {

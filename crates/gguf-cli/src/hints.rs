@@ -88,6 +88,26 @@ pub fn for_recipe(e: &RecipeError) -> String {
     }
 }
 
+/// The same for an error of splitting, merging and the like.
+pub fn for_edit(e: &gguf_edit::Error) -> String {
+    match e {
+        gguf_edit::Error::NotSplit { .. } => "; there is nothing to merge".to_owned(),
+        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "; give a larger --max-file-size".to_owned(),
+        gguf_edit::Error::ShardTooSmall { .. } => {
+            "; give a larger --max-file-size, or --max-size, with which a tensor may stand out".to_owned()
+        }
+        gguf_edit::Error::TensorExists { .. } => "; --replace puts the new one in its place".to_owned(),
+        gguf_edit::Error::OneTensor { .. } => "; let the name of the output end in .safetensors".to_owned(),
+        gguf_edit::Error::NotEncodable { .. } => "; give another --type".to_owned(),
+        gguf_edit::Error::NoTensor { nearest, .. } if nearest.is_empty() => {
+            "; `gguf show --tensors` lists those there are".to_owned()
+        }
+        gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists those there are".to_owned(),
+        gguf_edit::Error::Foreign { .. } => "; give the shards of one model, and the output with -o".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// The same for an error of a conversion.
 pub fn for_conversion(e: &gguf_hf::Error) -> String {
     match e {

@@ -13,6 +13,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-pipeline", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
     ("gguf-quantize", &["gguf-format", "gguf-quants", "gguf-io", "gguf-pipeline"]),
     ("gguf-hf", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
+    ("gguf-legacy", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
+    ("gguf-edit", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline"]),
     ("ggufkit", LIBRARIES),
     ("gguf-cli", ALL),
     ("gguf-capi", &["gguf-format", "gguf-quants", "gguf-io", "gguf-model"]),
@@ -21,8 +23,18 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 ];
 
 /// All crates under the surfaces.
-const ALL: &[&str] =
-    &["gguf-format", "gguf-quants", "gguf-io", "gguf-model", "gguf-pipeline", "gguf-quantize", "gguf-hf", "ggufkit"];
+const ALL: &[&str] = &[
+    "gguf-format",
+    "gguf-quants",
+    "gguf-io",
+    "gguf-model",
+    "gguf-pipeline",
+    "gguf-quantize",
+    "gguf-hf",
+    "gguf-legacy",
+    "gguf-edit",
+    "ggufkit",
+];
 
 /// All crates under the facade.
 const LIBRARIES: &[&str] = ALL.split_at(ALL.len() - 1).0;

@@ -331,6 +331,30 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// The layout that a file of `file_bytes` bytes has: its head as it is and its tensors where they are, whatever order and gaps they
+    /// have. Nothing of it is checked.
+    ///
+    /// # Errors
+    /// When the size of a tensor is not known.
+    pub fn of_file(gguf: &Gguf<'_>, file_bytes: u64) -> Result<Layout, LayoutError> {
+        let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
+        for t in gguf.tensors() {
+            let bytes = t.n_bytes().map_err(|e| LayoutError::TensorSize(printable(t.name.as_bytes()), e))?;
+            offsets.push(t.offset);
+            sizes.push(bytes);
+        }
+        let len = usize::try_from(gguf.head_bytes()).map_err(|_| LayoutError::TooLarge)?;
+        Ok(Layout {
+            dialect: gguf.dialect(),
+            alignment: gguf.alignment(),
+            head: gguf.bytes().get(..len).unwrap_or_default().to_vec(),
+            data_offset: gguf.data_offset(),
+            offsets,
+            sizes,
+            file_bytes,
+        })
+    }
+
     /// The encoded head, from the start of the file to the end of the last tensor info. Zeros follow up to
     /// [`data_offset`](Layout::data_offset).
     pub fn head(&self) -> &[u8] {

@@ -129,6 +129,15 @@ impl ModelFile {
         self.file_bytes
     }
 
+    /// Where the GGUF starts in its source.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(crate) fn source(&self) -> &dyn ReadAt {
+        &*self.source
+    }
+
     /// Fills `buf` with the bytes from `offset` (from the start of the GGUF) on.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+mod copy;
 mod error;
 mod file;
 mod head;

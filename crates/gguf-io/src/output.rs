@@ -104,6 +104,15 @@ impl Output {
         matches!(self.temp, Temp::Finished(_))
     }
 
+    /// Whether the file was started here, so that nothing is in it but what is written through this value.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.temp, Temp::Passing(_))
+    }
+
+    pub(crate) fn io(&self, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        Error::io(&self.path, action)
+    }
+
     /// Starts a file that is to be called `path`.
     ///
     /// # Errors

@@ -70,6 +70,12 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     fn as_bytes(&self) -> Option<&[u8]> {
         None
     }
+
+    /// The file that all bytes are read from, if it is one; `None` otherwise, which is the default. Data is then copied to other
+    /// files by the kernel, without a way through memory.
+    fn as_file(&self) -> Option<&File> {
+        None
+    }
 }
 
 /// Reads on from a position.
@@ -92,10 +98,15 @@ impl<S: ReadAt + ?Sized> Read for Stream<'_, S> {
     }
 }
 
-/// The file's own position does not matter. It stays where it is on Unix and moves on Windows.
+/// The file's own position does not matter. It moves on Windows; on Unix it stays where it is, unless data is copied from a file with
+/// holes.
 impl ReadAt for File {
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(self)
     }
 
     fn read_exact_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
@@ -190,6 +201,11 @@ macro_rules! forward {
             fn as_bytes(&self) -> Option<&[u8]> {
                 let $this = self;
                 $inner.as_bytes()
+            }
+
+            fn as_file(&self) -> Option<&File> {
+                let $this = self;
+                $inner.as_file()
             }
         }
     )* };

@@ -116,6 +116,11 @@ pub enum Error {
         /// What cannot be written.
         source: LayoutError,
     },
+    /// A layout has other tensors, or other sizes, than the plan.
+    OtherLayout {
+        /// The file or folder that the plan is made from.
+        path: PathBuf,
+    },
     /// The output cannot be written.
     Output(Box<gguf_io::Error>),
 }
@@ -141,7 +146,8 @@ impl Error {
             | Error::Rows { .. }
             | Error::NotFinite { .. }
             | Error::TooManyShards { .. }
-            | Error::Layout { .. } => true,
+            | Error::Layout { .. }
+            | Error::OtherLayout { .. } => true,
             Error::Io { .. }
             | Error::NoCodec { .. }
             | Error::OutOfMemory { .. }
@@ -170,6 +176,7 @@ impl Error {
             | Error::NotOurs { .. }
             | Error::TooManyShards { .. }
             | Error::Layout { .. }
+            | Error::OtherLayout { .. }
             | Error::Output(_) => false,
         }
     }
@@ -231,6 +238,9 @@ impl fmt::Display for Error {
                 write!(f, "the model has {n_shards} shards; the key that counts them has 16 bits")
             }
             Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),
+            Error::OtherLayout { path } => {
+                write!(f, "{}: the layout of the output is not one of the model's tensors", path.display())
+            }
         }
     }
 }

@@ -158,6 +158,9 @@ impl Run<'_> {
         place: Place<'_>,
         buffers: &mut Buffers,
     ) -> Result<u64, Error> {
+        if self.copy_stored(tensor, chunk, place)? {
+            return Ok(0);
+        }
         let Buffers { raw, scratch, mapped, values, out } = buffers;
         resize(out, place.bytes, tensor)?;
         let overflows = match &tensor.op {
@@ -200,6 +203,25 @@ impl Run<'_> {
         }
         place.part.output.write_at(place.start, out)?;
         Ok(overflows)
+    }
+
+    /// Copies a chunk from file to file, if that is all that is done to it; says whether it did. A journal needs to see the bytes.
+    fn copy_stored(&self, tensor: &TensorPlan, chunk: &Chunk, place: Place<'_>) -> Result<bool, Error> {
+        let Some(input) = tensor.op.copied() else { return Ok(false) };
+        let is_copy = self.draft.rounding == Rounding::Ggml && input.ty == tensor.ty && place.part.journal.is_none();
+        let stored = if is_copy { self.draft.source.stored(input.index) } else { None };
+        let order = self.draft.head.dialect.order;
+        let Some(stored) = stored.filter(|s| s.file.gguf().dialect().order == order) else { return Ok(false) };
+        let row_bytes = packed_bytes(input.ty, chunk.row_len, tensor)?;
+        let from = chunk.first_row.saturating_mul(row_bytes);
+        let end = from.checked_add(place.bytes).filter(|&end| end <= stored.bytes);
+        let Some(end) = end else {
+            return Err(Error::OutOfTensor { tensor: tensor.shown(), bytes: stored.bytes });
+        };
+        let output = place.part.output;
+        let copied = stored.file.copy_to(stored.start + from..stored.start + end, output, place.start);
+        copied.map_err(|e| if e.path() == output.path() { e.into() } else { Error::input(e) })?;
+        Ok(true)
     }
 
     /// Makes the bytes of a chunk from its values, whose type is that of the operation; says how many values became infinite.

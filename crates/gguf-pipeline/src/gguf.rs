@@ -8,7 +8,11 @@ use gguf_io::Model;
 
 use crate::error::Error;
 use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, TensorPlan};
-use crate::source::Source;
+use crate::source::{Source, Stored};
+
+/// A key of the first shard of a model that was one file with a layout of its own: the length of that file as 8 little-endian bytes,
+/// then its head. Merging the shards gives that very file again. The key is left out wherever the keys of a split are.
+pub const UNSPLIT_HEAD: &str = "ggufkit.split.head";
 
 /// The tensors of a model in GGUF, open for reading.
 #[derive(Debug)]
@@ -82,22 +86,31 @@ impl Source for GgufSource {
         }
         Ok(())
     }
+
+    fn stored(&self, index: usize) -> Option<Stored<'_>> {
+        let range = self.places.get(index)?;
+        Some(Stored { file: self.model.files().get(range.file)?, start: range.offset, bytes: range.bytes })
+    }
 }
 
 impl Draft {
-    /// A draft that copies the model that `path` belongs to, with all its shards, into one file of version 3. The keys of a split
-    /// are left out.
+    /// A draft that copies the model that `path` belongs to, with all its shards, into one file of version 3 in little-endian order. The
+    /// keys of a split are left out.
     ///
     /// # Errors
     /// When a file cannot be read or is not a sound GGUF file, when a shard is missing, and when the data of a tensor is incomplete.
     pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
         let path = path.as_ref();
-        let source = GgufSource::open(path)?;
+        Ok(Draft::from_source(GgufSource::open(path)?, path))
+    }
+
+    /// The same of a model that is open already; `path` names it in messages.
+    pub fn from_source(source: GgufSource, path: impl Into<PathBuf>) -> Draft {
         let mut head = Head::from_gguf(source.model().gguf());
         head.dialect = Dialect::new(Version::V3);
         head.tensors = Vec::new();
         if source.model().files().len() > 1 {
-            for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT] {
+            for key in [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT, UNSPLIT_HEAD] {
                 head.remove(key);
             }
         }
@@ -106,8 +119,8 @@ impl Draft {
             let kept = Reason::Kept(Keep::Copy);
             TensorPlan { place, ..TensorPlan::new(t.name.clone(), t.shape.clone(), t.ty, kept, op) }
         };
-        Ok(Draft {
-            path: path.to_owned(),
+        Draft {
+            path: path.into(),
             head,
             tensors: source.tensors().iter().zip(source.places()).enumerate().map(tensor).collect(),
             inputs: source.paths().collect(),
@@ -117,6 +130,6 @@ impl Draft {
             importance: None,
             is_split: false,
             is_vocab_only: false,
-        })
+        }
     }
 }

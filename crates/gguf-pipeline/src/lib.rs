@@ -30,10 +30,10 @@ mod write;
 
 pub use error::{Difference, Error};
 pub use execute::Overflow;
-pub use gguf::GgufSource;
+pub use gguf::{GgufSource, UNSPLIT_HEAD};
 pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
 pub use scan::{TensorScan, scan_tensors};
-pub use source::Source;
+pub use source::{Source, Stored};

@@ -241,6 +241,40 @@ impl Draft {
         Ok(Plan { files: self.files(&self.head)?, draft: self })
     }
 
+    /// Lays the output out as one file with the places of `layout`, which need not be those of packed tensors.
+    ///
+    /// # Errors
+    /// [`Error::OtherLayout`] when the layout is not one of these tensors.
+    pub fn lay_out_as(mut self, layout: Layout) -> Result<Plan, Error> {
+        self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
+        let sizes = self.tensors.iter().map(TensorPlan::n_bytes);
+        let is_whole = |(i, bytes)| {
+            let range = layout.tensor_range(i);
+            range.is_some_and(|r| {
+                r.end - r.start == bytes && r.start >= layout.head_bytes() && r.end <= layout.file_bytes()
+            })
+        };
+        if layout.offsets().len() != self.tensors.len() || !sizes.enumerate().all(is_whole) {
+            return Err(Error::OtherLayout { path: self.path });
+        }
+        let file = FilePlan { tensors: 0..self.tensors.len(), file_bytes: layout.file_bytes(), layout };
+        Ok(Plan { files: vec![file], draft: Draft { is_split: false, is_vocab_only: false, ..self } })
+    }
+
+    /// Lays the output out as the shards that [`TensorPlan::file`] numbers, each with the keys of a split, in the order that
+    /// `llama-gguf-split` gives them; a model in one file has them too.
+    ///
+    /// # Errors
+    /// As [`lay_out`](Draft::lay_out).
+    pub fn lay_out_as_shards(mut self) -> Result<Plan, Error> {
+        self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
+        for key in SPLIT_KEYS {
+            self.head.remove(key);
+        }
+        let files = self.split(&self.head, &[SPLIT_NO, SPLIT_TENSORS_COUNT, SPLIT_COUNT])?;
+        Ok(Plan { files, draft: Draft { is_split: true, is_vocab_only: false, ..self } })
+    }
+
     /// The length of all files together, were they laid out now.
     ///
     /// # Errors
@@ -253,7 +287,8 @@ impl Draft {
     /// The files of the head that has all tensors.
     fn files(&self, head: &Head) -> Result<Vec<FilePlan>, Error> {
         if self.is_split {
-            return self.split(head);
+            let is_single = self.tensors.last().is_none_or(|last| last.file == 0);
+            return self.split(head, if is_single { &[] } else { &SPLIT_KEYS });
         }
         let mut file = self.file(head, 0..self.tensors.len())?;
         if self.is_vocab_only {
@@ -262,9 +297,9 @@ impl Draft {
         Ok(vec![file])
     }
 
-    /// As in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and the keys of the split, with the types that
-    /// they have there, come last; a single file has none.
-    fn split(&self, whole: &Head) -> Result<Vec<FilePlan>, Error> {
+    /// As in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and `keys`, those of the split, come last, with the
+    /// types that they have there.
+    fn split(&self, whole: &Head, keys: &[&str]) -> Result<Vec<FilePlan>, Error> {
         let n_files = self.tensors.last().map_or(1, |last| last.file.saturating_add(1));
         let count = u16::try_from(n_files).map_err(|_| Error::TooManyShards { n_shards: n_files })?;
         let n_tensors = i32::try_from(self.tensors.len()).unwrap_or(i32::MAX);
@@ -276,10 +311,12 @@ impl Draft {
             let kvs = if no == 0 { whole.kvs.clone() } else { Vec::new() };
             let infos = whole.tensors.get(tensors.clone()).unwrap_or_default().to_vec();
             let mut head = Head { dialect: whole.dialect, kvs, tensors: infos };
-            if count > 1 {
-                head.set(SPLIT_NO, no);
-                head.set(SPLIT_COUNT, count);
-                head.set(SPLIT_TENSORS_COUNT, n_tensors);
+            for &key in keys {
+                match key {
+                    SPLIT_NO => head.set(key, no),
+                    SPLIT_COUNT => head.set(key, count),
+                    _ => head.set(key, n_tensors),
+                }
             }
             self.file(&head, tensors)
         };
@@ -292,6 +329,9 @@ impl Draft {
         Ok(FilePlan { file_bytes: layout.file_bytes(), layout, tensors })
     }
 }
+
+/// The keys of a split in the order in which llama.cpp's quantizer writes them.
+const SPLIT_KEYS: [&str; 3] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT];
 
 /// One file of a plan.
 #[derive(Debug)]

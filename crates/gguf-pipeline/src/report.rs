@@ -68,6 +68,44 @@ impl Report {
     }
 }
 
+/// How far rows of a tensor are from what they were: each side by its type and its little-endian bytes, the original first. `first_row` is the
+/// number of the first of them in the tensor, `row_len` the values of each, `weights` the importance of the columns.
+///
+/// # Errors
+/// [`Error::NoCodec`] and [`Error::Codec`], for types and bytes that cannot be decoded.
+pub fn compare_rows(
+    tensor: &str,
+    original: (GgmlType, &[u8]),
+    decoded: (GgmlType, &[u8]),
+    first_row: u64,
+    row_len: u64,
+    weights: Option<&[f32]>,
+) -> Result<TensorError, Error> {
+    let no_codec = || Error::NoCodec { tensor: tensor.to_owned() };
+    let find = |ty| codec(ty).ok_or_else(no_codec);
+    let (from, to): (&Codec, &Codec) = (find(original.0)?, find(decoded.0)?);
+    let row_len = usize::try_from(row_len).map_err(|_| no_codec())?.max(1);
+    let span = (SPAN / row_len).max(1);
+    let bytes = |codec: &Codec| codec.packed_bytes(row_len).map(|n| n * span).filter(|&n| n > 0);
+    let (from_span, to_span) = (bytes(from).ok_or_else(no_codec)?, bytes(to).ok_or_else(no_codec)?);
+    let (mut x_values, mut y_values) = (Vec::new(), Vec::new());
+    let mut total = TensorError::new();
+    let mut row = first_row;
+    for (x, y) in original.1.chunks(from_span).zip(decoded.1.chunks(to_span)) {
+        let n_values = x.len() / (from_span / span) * row_len;
+        let wrong = |source| Error::Codec { tensor: tensor.to_owned(), row, source };
+        for (codec, packed, values) in [(from, x, &mut x_values), (to, y, &mut y_values)] {
+            values.resize(n_values, 0.0);
+            codec.decode(packed, values).map_err(wrong)?;
+        }
+        for (x, y) in x_values.chunks(row_len).zip(y_values.chunks(row_len)) {
+            total.add(row, &RowError::new(x, y, weights));
+            row += 1;
+        }
+    }
+    Ok(total)
+}
+
 /// Where the threads of a run put the errors of the rows they have written.
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Mutex<BTreeMap<usize, TensorError>>);
@@ -96,28 +134,8 @@ impl Errors {
     /// # Errors
     /// [`Error::NoCodec`] and [`Error::Codec`], for types that cannot be decoded.
     pub fn add(&self, tensor: &TensorPlan, written: &Written<'_>) -> Result<(), Error> {
-        let no_codec = || Error::NoCodec { tensor: tensor.shown() };
-        let find = |ty| codec(ty).ok_or_else(no_codec);
-        let (from, to): (&Codec, &Codec) = (find(written.from)?, find(tensor.ty)?);
-        let row_len = usize::try_from(written.row_len).map_err(|_| no_codec())?.max(1);
-        let span = (SPAN / row_len).max(1);
-        let bytes = |codec: &Codec| codec.packed_bytes(row_len).map(|n| n * span).filter(|&n| n > 0);
-        let (from_span, to_span) = (bytes(from).ok_or_else(no_codec)?, bytes(to).ok_or_else(no_codec)?);
-        let (mut original, mut decoded) = (Vec::new(), Vec::new());
-        let mut total = TensorError::new();
-        let mut row = written.first_row;
-        for (source, out) in written.source.chunks(from_span).zip(written.out.chunks(to_span)) {
-            let n_values = source.len() / (from_span / span) * row_len;
-            let wrong = |source| Error::Codec { tensor: tensor.shown(), row, source };
-            for (codec, packed, values) in [(from, source, &mut original), (to, out, &mut decoded)] {
-                values.resize(n_values, 0.0);
-                codec.decode(packed, values).map_err(wrong)?;
-            }
-            for (x, y) in original.chunks(row_len).zip(decoded.chunks(row_len)) {
-                total.add(row, &RowError::new(x, y, written.weights));
-                row += 1;
-            }
-        }
+        let Written { from, source, out, first_row, row_len, weights, .. } = *written;
+        let total = compare_rows(&tensor.shown(), (from, source), (tensor.ty, out), first_row, row_len, weights)?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(written.index).or_default().merge(&total);
         Ok(())

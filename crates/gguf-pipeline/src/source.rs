@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gguf_io::ModelFile;
+
 use crate::error::Error;
 
 /// Tensors that can be read by position, from many threads at once.
@@ -11,4 +13,21 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::OutOfTensor`] when the tensor has fewer bytes, and what the system says when they cannot be read.
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
+
+    /// Where the bytes of tensor `index` lie in a GGUF file; `None`, which is the default, where they do not. A tensor that changes
+    /// neither type nor byte order is then copied from file to file.
+    fn stored(&self, _index: usize) -> Option<Stored<'_>> {
+        None
+    }
+}
+
+/// Where the data of a tensor lies in a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// The file, whose byte order the data has.
+    pub file: &'a ModelFile,
+    /// Where the data starts, from the start of the GGUF.
+    pub start: u64,
+    /// Its bytes.
+    pub bytes: u64,
 }

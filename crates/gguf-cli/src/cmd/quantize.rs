@@ -28,9 +28,10 @@ mod options;
 mod report;
 
 use budget::Within;
-pub use options::{Options, read_text};
-pub use report::Shown;
+pub use budget::parse_size;
+pub use options::{Options, read_text, read_text_of};
 use report::tensors;
+pub use report::{JsonError, Shown, cosine, number, relative};
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///

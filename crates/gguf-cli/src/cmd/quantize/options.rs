@@ -137,18 +137,26 @@ const MAX_TEXT: u64 = 1 << 20;
 /// # Errors
 /// When it cannot be read, is too long, or is not text.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
+    read_text_of(path, MAX_TEXT, "a text with rules")
+}
+
+/// The same of any other text; `what` says in messages which one is needed.
+///
+/// # Errors
+/// When it cannot be read, is longer than `most` bytes, or is not text.
+pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failure> {
     let fail = |e: &dyn Display| Failure::CouldNotRun(format!("{}: {e}", path.display()));
     let input: Box<dyn Read> = match path == Path::new("-") {
         true => Box::new(std::io::stdin()),
         false => Box::new(File::open(path).map_err(|e| fail(&format!("cannot open: {e}")))?),
     };
     let mut bytes = Vec::new();
-    input.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|e| fail(&format!("cannot read: {e}")))?;
+    input.take(most + 1).read_to_end(&mut bytes).map_err(|e| fail(&format!("cannot read: {e}")))?;
     if bytes.starts_with(b"GGUF") {
-        return Err(fail(&"it is a model, and a text with rules is needed"));
+        return Err(fail(&format!("it is a model, and {what} is needed")));
     }
-    if bytes.len() as u64 > MAX_TEXT {
-        return Err(fail(&format!("it has more than {MAX_TEXT} bytes, and a text with rules is needed")));
+    if bytes.len() as u64 > most {
+        return Err(fail(&format!("it has more than {most} bytes, and {what} is needed")));
     }
     let text = String::from_utf8(bytes).map_err(|e| fail(&format!("it is not text: {}", e.utf8_error())))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))

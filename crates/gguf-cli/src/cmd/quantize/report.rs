@@ -128,7 +128,7 @@ pub fn tensors(n: usize) -> String {
 }
 
 /// `0.00123`, `1.23e-7`
-fn number(x: f64) -> String {
+pub fn number(x: f64) -> String {
     match x.abs() {
         0.0 => "0".to_owned(),
         1e-4..1e6 => {
@@ -140,12 +140,12 @@ fn number(x: f64) -> String {
 }
 
 /// `6.21 %`
-fn relative(x: f64) -> String {
+pub fn relative(x: f64) -> String {
     format!("{} %", number(x * 100.0))
 }
 
 /// As many nines as there are, and two digits; `1` for what differs from it by rounding alone.
-fn cosine(x: f64) -> String {
+pub fn cosine(x: f64) -> String {
     let distance = 1.0 - x;
     if distance < 1e-12 {
         return "1".to_owned();
@@ -181,8 +181,9 @@ struct JsonTotal {
     error: JsonError,
 }
 
+/// The figures of an error.
 #[derive(Serialize)]
-struct JsonError {
+pub struct JsonError {
     /// Pairs left out because one of them is infinite or not a number.
     not_finite: u64,
     rmse: f64,
@@ -214,7 +215,7 @@ fn shown(x: f64) -> json::Shown<'static> {
 }
 
 impl JsonError {
-    fn of(error: &TensorError, weighted: Option<Figures>) -> JsonError {
+    pub fn of(error: &TensorError, weighted: Option<Figures>) -> JsonError {
         let largest = |f: Figures| f.largest.map(|l| JsonLargest { error: l.error, row: l.row, column: l.column });
         let f = error.figures();
         JsonError {
@@ -233,6 +234,13 @@ impl JsonError {
     }
 }
 
+impl JsonError {
+    /// Leaves out where the largest error is: of all tensors together, rows say nothing.
+    pub fn without_place(&mut self) {
+        self.largest = None;
+    }
+}
+
 /// The same for scripts; everything is in it.
 fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()> {
     let tensors = report.tensors.iter().map(|t| JsonTensor {
@@ -246,8 +254,7 @@ fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()>
     });
     let without_place = |figures: Option<Figures>| figures.map(|f| Figures { largest: None, ..f });
     let mut error = JsonError::of(&report.total(), without_place(report.total_weighted().weighted()));
-    // Which row it is of all tensors together says nothing.
-    error.largest = None;
+    error.without_place();
     let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
     let document = JsonReport {
         paths: paths.iter().map(|path| json::path(path)).collect(),

@@ -1,0 +1,251 @@
+//! `gguf cat`: the values of a tensor, in numbers and as a picture.
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use gguf_edit::stats::Stats;
+use gguf_format::ValueRef;
+use gguf_io::{Model, Tensor};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
+use crate::text::shape;
+use crate::ui::{Style, Ui, digits, grouped, percent, size};
+use crate::watch::Watch;
+
+/// Columns of the longest bar where standard output is not a terminal.
+const PLAIN_BAR: usize = 50;
+
+/// Values of a row that are decoded at once.
+const ROWS_AT_ONCE: u64 = 1 << 16;
+
+/// Show the values of a tensor: statistics and a histogram, or the values themselves.
+///
+/// Quantized values are decoded, to the bit as ggml does. Values that are infinite or not numbers are counted, and left out of everything
+/// else. With --values, each row of the tensor is a line; a value is written with the fewest digits that read back as the same number.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf cat model.gguf output_norm.weight
+  gguf cat model.gguf token_embd.weight --values --rows 0..10 > rows.txt
+  gguf cat model.gguf blk.0.ffn_down.weight --json")]
+pub struct Args {
+    /// The model in GGUF; of a split one, any shard
+    model: PathBuf,
+
+    /// The name of the tensor
+    tensor: String,
+
+    /// Print the values in place of the statistics
+    #[arg(long)]
+    values: bool,
+
+    /// With --values: these rows, from the first up to but not including the last, counted from 0
+    #[arg(long, value_name = "A..B", value_parser = parse_rows, requires = "values")]
+    rows: Option<Range<u64>>,
+
+    /// Bars of the histogram
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    bins: u16,
+
+    /// As JSON
+    #[arg(long, conflicts_with = "values")]
+    json: bool,
+
+    /// Threads to work with; as many as there are processors if not given
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+/// `3..7`, `3..`, `..7`, or `3` for one row.
+fn parse_rows(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str, default| match text {
+        "" => Ok(default),
+        text => text.parse::<u64>().map_err(|_| "expected A..B, as in 0..10".to_owned()),
+    };
+    match text.split_once("..") {
+        Some((a, b)) => Ok(number(a, 0)?..number(b, u64::MAX)?),
+        None => {
+            let row = text.parse::<u64>().map_err(|_| "expected A..B, as in 0..10".to_owned())?;
+            Ok(row..row.saturating_add(1))
+        }
+    }
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if self.values {
+            return self.print_values(ui);
+        }
+        let watch = Watch::new(false);
+        let stats = gguf_edit::stats(&self.model, &self.tensor, self.bins.into(), self.threads, &watch);
+        watch.clear();
+        let stats = stats?;
+        if self.json {
+            self.print_json(ui, &stats)?
+        } else {
+            self.print(ui, &stats)?
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn print_values(&self, ui: &mut Ui) -> Outcome {
+        let model = Model::open(&self.model)?;
+        let tensor = model.tensor(&self.tensor)?;
+        let n_rows = tensor.n_rows();
+        let rows = match &self.rows {
+            Some(rows)
+                if rows.start > n_rows || (rows.end != u64::MAX && rows.end > n_rows) || rows.start > rows.end =>
+            {
+                let (a, b) = (rows.start, rows.end);
+                return Err(Failure::Bad(format!(
+                    "{}: tensor {} has {} rows, counted from 0; there are no rows {a} to {b}",
+                    self.model.display(),
+                    tensor.name(),
+                    grouped(n_rows),
+                )));
+            }
+            Some(rows) => rows.start..rows.end.min(n_rows),
+            None => 0..n_rows,
+        };
+        let step = (ROWS_AT_ONCE / tensor.row_len().max(1)).max(1);
+        let mut at = rows.start;
+        while at < rows.end {
+            let until = at.saturating_add(step).min(rows.end);
+            print_rows(ui, &tensor.rows(at..until)?)?;
+            at = until;
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn print(&self, ui: &mut Ui, stats: &Stats) -> io::Result<()> {
+        ui.title(self.tensor.as_ref())?;
+        let bytes = stats.ty.tensor_bytes(stats.shape.iter().copied()).unwrap_or(0);
+        let number = |x: Option<f64>| x.map_or("-".to_owned(), digits);
+        let mut fields = vec![
+            ("Shape", shape(stats.shape.iter().copied())),
+            ("Type", format!("{}, {}", stats.ty, size(bytes))),
+            ("Values", grouped(stats.n)),
+            ("Range", format!("{} to {}", number(stats.min.map(f64::from)), number(stats.max.map(f64::from)))),
+            ("Mean", number(stats.mean)),
+            ("Deviation", number(stats.stddev)),
+            ("RMS", number(stats.rms)),
+            ("Zeros", format!("{} ({})", grouped(stats.zeros), percent(stats.zeros, stats.n))),
+        ];
+        if stats.nan + stats.infinite > 0 {
+            let not = format!("{} not a number, {} infinite", grouped(stats.nan), grouped(stats.infinite));
+            fields.push(("Not finite", not));
+        }
+        for (label, value) in fields {
+            ui.field(&format!("  {label:12}"), Style::Dim, &value)?;
+        }
+        let (Some(min), Some(max)) = (stats.min.map(f64::from), stats.max.map(f64::from)) else { return Ok(()) };
+        writeln!(ui.out)?;
+        let n_bins = stats.histogram.len();
+        let most = stats.histogram.iter().copied().max().unwrap_or(0).max(1);
+        let width = (max - min) / n_bins.max(1) as f64;
+        let labels: Vec<String> = (0..n_bins).map(|i| digits(min + width * i as f64)).collect();
+        let counts: Vec<String> = stats.histogram.iter().map(|&n| grouped(n)).collect();
+        let widest = |texts: &[String]| texts.iter().map(String::len).max().unwrap_or(0);
+        let (label_width, count_width) = (widest(&labels), widest(&counts));
+        let room = ui.width.map_or(PLAIN_BAR, |w| w.saturating_sub(label_width + count_width + 6).max(1));
+        for ((label, count), &n) in labels.iter().zip(&counts).zip(&stats.histogram) {
+            write!(ui.out, "  {label:>label_width$}  {count:>count_width$}")?;
+            if n > 0 {
+                let bar = ui.paint(bar(n, most, room), Style::Cyan);
+                write!(ui.out, "  {bar}")?;
+            }
+            writeln!(ui.out)?;
+        }
+        Ok(())
+    }
+
+    fn print_json(&self, ui: &mut Ui, stats: &Stats) -> io::Result<()> {
+        let document = JsonStats {
+            model: json::path(&self.model),
+            tensor: &self.tensor,
+            r#type: stats.ty.to_string(),
+            shape: &stats.shape,
+            n: stats.n,
+            nan: stats.nan,
+            infinite: stats.infinite,
+            zeros: stats.zeros,
+            min: stats.min.map(|v| json::Shown { value: ValueRef::F32(v), full: true }),
+            max: stats.max.map(|v| json::Shown { value: ValueRef::F32(v), full: true }),
+            mean: stats.mean,
+            stddev: stats.stddev,
+            rms: stats.rms,
+            histogram: &stats.histogram,
+        };
+        json::print(&mut ui.out, 1, &document)
+    }
+}
+
+fn print_rows(ui: &mut Ui, rows: &Tensor<'_>) -> Result<(), Failure> {
+    let row_len = usize::try_from(rows.row_len()).unwrap_or(usize::MAX).max(1);
+    for row in rows.to_f32()?.chunks(row_len) {
+        for (i, value) in row.iter().enumerate() {
+            write!(ui.out, "{}{value:?}", if i == 0 { "" } else { " " })?;
+        }
+        writeln!(ui.out)?;
+    }
+    Ok(())
+}
+
+/// A bar as long as its share of the room; of what is there, something is seen.
+fn bar(n: u64, most: u64, room: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (n as f64 / most as f64 * room as f64 * 8.0).round() as usize;
+    let eighths = if n > 0 { eighths.max(1) } else { 0 };
+    "█".repeat(eighths / 8) + EIGHTHS.get(eighths % 8).copied().unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct JsonStats<'a> {
+    model: json::Text<'a>,
+    tensor: &'a str,
+    r#type: String,
+    shape: &'a [u64],
+    n: u64,
+    nan: u64,
+    infinite: u64,
+    zeros: u64,
+    min: Option<json::Shown<'static>>,
+    max: Option<json::Shown<'static>>,
+    mean: Option<f64>,
+    stddev: Option<f64>,
+    rms: Option<f64>,
+    /// Numbers of values in equal parts from `min` to `max`.
+    histogram: &'a [u64],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_ranges() {
+        for (text, rows) in [
+            ("0..10", Some(0..10)),
+            ("3..", Some(3..u64::MAX)),
+            ("..7", Some(0..7)),
+            ("5", Some(5..6)),
+            ("", None),
+            ("a..b", None),
+            ("-1", None),
+        ] {
+            assert_eq!(parse_rows(text).ok(), rows, "{text}");
+        }
+    }
+
+    #[test]
+    fn bars_show_all_there_is() {
+        assert_eq!(bar(0, 10, 4), "");
+        assert_eq!(bar(1, 1_000_000, 4), "▏");
+        assert_eq!(bar(10, 10, 4), "████");
+        assert_eq!(bar(5, 10, 3), "█▌");
+    }
+}

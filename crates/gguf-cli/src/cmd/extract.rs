@@ -1,0 +1,79 @@
+//! `gguf extract`: tensors as files of NumPy and safetensors.
+
+use std::path::PathBuf;
+
+use gguf_edit::extract::{Format, Values, extract};
+use gguf_format::GgmlType;
+
+use super::get::matches;
+use super::writing::Writing;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::ui::Ui;
+use crate::watch::Watch;
+
+/// Write tensors of a model to a file that NumPy or PyTorch reads.
+///
+/// OUT ends in .npy for one tensor, or in .safetensors for any number. Values keep their type where the format has it; quantized ones, and
+/// bfloat16 in .npy, become single precision, to the bit what ggml decodes. Dimensions are turned round: a tensor of 4096 x 32000 is an array
+/// of 32000 rows and 4096 columns.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf extract model.gguf token_embd.weight -o embeddings.npy
+  gguf extract model.gguf 'blk.0.*' -o block.safetensors
+  gguf extract model-q4.gguf '*' -o model.safetensors --type bf16")]
+pub struct Args {
+    /// The model in GGUF; of a split one, any shard
+    model: PathBuf,
+
+    /// Names of tensors; * stands for any characters and ? for one
+    #[arg(required = true, value_name = "TENSOR")]
+    tensors: Vec<String>,
+
+    /// The file to write
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+
+    /// The type of all values
+    #[arg(long = "type", value_name = "TYPE", value_enum)]
+    ty: Option<Type>,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Type {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        super::not_stdout("-o", &self.output)?;
+        let extension = self.output.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        let format = match extension.as_str() {
+            "npy" => Format::Npy,
+            "safetensors" => Format::Safetensors,
+            _ => {
+                let problem = "the name does not say which format to write; let it end in .npy or .safetensors";
+                return Err(Failure::CouldNotRun(format!("{}: {problem}", self.output.display())));
+            }
+        };
+        let values = match self.ty {
+            None => Values::AsStored,
+            Some(Type::F32) => Values::As(GgmlType::F32),
+            Some(Type::F16) => Values::As(GgmlType::F16),
+            Some(Type::Bf16) => Values::As(GgmlType::BF16),
+        };
+        let extraction = extract(&self.model, &self.tensors, matches, format, values)?;
+        let watch = Watch::new(self.writing.quiet);
+        let result = extraction.run(&self.output, self.writing.force, self.writing.threads, &watch);
+        watch.clear();
+        result?;
+        self.writing.say(ui, &watch, extraction.tensors().len() as u64, extraction.file_bytes(), "extracted");
+        ui.print_path(&self.output)?;
+        Ok(Verdict::Good)
+    }
+}

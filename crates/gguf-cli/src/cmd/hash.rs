@@ -1,0 +1,318 @@
+//! `gguf hash`: hashes of a model and its tensors, printed or checked.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use gguf_edit::hash::{Algorithm, HashOptions, Hashes};
+use gguf_edit::manifest::{Compared, Manifest, Status};
+use gguf_format::Str;
+use gguf_io::{Model, ModelFile};
+use serde::Serialize;
+
+use super::quantize::read_text_of;
+use crate::cmd::Shards;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
+use crate::ui::{Style, Ui, grouped, shown_path};
+use crate::watch::Watch;
+
+/// The longest manifest that is read.
+const MAX_MANIFEST: u64 = 256 << 20;
+
+/// Hash the tensors of a model, or check them against a manifest.
+///
+/// Hashes, lines and manifests are those of llama-gguf-hash. They cover the data of the tensors alone; --content also covers metadata,
+/// names, shapes and types, and stays the same when a model is split, merged or reordered, and when its byte order changes. Of a split
+/// model all shards are hashed, as one model.
+///
+/// With --check, hashes of the strongest kind in the manifest are compared, or those that are asked for. The exit code is 1 when a hash
+/// differs, when a tensor of the manifest is missing, and when the manifest says nothing about the model.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf hash model.gguf                                  XXH64 of each tensor and of the model
+  gguf hash model.gguf --sha256 > model.gguf.manifest
+  gguf hash model.gguf --check model.gguf.manifest      which tensor differs
+  gguf hash model-00001-of-00003.gguf --content --no-layer")]
+pub struct Args {
+    /// The model in GGUF; of a split one, any shard
+    model: PathBuf,
+
+    /// XXH64, which is what is computed if nothing is asked for
+    #[arg(long)]
+    xxh64: bool,
+
+    /// SHA-1
+    #[arg(long)]
+    sha1: bool,
+
+    /// SHA-256
+    #[arg(long)]
+    sha256: bool,
+
+    /// All of these three
+    #[arg(long)]
+    all: bool,
+
+    /// A UUID of version 5, of the whole model
+    #[arg(long)]
+    uuid: bool,
+
+    /// The digest of metadata, names, shapes, types and data, which does not depend on shards, order, version and byte order
+    #[arg(long)]
+    content: bool,
+
+    /// Only hashes of the whole model
+    #[arg(long)]
+    no_layer: bool,
+
+    /// Only hashes of single tensors, each on a processor of its own
+    #[arg(long, conflicts_with_all = ["no_layer", "uuid"])]
+    no_model: bool,
+
+    /// Compare with the hashes in this file; - for standard input
+    #[arg(short, long, value_name = "MANIFEST")]
+    check: Option<PathBuf>,
+
+    /// Hash this file alone, even if it is one of several shards
+    #[arg(long)]
+    lone: bool,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Threads to work with; as many as there are processors if not given
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// No progress; with --check, print only what is not right
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let manifest = match &self.check {
+            Some(path) => Some(Manifest::parse(&read_text_of(path, MAX_MANIFEST, "a manifest")?, path)?),
+            None => None,
+        };
+        let files = match self.lone {
+            true => Shards::Lone(ModelFile::open(&self.model)?),
+            false => Shards::Whole(Model::open(&self.model)?),
+        };
+        let algorithms = self.algorithms(manifest.as_ref());
+        let options = HashOptions::new(algorithms.clone())
+            .no_tensors(self.no_layer)
+            .no_model(self.no_model)
+            .threads(self.threads);
+        let watch = Watch::new(self.quiet);
+        let hashes = gguf_edit::hash(files.files(), &options, &watch);
+        watch.clear();
+        let hashes = hashes?;
+        match (&self.check, manifest) {
+            (Some(path), Some(manifest)) => self.print_check(ui, path, &manifest, &hashes, &algorithms),
+            _ => self.print(ui, &hashes),
+        }
+    }
+
+    /// The kinds that are asked for; else the strongest that the manifest has.
+    fn algorithms(&self, manifest: Option<&Manifest>) -> Vec<Algorithm> {
+        let asked = [
+            (self.xxh64 || self.all, Algorithm::Xxh64),
+            (self.sha1 || self.all, Algorithm::Sha1),
+            (self.sha256 || self.all, Algorithm::Sha256),
+            (self.uuid, Algorithm::Uuid),
+            (self.content, Algorithm::Content),
+            (self.content, Algorithm::Metadata),
+        ];
+        let mut algorithms: Vec<Algorithm> = asked.into_iter().filter(|(yes, _)| *yes).map(|(_, a)| a).collect();
+        if let (Some(manifest), true) = (manifest, algorithms.is_empty()) {
+            let listed: BTreeSet<Algorithm> = manifest.algorithms();
+            if listed.contains(&Algorithm::Content) || listed.contains(&Algorithm::Metadata) {
+                algorithms = vec![Algorithm::Content, Algorithm::Metadata];
+            } else {
+                let by_strength = [Algorithm::Sha256, Algorithm::Sha1, Algorithm::Xxh64, Algorithm::Uuid];
+                algorithms = by_strength.into_iter().find(|a| listed.contains(a)).into_iter().collect();
+            }
+        }
+        if algorithms.is_empty() {
+            algorithms.push(Algorithm::Xxh64);
+        }
+        algorithms
+    }
+
+    /// The lines of a manifest.
+    fn print(&self, ui: &mut Ui, hashes: &Hashes) -> Outcome {
+        if self.json {
+            json::print(&mut ui.out, 2, &JsonHashes::of(&self.model, hashes))?;
+            return Ok(Verdict::Good);
+        }
+        for tensor in &hashes.tensors {
+            for (algorithm, hash) in &tensor.hashes {
+                self.line(ui, *algorithm, hash, Some(&tensor.name), None)?;
+            }
+        }
+        for (algorithm, hash) in &hashes.model {
+            self.line(ui, *algorithm, hash, None, None)?;
+        }
+        Ok(Verdict::Good)
+    }
+
+    /// `sha256    c0510d38...  model.gguf:blk.0.attn_k.weight`, and how it compares.
+    fn line(
+        &self,
+        ui: &mut Ui,
+        algorithm: Algorithm,
+        hash: &str,
+        tensor: Option<&[u8]>,
+        status: Option<Status>,
+    ) -> Result<(), Failure> {
+        write!(ui.out, "{algorithm:8}  {hash}  ")?;
+        match ui.is_terminal() {
+            true => write!(ui.out, "{}", shown_path(&self.model))?,
+            false => ui.out.write_all(self.model.as_os_str().as_encoded_bytes())?,
+        }
+        match tensor {
+            Some(name) if ui.is_terminal() => write!(ui.out, ":{}", Str(name))?,
+            Some(name) => {
+                ui.out.write_all(b":")?;
+                ui.out.write_all(name)?;
+            }
+            None => {}
+        }
+        if let Some(status) = status {
+            let style = if status == Status::Ok { Style::Green } else { Style::Red };
+            write!(ui.out, "  -  {}", ui.paint(said(status), style))?;
+        }
+        Ok(writeln!(ui.out)?)
+    }
+
+    fn print_check(
+        &self,
+        ui: &mut Ui,
+        path: &std::path::Path,
+        manifest: &Manifest,
+        hashes: &Hashes,
+        algorithms: &[Algorithm],
+    ) -> Outcome {
+        let file = self.model.to_string_lossy();
+        let compared = hashes.compare(manifest, &file, algorithms);
+        let count = |status| compared.iter().filter(|c| c.status == status).count() as u64;
+        let [same, mismatch, gone, unlisted] =
+            [Status::Ok, Status::Mismatch, Status::NotInModel, Status::NotListed].map(count);
+        let is_good = same > 0 && mismatch == 0 && gone == 0;
+        if self.json {
+            let document = JsonCheck {
+                model: json::path(&self.model),
+                manifest: json::path(path),
+                good: is_good,
+                hashes: compared.iter().map(JsonCompared::of).collect(),
+            };
+            json::print(&mut ui.out, 2, &document)?;
+        } else {
+            for c in
+                compared.iter().filter(|c| !self.quiet || matches!(c.status, Status::Mismatch | Status::NotInModel))
+            {
+                self.line(ui, c.algorithm, &c.hash, c.tensor.as_deref(), Some(c.status))?;
+            }
+        }
+        if same + mismatch + gone == 0 {
+            let kinds: Vec<&str> = algorithms.iter().map(|a| a.name()).collect();
+            return Err(Failure::Bad(format!(
+                "{}: has no {} hash of {}",
+                path.display(),
+                kinds.join(" or "),
+                self.model.display()
+            )));
+        }
+        if !self.json && !self.quiet {
+            let part = |n: u64, what: &str| if n == 0 { String::new() } else { format!(", {} {what}", grouped(n)) };
+            ui.note(&format!(
+                "{}: {}: {} ok{}{}{}",
+                shown_path(path),
+                if is_good { "good" } else { "bad" },
+                grouped(same),
+                part(mismatch, "differ"),
+                part(gone, "missing from the model"),
+                part(unlisted, "not in the manifest"),
+            ));
+        }
+        Ok(if is_good { Verdict::Good } else { Verdict::Bad })
+    }
+}
+
+/// In the words of llama-gguf-hash.
+fn said(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "Ok",
+        Status::Mismatch => "Mismatch",
+        Status::NotInModel => "Missing",
+        _ => "Not Found",
+    }
+}
+
+#[derive(Serialize)]
+struct JsonHashes<'a> {
+    model: json::Text<'a>,
+    hashes: serde_json::Map<String, serde_json::Value>,
+    tensors: Vec<JsonTensor<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonTensor<'a> {
+    name: json::Text<'a>,
+    hashes: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Serialize)]
+struct JsonCheck<'a> {
+    model: json::Text<'a>,
+    manifest: json::Text<'a>,
+    good: bool,
+    hashes: Vec<JsonCompared<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonCompared<'a> {
+    algorithm: &'static str,
+    /// `None` for the model.
+    tensor: Option<json::Text<'a>>,
+    hash: &'a str,
+    status: &'static str,
+}
+
+impl<'a> JsonHashes<'a> {
+    fn of(path: &'a std::path::Path, hashes: &'a Hashes) -> JsonHashes<'a> {
+        let object = |hashes: &[(Algorithm, String)]| {
+            hashes.iter().map(|(algorithm, hash)| (algorithm.name().to_owned(), hash.as_str().into())).collect()
+        };
+        let tensor = |t: &'a gguf_edit::hash::TensorHashes| JsonTensor {
+            name: json::Text(Str(&t.name)),
+            hashes: object(&t.hashes),
+        };
+        JsonHashes {
+            model: json::path(path),
+            hashes: object(&hashes.model),
+            tensors: hashes.tensors.iter().map(tensor).collect(),
+        }
+    }
+}
+
+impl<'a> JsonCompared<'a> {
+    fn of(compared: &'a Compared) -> JsonCompared<'a> {
+        JsonCompared {
+            algorithm: compared.algorithm.name(),
+            tensor: compared.tensor.as_deref().map(|name| json::Text(Str(name))),
+            hash: &compared.hash,
+            status: match compared.status {
+                Status::Ok => "ok",
+                Status::Mismatch => "mismatch",
+                Status::NotInModel => "not_in_model",
+                _ => "not_listed",
+            },
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `gguf merge`: the shards of a model, or the pieces of a file, as one file.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use gguf_edit::join::is_piece;
+use gguf_edit::{Join, Merge};
+use gguf_io::ModelFile;
+use serde::Serialize;
+
+use super::writing::{Writing, tensors};
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
+use crate::ui::{Ui, grouped, size};
+use crate::watch::Watch;
+
+/// Merge the shards of a model, or the pieces of a file, into one file.
+///
+/// Any shard will do: the others are found beside it. Files that were cut into pieces of bytes, as by split, are recognised by their
+/// names (model.gguf.part1of2, model.gguf-split-a, model.gguf.partaa, model.gguf.001) and joined; pieces with other names are joined in
+/// the order in which they are given.
+///
+/// A model that `gguf split` or llama-gguf-split has split becomes what it was; with `gguf split` that holds for every byte. Nothing stands
+/// under the output's name until the file is whole and on the disk.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf merge model-00001-of-00003.gguf -o model.gguf
+  gguf merge model-*-of-00003.gguf -o model.gguf
+  gguf merge model.gguf.part1of2 -o model.gguf
+  gguf merge model-00001-of-00003.gguf -o model.gguf --delete-input   delete the shards once the file is verified")]
+pub struct Args {
+    /// A shard or piece; or all of them
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<PathBuf>,
+
+    /// The file to write
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+
+    /// Show what would be merged, and write nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// With --dry-run: as JSON
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+
+    /// Read the file after it is written, and compare it with the input
+    #[arg(long, conflicts_with = "dry_run")]
+    verify: bool,
+
+    /// Delete the input once the file is read back and holds the same
+    #[arg(long, conflicts_with = "dry_run")]
+    delete_input: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+#[derive(Serialize)]
+struct JsonMerge<'a> {
+    inputs: Vec<json::Text<'a>>,
+    kind: &'static str,
+    output: json::Text<'a>,
+    bytes: u64,
+    n_tensors: u64,
+    restores_layout: bool,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        super::not_stdout("-o", &self.output)?;
+        if let Some(join) = self.pieces()? {
+            return self.join(ui, &join);
+        }
+        gguf_edit::merge::belong_together(&self.inputs)?;
+        let Some(input) = self.inputs.first() else { return Ok(Verdict::CouldNotRun) };
+        let merge = gguf_edit::merge(input)?;
+        if self.dry_run {
+            let Merge { plan, shards, restores_layout, .. } = &merge;
+            return self.show(ui, "shards", shards, plan.file_bytes(), plan.tensors().len() as u64, *restores_layout);
+        }
+        let done = format!("{} shards merged", grouped(merge.shards.len() as u64));
+        self.writing.run(ui, &merge.plan, &self.output, &done)?;
+        if self.verify || self.delete_input {
+            let watch = Watch::new(self.writing.quiet);
+            let verified = gguf_edit::merge::verify(input, &self.output, self.writing.threads, &watch);
+            watch.clear();
+            verified?;
+            self.writing.say(ui, &watch, merge.plan.tensors().len() as u64, merge.plan.file_bytes(), "verified");
+            self.delete(&merge.shards)?;
+        }
+        Ok(Verdict::Good)
+    }
+
+    /// The pieces of a file, if that is what is given: by their names, or because a file that is cut off comes before others that are no
+    /// GGUF files.
+    fn pieces(&self) -> Result<Option<Join>, Failure> {
+        if self.inputs.iter().all(|path| is_piece(path)) {
+            return Ok(Some(gguf_edit::join(&self.inputs)?));
+        }
+        let [_, others @ ..] = self.inputs.as_slice() else { return Ok(None) };
+        let is_gguf = |path: &PathBuf| !matches!(ModelFile::open(path), Err(gguf_io::Error::Head { .. }));
+        match others.is_empty() || others.iter().any(is_gguf) {
+            true => Ok(None),
+            false => Ok(Some(gguf_edit::join(&self.inputs)?)),
+        }
+    }
+
+    fn join(&self, ui: &mut Ui, join: &Join) -> Outcome {
+        if self.dry_run {
+            return self.show(ui, "pieces", &join.pieces, join.file_bytes, join.n_tensors, false);
+        }
+        let watch = Watch::new(self.writing.quiet);
+        let result = join.run(&self.output, self.writing.force, self.writing.threads, &watch);
+        watch.clear();
+        result?;
+        let done = format!("{} pieces joined", grouped(join.pieces.len() as u64));
+        self.writing.say(ui, &watch, join.n_tensors, join.file_bytes, &done);
+        ui.print_path(&self.output)?;
+        if self.verify || self.delete_input {
+            let watch = Watch::new(self.writing.quiet);
+            let verified = join.verify(&self.output, self.writing.threads, &watch);
+            watch.clear();
+            verified?;
+            self.writing.say(ui, &watch, join.n_tensors, join.file_bytes, "verified");
+            self.delete(&join.pieces)?;
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn delete(&self, inputs: &[PathBuf]) -> Result<(), Failure> {
+        if self.delete_input {
+            gguf_edit::merge::remove(inputs)?;
+        }
+        Ok(())
+    }
+
+    fn show(
+        &self,
+        ui: &mut Ui,
+        kind: &'static str,
+        inputs: &[PathBuf],
+        bytes: u64,
+        n_tensors: u64,
+        restores_layout: bool,
+    ) -> Outcome {
+        if self.json {
+            let document = JsonMerge {
+                inputs: inputs.iter().map(|path| json::path(path)).collect(),
+                kind,
+                output: json::path(&self.output),
+                bytes,
+                n_tensors,
+                restores_layout,
+            };
+            json::print(&mut ui.out, 2, &document)?;
+            return Ok(Verdict::Good);
+        }
+        for input in inputs {
+            ui.print_path(input)?;
+        }
+        let (n, n_tensors) = (grouped(inputs.len() as u64), tensors(n_tensors));
+        writeln!(ui.out, "\n{n} {kind}: {n_tensors}, {} ({} bytes)", size(bytes), grouped(bytes))?;
+        Ok(Verdict::Good)
+    }
+}

@@ -1,0 +1,208 @@
+//! `gguf split`: a model in shards.
+
+use std::io::Write;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use gguf_edit::{Limit, Split, SplitOptions};
+use gguf_format::Str;
+use gguf_pipeline::Plan;
+use serde::Serialize;
+
+use super::quantize::parse_size;
+use super::writing::{Writing, tensors};
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
+use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, size};
+use crate::watch::Watch;
+
+/// Split a model into shards, or split a model in shards anew.
+///
+/// The shards are named PREFIX-00001-of-00003.gguf and so on. They are those of llama-gguf-split, byte for byte, with --max-tensors and
+/// with --max-size; llama.cpp loads the model from the first of them. --max-file-size bounds the whole file, metadata included, and no
+/// shard ever exceeds it. All shards appear when all of them are whole and on the disk.
+///
+/// `gguf merge` makes the same file again, byte for byte.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf split model.gguf model --max-size 4GB
+  gguf split model.gguf model --max-file-size 2GiB --no-tensor-first-split
+  gguf split model-00001-of-00009.gguf fewer --max-size 20GB     other shards, in one step
+  gguf split model.gguf model --max-tensors 128 --dry-run        what would be written
+  gguf split model.gguf model --max-size 4GB --delete-input      delete the model once the shards are verified")]
+#[command(group = clap::ArgGroup::new("limit").required(true))]
+pub struct Args {
+    /// The model in GGUF; of a split one, any shard
+    input: PathBuf,
+
+    /// What the names of the shards begin with
+    prefix: PathBuf,
+
+    /// At most so many tensors in a shard
+    #[arg(long, value_name = "N", alias = "split-max-tensors", group = "limit")]
+    max_tensors: Option<NonZeroU64>,
+
+    /// At most so many bytes of tensor data in a shard, such as 4GB or 500MB, counted as llama-gguf-split counts them: without the
+    /// metadata. A larger tensor gets a shard of its own
+    #[arg(long, value_name = "SIZE", alias = "split-max-size", value_parser = parse_limit, group = "limit")]
+    max_size: Option<NonZeroU64>,
+
+    /// No shard larger than this, such as 2GiB, with everything that is in it
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, group = "limit")]
+    max_file_size: Option<NonZeroU64>,
+
+    /// Leave the first shard without tensors
+    #[arg(long)]
+    no_tensor_first_split: bool,
+
+    /// Show the shards that would be written, and write nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// With --dry-run: as JSON
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+
+    /// Read the shards after they are written, and compare them with the input
+    #[arg(long, conflicts_with = "dry_run")]
+    verify: bool,
+
+    /// Delete the input once the shards are read back and hold the same
+    #[arg(long, conflicts_with = "dry_run")]
+    delete_input: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// A size that is not zero.
+fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "it must be more than 0".to_owned())
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        check_prefix(&self.prefix)?;
+        let limit = match (self.max_tensors, self.max_size, self.max_file_size) {
+            (Some(n), ..) => Limit::Tensors(n),
+            (_, Some(bytes), _) => Limit::DataBytes(bytes),
+            (_, _, Some(bytes)) => Limit::FileBytes(bytes),
+            // The command line asks for one of them.
+            _ => return Err(Failure::CouldNotRun("give --max-tensors, --max-size or --max-file-size".to_owned())),
+        };
+        let options = SplitOptions::new(limit).no_tensor_first(self.no_tensor_first_split);
+        let split = gguf_edit::split(&self.input, &options)?;
+        self.warn(ui, &split);
+        if self.dry_run {
+            return self.show(ui, &split.plan);
+        }
+        let n_files = split.plan.files().len() as u64;
+        let done = format!("{} shard{}", grouped(n_files), if n_files == 1 { "" } else { "s" });
+        let paths = self.writing.run(ui, &split.plan, &self.prefix, &done)?;
+        if let (true, Some(first)) = (self.verify || self.delete_input, paths.first()) {
+            let watch = Watch::new(self.writing.quiet);
+            let verified = gguf_edit::merge::verify(&self.input, first, self.writing.threads, &watch);
+            watch.clear();
+            verified?;
+            self.writing.say(ui, &watch, split.plan.tensors().len() as u64, split.plan.file_bytes(), "verified");
+            if self.delete_input {
+                gguf_edit::merge::remove(&split.inputs)?;
+            }
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn warn(&self, ui: &mut Ui, split: &Split) {
+        let input = shown_path(&self.input);
+        if let [first, more @ ..] = split.too_large.as_slice() {
+            let others = match more.len() {
+                0 => String::new(),
+                n => format!(", and {n} more"),
+            };
+            ui.warning(&format!("{first}{others}: larger than the size of a shard; it gets one of its own"));
+        }
+        if let Some(first) = split.lost.first() {
+            let bytes = split.lost.iter().map(|range| range.end - range.start).sum();
+            ui.warning(&format!(
+                "{input}: {} bytes outside all tensors are not zero, the first of them from byte {} on; they are left out, and merging \
+                 the shards will not bring them back",
+                grouped(bytes),
+                first.start,
+            ));
+        }
+        if split.notes_layout && !self.writing.quiet {
+            ui.note(&format!(
+                "{input}: has a layout of its own; it is noted in the first shard ({}), so that merging gives the same file",
+                gguf_pipeline::UNSPLIT_HEAD
+            ));
+        }
+    }
+
+    fn show(&self, ui: &mut Ui, plan: &Plan) -> Outcome {
+        let paths = plan.output_paths(&self.prefix);
+        if self.json {
+            let shards = paths.iter().zip(plan.files()).map(|(path, file)| JsonShard {
+                path: json::path(path),
+                bytes: file.file_bytes(),
+                head_bytes: file.head().len() as u64,
+                tensors: names(plan, file.tensors()),
+            });
+            let document = JsonSplit { bytes: plan.file_bytes(), shards: shards.collect() };
+            json::print(&mut ui.out, 3, &document)?;
+            return Ok(Verdict::Good);
+        }
+        let mut table = Table::new([
+            Column::name("SHARD").styled(Style::Cyan),
+            Column::right("TENSORS"),
+            Column::right("BYTES"),
+            Column::text("FIRST TENSOR").styled(Style::Dim),
+        ]);
+        for (path, file) in paths.iter().zip(plan.files()) {
+            let range = file.tensors();
+            let first = plan.tensors().get(range.clone()).and_then(|tensors| tensors.first());
+            let first = first.map_or(String::new(), gguf_pipeline::TensorPlan::shown);
+            table.row([shown_path(path), grouped(range.len() as u64), ui.bytes(file.file_bytes()), first]);
+        }
+        table.print(ui, 0)?;
+        let n_tensors = tensors(plan.tensors().len() as u64);
+        writeln!(ui.out, "\n{n_tensors}, {} ({} bytes)", size(plan.file_bytes()), grouped(plan.file_bytes()))?;
+        Ok(Verdict::Good)
+    }
+}
+
+fn names(plan: &Plan, range: std::ops::Range<usize>) -> Vec<json::Text<'_>> {
+    let tensors = plan.tensors().get(range).unwrap_or_default();
+    tensors.iter().map(|tensor| json::Text(Str(&tensor.name))).collect()
+}
+
+#[derive(Serialize)]
+struct JsonSplit<'a> {
+    bytes: u64,
+    shards: Vec<JsonShard<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonShard<'a> {
+    path: json::Text<'a>,
+    bytes: u64,
+    head_bytes: u64,
+    tensors: Vec<json::Text<'a>>,
+}
+
+/// Sees that a path can begin names of shards.
+///
+/// # Errors
+/// When it is that of a folder, or standard output.
+pub fn check_prefix(prefix: &Path) -> Result<(), Failure> {
+    super::not_stdout("PREFIX", prefix)?;
+    let text = prefix.to_string_lossy();
+    let last = text.rsplit(std::path::is_separator).next();
+    if matches!(last, None | Some("" | "." | "..")) || prefix.is_dir() {
+        return Err(Failure::CouldNotRun(format!(
+            "{text}: is a folder; give what the names of the shards begin with, as in {}",
+            prefix.join("model").display()
+        )));
+    }
+    Ok(())
+}

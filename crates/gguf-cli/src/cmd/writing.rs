@@ -1,0 +1,76 @@
+//! What commands that write models have in common: their options, and how they run a plan.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use gguf_pipeline::{Plan, RunOptions};
+
+use crate::failure::Failure;
+use crate::ui::{Ui, duration, grouped, size};
+use crate::watch::Watch;
+
+/// Options of commands that write a model.
+#[derive(Debug, clap::Args)]
+pub struct Writing {
+    /// Threads to work with; as many as there are processors if not given
+    #[arg(short = 'j', long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+
+    /// Replace the output if it is there already
+    #[arg(short, long)]
+    pub force: bool,
+
+    /// No progress and no summary
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl Writing {
+    /// Writes what a plan says, then says on standard error what was done, and prints the paths of the files.
+    ///
+    /// # Errors
+    /// Those of the run and of standard output.
+    pub fn run(&self, ui: &mut Ui, plan: &Plan, out: &Path, done: &str) -> Result<Vec<PathBuf>, Failure> {
+        self.run_beside(ui, plan, out, done, &[])
+    }
+
+    /// The same, with further files that no output may replace.
+    ///
+    /// # Errors
+    /// Those of the run and of standard output.
+    pub fn run_beside(
+        &self,
+        ui: &mut Ui,
+        plan: &Plan,
+        out: &Path,
+        done: &str,
+        protect: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let options = RunOptions::default()
+            .threads(self.threads)
+            .force(self.force)
+            .protect(protect.iter().filter_map(|path| path.canonicalize().ok()));
+        let watch = Watch::new(self.quiet);
+        let result = plan.run(out, &options, &watch);
+        watch.clear();
+        let paths = result?.paths;
+        self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);
+        for path in &paths {
+            ui.print_path(path)?;
+        }
+        Ok(paths)
+    }
+
+    /// Says what was done.
+    pub fn say(&self, ui: &mut Ui, watch: &Watch, n_tensors: u64, bytes: u64, done: &str) {
+        if !self.quiet {
+            let (tensors, time) = (tensors(n_tensors), duration(watch.elapsed()));
+            ui.note(&format!("{done}: {tensors}, {} in {time}{}", size(bytes), watch.rate(bytes)));
+        }
+    }
+}
+
+/// `1 tensor`, `1,000 tensors`
+pub fn tensors(n: u64) -> String {
+    format!("{} tensor{}", grouped(n), if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,53 @@
+//! Tensors of several sources as those of one.
+
+use gguf_pipeline::plan::Op;
+use gguf_pipeline::{Draft, Error, Source, Stored, TensorPlan};
+
+/// Sources whose tensors are counted on.
+#[derive(Debug, Default)]
+pub(crate) struct Composed {
+    sources: Vec<Box<dyn Source>>,
+    /// The source of each tensor, and its number there.
+    tensors: Vec<(usize, usize)>,
+}
+
+impl Composed {
+    /// Adds a source; takes tensors that copy from it, which from then on copy from here.
+    pub(crate) fn add(&mut self, source: Box<dyn Source>, tensors: &mut [TensorPlan]) {
+        let number = self.sources.len();
+        self.sources.push(source);
+        for tensor in tensors {
+            if let Op::Copy(input) = &mut tensor.op {
+                self.tensors.push((number, input.index));
+                input.index = self.tensors.len() - 1;
+            }
+        }
+    }
+
+    /// The tensors of a draft that copies a model, and of other sources behind them.
+    pub(crate) fn of(draft: &mut Draft) -> Composed {
+        let mut composed = Composed::default();
+        let source = std::mem::replace(&mut draft.source, Box::new(Composed::default()));
+        composed.add(source, &mut draft.tensors);
+        composed
+    }
+
+    fn find(&self, index: usize) -> Option<(&dyn Source, usize)> {
+        let (source, index) = *self.tensors.get(index)?;
+        Some((&**self.sources.get(source)?, index))
+    }
+}
+
+impl Source for Composed {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+        match self.find(index) {
+            Some((source, index)) => source.read(index, offset, buffer),
+            None => Err(Error::OutOfTensor { tensor: format!("number {index}"), bytes: 0 }),
+        }
+    }
+
+    fn stored(&self, index: usize) -> Option<Stored<'_>> {
+        let (source, index) = self.find(index)?;
+        source.stored(index)
+    }
+}

@@ -1,0 +1,274 @@
+//! Tensors as files of other programs: `.npy` for one, safetensors for several.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use gguf_format::{GgmlType, Str, TensorInfo};
+use gguf_io::Output;
+use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
+use gguf_quants::codec::codec;
+use gguf_quants::float;
+
+use crate::error::Error;
+use crate::npy;
+use crate::pieces::{pieces, resize};
+
+/// Bytes of a tensor that are decoded at once, about.
+const PIECE: u64 = 256 << 10;
+
+/// The format of a file of tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// NumPy's, for one array.
+    Npy,
+    /// safetensors.
+    Safetensors,
+}
+
+/// The numbers that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Values {
+    /// Those of the tensor where the format has its type; otherwise single precision.
+    #[default]
+    AsStored,
+    /// All in this type: [`GgmlType::F32`], [`GgmlType::F16`] or [`GgmlType::BF16`].
+    As(GgmlType),
+}
+
+/// The types of safetensors that tensors have.
+const SAFETENSORS: &[(&str, GgmlType)] = &[
+    ("F64", GgmlType::F64),
+    ("F32", GgmlType::F32),
+    ("F16", GgmlType::F16),
+    ("BF16", GgmlType::BF16),
+    ("I64", GgmlType::I64),
+    ("I32", GgmlType::I32),
+    ("I16", GgmlType::I16),
+    ("I8", GgmlType::I8),
+];
+
+/// An extraction that is decided.
+#[derive(Debug)]
+pub struct Extraction {
+    source: GgufSource,
+    tensors: Vec<Extracted>,
+    header: Vec<u8>,
+    file_bytes: u64,
+}
+
+/// A tensor that is written.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Extracted {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Dimensions in GGUF's order: the contiguous one first.
+    pub shape: Vec<u64>,
+    /// The type that it has in the model.
+    pub from: GgmlType,
+    /// The type that is written.
+    pub to: GgmlType,
+    index: usize,
+    /// Where it starts in the output.
+    start: u64,
+}
+
+/// Decides how the tensors that one of the patterns chooses are written to a file.
+///
+/// # Errors
+/// [`Error::NoTensor`] for a pattern that chooses none, [`Error::OneTensor`], [`Error::NotDecodable`], [`Error::NotEncodable`]; when the
+/// model cannot be read.
+pub fn extract(
+    path: impl AsRef<Path>,
+    patterns: &[String],
+    matches: impl Fn(&str, Str<'_>) -> bool,
+    format: Format,
+    values: Values,
+) -> Result<Extraction, Error> {
+    let path = path.as_ref();
+    let source = GgufSource::open(path)?;
+    let infos = source.tensors();
+    let mut tensors = Vec::new();
+    for pattern in patterns {
+        if !infos.iter().any(|t| matches(pattern, Str(&t.name))) {
+            return Err(crate::rewrite::no_tensor(path, pattern));
+        }
+    }
+    for (index, t) in infos.iter().enumerate().filter(|(_, t)| patterns.iter().any(|p| matches(p, Str(&t.name)))) {
+        let to = target(path, t, format, values)?;
+        let (name, shape) = (t.name.clone(), t.shape.clone());
+        tensors.push(Extracted { name, shape, from: t.ty, to, index, start: 0 });
+    }
+    let header = match (format, tensors.as_slice()) {
+        (Format::Npy, [one]) => npy::header(one.to, &one.shape).ok_or_else(|| no_way(path, one))?,
+        (Format::Npy, several) => return Err(Error::OneTensor { path: path.to_owned(), n: several.len() }),
+        (Format::Safetensors, several) => safetensors_header(path, several)?,
+    };
+    let mut end = header.len() as u64;
+    for tensor in &mut tensors {
+        tensor.start = end;
+        end = end.saturating_add(tensor.n_bytes());
+    }
+    Ok(Extraction { source, tensors, header, file_bytes: end })
+}
+
+fn no_way(path: &Path, tensor: &Extracted) -> Error {
+    let (path, name) = (path.to_owned(), gguf_format::check::shown(Str(&tensor.name)));
+    Error::NotEncodable { path, tensor: name, from: tensor.from, to: tensor.to }
+}
+
+/// The type that a tensor is written in.
+fn target(path: &Path, tensor: &TensorInfo, format: Format, values: Values) -> Result<GgmlType, Error> {
+    let shown = || gguf_format::check::shown(Str(&tensor.name));
+    let holds = |ty| match format {
+        Format::Npy => npy::holds(ty),
+        Format::Safetensors => SAFETENSORS.iter().any(|(_, t)| *t == ty),
+    };
+    let to = match values {
+        Values::AsStored if holds(tensor.ty) => return Ok(tensor.ty),
+        Values::AsStored => GgmlType::F32,
+        Values::As(ty) => ty,
+    };
+    if to == tensor.ty && holds(to) {
+        return Ok(to);
+    }
+    if codec(tensor.ty).is_none() {
+        return Err(Error::NotDecodable { path: path.to_owned(), tensor: shown(), ty: tensor.ty });
+    }
+    let is_float = [GgmlType::F32, GgmlType::F16, GgmlType::BF16].contains(&to);
+    if !is_float || !holds(to) {
+        return Err(Error::NotEncodable { path: path.to_owned(), tensor: shown(), from: tensor.ty, to });
+    }
+    Ok(to)
+}
+
+/// Length and JSON; the data of the tensors follows in their order.
+fn safetensors_header(path: &Path, tensors: &[Extracted]) -> Result<Vec<u8>, Error> {
+    let mut entries = serde_json::Map::new();
+    let metadata = serde_json::json!({ "format": "pt" });
+    entries.insert("__metadata__".to_owned(), metadata);
+    let mut end = 0u64;
+    for tensor in tensors {
+        let (dtype, _) = SAFETENSORS.iter().find(|(_, ty)| *ty == tensor.to).ok_or_else(|| no_way(path, tensor))?;
+        let name = std::str::from_utf8(&tensor.name).map_err(|_| no_way(path, tensor))?;
+        let start = end;
+        end = end.saturating_add(tensor.n_bytes());
+        let shape: Vec<u64> = tensor.shape.iter().rev().copied().collect();
+        let entry = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+        if entries.insert(name.to_owned(), entry).is_some() {
+            let (path, name) = (path.to_owned(), gguf_format::check::shown(Str(&tensor.name)));
+            return Err(Error::TensorExists { path, name });
+        }
+    }
+    let mut json = serde_json::Value::Object(entries).to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.append(&mut json);
+    Ok(header)
+}
+
+impl Extracted {
+    /// Bytes that it takes in the output.
+    pub fn n_bytes(&self) -> u64 {
+        self.to.tensor_bytes(self.shape.iter().copied()).unwrap_or(0)
+    }
+}
+
+impl Extraction {
+    /// The tensors, in the order of the output.
+    pub fn tensors(&self) -> &[Extracted] {
+        &self.tensors
+    }
+
+    /// Length of the output.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// When the output would replace the model or exists already, and what the system says. No output is left then.
+    pub fn run(
+        &self,
+        out: &Path,
+        force: bool,
+        threads: Option<NonZeroUsize>,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        let real = |path: &Path| path.canonicalize().ok();
+        if real(out)
+            .is_some_and(|out| self.source.model().files().iter().any(|f| real(f.path()).as_ref() == Some(&out)))
+        {
+            return Err(gguf_pipeline::Error::OverwritesInput { path: out.to_owned() }.into());
+        }
+        let output = Output::create(out, force)?;
+        progress.event(Event::Opened { path: out });
+        output.set_len(self.file_bytes)?;
+        output.write_at(0, &self.header)?;
+        let source_bytes = |t: &Extracted| self.source.stored(t.index).map_or(0, |stored| stored.bytes);
+        let bytes = self.tensors.iter().map(source_bytes).fold(0, u64::saturating_add);
+        progress.event(Event::Started { n_tensors: self.tensors.len(), bytes });
+        let items = self
+            .tensors
+            .iter()
+            .flat_map(|t| pieces(t.from, source_bytes(t), PIECE).map(move |(from, bytes)| (t, from, bytes)));
+        workers::for_each(threads, items, progress, Buffers::default, |buffers, (tensor, from, bytes)| {
+            if from == 0 {
+                progress.event(Event::Tensor { index: tensor.index, name: &String::from_utf8_lossy(&tensor.name) });
+            }
+            self.write(&output, buffers, tensor, from, bytes)?;
+            progress.event(Event::Advanced { bytes });
+            Ok::<_, Error>(())
+        })?;
+        progress.event(Event::Written);
+        output.commit()?;
+        progress.event(Event::Finished);
+        Ok(())
+    }
+
+    /// Writes a piece of a tensor.
+    fn write(
+        &self,
+        output: &Output,
+        buffers: &mut Buffers,
+        tensor: &Extracted,
+        from: u64,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let what = || gguf_format::check::shown(Str(&tensor.name));
+        let packed = resize(&mut buffers.packed, bytes, what)?;
+        self.source.read(tensor.index, from, packed)?;
+        if tensor.from == tensor.to {
+            return Ok(output.write_at(tensor.start + from, packed)?);
+        }
+        let no_codec = || gguf_pipeline::Error::NoCodec { tensor: what() };
+        let info = tensor.from.info().ok_or_else(no_codec)?;
+        let (block_bytes, block_len) = (u64::from(info.block_bytes).max(1), u64::from(info.block_len));
+        let (first, n) = (from / block_bytes * block_len, bytes / block_bytes * block_len);
+        let values = resize(&mut buffers.values, n, what)?;
+        let decode = codec(tensor.from).ok_or_else(no_codec)?;
+        decode.decode(packed, values).map_err(|source| gguf_pipeline::Error::Codec {
+            tensor: what(),
+            row: 0,
+            source,
+        })?;
+        let width = tensor.to.tensor_bytes([1]).unwrap_or(4);
+        let encoded = resize(&mut buffers.encoded, n.saturating_mul(width), what)?;
+        match tensor.to {
+            GgmlType::F16 => float::encode_f16(values, encoded),
+            GgmlType::BF16 => float::encode_bf16(values, encoded),
+            _ => float::encode_f32(values, encoded),
+        }
+        Ok(output.write_at(tensor.start + first * width, encoded)?)
+    }
+}
+
+#[derive(Default)]
+struct Buffers {
+    packed: Vec<u8>,
+    values: Vec<f32>,
+    encoded: Vec<u8>,
+}

@@ -1,0 +1,280 @@
+//! Manifests of hashes, as `llama-gguf-hash` prints and reads them: a line for each hash, with its kind, the hash, and the file or
+//! `file:tensor` that it is of.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::hash::{Algorithm, Hashes};
+
+/// A line of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The kind of hash.
+    pub algorithm: Algorithm,
+    /// The hash.
+    pub hash: String,
+    /// The file, or the file, a colon and the tensor.
+    pub label: String,
+    /// The line, from 1.
+    pub line: u64,
+}
+
+/// The hashes that a model should have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manifest {
+    /// The lines with hashes of known kinds, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// How a hash compares with a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// It is the same.
+    Ok,
+    /// It is another.
+    Mismatch,
+    /// The manifest has none of that kind for this.
+    NotListed,
+    /// The model has no such tensor.
+    NotInModel,
+}
+
+/// A hash beside what a manifest says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compared {
+    /// The kind of hash.
+    pub algorithm: Algorithm,
+    /// The hash that the model has; that of the manifest where the model has no such tensor.
+    pub hash: String,
+    /// The tensor, or `None` for the model.
+    pub tensor: Option<Vec<u8>>,
+    /// How it compares.
+    pub status: Status,
+}
+
+impl Manifest {
+    /// Reads a manifest; `path` names it in messages. Lines of other kinds are skipped, among them what `llama-gguf-hash` and this
+    /// library print when they check.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for a hash of the wrong length, and when there is no hash of a known kind.
+    pub fn parse(text: &str, path: &Path) -> Result<Manifest, Error> {
+        let mut entries = Vec::new();
+        for (n, line) in text.lines().enumerate() {
+            let line_number = n as u64 + 1;
+            let mut words = line.trim_start().splitn(2, char::is_whitespace);
+            let Some(algorithm) = words.next().and_then(Algorithm::from_name) else { continue };
+            let rest = words.next().unwrap_or_default().trim_start();
+            let (hash, label) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            let is_hash = hash.len() == algorithm.text_len()
+                && hash.bytes().all(|b| b.is_ascii_hexdigit() || (b == b'-' && algorithm == Algorithm::Uuid));
+            let label = label.trim();
+            if !is_hash || label.is_empty() {
+                let problem = format!(
+                    "expected a {algorithm} hash of {} characters and the name of a file, found {}",
+                    algorithm.text_len(),
+                    gguf_format::Str(rest.as_bytes()),
+                );
+                return Err(Error::Manifest { path: path.to_owned(), line: line_number, problem });
+            }
+            // What checking has printed ends in its result.
+            let label = [" -  Ok", " -  Mismatch", " -  Not Found"]
+                .iter()
+                .fold(label, |l, end| l.strip_suffix(end).unwrap_or(l));
+            let (hash, label) = (hash.to_ascii_lowercase(), label.trim_end().to_owned());
+            entries.push(Entry { algorithm, hash, label, line: line_number });
+        }
+        if entries.is_empty() {
+            let problem =
+                "there is no line with a known kind of hash, such as: sha256  c0510d38...  model.gguf".to_owned();
+            return Err(Error::Manifest { path: path.to_owned(), line: 0, problem });
+        }
+        Ok(Manifest { entries })
+    }
+
+    /// The kinds of hashes that it has.
+    pub fn algorithms(&self) -> BTreeSet<Algorithm> {
+        self.entries.iter().map(|entry| entry.algorithm).collect()
+    }
+
+    /// The entries that are about the file of that name: those that name it so, else those that name a file of the same last part, else
+    /// all entries if they are about one file.
+    pub fn about<'a>(&'a self, file: &str, tensors: &[&[u8]]) -> Vec<(&'a Entry, Option<Vec<u8>>)> {
+        let last = |name: &'a str| name.rsplit(['/', '\\']).next().unwrap_or(name);
+        let split: Vec<(&Entry, &str, Option<&str>)> = self
+            .entries
+            .iter()
+            .map(|entry| (entry, entry.label.as_str()))
+            .map(|(e, label)| {
+                let (file, tensor) = split_label(label, file, tensors);
+                (e, file, tensor)
+            })
+            .collect();
+        let files: BTreeSet<&str> = split.iter().map(|(_, file, _)| *file).collect();
+        let of_file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+        let named: Vec<&str> = if files.contains(file) {
+            vec![file]
+        } else {
+            let alike: Vec<&str> = files.iter().copied().filter(|name| last(name) == of_file).collect();
+            match (alike.len(), files.len()) {
+                (1, _) => alike,
+                (0, 1) => files.into_iter().collect(),
+                _ => Vec::new(),
+            }
+        };
+        let chosen = split.into_iter().filter(|(_, file, _)| named.contains(file));
+        chosen.map(|(entry, _, tensor)| (entry, tensor.map(|t| t.as_bytes().to_vec()))).collect()
+    }
+}
+
+/// The file and the tensor of a label. Names of files and of tensors may hold colons, so the tensors of the model are looked for.
+fn split_label<'a>(label: &'a str, file: &str, tensors: &[&[u8]]) -> (&'a str, Option<&'a str>) {
+    if label == file {
+        return (label, None);
+    }
+    let of_file = label.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
+    if let Some(tensor) = of_file {
+        return (label.get(..file.len()).unwrap_or(label), Some(tensor));
+    }
+    for (at, _) in label.match_indices(':') {
+        if let Some(tensor) = label.get(at + 1..).filter(|tensor| tensors.contains(&tensor.as_bytes())) {
+            return (label.get(..at).unwrap_or_default(), Some(tensor));
+        }
+    }
+    // A colon behind the end of a file's name; else it may be part of a path.
+    match label.rsplit_once(".gguf:") {
+        Some((before, tensor)) => (label.get(..before.len() + ".gguf".len()).unwrap_or(label), Some(tensor)),
+        None => (label, None),
+    }
+}
+
+impl Hashes {
+    /// Compares with what a manifest says about the file of that name; of these kinds. Hashes come in their order, then tensors that the
+    /// model lacks.
+    pub fn compare(&self, manifest: &Manifest, file: &str, algorithms: &[Algorithm]) -> Vec<Compared> {
+        let names: Vec<&[u8]> = self.tensors.iter().map(|tensor| tensor.name.as_slice()).collect();
+        let mut said = std::collections::BTreeMap::new();
+        let listed = manifest.about(file, &names);
+        for (entry, tensor) in &listed {
+            // Of two lines about the same, the first counts, as for llama-gguf-hash.
+            said.entry((entry.algorithm, tensor.clone())).or_insert(entry.hash.as_str());
+        }
+        let mut compared = Vec::new();
+        let mut compare = |algorithm: Algorithm, hash: &str, tensor: Option<&[u8]>| {
+            if !algorithms.contains(&algorithm) {
+                return;
+            }
+            let status = match said.remove(&(algorithm, tensor.map(<[u8]>::to_vec))) {
+                Some(expected) if expected == hash => Status::Ok,
+                Some(_) => Status::Mismatch,
+                None => Status::NotListed,
+            };
+            let (hash, tensor) = (hash.to_owned(), tensor.map(<[u8]>::to_vec));
+            compared.push(Compared { algorithm, hash, tensor, status });
+        };
+        for tensor in &self.tensors {
+            for (algorithm, hash) in &tensor.hashes {
+                compare(*algorithm, hash, Some(&tensor.name));
+            }
+        }
+        for (algorithm, hash) in &self.model {
+            compare(*algorithm, hash, None);
+        }
+        for (entry, tensor) in listed {
+            if tensor.is_some()
+                && said.remove(&(entry.algorithm, tensor.clone())).is_some()
+                && algorithms.contains(&entry.algorithm)
+            {
+                let (algorithm, hash) = (entry.algorithm, entry.hash.clone());
+                compared.push(Compared { algorithm, hash, tensor, status: Status::NotInModel });
+            }
+        }
+        compared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::TensorHashes;
+
+    const TEXT: &str = "\
+manifest  test.gguf.manifest  xxh64
+xxh64     f66e9cd66a4396a0  dir/my test.gguf:tensor_0  -  Ok
+xxh64     7d3a1f9ac04d0537  dir/my test.gguf:blk.0:odd
+sha512    00  dir/my test.gguf
+xxh64     5A54D3AAD816F302  dir/my test.gguf
+xxh64     e83fddf559d7b6a6  dir/my test.gguf:gone
+";
+
+    fn hashes() -> Hashes {
+        let tensor = |name: &str, hash: &str| TensorHashes {
+            name: name.into(),
+            hashes: vec![(Algorithm::Xxh64, hash.to_owned())],
+        };
+        Hashes {
+            tensors: vec![
+                tensor("tensor_0", "f66e9cd66a4396a0"),
+                tensor("blk.0:odd", "7d3a1f9ac04d0538"),
+                tensor("new", "0000000000000000"),
+            ],
+            model: vec![(Algorithm::Xxh64, "5a54d3aad816f302".to_owned())],
+        }
+    }
+
+    #[test]
+    fn each_hash_is_compared_with_its_line() {
+        let manifest = Manifest::parse(TEXT, Path::new("m")).unwrap();
+        assert_eq!(manifest.entries.len(), 4);
+        for file in ["dir/my test.gguf", "my test.gguf", "/elsewhere/my test.gguf", "renamed.gguf"] {
+            let compared = hashes().compare(&manifest, file, &[Algorithm::Xxh64]);
+            let found: Vec<_> = compared.iter().map(|c| (c.tensor.as_deref(), c.status)).collect();
+            let expected: [(Option<&[u8]>, Status); 5] = [
+                (Some(b"tensor_0"), Status::Ok),
+                (Some(b"blk.0:odd"), Status::Mismatch),
+                (Some(b"new"), Status::NotListed),
+                (None, Status::Ok),
+                (Some(b"gone"), Status::NotInModel),
+            ];
+            assert_eq!(found, expected, "{file}");
+        }
+        assert!(hashes().compare(&manifest, "x", &[Algorithm::Sha1]).is_empty());
+    }
+
+    #[test]
+    fn lines_about_other_files_do_not_count() {
+        let two = format!("{TEXT}xxh64     0123456789abcdef  other.gguf\n");
+        let manifest = Manifest::parse(&two, Path::new("m")).unwrap();
+        let statuses = |file: &str| -> Vec<Status> {
+            hashes().compare(&manifest, file, &[Algorithm::Xxh64]).iter().map(|c| c.status).collect()
+        };
+        assert_eq!(statuses("third.gguf"), [Status::NotListed; 4]);
+        assert_eq!(
+            statuses("./other.gguf"),
+            [Status::NotListed, Status::NotListed, Status::NotListed, Status::Mismatch]
+        );
+        assert_eq!(statuses("my test.gguf").len(), 5);
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_refused() {
+        for (text, line) in [
+            ("", 0),
+            ("hello\n", 0),
+            ("sha512  00  x.gguf\n", 0),
+            ("xxh64  f66e  x.gguf\n", 1),
+            ("\nxxh64  f66e9cd66a4396a0\n", 2),
+            ("xxh64  g66e9cd66a4396a0  x.gguf", 1),
+            ("uuid  f66e9cd66a4396a0  x.gguf", 1),
+        ] {
+            match Manifest::parse(text, Path::new("m")) {
+                Err(Error::Manifest { line: found, .. }) => assert_eq!(found, line, "{text:?}"),
+                other => panic!("{text:?}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The shards of a model as one file, and what was made of them verified before anything is removed.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use gguf_format::shard::ShardKeys;
+use gguf_format::{Dialect, Head, Layout, Version};
+use gguf_pipeline::{Draft, GgufSource, Plan, Progress};
+
+use crate::equal::first_differences;
+use crate::error::Error;
+use crate::split::{SPLIT_KEYS, noted, packed, real_paths};
+
+/// A merge that is decided.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Merge {
+    /// What is written.
+    pub plan: Plan,
+    /// The shards.
+    pub shards: Vec<PathBuf>,
+    /// Whether the file is laid out as the first shard notes it.
+    pub restores_layout: bool,
+}
+
+/// Decides how the shards of the model that `path` belongs to become one file. Any of the shards will do.
+///
+/// The output has the byte order of the first shard. A model that [`split`](crate::split()) has split becomes what it was, byte for byte.
+///
+/// # Errors
+/// When a shard is missing or cannot be read, [`Error::NotSplit`], and when the output cannot be written.
+pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
+    let path = path.as_ref();
+    let source = GgufSource::open(path)?;
+    let model = source.model();
+    if model.files().len() == 1 && ShardKeys::of(model.gguf()).count != Some(1) {
+        return Err(Error::NotSplit { path: path.to_owned() });
+    }
+    let shards: Vec<PathBuf> = model.files().iter().map(|file| file.path().to_owned()).collect();
+    let order = model.gguf().dialect().order;
+    let noted = noted(model).and_then(|noted| {
+        let layout = Layout::of_file(&noted.head, noted.file_bytes).ok()?;
+        Some((Head::from_gguf(&noted.head), layout))
+    });
+    let layout = match noted {
+        Some((head, layout)) if is_sound(&layout, &source)? => Some((head, layout)),
+        _ => None,
+    };
+    let mut draft = Draft::from_source(source, path);
+    draft.head.dialect = Dialect::new(Version::V3).with_order(order);
+    for key in SPLIT_KEYS {
+        draft.head.remove(key);
+    }
+    let restores_layout = layout.is_some();
+    let plan = match layout {
+        Some((head, layout)) => {
+            draft.head = head;
+            draft.lay_out_as(layout)?
+        }
+        None => draft.lay_out()?,
+    };
+    Ok(Merge { plan, shards, restores_layout })
+}
+
+/// Whether no tensor is written over another one, unless both have the same place and the same data.
+fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
+    let range = |i| Some((layout.tensor_range(i)?, i));
+    let mut ranges: Vec<_> = (0..layout.offsets().len()).filter_map(range).collect();
+    ranges.retain(|(range, _)| !range.is_empty());
+    ranges.sort_by_key(|(range, i)| (range.start, *i));
+    let mut shared = Vec::new();
+    for pair in ranges.windows(2) {
+        let [(a, i), (b, j)] = pair else { continue };
+        let ty = |i: usize| source.tensors().get(i).map(|t| t.ty);
+        match a.end <= b.start {
+            true => {}
+            false if a == b && ty(*i) == ty(*j) => shared.push((*i, *j)),
+            false => return Ok(false),
+        }
+    }
+    if shared.is_empty() {
+        return Ok(true);
+    }
+    let found = first_differences([source, source], &shared, None, &())?;
+    Ok(found.iter().all(Option::is_none))
+}
+
+/// Sees that files belong to the model of the first of them.
+///
+/// # Errors
+/// [`Error::Foreign`]; also when the model cannot be read.
+pub fn belong_together(paths: &[PathBuf]) -> Result<(), Error> {
+    let Some((first, others)) = paths.split_first() else { return Ok(()) };
+    if others.is_empty() {
+        return Ok(());
+    }
+    let real = real_paths(GgufSource::open(first)?.model());
+    for path in others {
+        let is_shard = path.canonicalize().is_ok_and(|path| real.contains(&path));
+        if !is_shard {
+            return Err(Error::Foreign { path: path.clone(), model: first.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Reads two models and sees that they hold the same: key-values, except those of a split, and tensors in their order, to the byte.
+/// The numbers of the two may differ in byte order.
+///
+/// # Errors
+/// [`Error::NotVerified`], which names what differs of `copy`; also when a file cannot be read.
+pub fn verify(
+    original: impl AsRef<Path>,
+    copy: impl AsRef<Path>,
+    threads: Option<NonZeroUsize>,
+    progress: &dyn Progress,
+) -> Result<(), Error> {
+    let copy_path = copy.as_ref();
+    let wrong = |what: String| Error::NotVerified { path: copy_path.to_owned(), what };
+    let (a, b) = (GgufSource::open(original.as_ref())?, GgufSource::open(copy_path)?);
+    let keys = |source: &GgufSource| {
+        let head = packed(source.model().gguf());
+        Head { dialect: Dialect::default(), tensors: Vec::new(), ..head }.encode_as_read().ok()
+    };
+    if keys(&a) != keys(&b) {
+        return Err(wrong("the metadata".to_owned()));
+    }
+    if a.tensors().len() != b.tensors().len() {
+        return Err(wrong(format!("it has {} tensors, not {}", b.tensors().len(), a.tensors().len())));
+    }
+    let shown = |name: &[u8]| gguf_format::check::shown(gguf_format::Str(name));
+    for (x, y) in a.tensors().iter().zip(b.tensors()) {
+        if (&x.name, &x.shape, x.ty) != (&y.name, &y.shape, y.ty) {
+            return Err(wrong(format!("the tensor {}", shown(&y.name))));
+        }
+    }
+    let pairs: Vec<(usize, usize)> = (0..a.tensors().len()).map(|i| (i, i)).collect();
+    let found = first_differences([&a, &b], &pairs, threads, progress)?;
+    match found.iter().zip(b.tensors()).find_map(|(at, tensor)| Some(((*at)?, tensor))) {
+        None => Ok(()),
+        Some((at, tensor)) => Err(wrong(format!("byte {at} of the tensor {}", shown(&tensor.name)))),
+    }
+}
+
+/// Removes files.
+///
+/// # Errors
+/// [`Error::Remove`]; the files after it are still there.
+pub fn remove(paths: &[PathBuf]) -> Result<(), Error> {
+    for path in paths {
+        fs::remove_file(path).map_err(|source| Error::Remove { path: path.clone(), source })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! Copies of a model with another byte order, version or order of tensors, and with tensors left out, added or taken from another model.
+//!
+//! Each function decides and gives a plan; running it copies what it can inside the kernel. Shards become one file.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use gguf_format::{ByteOrder, GgmlType, Str, Version};
+use gguf_pipeline::plan::{Input, Keep, Op, Reason};
+use gguf_pipeline::{Draft, GgufSource, Plan, TensorPlan};
+use gguf_quants::codec::codec;
+
+use crate::compose::Composed;
+use crate::error::Error;
+use crate::npy::NpyFile;
+
+/// Changes the byte order of a model: of all numbers in its head and, by the layout of each type's blocks, in its data. `None` for the order
+/// that it does not have.
+///
+/// # Errors
+/// When the model cannot be read or written; data of removed types whose blocks are interleaved cannot change its byte order.
+pub fn swap(path: impl AsRef<Path>, to: Option<ByteOrder>) -> Result<Plan, Error> {
+    let path = path.as_ref();
+    let (mut draft, from) = copy(path)?;
+    draft.head.dialect.order = to.unwrap_or(match from {
+        ByteOrder::Little => ByteOrder::Big,
+        ByteOrder::Big => ByteOrder::Little,
+    });
+    Ok(draft.lay_out()?)
+}
+
+/// Writes a model in version 3 of the format, packed, in its own byte order. Also says in which version it was.
+///
+/// # Errors
+/// When the model cannot be read or written.
+pub fn upgrade(path: impl AsRef<Path>) -> Result<(Plan, Version), Error> {
+    let path = path.as_ref();
+    let source = GgufSource::open(path)?;
+    let dialect = source.model().gguf().dialect();
+    let mut draft = Draft::from_source(source, path);
+    draft.head.dialect.order = dialect.order;
+    Ok((draft.lay_out()?, dialect.version))
+}
+
+/// An order of tensors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// Tensors before the blocks, the blocks by their numbers, then what ends the model, which begins with `output`. Within a block, the
+    /// order of the model.
+    Layers,
+    /// By name; numbers in names count as numbers.
+    Names,
+    /// The largest first.
+    Sizes,
+    /// The order of these names; others follow in the order of the model.
+    Like(Vec<Vec<u8>>),
+}
+
+/// Writes the tensors of a model in another order.
+///
+/// # Errors
+/// When the model cannot be read or written.
+pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
+    let path = path.as_ref();
+    let (mut draft, from) = copy(path)?;
+    draft.head.dialect.order = from;
+    match order {
+        Order::Layers => draft.tensors.sort_by_key(|t| layer(&t.name)),
+        Order::Names => draft.tensors.sort_by_cached_key(|t| natural(&t.name)),
+        Order::Sizes => draft.tensors.sort_by_key(|t| std::cmp::Reverse(t.n_bytes())),
+        Order::Like(names) => {
+            let places: HashMap<&[u8], usize> =
+                names.iter().enumerate().map(|(i, name)| (name.as_slice(), i)).collect();
+            draft.tensors.sort_by_key(|t| places.get(t.name.as_slice()).copied().unwrap_or(usize::MAX));
+        }
+    }
+    Ok(draft.lay_out()?)
+}
+
+/// The names of a model's tensors, in order.
+///
+/// # Errors
+/// When the model cannot be read.
+pub fn names(path: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Error> {
+    let source = GgufSource::open(path.as_ref())?;
+    Ok(source.tensors().iter().map(|t| t.name.clone()).collect())
+}
+
+/// Leaves out the tensors that one of the patterns chooses. Also says which they were, safe to print.
+///
+/// # Errors
+/// [`Error::NoTensor`] for a pattern that chooses none; when the model cannot be read or written.
+pub fn remove_tensors(
+    path: impl AsRef<Path>,
+    patterns: &[String],
+    matches: impl Fn(&str, Str<'_>) -> bool,
+) -> Result<(Plan, Vec<String>), Error> {
+    let path = path.as_ref();
+    let (mut draft, from) = copy(path)?;
+    draft.head.dialect.order = from;
+    let infos = draft.tensors.iter().map(|t| t.name.as_slice());
+    let chosen = choose(path, infos, patterns, matches)?;
+    let mut removed = Vec::new();
+    let mut i = 0;
+    draft.tensors.retain(|tensor| {
+        i += 1;
+        let goes = chosen.contains(&(i - 1));
+        if goes {
+            removed.push(tensor.shown());
+        }
+        !goes
+    });
+    Ok((draft.lay_out()?, removed))
+}
+
+/// A tensor to add.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NewTensor {
+    /// Its name.
+    pub name: String,
+    /// The NumPy file with its values.
+    pub file: PathBuf,
+    /// The type that it gets; `None` for that of the file.
+    pub ty: Option<GgmlType>,
+    /// Replaces a tensor of that name, at its place.
+    pub replace: bool,
+}
+
+impl NewTensor {
+    /// A tensor of that name with the values of a NumPy file, in their own type.
+    pub fn new(name: impl Into<String>, file: impl Into<PathBuf>) -> NewTensor {
+        NewTensor { name: name.into(), file: file.into(), ty: None, replace: false }
+    }
+
+    /// Sets the type that it gets; `None` for that of the file.
+    pub fn ty(mut self, ty: Option<GgmlType>) -> NewTensor {
+        self.ty = ty;
+        self
+    }
+
+    /// Whether a tensor of that name is replaced.
+    pub fn replace(mut self, yes: bool) -> NewTensor {
+        self.replace = yes;
+        self
+    }
+}
+
+/// Adds tensors to a model, at its end.
+///
+/// # Errors
+/// [`Error::TensorExists`], [`Error::Array`], [`Error::NotEncodable`]; when the model cannot be read or written.
+pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Error> {
+    let path = path.as_ref();
+    let (mut draft, from) = copy(path)?;
+    draft.head.dialect.order = from;
+    let mut composed = Composed::of(&mut draft);
+    for new in new {
+        let file = NpyFile::open(&new.file)?;
+        let ty = new.ty.unwrap_or(file.ty);
+        let mut tensor = TensorPlan::new(
+            new.name.as_bytes(),
+            file.shape.clone(),
+            file.ty,
+            Reason::Kept(Keep::Copy),
+            Op::Copy(Input { index: 0, name: new.name.clone(), ty: file.ty }),
+        );
+        let can = ty == file.ty || codec(file.ty).is_some() && codec(ty).is_some_and(|codec| codec.can_encode());
+        if !can {
+            let (path, tensor) = (new.file.clone(), tensor.shown());
+            return Err(Error::NotEncodable { path, tensor, from: file.ty, to: ty });
+        }
+        tensor.ty = ty;
+        draft.inputs.extend(new.file.canonicalize());
+        composed.add(Box::new(file), std::slice::from_mut(&mut tensor));
+        place(&mut draft, tensor, new.replace)?;
+    }
+    draft.source = Box::new(composed);
+    Ok(draft.lay_out()?)
+}
+
+/// What is taken from another model.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Graft {
+    /// Patterns for the names of tensors.
+    pub tensors: Vec<String>,
+    /// Patterns for keys.
+    pub keys: Vec<String>,
+    /// Replaces tensors of the same names, at their places.
+    pub replace: bool,
+}
+
+/// Takes tensors and key-values from another model. Also says which tensors they were, and how many keys.
+///
+/// # Errors
+/// [`Error::NoTensor`] for a pattern that chooses nothing, [`Error::TensorExists`]; when a model cannot be read or written.
+pub fn graft(
+    path: impl AsRef<Path>,
+    from: impl AsRef<Path>,
+    what: &Graft,
+    matches: impl Fn(&str, Str<'_>) -> bool,
+) -> Result<(Plan, Vec<String>, usize), Error> {
+    let (path, from) = (path.as_ref(), from.as_ref());
+    let (mut draft, order) = copy(path)?;
+    draft.head.dialect.order = order;
+    let mut other = Draft::copy_of(from)?;
+    let infos = other.tensors.iter().map(|t| t.name.as_slice());
+    let chosen = choose(from, infos, &what.tensors, &matches)?;
+    let mut i = 0;
+    other.tensors.retain(|_| {
+        i += 1;
+        chosen.contains(&(i - 1))
+    });
+    let mut composed = Composed::of(&mut draft);
+    composed.add(other.source, &mut other.tensors);
+    draft.inputs.extend(other.inputs);
+    let grafted = other.tensors.iter().map(TensorPlan::shown).collect();
+    for tensor in other.tensors {
+        place(&mut draft, tensor, what.replace)?;
+    }
+    draft.source = Box::new(composed);
+    let mut n_keys = 0;
+    for pattern in &what.keys {
+        let before = n_keys;
+        for kv in other.head.kvs.iter().filter(|kv| matches(pattern, Str(&kv.key))) {
+            n_keys += 1;
+            match draft.head.kvs.iter_mut().find(|mine| mine.key == kv.key) {
+                Some(mine) => mine.value = kv.value.clone(),
+                None => draft.head.kvs.push(kv.clone()),
+            }
+        }
+        if n_keys == before {
+            return Err(Error::NoKey { path: from.to_owned(), pattern: pattern.clone() });
+        }
+    }
+    Ok((draft.lay_out()?, grafted, n_keys))
+}
+
+/// A draft that copies a model, and the model's byte order.
+fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
+    let source = GgufSource::open(path)?;
+    let order = source.model().gguf().dialect().order;
+    Ok((Draft::from_source(source, path), order))
+}
+
+/// Puts a tensor in the place of that of the same name, or at the end.
+fn place(draft: &mut Draft, tensor: TensorPlan, replace: bool) -> Result<(), Error> {
+    match draft.tensors.iter_mut().find(|t| t.name == tensor.name) {
+        Some(old) if replace => *old = tensor,
+        Some(_) => return Err(Error::TensorExists { path: draft.path.clone(), name: tensor.shown() }),
+        None => draft.tensors.push(tensor),
+    }
+    Ok(())
+}
+
+/// The numbers of the tensors that one of the patterns chooses.
+fn choose<'a>(
+    path: &Path,
+    tensors: impl Iterator<Item = &'a [u8]> + Clone,
+    patterns: &[String],
+    matches: impl Fn(&str, Str<'_>) -> bool,
+) -> Result<HashSet<usize>, Error> {
+    let mut chosen = HashSet::new();
+    for pattern in patterns {
+        let found: Vec<usize> =
+            tensors.clone().enumerate().filter(|(_, name)| matches(pattern, Str(name))).map(|(i, _)| i).collect();
+        if found.is_empty() {
+            return Err(no_tensor(path, pattern));
+        }
+        chosen.extend(found);
+    }
+    Ok(chosen)
+}
+
+/// That there is no such tensor, and which may have been meant.
+pub(crate) fn no_tensor(path: &Path, name: &str) -> Error {
+    let nearest = match gguf_io::Model::open(path).map(|model| model.tensor(name).map(|_| ())) {
+        Ok(Err(gguf_io::Error::NoTensor { nearest, .. })) => nearest,
+        _ => Vec::new(),
+    };
+    Error::NoTensor { path: path.to_owned(), name: name.to_owned(), nearest }
+}
+
+/// Where a tensor stands in a model: before the blocks, in a block, or behind them.
+fn layer(name: &[u8]) -> (u8, u64) {
+    let number = |rest: &[u8]| {
+        let digits: Vec<u8> = rest.iter().copied().take_while(u8::is_ascii_digit).collect();
+        String::from_utf8(digits).ok()?.parse::<u64>().ok()
+    };
+    if name.starts_with(b"output") {
+        return (2, 0);
+    }
+    // Encoders, decoders and towers number their blocks as well: enc.blk.0, v.blk.0.
+    let at = name.windows(4).position(|window| window == b"blk.");
+    match at.and_then(|at| number(name.get(at + 4..).unwrap_or_default())) {
+        Some(n) => (1, n),
+        None => (0, 0),
+    }
+}
+
+/// A name cut into texts and numbers, which compare as such.
+fn natural(name: &[u8]) -> Vec<(Vec<u8>, u128)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.iter().take_while(|b| !b.is_ascii_digit()).count();
+        let (text, after) = rest.split_at(text);
+        let digits = after.iter().take_while(|b| b.is_ascii_digit()).count();
+        let (digits, after) = after.split_at(digits);
+        let number = digits.iter().fold(0u128, |n, d| n.saturating_mul(10).saturating_add(u128::from(d - b'0')));
+        parts.push((text.to_vec(), number));
+        rest = after;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_and_names_have_their_order() {
+        let mut names = [
+            "output.weight",
+            "blk.10.a",
+            "token_embd.weight",
+            "blk.9.b",
+            "rope_freqs.weight",
+            "output_norm.weight",
+            "blk.9.a",
+        ];
+        names.sort_by_key(|name| layer(name.as_bytes()));
+        let layers = [
+            "token_embd.weight",
+            "rope_freqs.weight",
+            "blk.9.b",
+            "blk.9.a",
+            "blk.10.a",
+            "output.weight",
+            "output_norm.weight",
+        ];
+        assert_eq!(names, layers);
+        names.sort_by_cached_key(|name| natural(name.as_bytes()));
+        let sorted = [
+            "blk.9.a",
+            "blk.9.b",
+            "blk.10.a",
+            "output.weight",
+            "output_norm.weight",
+            "rope_freqs.weight",
+            "token_embd.weight",
+        ];
+        assert_eq!(names, sorted);
+        assert!(natural(b"a99999999999999999999999999999999999999999999999") > natural(b"a2"));
+    }
+}

@@ -1,0 +1,302 @@
+//! A model in shards: which tensor goes into which, by their number or by size.
+//!
+//! The shards are those of `llama-gguf-split`, byte for byte, for every file that it reads and lays out soundly: the model's key-values
+//! in the first shard, `split.no`, `split.tensors.count` and `split.count` at the end of each, tensors packed in their order.
+//! Shards keep the byte order of the model, and the dimensions of 1 at the end of a shape; every shard has the alignment that its own
+//! metadata name, which for all but the first is 32.
+//!
+//! A file whose layout is not the packed one in version 3 (gaps, another order of the data, an older version, keys of a split) is noted
+//! in a key of the first shard, [`UNSPLIT_HEAD`], from which [`merge`](mod@crate::merge) gives the very same file again.
+
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardKeys};
+use gguf_format::{Dialect, Gguf, Head, Layout, TensorInfo, Value, Version, align_up};
+use gguf_io::{Model, ModelFile};
+use gguf_pipeline::plan::TensorPlan;
+use gguf_pipeline::{Draft, GgufSource, Plan, UNSPLIT_HEAD};
+
+use crate::error::Error;
+
+/// Keys that say how a model was split.
+pub(crate) const SPLIT_KEYS: [&str; 4] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT, UNSPLIT_HEAD];
+
+/// Bytes by which `llama-gguf-split` counts tensors, whatever the alignment.
+const COUNTED_ALIGNMENT: u64 = 32;
+
+/// What a shard may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// So many tensors.
+    Tensors(NonZeroU64),
+    /// So many bytes of tensor data, as `llama-gguf-split` counts them: each tensor padded to 32 bytes, metadata left out. A larger
+    /// tensor gets a shard of its own.
+    DataBytes(NonZeroU64),
+    /// So many bytes of the whole file, never more.
+    FileBytes(NonZeroU64),
+}
+
+/// How a model is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SplitOptions {
+    /// What a shard may hold.
+    pub limit: Limit,
+    /// Leaves the first shard without tensors, so that metadata can be fetched and edited alone.
+    pub no_tensor_first: bool,
+}
+
+impl SplitOptions {
+    /// Splits by that limit, with tensors in the first shard too.
+    pub fn new(limit: Limit) -> SplitOptions {
+        SplitOptions { limit, no_tensor_first: false }
+    }
+
+    /// Whether the first shard is left without tensors.
+    pub fn no_tensor_first(mut self, yes: bool) -> SplitOptions {
+        self.no_tensor_first = yes;
+        self
+    }
+}
+
+/// A split that is decided.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Split {
+    /// What is written.
+    pub plan: Plan,
+    /// The files of the model.
+    pub inputs: Vec<PathBuf>,
+    /// Whether the layout of the model is noted in the first shard, so that merging gives the same file.
+    pub notes_layout: bool,
+    /// Ranges outside all tensors, from the start of the file, that are not zero. They are left out, and merging does not bring them
+    /// back.
+    pub lost: Vec<Range<u64>>,
+    /// Tensors that exceed the limit on their own, safe to print.
+    pub too_large: Vec<String>,
+}
+
+/// Decides how the model that `path` belongs to is split. A model in shards is split anew.
+///
+/// # Errors
+/// When the model cannot be read or written, and [`Error::ShardTooSmall`].
+pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Error> {
+    let path = path.as_ref();
+    let source = GgufSource::open(path)?;
+    let order = source.model().gguf().dialect().order;
+    let noted = note(source.model());
+    let inputs = source.model().files().iter().map(|file| file.path().to_owned()).collect();
+    let lost = match source.model().files() {
+        [file] => stray_bytes(file)?,
+        _ => Vec::new(),
+    };
+    let mut draft = Draft::from_source(source, path);
+    draft.head.dialect = Dialect::new(Version::V3).with_order(order);
+    for key in SPLIT_KEYS {
+        draft.head.remove(key);
+    }
+    let notes_layout = noted.is_some();
+    if let Some(noted) = noted {
+        draft.head.set(UNSPLIT_HEAD, noted);
+    }
+    let too_large = number_files(&mut draft, options)?;
+    Ok(Split { plan: draft.lay_out_as_shards()?, inputs, notes_layout, lost, too_large })
+}
+
+/// Gives each tensor the number of its shard. Returns the tensors that are larger than a shard should be.
+fn number_files(draft: &mut Draft, options: &SplitOptions) -> Result<Vec<String>, Error> {
+    let mut file = usize::from(options.no_tensor_first);
+    let mut too_large = Vec::new();
+    match options.limit {
+        Limit::Tensors(most) => {
+            for (i, tensor) in draft.tensors.iter_mut().enumerate() {
+                tensor.file = file.saturating_add(usize::try_from(i as u64 / most).unwrap_or(usize::MAX));
+            }
+        }
+        Limit::DataBytes(most) => {
+            let mut held = 0u64;
+            let mut is_empty = true;
+            for tensor in &mut draft.tensors {
+                let bytes = align_up(tensor.n_bytes(), COUNTED_ALIGNMENT).unwrap_or(u64::MAX);
+                held = held.saturating_add(bytes);
+                if held > most.get() {
+                    held = bytes;
+                    // A shard without tensors would be of no use; llama-gguf-split gives up here.
+                    file += usize::from(!is_empty);
+                }
+                if bytes > most.get() {
+                    too_large.push(tensor.shown());
+                }
+                is_empty = false;
+                tensor.file = file;
+            }
+        }
+        Limit::FileBytes(most) => fill_files(draft, most.get(), options.no_tensor_first)?,
+    }
+    Ok(too_large)
+}
+
+/// A shard that is being filled.
+struct Shard {
+    head_bytes: u64,
+    data_bytes: u64,
+    alignment: u64,
+}
+
+impl Shard {
+    /// One with these key-values and no tensor.
+    fn empty(draft: &Draft, head: &Head) -> Result<Shard, Error> {
+        let layout = head.layout();
+        let layout = layout.map_err(|source| gguf_pipeline::Error::Layout { path: draft.path.clone(), source })?;
+        Ok(Shard { head_bytes: layout.head_bytes(), data_bytes: 0, alignment: layout.alignment() })
+    }
+
+    /// The shard with one more tensor.
+    fn with(&self, tensor: &TensorPlan) -> Shard {
+        let info = 8 + tensor.name.len() as u64 + 4 + 8 * tensor.shape.len() as u64 + 4 + 8;
+        let data = align_up(tensor.n_bytes(), self.alignment).unwrap_or(u64::MAX);
+        Shard {
+            head_bytes: self.head_bytes.saturating_add(info),
+            data_bytes: self.data_bytes.saturating_add(data),
+            alignment: self.alignment,
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        align_up(self.head_bytes, self.alignment).unwrap_or(u64::MAX).saturating_add(self.data_bytes)
+    }
+}
+
+/// Fills files up to a size, in order.
+fn fill_files(draft: &mut Draft, most: u64, no_tensor_first: bool) -> Result<(), Error> {
+    let with_split = |head: &Head| {
+        let mut head = Head { tensors: Vec::new(), ..head.clone() };
+        head.set(SPLIT_NO, 0u16);
+        head.set(SPLIT_COUNT, 0u16);
+        head.set(SPLIT_TENSORS_COUNT, 0i32);
+        head
+    };
+    let too_small = |draft: &Draft, tensor: Option<&TensorPlan>, needed| Error::ShardTooSmall {
+        path: draft.path.clone(),
+        tensor: tensor.map(TensorPlan::shown),
+        needed,
+        limit: most,
+    };
+    let first = Shard::empty(draft, &with_split(&draft.head))?;
+    let other = || Shard::empty(draft, &with_split(&Head { dialect: draft.head.dialect, ..Head::default() }));
+    if first.file_bytes() > most {
+        return Err(too_small(draft, None, first.file_bytes()));
+    }
+    let mut shard = if no_tensor_first { other()? } else { first };
+    let mut file = usize::from(no_tensor_first);
+    let mut is_empty = true;
+    let mut files = Vec::with_capacity(draft.tensors.len());
+    for tensor in &draft.tensors {
+        let mut next = shard.with(tensor);
+        if next.file_bytes() > most && (file == 0 || !is_empty) {
+            next = other()?.with(tensor);
+            file += 1;
+        }
+        if next.file_bytes() > most {
+            return Err(too_small(draft, Some(tensor), next.file_bytes()));
+        }
+        shard = next;
+        is_empty = false;
+        files.push(file);
+    }
+    for (tensor, file) in draft.tensors.iter_mut().zip(files) {
+        tensor.file = file;
+    }
+    Ok(())
+}
+
+/// The value of [`UNSPLIT_HEAD`] for a model that merging would not give again; also that of a model which has one already.
+fn note(model: &Model) -> Option<Value> {
+    let is_shard = ShardKeys::of(model.gguf()).count.is_some_and(|count| count > 0);
+    let ([file], false) = (model.files(), is_shard) else {
+        return noted(model).and_then(|_| model.gguf().get(UNSPLIT_HEAD)).map(|value| value.to_owned());
+    };
+    let gguf = file.gguf();
+    let is_packed = packed(gguf).layout().is_ok_and(|layout| {
+        let as_it_is = Layout::of_file(gguf, file.file_bytes());
+        as_it_is.is_ok_and(|as_it_is| layout.head() == as_it_is.head() && layout.is_interchangeable_with(&as_it_is))
+    });
+    if is_packed {
+        return None;
+    }
+    let head = gguf.bytes().get(..usize::try_from(gguf.head_bytes()).unwrap_or(usize::MAX)).unwrap_or_default();
+    Some(Value::Array(file.file_bytes().to_le_bytes().iter().chain(head).copied().collect()))
+}
+
+/// The head that a merged copy of a model with this head has.
+pub(crate) fn packed(gguf: &Gguf<'_>) -> Head {
+    let mut head = Head::from_gguf(gguf);
+    head.dialect = Dialect::new(Version::V3).with_order(gguf.dialect().order);
+    for key in SPLIT_KEYS {
+        head.remove(key);
+    }
+    head
+}
+
+/// The single file that a model was, as its first shard notes it.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub head: Gguf<'static>,
+    pub file_bytes: u64,
+}
+
+/// What the first shard of a model notes of the single file that it was; `None` when it notes nothing, or something that is not true of
+/// these shards any more.
+pub(crate) fn noted(model: &Model) -> Option<Noted> {
+    let bytes = model.gguf().get(UNSPLIT_HEAD)?.as_array()?;
+    if bytes.elem_type() != gguf_format::ValueType::U8 {
+        return None;
+    }
+    let (file_bytes, head) = bytes.encoded_bytes().split_first_chunk::<8>()?;
+    let head = Gguf::parse(head.to_vec()).ok()?;
+    let without = |head: Head| Head { dialect: Dialect::default(), tensors: Vec::new(), ..head };
+    let (was, is) = (packed(&head), packed(model.gguf()));
+    // Compared encoded, as numbers that are not numbers equal nothing.
+    let same_keys = was.dialect.order == is.dialect.order
+        && without(was).encode_as_read().ok()? == without(is).encode_as_read().ok()?;
+    let infos: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
+    let same = |(a, b): (TensorInfo, TensorInfo)| (a.name, a.shape, a.ty) == (b.name, b.shape, b.ty);
+    let same_tensors =
+        head.n_tensors() == infos.len() as u64 && head.tensors().map(|t| t.to_owned()).zip(infos).all(same);
+    (same_keys && same_tensors).then(|| Noted { head, file_bytes: u64::from_le_bytes(*file_bytes) })
+}
+
+/// Ranges of a file outside its head and tensors that hold something other than zeros.
+fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
+    let mut taken = Vec::new();
+    for tensor in file.tensors() {
+        taken.push(tensor.byte_range()?);
+    }
+    taken.sort_by_key(|range| (range.start, range.end));
+    let mut strays = Vec::new();
+    let mut end = file.gguf().head_bytes();
+    let mut buffer = vec![0; 1 << 16];
+    for range in taken.into_iter().chain([file.file_bytes()..file.file_bytes()]) {
+        let (mut at, until) = (end, range.start);
+        while at < until {
+            let len = usize::try_from(until - at).unwrap_or(usize::MAX).min(buffer.len());
+            let piece = buffer.get_mut(..len).unwrap_or_default();
+            file.read_at(at, piece)?;
+            if piece.iter().any(|&byte| byte != 0) {
+                strays.push(end..until);
+                break;
+            }
+            at += len as u64;
+        }
+        end = end.max(range.end);
+    }
+    Ok(strays)
+}
+
+/// The real paths of a model's files.
+pub(crate) fn real_paths(model: &Model) -> Vec<PathBuf> {
+    model.files().iter().filter_map(|file| file.path().canonicalize().ok()).collect()
+}

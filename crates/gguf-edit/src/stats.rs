@@ -1,0 +1,223 @@
+//! Statistics over the values of a tensor.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use gguf_format::{GgmlType, Str};
+use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
+use gguf_quants::codec::codec;
+
+use crate::error::Error;
+use crate::pieces::{pieces, resize};
+
+/// Bytes that are decoded at once, about.
+const PIECE: u64 = 256 << 10;
+
+/// The values of a tensor in numbers. Values that are infinite or not numbers are counted, and take part in nothing else.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The tensor's type.
+    pub ty: GgmlType,
+    /// Dimensions, the contiguous one first.
+    pub shape: Vec<u64>,
+    /// Number of values.
+    pub n: u64,
+    /// Values that are not numbers.
+    pub nan: u64,
+    /// Infinite values, of either sign.
+    pub infinite: u64,
+    /// Values that are zero.
+    pub zeros: u64,
+    /// The smallest value; `None` without finite values, as the following.
+    pub min: Option<f32>,
+    /// The largest value.
+    pub max: Option<f32>,
+    /// The mean.
+    pub mean: Option<f64>,
+    /// The standard deviation, of the whole and not of a sample.
+    pub stddev: Option<f64>,
+    /// The root of the mean of squares.
+    pub rms: Option<f64>,
+    /// How many values lie in each of a number of equal parts from `min` to `max`; the largest value is in the last part.
+    pub histogram: Vec<u64>,
+}
+
+/// Looks at all values of a tensor of the model that `path` belongs to, twice. The numbers do not depend on the number of threads.
+///
+/// # Errors
+/// [`Error::NoTensor`], [`Error::NotDecodable`]; when the model cannot be read.
+pub fn stats(
+    path: impl AsRef<Path>,
+    name: &str,
+    n_bins: usize,
+    threads: Option<NonZeroUsize>,
+    progress: &dyn Progress,
+) -> Result<Stats, Error> {
+    let path = path.as_ref();
+    let source = GgufSource::open(path)?;
+    let found = source.tensors().iter().position(|t| t.name == name.as_bytes());
+    let (index, info) =
+        found.and_then(|i| Some((i, source.tensors().get(i)?))).ok_or_else(|| crate::rewrite::no_tensor(path, name))?;
+    let shown = gguf_format::check::shown(Str(&info.name));
+    if codec(info.ty).is_none() {
+        return Err(Error::NotDecodable { path: path.to_owned(), tensor: shown, ty: info.ty });
+    }
+    let bytes = source.stored(index).map_or(0, |stored| stored.bytes);
+    progress.event(Event::Started { n_tensors: 1, bytes: bytes.saturating_mul(2) });
+    let values = Values { source: &source, index, ty: info.ty, bytes, shown: &shown, threads, progress };
+    let parts = values.each(Sums::of)?;
+    let sums = parts.into_values().fold(Sums::default(), Sums::and);
+    let n_finite = sums.n - sums.nan - sums.infinite;
+    let over = |sum: f64| (n_finite > 0).then(|| sum / n_finite as f64);
+    let (min, max) = (sums.min, sums.max);
+    let mean = over(sums.sum);
+    // The second time, from the mean: a difference of large squares would lose all digits.
+    let spread = match (min, max, mean) {
+        (Some(min), Some(max), Some(mean)) => {
+            let parts = values.each(|v| Spread::of(v, mean, (min, max), n_bins))?;
+            parts.into_values().fold(Spread::new(n_bins), Spread::and)
+        }
+        _ => Spread::new(0),
+    };
+    progress.event(Event::Finished);
+    Ok(Stats {
+        ty: info.ty,
+        shape: info.shape.clone(),
+        n: sums.n,
+        nan: sums.nan,
+        infinite: sums.infinite,
+        zeros: sums.zeros,
+        min,
+        max,
+        mean,
+        stddev: over(spread.squares).map(f64::sqrt),
+        rms: over(sums.squares).map(f64::sqrt),
+        histogram: spread.bins,
+    })
+}
+
+/// The values of one tensor.
+struct Values<'a> {
+    source: &'a GgufSource,
+    index: usize,
+    ty: GgmlType,
+    bytes: u64,
+    shown: &'a str,
+    threads: Option<NonZeroUsize>,
+    progress: &'a dyn Progress,
+}
+
+impl Values<'_> {
+    /// What is found in each piece, by the place of the piece.
+    fn each<T: Send>(&self, look: impl Fn(&[f32]) -> T + Sync) -> Result<BTreeMap<u64, T>, Error> {
+        let found = Mutex::new(BTreeMap::new());
+        let pieces = pieces(self.ty, self.bytes, PIECE);
+        let buffers = <(Vec<u8>, Vec<f32>)>::default;
+        workers::for_each(self.threads, pieces, self.progress, buffers, |(packed, values), (from, bytes)| {
+            let what = || self.shown.to_owned();
+            let no_codec = || gguf_pipeline::Error::NoCodec { tensor: what() };
+            let packed = resize(packed, bytes, what)?;
+            self.source.read(self.index, from, packed)?;
+            let info = self.ty.info().ok_or_else(no_codec)?;
+            let n = bytes / u64::from(info.block_bytes).max(1) * u64::from(info.block_len);
+            let values = resize(values, n, what)?;
+            let codec = codec(self.ty).ok_or_else(no_codec)?;
+            let wrong = |source| gguf_pipeline::Error::Codec { tensor: what(), row: 0, source };
+            codec.decode(packed, values).map_err(wrong)?;
+            let part = look(values);
+            found.lock().unwrap_or_else(PoisonError::into_inner).insert(from, part);
+            self.progress.event(Event::Advanced { bytes });
+            Ok::<_, Error>(())
+        })?;
+        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What the first look gives.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    n: u64,
+    nan: u64,
+    infinite: u64,
+    zeros: u64,
+    min: Option<f32>,
+    max: Option<f32>,
+    sum: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn of(values: &[f32]) -> Sums {
+        let mut sums = Sums { n: values.len() as u64, ..Sums::default() };
+        let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
+        for &v in values {
+            if !v.is_finite() {
+                sums.nan += u64::from(v.is_nan());
+                sums.infinite += u64::from(v.is_infinite());
+                continue;
+            }
+            sums.zeros += u64::from(v == 0.0);
+            (min, max) = (min.min(v), max.max(v));
+            sums.sum += f64::from(v);
+            sums.squares += f64::from(v) * f64::from(v);
+        }
+        if min <= max {
+            (sums.min, sums.max) = (Some(min), Some(max));
+        }
+        sums
+    }
+
+    fn and(self, other: Sums) -> Sums {
+        let either = |a: Option<f32>, b: Option<f32>, pick: fn(f32, f32) -> f32| match (a, b) {
+            (Some(a), Some(b)) => Some(pick(a, b)),
+            (a, b) => a.or(b),
+        };
+        Sums {
+            n: self.n + other.n,
+            nan: self.nan + other.nan,
+            infinite: self.infinite + other.infinite,
+            zeros: self.zeros + other.zeros,
+            min: either(self.min, other.min, f32::min),
+            max: either(self.max, other.max, f32::max),
+            sum: self.sum + other.sum,
+            squares: self.squares + other.squares,
+        }
+    }
+}
+
+/// What the second look gives.
+#[derive(Debug, Clone)]
+struct Spread {
+    squares: f64,
+    bins: Vec<u64>,
+}
+
+impl Spread {
+    fn new(n_bins: usize) -> Spread {
+        Spread { squares: 0.0, bins: vec![0; n_bins] }
+    }
+
+    fn of(values: &[f32], mean: f64, (min, max): (f32, f32), n_bins: usize) -> Spread {
+        let mut spread = Spread::new(n_bins);
+        let (min, width) = (f64::from(min), f64::from(max) - f64::from(min));
+        for &v in values.iter().filter(|v| v.is_finite()) {
+            let v = f64::from(v);
+            spread.squares += (v - mean) * (v - mean);
+            // All values are the same without width.
+            let at = if width > 0.0 { ((v - min) / width * n_bins as f64) as usize } else { 0 };
+            if let Some(bin) = spread.bins.get_mut(at.min(n_bins.saturating_sub(1))) {
+                *bin += 1;
+            }
+        }
+        spread
+    }
+
+    fn and(mut self, other: Spread) -> Spread {
+        self.squares += other.squares;
+        self.bins.iter_mut().zip(other.bins).for_each(|(a, b)| *a += b);
+        self
+    }
+}
