@@ -1,2 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+mod copy;
+mod edit_error;
+mod edits;
+mod in_place;
+pub mod text;
+pub mod tokens;
+pub mod typed;
+
+pub use edit_error::EditError;
+pub use edits::{Change, Edit, apply, rename};
+pub use in_place::{EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, Way, reserve, room_of};
