@@ -92,7 +92,7 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
         }
         let (left, value) = line.split_once('=').ok_or_else(|| at(EditError::NotALine))?;
         let (key, stated) = match left.split_once(':') {
-            Some((key, kind)) => (key.trim(), Some(parse_kind(kind).map_err(at)?)),
+            Some((key, kind)) => (key.trim(), Some(kind.trim())),
             None => (left.trim(), None),
         };
         if !seen.insert(key) {
@@ -100,12 +100,14 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
         }
         let value = value.trim();
         if value.starts_with(ELIDED) {
-            let is_there = head.get(key).is_some_and(|there| stated.is_none_or(|kind| kind == kind_of_value(there)));
+            let is_there = |there| stated.is_none_or(|kind| kind == kind_text(kind_of_value(there)));
+            let is_there = head.get(key).is_some_and(is_there);
             if !is_there {
                 return Err(at(EditError::NotShown { key: key.to_owned() }));
             }
             continue;
         }
+        let stated = stated.map(parse_kind).transpose().map_err(at)?;
         let lines = value.strip_prefix(LINES).map(|end| {
             let mut string: Option<String> = None;
             for (_, line) in lines.by_ref() {

@@ -6,7 +6,7 @@ use gguf_format::{Array, ArrayRef, Head, Value, ValueRef, ValueType};
 use crate::{Edit, EditError};
 
 /// Roles of tokens, and the keys that hold their ids. `sep` is spelt as llama.cpp reads it.
-const ROLES: [(&str, &str); 18] = [
+const ROLES: [(&str, &str); 14] = [
     ("bos", "tokenizer.ggml.bos_token_id"),
     ("eos", "tokenizer.ggml.eos_token_id"),
     ("eot", "tokenizer.ggml.eot_token_id"),
@@ -14,11 +14,7 @@ const ROLES: [(&str, &str); 18] = [
     ("unk", "tokenizer.ggml.unknown_token_id"),
     ("sep", "tokenizer.ggml.seperator_token_id"),
     ("pad", "tokenizer.ggml.padding_token_id"),
-    ("cls", "tokenizer.ggml.cls_token_id"),
     ("mask", "tokenizer.ggml.mask_token_id"),
-    ("prefix", "tokenizer.ggml.prefix_token_id"),
-    ("suffix", "tokenizer.ggml.suffix_token_id"),
-    ("middle", "tokenizer.ggml.middle_token_id"),
     ("fim_pre", "tokenizer.ggml.fim_pre_token_id"),
     ("fim_suf", "tokenizer.ggml.fim_suf_token_id"),
     ("fim_mid", "tokenizer.ggml.fim_mid_token_id"),
