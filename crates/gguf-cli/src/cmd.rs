@@ -10,13 +10,17 @@ use crate::ui::Ui;
 pub mod check;
 pub mod completions;
 pub mod convert;
+pub mod edit;
 pub mod get;
 pub mod imatrix;
 pub mod man;
 pub mod name;
 pub mod quantize;
 pub mod recipe;
+pub mod rename;
+pub mod set;
 pub mod show;
+pub mod unset;
 
 /// A byte offset on the command line, in decimal or after `0x` in hexadecimal.
 ///

@@ -59,6 +59,10 @@ commands! {
     Quantize quantize
     Imatrix imatrix
     Recipe recipe
+    Set set
+    Unset unset
+    Rename rename
+    Edit edit
     Completions completions
     Man man
 }

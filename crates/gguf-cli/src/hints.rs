@@ -2,6 +2,7 @@
 //!
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
+use gguf_edit::EditError;
 use gguf_hf::FolderError;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -84,6 +85,18 @@ pub fn for_recipe(e: &RecipeError) -> String {
     match e {
         RecipeError::Empty => ", as `gguf recipe show` prints".to_owned(),
         RecipeError::Mix(e) => for_mix(e),
+        _ => String::new(),
+    }
+}
+
+/// The same for an error of an edit.
+pub fn for_edit(e: &EditError) -> String {
+    match e.problem() {
+        EditError::NotInPlace { .. } => "; leave --in-place out to have it written".to_owned(),
+        EditError::TwoMeanings { .. } => "; say which with --keys or --tensors".to_owned(),
+        EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
+        EditError::PadKey => "; --reserve makes it longer, and --rewrite removes it".to_owned(),
+        EditError::SameFile => "; leave --output out".to_owned(),
         _ => String::new(),
     }
 }

@@ -376,7 +376,7 @@ impl fmt::Display for EditError {
                 write!(f, "{} only takes up room for later edits, and is kept by the edits themselves", crate::PAD_KEY)
             }
             EditError::Alignment => {
-                f.write_str("another general.alignment moves every tensor, which is not done in place; write a copy")
+                f.write_str("another general.alignment moves every tensor, which no edit does")
             }
             EditError::NotFirstShard { number } => write!(
                 f,
@@ -385,7 +385,7 @@ impl fmt::Display for EditError {
             EditError::NotInPlace { why, file_bytes } => {
                 write!(f, "{why}, so all {file_bytes} bytes would be written anew; nothing was changed")
             }
-            EditError::SameFile => f.write_str("is the file itself; leave the output out to edit it in place"),
+            EditError::SameFile => f.write_str("is the file itself"),
             EditError::NothingWhole => f.write_str("nothing of it can be saved"),
             EditError::NotDetermined { problem } => {
                 write!(f, "{problem}; what is right there does not follow from the rest of the file, but a whole copy has it")

@@ -57,6 +57,9 @@ impl Assignment {
     /// # Errors
     /// When the type is neither stated nor known, and when the value is not of the type.
     pub fn edit(&self, head: &Head) -> Result<Edit, EditError> {
+        if self.key == crate::PAD_KEY {
+            return Err(EditError::PadKey);
+        }
         let is_list = self.text.trim_start().starts_with('[');
         let kind = match kind_of(&self.key, self.kind, head, is_list) {
             Some(kind) => kind,
@@ -68,16 +71,17 @@ impl Assignment {
 
 /// The edits that an object of keys and values asks for. A value is what `serde_json` makes of it, `null` to remove the key, or an object
 /// with `type` and `value`; a string that is not UTF-8 is an object with `hex`. A list of objects with `key`, `type` and `value` will do
-/// in place of the object.
+/// in place of the object. The key that only takes up room is passed over, so that the metadata of one file can be that of another.
 ///
 /// # Errors
 /// When it is neither, when the type of a key is neither stated nor known, and when a value is not of its type.
 pub fn edits_of_json(json: &Json, head: &Head) -> Result<Vec<Edit>, EditError> {
     let wrong = || EditError::Json { problem: "expected an object of keys and values, or a list of objects with key, type and value".into() };
     match json {
-        Json::Object(object) => object.iter().map(|(key, value)| edit_of_json(key, value, head)).collect(),
+        Json::Object(object) => object.iter().filter(|(key, _)| *key != crate::PAD_KEY).map(|(key, value)| edit_of_json(key, value, head)).collect(),
         Json::Array(list) => list
             .iter()
+            .filter(|item| item.get("key").and_then(Json::as_str) != Some(crate::PAD_KEY))
             .map(|item| edit_of_json(item.get("key").and_then(Json::as_str).ok_or_else(wrong)?, item, head))
             .collect(),
         _ => Err(wrong()),

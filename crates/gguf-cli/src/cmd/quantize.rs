@@ -28,6 +28,7 @@ mod options;
 mod report;
 
 use budget::Within;
+pub use budget::parse_size;
 pub use options::{Options, read_text};
 pub use report::Shown;
 use report::tensors;

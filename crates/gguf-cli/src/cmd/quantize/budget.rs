@@ -66,7 +66,7 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 /// `4.2GiB`, `4.2 GB`, `700M`, `1234567`: bytes, rounded down.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim().to_ascii_lowercase();
