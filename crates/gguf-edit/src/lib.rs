@@ -5,6 +5,7 @@ mod copy;
 mod edit_error;
 mod edits;
 mod in_place;
+pub mod repair;
 pub mod text;
 pub mod tokens;
 pub mod typed;
