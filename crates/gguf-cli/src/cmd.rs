@@ -18,6 +18,7 @@ pub mod name;
 pub mod quantize;
 pub mod recipe;
 pub mod rename;
+pub mod repair;
 pub mod set;
 pub mod show;
 pub mod unset;

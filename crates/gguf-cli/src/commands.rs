@@ -63,6 +63,7 @@ commands! {
     Unset unset
     Rename rename
     Edit edit
+    Repair repair
     Completions completions
     Man man
 }

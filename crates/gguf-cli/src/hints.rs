@@ -96,7 +96,8 @@ pub fn for_edit(e: &EditError) -> String {
         EditError::TwoMeanings { .. } => "; say which with --keys or --tensors".to_owned(),
         EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
         EditError::PadKey => "; --reserve makes it longer, and --rewrite removes it".to_owned(),
-        EditError::SameFile => "; leave --output out".to_owned(),
+        EditError::NotDetermined { .. } => "; give it with --from".to_owned(),
+        EditError::SameFile => "; give another one".to_owned(),
         _ => String::new(),
     }
 }

@@ -145,7 +145,7 @@ fn a_copy_is_written_and_not_over_another_file() {
     set(&[]).exits(2).says(&["out.gguf: exists already; give --force to replace it"]);
     set(&["--force", "-q"]).exits(0).silently();
     gguf(["get", text(&out), "general.name"]).exits(0).prints(&["Copied\n"]);
-    gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"]).exits(2).says(&["is the file itself; leave --output out"]);
+    gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"]).exits(2).says(&["is the file itself; give another one"]);
     gguf(["set", text(&file), "a:u8=1", "--output", "-"]).exits(2).says(&["cannot be written to standard output"]);
     gguf(["set", text(&file), "a:u8=1", "--force"]).exits(2);
     assert!(fs::read(&file).unwrap() == before);
