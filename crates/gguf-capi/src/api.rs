@@ -76,6 +76,8 @@ pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: InitP
         let named = |text: &str| format!("{}: {text}", Str(bytes));
         // SAFETY: it is not null, as was checked, and the caller vouches for it.
         let path = unsafe { CStr::from_ptr(fname) };
+        // An edit in place that was interrupted is finished before anybody reads.
+        gguf_io::in_place::finish(source::path_of(bytes)).map_err(|e| Failure::new(e.to_string()))?;
         let mut stream = Stream::open(path, c"rb").map_err(|e| Failure::new(named(&e.to_string())))?;
         // SAFETY: the caller vouches for the parameters.
         let made = unsafe { source::from_stream(&mut stream, params) };

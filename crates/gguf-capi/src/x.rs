@@ -128,6 +128,7 @@ pub unsafe extern "C" fn gguf_x_check_file(fname: *const c_char) -> *mut Report 
         if !path.metadata().map_err(named)?.is_file() {
             return Err(Failure::new(format!("{} is not a regular file", path.display())));
         }
+        gguf_io::in_place::finish(path).map_err(|e| Failure::new(e.to_string()))?;
         let mut file = File::open(path).map_err(named)?;
         let total = file.metadata().map_err(named)?.len();
         let head = gguf_io::read_head(&mut file, Some(total)).map_err(named)?;

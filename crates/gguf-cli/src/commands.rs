@@ -72,6 +72,11 @@ commands! {
     RmTensor rm_tensor
     AddTensor add_tensor
     Graft graft
+    Set set
+    Unset unset
+    Rename rename
+    Edit edit
+    Repair repair
     Completions completions
     Man man
 }

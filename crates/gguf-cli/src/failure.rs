@@ -144,3 +144,13 @@ impl Failure {
         Failure::CouldNotRun(format!("{}: exists already; give --force to replace it, or another name", path.display()))
     }
 }
+
+impl From<gguf_edit::EditError> for Failure {
+    fn from(e: gguf_edit::EditError) -> Failure {
+        match e {
+            gguf_edit::EditError::Io(e) => (*e).into(),
+            gguf_edit::EditError::Pipeline(e) => (*e).into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_editing(&e))),
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
+use gguf_edit::EditError;
 use gguf_hf::FolderError;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -104,6 +105,19 @@ pub fn for_edit(e: &gguf_edit::Error) -> String {
         }
         gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists those there are".to_owned(),
         gguf_edit::Error::Foreign { .. } => "; give the shards of one model, and the output with -o".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The same for an error of an edit.
+pub fn for_editing(e: &EditError) -> String {
+    match e.problem() {
+        EditError::NotInPlace { .. } => "; leave --in-place out to have it written".to_owned(),
+        EditError::TwoMeanings { .. } => "; say which with --keys or --tensors".to_owned(),
+        EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
+        EditError::PadKey => "; --reserve makes it longer, and --rewrite removes it".to_owned(),
+        EditError::NotDetermined { .. } => "; give it with --from".to_owned(),
+        EditError::SameFile => "; give another one".to_owned(),
         _ => String::new(),
     }
 }

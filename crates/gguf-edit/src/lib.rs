@@ -2,24 +2,35 @@
 #![forbid(unsafe_code)]
 
 mod compose;
+mod copy;
 pub mod diff;
+mod edit_error;
+mod edits;
 mod equal;
 mod error;
 pub mod extract;
 pub mod hash;
+mod in_place;
 pub mod join;
 pub mod manifest;
 pub mod merge;
 mod npy;
 mod pieces;
+pub mod repair;
 pub mod rewrite;
 pub mod split;
 pub mod stats;
+pub mod text;
+pub mod tokens;
+pub mod typed;
 
 pub use diff::{Diff, DiffOptions, diff};
+pub use edit_error::EditError;
+pub use edits::{Change, Edit, apply, rename};
 pub use error::{Error, PiecesProblem};
 pub use extract::{Extraction, extract};
 pub use hash::{Algorithm, HashOptions, Hashes, hash};
+pub use in_place::{EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, Way, reserve, room_of};
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};

@@ -42,6 +42,24 @@ pub enum Error {
     Exists(PathBuf),
     /// Another process works on the file.
     Busy(PathBuf),
+    /// The file is not what it was when it was read.
+    Changed(PathBuf),
+    /// An edit of the file was interrupted, and cannot be finished.
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+        /// The journal of the edit.
+        journal: PathBuf,
+        /// What keeps it from being finished.
+        source: io::Error,
+    },
+    /// A journal lies beside the file, and it is not of an edit of what the file holds now.
+    OtherJournal {
+        /// The file.
+        path: PathBuf,
+        /// The journal.
+        journal: PathBuf,
+    },
     /// The file or folder is not of the kind that is needed.
     NotAFile(PathBuf),
     /// There is no tensor of that name.
@@ -158,6 +176,9 @@ impl Error {
             | Error::Head { path, .. }
             | Error::Exists(path)
             | Error::Busy(path)
+            | Error::Changed(path)
+            | Error::Unfinished { path, .. }
+            | Error::OtherJournal { path, .. }
             | Error::NotAFile(path)
             | Error::NoTensor { path, .. }
             | Error::Tensor { path, .. }
@@ -195,6 +216,18 @@ impl fmt::Display for Error {
             }
             Error::Exists(_) => f.write_str("exists already; allow replacing it, or choose another name"),
             Error::Busy(_) => f.write_str("another process is at work on it; wait until it is done"),
+            Error::Changed(_) => f.write_str("has changed since it was read; nothing was written"),
+            Error::Unfinished { journal, source, .. } => write!(
+                f,
+                "an edit of it was interrupted and cannot be finished: {source}; everything that is left to do is in {}",
+                journal.display()
+            ),
+            Error::OtherJournal { journal, .. } => write!(
+                f,
+                "the journal {} is of an edit of other contents: the file has been changed or replaced since; if the file \
+                 is sound, remove the journal",
+                journal.display()
+            ),
             Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder, a file is needed"),
             Error::NotAFile(_) => f.write_str("is not a regular file"),
             Error::NoTensor { name, nearest, .. } => {
@@ -213,11 +246,16 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } => source.source(),
+            Error::Io { source, .. } | Error::Unfinished { source, .. } => source.source(),
             Error::Head { source, .. } => source.source(),
             Error::Tensor { problem, .. } => problem.source(),
             Error::Shards { problem, .. } => problem.source(),
-            Error::Exists(_) | Error::Busy(_) | Error::NotAFile(_) | Error::NoTensor { .. } => None,
+            Error::Exists(_)
+            | Error::Busy(_)
+            | Error::Changed(_)
+            | Error::OtherJournal { .. }
+            | Error::NotAFile(_)
+            | Error::NoTensor { .. } => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gguf_format::Gguf;
 
 use crate::tensor::{Tensor, nearest};
-use crate::{Error, Map, ReadAt, read_head};
+use crate::{Error, Map, ReadAt, in_place, read_head};
 
 /// An open GGUF file, wherever its bytes are. The head is on the heap, so it stays what it was when it was checked; tensor
 /// data stays in the source and is read when it is asked for.
@@ -43,10 +43,11 @@ pub struct ModelFile {
 
 impl ModelFile {
     /// Opens a file and parses its head.
+    /// An edit [in place](in_place) that was interrupted is finished first.
     ///
     /// # Errors
     /// [`Error::Io`] from the operating system, [`Error::NotAFile`] for a folder, pipe or device, [`Error::Head`] when the
-    /// head cannot be read.
+    /// head cannot be read. [`Error::Unfinished`], [`Error::OtherJournal`] and [`Error::Busy`]: see [`in_place::finish`].
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         ModelFile::open_at(path, 0)
     }
@@ -197,6 +198,7 @@ fn open_regular(path: &Path) -> Result<File, Error> {
     if !std::fs::metadata(path).map_err(Error::io(path, "open"))?.is_file() {
         return Err(Error::NotAFile(path.to_owned()));
     }
+    in_place::finish(path)?;
     File::open(path).map_err(Error::io(path, "open"))
 }
 

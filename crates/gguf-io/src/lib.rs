@@ -10,6 +10,7 @@
 //!   bytes.
 //! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
 //!   opens a file for one process at a time.
+//! * [`in_place`] replaces the start of a file so that it is always the old one or the new one.
 #![deny(unsafe_code)]
 
 mod buffer;
@@ -17,6 +18,7 @@ mod copy;
 mod error;
 mod file;
 mod head;
+pub mod in_place;
 mod lock;
 mod map;
 mod model;

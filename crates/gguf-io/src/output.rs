@@ -234,6 +234,8 @@ impl Output {
             }
             return Err(Error::io(&path, "rename")(e.error));
         }
+        // An interrupted edit of the file that was replaced is none of the new one.
+        crate::in_place::forget(&path);
         // The name is in the folder; make that durable as well. Not every file system can, and the file is whole anyway.
         if let Ok(folder) = File::open(folder(&path)) {
             let _ = folder.sync_all();
@@ -276,7 +278,7 @@ fn plain(e: io::Error, folder: &Path) -> io::Error {
     }
 }
 
-fn folder(path: &Path) -> &Path {
+pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
@@ -284,12 +286,12 @@ fn folder(path: &Path) -> &Path {
 }
 
 #[cfg(unix)]
-fn write_all_at(file: &File, buf: &[u8], offset: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &File, buf: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, buf, offset)
 }
 
 #[cfg(windows)]
-fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
     while !buf.is_empty() {
         match std::os::windows::fs::FileExt::seek_write(file, buf, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -306,6 +308,6 @@ fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::Result<()> 
 
 /// Without positioned writes in the standard library, and without files: as for reading.
 #[cfg(not(any(unix, windows)))]
-fn write_all_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

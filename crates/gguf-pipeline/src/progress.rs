@@ -60,6 +60,11 @@ pub enum Event<'a> {
     },
     /// All outputs have their names, and the journals are gone.
     Finished,
+    /// An edit in place has come so far.
+    Edited {
+        /// How far.
+        step: gguf_io::in_place::EditStep,
+    },
 }
 
 /// The work was ended by [`Progress::is_cancelled`].

@@ -9,7 +9,7 @@ use gguf_hf::{Conversion, Options, OutType, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 
-use super::quantize::{self, Shown};
+use super::quantize::{self, Shown, parse_size};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
@@ -79,6 +79,10 @@ pub struct Args {
     /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
+
+    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    reserve: Option<u64>,
 
     /// Replace the output if it is there already; with --resume, also what was kept of other work
     #[arg(short, long)]
@@ -157,7 +161,12 @@ impl Args {
             .pre(self.pre.clone())
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only);
-        let conversion = gguf_hf::plan(dir, &options)?;
+        let mut conversion = gguf_hf::plan(dir, &options)?;
+        if let Some(bytes) = self.reserve {
+            let mut draft = conversion.plan.into_draft();
+            gguf_edit::reserve(&mut draft.head, bytes);
+            conversion.plan = draft.lay_out()?;
+        }
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
         }

@@ -101,6 +101,10 @@ pub struct How {
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
+    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    reserve: Option<u64>,
+
     /// Replace the output if it is there already; with --resume, also what was kept of other work
     #[arg(short, long)]
     force: bool,
@@ -195,7 +199,11 @@ impl How {
         options.allow_requantize = self.allow_requantize;
         options.keep_split = self.keep_split;
         options.mix.tensor_types.extend(rules);
-        Ok(gguf_quantize::plan(Draft::copy_of(input)?, matrix, &options, types)?)
+        let mut draft = Draft::copy_of(input)?;
+        if let Some(bytes) = self.reserve {
+            gguf_edit::reserve(&mut draft.head, bytes);
+        }
+        Ok(gguf_quantize::plan(draft, matrix, &options, types)?)
     }
 
     /// Sees that the output, if there is to be one, can be the name of a file, or begin names of shards.

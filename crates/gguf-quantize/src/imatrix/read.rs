@@ -197,6 +197,7 @@ impl ImatrixFile {
             if !std::fs::metadata(path).map_err(cannot)?.is_file() {
                 return Err(Problem::NotAMatrix("it is not a regular file").into());
             }
+            gguf_io::in_place::finish(path).map_err(io::Error::other)?;
             let file = File::open(path).map_err(cannot)?;
             let len = file.metadata()?.len();
             ImatrixFile::read(Bytes::File(file, len))

@@ -1,0 +1,101 @@
+//! `gguf edit`: all key-values as text in an editor.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gguf_edit::text::{edits_of, text_of};
+use gguf_format::Head;
+use gguf_io::shown_path;
+
+use crate::cmd::set::How;
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+/// Edit all metadata keys as text in $VISUAL or $EDITOR.
+///
+/// Each line is KEY: TYPE = VALUE. A string stands in quotation marks as in JSON, or on the lines between <<END and END; an array
+/// is JSON. Long arrays are not shown: … stands for them and keeps them. To remove a key, remove its line. When the editor ends, what
+/// has changed is written, in place where that is possible: see `gguf help set`. A text that is not valid is kept, and nothing is
+/// changed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf edit model.gguf
+  EDITOR='code --wait' gguf edit model.gguf
+  EDITOR='sed -i s/Llama/Lama/' gguf edit model.gguf --dry-run")]
+pub struct Args {
+    /// The GGUF file; of a split model, the first shard
+    file: PathBuf,
+
+    #[command(flatten)]
+    how: How,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let file = self.how.open(ui, &self.file)?;
+        let head = Head::from_gguf(file.gguf());
+        drop(file);
+        let fail = |what: &str, e: std::io::Error| Failure::CouldNotRun(format!("cannot {what} the text to edit: {e}"));
+        let mut text =
+            tempfile::Builder::new().prefix("gguf-edit-").suffix(".txt").tempfile().map_err(|e| fail("write", e))?;
+        write!(
+            text,
+            "# {}\n# KEY: TYPE = VALUE; remove a line to remove its key.\n\n{}",
+            shown_path(&self.file),
+            shown(&head)
+        )
+        .and_then(|()| text.flush())
+        .map_err(|e| fail("write", e))?;
+        // Editors replace files, so it is read again by its name.
+        let path = text.into_temp_path();
+        run_editor(&path)?;
+        let edited = std::fs::read_to_string(&path).map_err(|e| fail("read", e))?;
+        match edits_of(&edited, &head) {
+            Ok(edits) => self.how.run(ui, &self.file, &edits).map_err(|failure| match failure {
+                Failure::PipeClosed => failure,
+                failure => kept(path, &failure),
+            }),
+            Err(e) => Err(kept(path, &e)),
+        }
+    }
+}
+
+/// The key-values as text, without the key that only takes up room.
+fn shown(head: &Head) -> String {
+    let mut text = text_of(head);
+    let pad = format!("{}: ", gguf_edit::PAD_KEY);
+    if let Some(at) = text.find(&format!("\n{pad}")).map(|at| at + 1).or(text.starts_with(&pad).then_some(0)) {
+        let end = text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |n| at + n + 1);
+        let n = head.get(gguf_edit::PAD_KEY).and_then(|pad| pad.as_str()).map_or(0, |pad| pad.as_bytes().len());
+        text.replace_range(at..end, &format!("{}: string = … {n} bytes of room for edits\n", gguf_edit::PAD_KEY));
+    }
+    text
+}
+
+/// Keeps the text that could not be used, and says where.
+fn kept(path: tempfile::TempPath, problem: &dyn std::fmt::Display) -> Failure {
+    match path.keep() {
+        Ok(path) => Failure::CouldNotRun(format!("{problem}; the text is kept in {}", path.display())),
+        Err(_) => Failure::CouldNotRun(problem.to_string()),
+    }
+}
+
+/// Lets the user edit a file.
+fn run_editor(path: &Path) -> Result<(), Failure> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let editor = set("VISUAL").or_else(|| set("EDITOR"));
+    let editor = editor.unwrap_or_else(|| if cfg!(windows) { "notepad" } else { "vi" }.to_owned());
+    // The variable may have options in it, so a shell takes it apart.
+    let status = if cfg!(windows) {
+        Command::new("cmd").arg("/C").arg(format!("{editor} \"{}\"", path.display())).status()
+    } else {
+        Command::new("sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(path).status()
+    };
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::CouldNotRun(format!("the editor {editor} failed ({status}); nothing was changed"))),
+        Err(e) => Err(Failure::CouldNotRun(format!("cannot run the editor {editor}: {e}; nothing was changed"))),
+    }
+}

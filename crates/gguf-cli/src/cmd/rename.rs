@@ -1,0 +1,59 @@
+//! `gguf rename`: keys and tensors get other names.
+
+use std::path::PathBuf;
+
+use gguf_edit::Edit;
+use gguf_format::Head;
+
+use crate::cmd::set::{How, pair};
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// Rename metadata keys and tensors, in place.
+///
+/// A name is that of a key or of a tensor, whichever the file has. Values and data stay as they are, and where they are. `gguf help
+/// set` says how files are edited in place.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf rename model.gguf general.nmae=general.name
+  gguf rename model.gguf model.norm.weight=output_norm.weight --dry-run")]
+pub struct Args {
+    /// The GGUF file; of a split model, the shard that has the names
+    file: PathBuf,
+
+    /// Names and the new ones
+    #[arg(required = true, value_name = "OLD=NEW", value_parser = pair)]
+    names: Vec<(String, String)>,
+
+    /// Rename keys only
+    #[arg(long, conflicts_with = "tensors")]
+    keys: bool,
+
+    /// Rename tensors only
+    #[arg(long)]
+    tensors: bool,
+
+    #[command(flatten)]
+    how: How,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let file = self.how.open(ui, &self.file)?;
+        let mut head = Head::from_gguf(file.gguf());
+        let mut edits = Vec::new();
+        for (from, to) in &self.names {
+            let (from, to) = (from.clone(), to.clone());
+            let edit = match (self.keys, self.tensors) {
+                (true, _) => Edit::RenameKey { from, to },
+                (_, true) => Edit::RenameTensor { from, to },
+                _ => gguf_edit::rename(&head, &from, &to).map_err(|e| e.at(&self.file))?,
+            };
+            // A name may be free only after another is gone.
+            gguf_edit::apply(&mut head, std::slice::from_ref(&edit)).map_err(|e| e.at(&self.file))?;
+            edits.push(edit);
+        }
+        self.how.run(ui, &self.file, &edits)
+    }
+}

@@ -1,0 +1,290 @@
+//! `gguf repair`: what of a damaged file is whole, and what can be done about the rest.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gguf_edit::repair::{Comparison, DataState, Diagnosis, TensorState};
+use gguf_format::Str;
+use serde_json::{Value, json};
+
+use crate::failure::{Outcome, Verdict};
+use crate::json;
+use crate::text::shape;
+use crate::ui::{Column, Style, Table, Ui, grouped, safe, size, wrap};
+use crate::watch::Watch;
+
+/// Levels of JSON that are indented.
+const LEVELS: usize = 3;
+
+/// Rows of a table that are printed.
+const ROWS: usize = 40;
+
+/// Say what of a damaged file is whole, and mend it where that is possible.
+///
+/// Without an option, nothing is changed. --mend writes what the rest of the file determines: magic, version and counts, offsets where
+/// the length of the file leaves no other, and padding at its end. --output saves the key-values and the tensors that are whole to a new
+/// file. --from compares with a whole copy, tensor by tensor, and copies only the ranges that differ or are missing, in place; the copy
+/// may have other key-values, or be split. Repairing can be interrupted and done again. The exit code is 0 when the file is whole, or has
+/// become so.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf repair model.gguf                         what is whole, and what is not
+  gguf repair model.gguf --from copy.gguf --dry-run
+  gguf repair model.gguf --from copy.gguf
+  gguf repair model.gguf --mend
+  gguf repair model.gguf --output saved.gguf     the tensors that are whole")]
+pub struct Args {
+    /// The damaged file
+    file: PathBuf,
+
+    /// Copy what differs or is missing from this whole copy; of a split one, any shard
+    #[arg(long, value_name = "COPY", group = "action")]
+    from: Option<PathBuf>,
+
+    /// Write what the rest of the file determines
+    #[arg(long, group = "action")]
+    mend: bool,
+
+    /// Save the key-values and the tensors that are whole to this file
+    #[arg(short, long, value_name = "FILE", group = "action")]
+    output: Option<PathBuf>,
+
+    /// Replace the file of --output if it is there already
+    #[arg(short, long, requires = "output")]
+    force: bool,
+
+    /// With --from: say what would be copied, and copy nothing
+    #[arg(short = 'n', long, requires = "from")]
+    dry_run: bool,
+
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// No progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if let Some(out) = &self.output {
+            super::not_stdout("--output", out)?;
+        }
+        let diagnosis = Diagnosis::of(&self.file)?;
+        let mut report = report_of(&diagnosis);
+        let verdict = match (&self.from, &self.output) {
+            (Some(other), _) => self.copy(ui, &diagnosis, other, &mut report)?,
+            (_, Some(out)) => self.save(ui, &diagnosis, out, &mut report)?,
+            _ if self.mend => self.mend(ui, &diagnosis, &mut report)?,
+            _ => {
+                if !self.json {
+                    print(ui, &diagnosis)?;
+                }
+                if diagnosis.is_whole() { Verdict::Good } else { Verdict::Bad }
+            }
+        };
+        if self.json {
+            json::print(&mut ui.out, LEVELS, &Value::Object(report))?;
+        }
+        Ok(verdict)
+    }
+
+    fn note(&self, ui: &mut Ui, text: &str) {
+        if !self.quiet {
+            ui.note(text);
+        }
+    }
+
+    fn mend(&self, ui: &mut Ui, diagnosis: &Diagnosis, report: &mut Report) -> Outcome {
+        diagnosis.mend()?;
+        for mend in diagnosis.mends() {
+            self.note(ui, &format!("mended: {mend}"));
+        }
+        let after = Diagnosis::of(&self.file)?;
+        report.insert("whole_after".into(), after.is_whole().into());
+        let whole = after.is_whole();
+        if diagnosis.mends().is_empty() {
+            self.note(ui, "there is nothing that the rest of the file determines");
+        }
+        if !self.json {
+            if !whole {
+                print(ui, &after)?;
+            }
+            ui.print_path(&self.file)?;
+        }
+        Ok(if whole { Verdict::Good } else { Verdict::Bad })
+    }
+
+    fn save(&self, ui: &mut Ui, diagnosis: &Diagnosis, out: &Path, report: &mut Report) -> Outcome {
+        let watch = Watch::new(self.quiet);
+        let saved = diagnosis.save(out, self.force, &watch);
+        watch.clear();
+        let bytes = saved?;
+        let whole = diagnosis.tensors().iter().filter(|tensor| tensor.is_whole()).count();
+        let lost: Vec<String> =
+            diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole()).map(TensorState::shown).collect();
+        self.note(ui, &format!("{whole} of {} tensors saved, {}", diagnosis.tensors().len(), size(bytes)));
+        if !lost.is_empty() && !self.quiet {
+            ui.warning(&format!("not saved: {}", listed(&lost)));
+        }
+        report.insert("saved".into(), json!({ "path": json::path(out), "tensors": whole, "file_bytes": bytes }));
+        if !self.json {
+            ui.print_path(out)?;
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn copy(&self, ui: &mut Ui, diagnosis: &Diagnosis, other: &Path, report: &mut Report) -> Outcome {
+        let watch = Watch::new(self.quiet);
+        let comparison = Comparison::new(diagnosis, other, &watch);
+        watch.clear();
+        let comparison = comparison?;
+        let is_same = comparison.is_same(diagnosis);
+        report.insert("copied_from".into(), json!(json::path(other)));
+        report.insert("bad_bytes".into(), comparison.bad_bytes().into());
+        report.insert("dry_run".into(), self.dry_run.into());
+        let ranges = comparison.bad().iter().map(|bad| {
+            let tensor = bad.tensor.as_ref().map(|name| String::from_utf8_lossy(name).into_owned());
+            json!({ "offset": bad.at, "bytes": bad.len, "tensor": tensor })
+        });
+        report.insert("bad_ranges".into(), ranges.collect());
+        if self.dry_run && !self.json {
+            print_ranges(ui, &comparison)?;
+        }
+        if !self.dry_run && !is_same {
+            let done = comparison.repair(&watch);
+            watch.clear();
+            done?;
+        }
+        let n = comparison.bad().len();
+        let (ranges, bytes) = (grouped(n as u64), size(comparison.bad_bytes()));
+        match (is_same, self.dry_run) {
+            (true, _) => self.note(ui, "nothing differs from the copy"),
+            (false, true) => self.note(ui, &format!("{bytes} in {ranges} ranges would be copied")),
+            (false, false) => {
+                self.note(ui, &format!("{bytes} in {ranges} ranges copied, and all tensors are as in the copy"))
+            }
+        }
+        if !self.json && !self.dry_run {
+            ui.print_path(&self.file)?;
+        }
+        Ok(if is_same || !self.dry_run { Verdict::Good } else { Verdict::Bad })
+    }
+}
+
+type Report = serde_json::Map<String, Value>;
+
+/// At most so many names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let first = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(5) {
+        0 => first,
+        more => format!("{first} and {} more", grouped(more as u64)),
+    }
+}
+
+fn state(state: DataState) -> String {
+    match state {
+        DataState::Whole => "whole".to_owned(),
+        DataState::Cut { missing } => format!("{} missing", size(missing)),
+        DataState::Missing => "missing".to_owned(),
+        DataState::Unsized(e) => e.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
+    ui.title(diagnosis.path())?;
+    let (n, whole) = (diagnosis.tensors().len(), diagnosis.tensors().iter().filter(|t| t.is_whole()).count());
+    let length = match diagnosis.whole_bytes() {
+        Some(bytes) if bytes > diagnosis.file_bytes() => format!(
+            "{} of {} bytes; {} are missing",
+            grouped(diagnosis.file_bytes()),
+            grouped(bytes),
+            size(bytes - diagnosis.file_bytes())
+        ),
+        _ => format!("{} bytes", grouped(diagnosis.file_bytes())),
+    };
+    ui.field("  Length   ", Style::Cyan, &length)?;
+    let head = match (diagnosis.problem(), diagnosis.has_head()) {
+        (None, _) => "sound".to_owned(),
+        (Some(problem), true) => format!("damaged, and determined by the rest: {}", safe(problem)),
+        (Some(problem), false) => format!("damaged: {}", safe(problem)),
+    };
+    ui.field("  Head     ", Style::Cyan, &head)?;
+    if diagnosis.has_head() {
+        ui.field("  Tensors  ", Style::Cyan, &format!("{} of {} whole", grouped(whole as u64), grouped(n as u64)))?;
+    }
+    for mend in diagnosis.mends().iter().take(ROWS) {
+        ui.field("  To mend  ", Style::Yellow, &mend.to_string())?;
+    }
+    let bad: Vec<&TensorState> = diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole()).collect();
+    if !bad.is_empty() {
+        writeln!(ui.out)?;
+        let mut table = Table::new([
+            Column::name("TENSOR").styled(Style::Cyan),
+            Column::left("SHAPE"),
+            Column::left("TYPE"),
+            Column::right("OFFSET"),
+            Column::text("DATA"),
+        ]);
+        for tensor in bad.iter().take(ROWS) {
+            let shape = shape(tensor.shape.iter().copied());
+            let at = tensor.range.start.to_string();
+            table.row([tensor.shown(), shape, tensor.ty.to_string(), at, state(tensor.state)]);
+        }
+        table.print(ui, 2)?;
+        if bad.len() > ROWS {
+            writeln!(ui.out, "  and {} more", grouped((bad.len() - ROWS) as u64))?;
+        }
+    }
+    let advice = match (diagnosis.is_whole(), diagnosis.mends().is_empty(), diagnosis.has_head()) {
+        (true, ..) => "whole, so far as it can be told without a copy",
+        (_, false, _) => "--mend mends what is determined; --from COPY copies the rest from a whole copy",
+        (_, true, true) => "--from COPY copies what is missing from a whole copy; --output FILE saves what is whole",
+        (_, true, false) => "--from COPY copies what differs from a whole copy",
+    };
+    writeln!(ui.out)?;
+    for line in wrap(advice, ui.width.unwrap_or(usize::MAX)) {
+        writeln!(ui.out, "{line}")?;
+    }
+    Ok(())
+}
+
+fn print_ranges(ui: &mut Ui, comparison: &Comparison) -> std::io::Result<()> {
+    let mut table =
+        Table::new([Column::right("OFFSET"), Column::right("BYTES"), Column::name("TENSOR").styled(Style::Cyan)]);
+    for bad in comparison.bad().iter().take(ROWS) {
+        let name = bad.tensor.as_ref().map_or_else(|| "-".to_owned(), |name| Str(name).to_string());
+        table.row([bad.at.to_string(), bad.len.to_string(), name]);
+    }
+    if !comparison.bad().is_empty() {
+        table.print(ui, 0)?;
+    }
+    if comparison.bad().len() > ROWS {
+        writeln!(ui.out, "and {} more", grouped((comparison.bad().len() - ROWS) as u64))?;
+    }
+    Ok(())
+}
+
+fn report_of(diagnosis: &Diagnosis) -> Report {
+    let tensors = diagnosis.tensors().iter().map(|tensor| {
+        json!({
+            "name": String::from_utf8_lossy(&tensor.name), "type": tensor.ty.to_string(), "shape": tensor.shape,
+            "offset": tensor.range.start, "bytes": tensor.range.end - tensor.range.start,
+            "whole": tensor.is_whole(), "data": state(tensor.state),
+        })
+    });
+    let mut report = Report::new();
+    report.insert("path".into(), json!(json::path(diagnosis.path())));
+    report.insert("whole".into(), diagnosis.is_whole().into());
+    report.insert("file_bytes".into(), diagnosis.file_bytes().into());
+    report.insert("whole_bytes".into(), diagnosis.whole_bytes().into());
+    report.insert("problem".into(), diagnosis.problem().into());
+    report.insert("head".into(), diagnosis.has_head().into());
+    report.insert("mends".into(), diagnosis.mends().iter().map(ToString::to_string).collect());
+    report.insert("tensors".into(), tensors.collect());
+    report
+}

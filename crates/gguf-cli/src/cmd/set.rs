@@ -1,0 +1,189 @@
+//! `gguf set`: metadata keys get values.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use gguf_edit::tokens::{Token, special_token, token_types};
+use gguf_edit::typed::{Assignment, contradicts, edits_of_json, kind_text};
+use gguf_edit::{Edit, EditError};
+use gguf_format::Head;
+use gguf_format::keys::TOKENIZER_CHAT_TEMPLATE;
+
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+mod how;
+
+pub use how::How;
+
+/// The longest text or JSON that is read.
+const MAX_TEXT: u64 = 256 << 20;
+
+/// Set metadata keys, in place where that is possible.
+///
+/// Values have the types that llama.cpp gives the keys, or those of the present values; for other keys state one, as in
+/// KEY:u32=VALUE. Arrays are written as JSON, and their types as [i32]. A string is everything after the =, as it is.
+///
+/// Only the head of the file is written, so the time does not depend on the size of the model: into the room that the head has, or
+/// into blocks that the file system inserts (ext4, XFS). Where neither is possible, a new file takes the place of the old one, with
+/// the data shared (Btrfs, XFS) or copied; --dry-run says which way it will be. A journal keeps the file safe: whatever interrupts an
+/// edit, the next command that opens the file finds the old head or the new one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf set model.gguf general.name='My Model'
+  gguf set model.gguf llama.context_length=8192 own.rating:f32=4.5
+  gguf set model.gguf 'general.tags=[\"chat\", \"small\"]'
+  gguf set model.gguf --chat-template-file template.jinja --special-token eos='<|im_end|>'
+  gguf set model.gguf --token-type '<|im_end|>=control' --dry-run
+  gguf set model.gguf --from metadata.json --output copy.gguf
+  gguf set model.gguf --reserve 64K      room for later edits")]
+pub struct Args {
+    /// The GGUF file; of a split model, the first shard
+    file: PathBuf,
+
+    /// Keys and their values: KEY=VALUE or KEY:TYPE=VALUE
+    #[arg(value_name = "KEY=VALUE", value_parser = assignment)]
+    values: Vec<Assignment>,
+
+    /// JSON with keys and values: an object, null removes a key, {"type": ..., "value": ...} states a type; or the list that
+    /// gguf show --json --full has as metadata; - for standard input
+    #[arg(long, value_name = "JSON")]
+    from: Option<PathBuf>,
+
+    /// Set the chat template to the text of this file; - for standard input
+    #[arg(long, value_name = "FILE")]
+    chat_template_file: Option<PathBuf>,
+
+    /// Give the token of that text a role: bos, eos, eot, eom, unk, sep, pad, mask, or fim_pre and others of its kind
+    #[arg(long, value_name = "ROLE=TEXT", value_parser = pair)]
+    special_token: Vec<(String, String)>,
+
+    /// Give the token of that id a role
+    #[arg(long, value_name = "ROLE=ID", value_parser = pair)]
+    special_token_id: Vec<(String, String)>,
+
+    /// Set the type of the token of that text: normal, unknown, control, user_defined, unused or byte
+    #[arg(long, value_name = "TEXT=TYPE", value_parser = pair_at_last)]
+    token_type: Vec<(String, String)>,
+
+    /// Set the type of the token of that id
+    #[arg(long, value_name = "ID=TYPE", value_parser = pair)]
+    token_type_id: Vec<(String, String)>,
+
+    #[command(flatten)]
+    how: How,
+}
+
+fn assignment(text: &str) -> Result<Assignment, String> {
+    Assignment::parse(text).map_err(|e| e.to_string())
+}
+
+/// `A=B`, split at the first sign.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    let (a, b) = text.split_once('=').ok_or("expected two texts with = between them")?;
+    Ok((a.to_owned(), b.to_owned()))
+}
+
+/// `A=B`, split at the last sign: the text of a token may have one.
+fn pair_at_last(text: &str) -> Result<(String, String), String> {
+    let (a, b) = text.rsplit_once('=').ok_or("expected two texts with = between them")?;
+    Ok((a.to_owned(), b.to_owned()))
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let from = [&self.from, &self.chat_template_file].into_iter().flatten();
+        if from.clone().filter(|path| *path == Path::new("-")).count() > 1 {
+            return Err(Failure::CouldNotRun("standard input can be read once only; give a file instead".to_owned()));
+        }
+        let file = self.how.open(ui, &self.file)?;
+        let head = Head::from_gguf(file.gguf());
+        let edits = self.edits(&head).map_err(|e| match e {
+            Wrong::Edit(e) => e.at(&self.file).into(),
+            Wrong::Other(failure) => failure,
+        })?;
+        if edits.is_empty() && !self.how.has_work() {
+            return Err(Failure::CouldNotRun("nothing to set: give KEY=VALUE, or one of the options".to_owned()));
+        }
+        for value in self.values.iter() {
+            let kind = value.kind.and_then(|kind| Some((kind, contradicts(&value.key, kind, &head)?)));
+            if let Some((kind, expected)) = kind {
+                ui.warning(&format!("{} is {expected} in llama.cpp; it is set as {}", value.key, kind_text(kind)));
+            }
+        }
+        self.how.run(ui, &self.file, &edits)
+    }
+
+    fn edits(&self, head: &Head) -> Result<Vec<Edit>, Wrong> {
+        let mut edits = Vec::new();
+        if let Some(path) = &self.from {
+            let json = serde_json::from_slice(&read(path)?)
+                .map_err(|e| Failure::CouldNotRun(format!("{}: not JSON: {e}", path.display())))?;
+            edits.extend(edits_of_json(&json, head)?);
+        }
+        for value in &self.values {
+            edits.push(value.edit(head)?);
+        }
+        if let Some(path) = &self.chat_template_file {
+            let text = String::from_utf8(read(path)?)
+                .map_err(|e| Failure::CouldNotRun(format!("{}: not text: {}", path.display(), e.utf8_error())))?;
+            edits.push(Edit::Set { key: TOKENIZER_CHAT_TEMPLATE.to_owned(), value: text.into() });
+        }
+        // The vocabulary may be among what is set.
+        let mut head = head.clone();
+        gguf_edit::apply(&mut head, &edits)?;
+        for (role, text) in &self.special_token {
+            edits.push(special_token(&head, role, &Token::Text(text.clone()))?);
+        }
+        for (role, id) in &self.special_token_id {
+            edits.push(special_token(&head, role, &by_id(id)?)?);
+        }
+        let by_text = self.token_type.iter().map(|(text, ty)| Ok((Token::Text(text.clone()), ty.clone())));
+        let types = by_text.chain(self.token_type_id.iter().map(|(id, ty)| Ok((by_id(id)?, ty.clone()))));
+        let types = types.collect::<Result<Vec<_>, Failure>>()?;
+        if !types.is_empty() {
+            edits.push(token_types(&head, &types)?);
+        }
+        Ok(edits)
+    }
+}
+
+/// Why there are no edits.
+enum Wrong {
+    Edit(EditError),
+    Other(Failure),
+}
+
+impl From<EditError> for Wrong {
+    fn from(e: EditError) -> Wrong {
+        Wrong::Edit(e)
+    }
+}
+
+impl From<Failure> for Wrong {
+    fn from(e: Failure) -> Wrong {
+        Wrong::Other(e)
+    }
+}
+
+fn by_id(text: &str) -> Result<Token, Failure> {
+    text.parse().map(Token::Id).map_err(|_| Failure::CouldNotRun(format!("{text:?} is not the id of a token")))
+}
+
+/// All of a file, or of standard input.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let fail = |e: std::io::Error| Failure::CouldNotRun(format!("{}: cannot read: {e}", path.display()));
+    let input: Box<dyn Read> = match path == Path::new("-") {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(path).map_err(fail)?),
+    };
+    let mut bytes = Vec::new();
+    input.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > MAX_TEXT {
+        let problem = format!("{}: it has more than {MAX_TEXT} bytes, and a text is needed", path.display());
+        return Err(Failure::CouldNotRun(problem));
+    }
+    Ok(bytes)
+}

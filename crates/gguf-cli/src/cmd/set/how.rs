@@ -1,0 +1,298 @@
+//! How edits of a file are made and shown, whichever command makes them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gguf_edit::{Change, Edit, EditOptions, EditPlan, Way};
+use gguf_format::check::Finding;
+use gguf_format::{Str, Value as Kv};
+use gguf_io::ModelFile;
+use serde_json::{Value, json};
+
+use crate::cmd::quantize::parse_size;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json::{self, Shown};
+use crate::text;
+use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
+use crate::watch::Watch;
+
+/// Columns of a value in a message.
+const VALUE: usize = 48;
+
+/// Levels of JSON that are indented.
+const LEVELS: usize = 3;
+
+/// How a file is edited.
+#[derive(Debug, clap::Args)]
+pub struct How {
+    /// Write a copy with the edits to this file, and leave the input as it is
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["in_place", "rewrite"])]
+    output: Option<PathBuf>,
+
+    /// Replace the file of --output if it is there already
+    #[arg(short, long, requires = "output")]
+    force: bool,
+
+    /// Fail in place of writing a new file
+    #[arg(long)]
+    in_place: bool,
+
+    /// Write a new file in any case, without room for later edits
+    #[arg(long, conflicts_with = "in_place")]
+    rewrite: bool,
+
+    /// Leave at least so much room for later edits, such as 64K, in the key ggufkit.pad
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    reserve: Option<u64>,
+
+    /// Say what would change, and in which way, and change nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// No progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl How {
+    /// Whether there is something to do without an edit.
+    pub fn has_work(&self) -> bool {
+        self.output.is_some() || self.rewrite || self.reserve.is_some()
+    }
+
+    /// Opens the file; says if an edit of it was interrupted before and is now finished.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(&self, ui: &mut Ui, path: &Path) -> Result<ModelFile, Failure> {
+        expect_model(path)?;
+        if path.is_file() && gguf_io::in_place::finish(path)? && !self.quiet {
+            ui.note(&format!("gguf: {}: an edit that was interrupted is finished", path.display()));
+        }
+        Ok(ModelFile::open(path)?)
+    }
+
+    /// Makes the edits, or shows what would be done.
+    pub fn run(&self, ui: &mut Ui, path: &Path, edits: &[Edit]) -> Outcome {
+        if let Some(output) = &self.output {
+            crate::cmd::not_stdout("--output", output)?;
+        }
+        let options = EditOptions::default()
+            .reserve(self.reserve.unwrap_or(0))
+            .only_in_place(self.in_place)
+            .rewrite(self.rewrite);
+        let plan = EditPlan::new(path, edits, &options)?;
+        let findings = plan.new_findings();
+        for finding in &findings {
+            ui.warning(&format!("after the edit: {finding}; expected {}", finding.expected));
+        }
+        if self.dry_run {
+            return self.show(ui, &plan, &findings);
+        }
+        let said = Said::of(&plan);
+        let (changes, room) = (plan.changes().to_vec(), plan.room());
+        let watch = Watch::new(self.quiet);
+        let way = match &self.output {
+            Some(output) => plan.write_to(output, self.force, &watch),
+            None => plan.run(&watch),
+        };
+        watch.clear();
+        let way = way?;
+        let path = self.output.as_deref().unwrap_or(path);
+        if !self.quiet {
+            for change in &changes {
+                ui.note(&format!("  {}", line(change)));
+            }
+            ui.note(&said.done(way, &changes, room, self.output.is_some()));
+        }
+        match self.json {
+            true => json::print(&mut ui.out, LEVELS, &said.json(path, way, &changes, room, &findings, false))?,
+            false => ui.print_path(path)?,
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn show(&self, ui: &mut Ui, plan: &EditPlan, findings: &[Finding]) -> Outcome {
+        let said = Said::of(plan);
+        if self.json {
+            let path = self.output.as_deref().unwrap_or(plan.path());
+            let report = said.json(path, plan.way(), plan.changes(), plan.room(), findings, true);
+            json::print(&mut ui.out, LEVELS, &report)?;
+            return Ok(Verdict::Good);
+        }
+        if !plan.changes().is_empty() {
+            let mut table =
+                Table::new([Column::name("NAME").styled(Style::Cyan), Column::text("BEFORE"), Column::text("AFTER")]);
+            for change in plan.changes() {
+                table.row(cells(change));
+            }
+            table.print(ui, 0)?;
+            writeln!(ui.out)?;
+        }
+        let text = match &self.output {
+            Some(output) => format!("would be written to {}, with all data", output.display()),
+            None => said.planned(plan.way(), plan.room()),
+        };
+        for line in wrap(&text, ui.width.unwrap_or(usize::MAX)) {
+            writeln!(ui.out, "{}", crate::ui::safe(&line))?;
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Sees that what is to be edited is a file: a folder holds a checkpoint.
+///
+/// # Errors
+/// When it is a folder.
+fn expect_model(path: &Path) -> Result<(), Failure> {
+    match path.is_dir() {
+        true => Err(Failure::CouldNotRun(format!("{}: is a folder, and a GGUF file is needed", path.display()))),
+        false => Ok(()),
+    }
+}
+
+/// A value, short.
+fn short(value: &Kv) -> String {
+    text::value(value.as_ref(), Some(VALUE))
+}
+
+/// What a change is, as cells of a table.
+fn cells(change: &Change) -> Vec<String> {
+    let shown = |name: &str| Str(name.as_bytes()).to_string();
+    let full = |value: &Kv| text::value(value.as_ref(), Some(200));
+    match change {
+        Change::Added { key, value } => vec![shown(key), "-".to_owned(), full(value)],
+        Change::Changed { key, before, after } => vec![shown(key), full(before), full(after)],
+        Change::Removed { key, before } => vec![shown(key), full(before), "-".to_owned()],
+        Change::RenamedKey { from, to } | Change::RenamedTensor { from, to } => {
+            vec![shown(from), "(name)".to_owned(), shown(to)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What a change is, in a line.
+fn line(change: &Change) -> String {
+    let shown = |name: &str| Str(name.as_bytes()).to_string();
+    match change {
+        Change::Added { key, value } => format!("{}: {} (new)", shown(key), short(value)),
+        Change::Changed { key, before, after } => format!("{}: {} -> {}", shown(key), short(before), short(after)),
+        Change::Removed { key, before } => format!("{}: {} (removed)", shown(key), short(before)),
+        Change::RenamedKey { from, to } => format!("{} is now {}", shown(from), shown(to)),
+        Change::RenamedTensor { from, to } => format!("tensor {} is now {}", shown(from), shown(to)),
+        _ => String::new(),
+    }
+}
+
+/// What is said of a plan, before it is run and after.
+struct Said {
+    before: u64,
+    after: u64,
+    written: u64,
+    n: usize,
+}
+
+impl Said {
+    fn of(plan: &EditPlan) -> Said {
+        let (before, after) = plan.file_bytes();
+        Said { before, after, written: plan.written_bytes(), n: plan.changes().len() }
+    }
+
+    fn how(&self, way: Way) -> String {
+        match way {
+            Way::Nothing => "nothing to change".to_owned(),
+            Way::Room => "in place, in the room that is there".to_owned(),
+            Way::Insert { bytes } => format!("in place, with {} bytes inserted before the data", grouped(bytes)),
+            Way::Share => "by a new file that shares the data with the old one".to_owned(),
+            Way::Copy { why } => format!("by a new file with all {} of data, because {why}", size(self.after)),
+            _ => String::new(),
+        }
+    }
+
+    fn planned(&self, way: Way, room: u64) -> String {
+        match way {
+            Way::Nothing => "nothing would change".to_owned(),
+            way => format!(
+                "would be edited {}: at most {} written, {} for later edits",
+                self.how(way),
+                size(self.written),
+                left(room)
+            ),
+        }
+    }
+
+    fn done(&self, way: Way, changes: &[Change], room: u64, is_copy: bool) -> String {
+        let n = match changes.len() {
+            0 => "no changes".to_owned(),
+            1 => "1 change".to_owned(),
+            n => format!("{} changes", grouped(n as u64)),
+        };
+        match way {
+            Way::Nothing => "nothing to change".to_owned(),
+            way if is_copy => {
+                let shared = if way == Way::Share { ", which shares the data" } else { "" };
+                format!("{n}, in a copy{shared}")
+            }
+            way => format!("{n}, {}; {} for later edits", self.how(way), left(room)),
+        }
+    }
+
+    fn json(&self, path: &Path, way: Way, changes: &[Change], room: u64, findings: &[Finding], dry_run: bool) -> Value {
+        let (name, why, inserted) = match way {
+            Way::Nothing => ("nothing", None, 0),
+            Way::Room => ("room", None, 0),
+            Way::Insert { bytes } => ("insert", None, bytes),
+            Way::Share => ("share", None, 0),
+            Way::Copy { why } => ("copy", Some(why), 0),
+            _ => ("other", None, 0),
+        };
+        json!({
+            "path": json::path(path),
+            "dry_run": dry_run,
+            "way": name,
+            "in_place": way.is_in_place(),
+            "why_not_in_place": why,
+            "inserted_bytes": inserted,
+            "written_bytes": self.written,
+            "file_bytes_before": self.before,
+            "file_bytes": self.after,
+            "room_bytes": room,
+            "n_changes": self.n,
+            "changes": changes.iter().map(change_json).collect::<Vec<_>>(),
+            "findings": findings.iter().map(|f| json!({
+                "code": f.code, "severity": f.severity.to_string(), "message": f.message, "expected": f.expected, "hint": f.hint,
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn left(room: u64) -> String {
+    match room {
+        0 => "no room is left".to_owned(),
+        room => format!("{} bytes of room are left", grouped(room)),
+    }
+}
+
+fn change_json(change: &Change) -> Value {
+    let shown = |value: &Kv| serde_json::to_value(Shown { value: value.as_ref(), full: false }).unwrap_or_default();
+    let ty = |value: &Kv| text::type_name(value.as_ref());
+    match change {
+        Change::Added { key, value } => {
+            json!({ "change": "add", "key": key, "type": ty(value), "after": shown(value) })
+        }
+        Change::Changed { key, before, after } => json!({
+            "change": "set", "key": key, "type_before": ty(before), "before": shown(before),
+            "type": ty(after), "after": shown(after),
+        }),
+        Change::Removed { key, before } => {
+            json!({ "change": "remove", "key": key, "type_before": ty(before), "before": shown(before) })
+        }
+        Change::RenamedKey { from, to } => json!({ "change": "rename_key", "key": from, "to": to }),
+        Change::RenamedTensor { from, to } => json!({ "change": "rename_tensor", "tensor": from, "to": to }),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,59 @@
+//! `gguf unset`: metadata keys are removed.
+
+use std::path::PathBuf;
+
+use gguf_edit::Edit;
+use gguf_format::Str;
+
+use crate::cmd::get::matches;
+use crate::cmd::set::How;
+use crate::failure::{Failure, Outcome};
+use crate::ui::Ui;
+
+/// Remove metadata keys, in place.
+///
+/// What is removed becomes room for later edits, so nothing moves. All keys have to be there; otherwise nothing is changed. `gguf help
+/// set` says how files are edited in place.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf unset model.gguf tokenizer.chat_template
+  gguf unset model.gguf 'general.base_model.*' --dry-run
+  gguf unset model.gguf quantize.imatrix.file --output copy.gguf")]
+pub struct Args {
+    /// The GGUF file; of a split model, the first shard
+    file: PathBuf,
+
+    /// Keys to remove; * stands for any characters and ? for one
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<String>,
+
+    #[command(flatten)]
+    how: How,
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let file = self.how.open(ui, &self.file)?;
+        let mut keys: Vec<String> = Vec::new();
+        for key in &self.keys {
+            if !key.contains(['*', '?']) {
+                keys.push(key.clone());
+                continue;
+            }
+            let before = keys.len();
+            let found = file.gguf().kvs().filter(|kv| matches(key, kv.key) && kv.key != gguf_edit::PAD_KEY);
+            keys.extend(found.filter_map(|kv| kv.key.to_str().ok().map(str::to_owned)));
+            if keys.len() == before {
+                let (path, key) = (self.file.display(), Str(key.as_bytes()));
+                return Err(Failure::Bad(format!(
+                    "{path}: no key matches {key}; gguf show --kv lists those there are"
+                )));
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        keys.retain(|key| seen.insert(key.clone()));
+        let edits: Vec<Edit> = keys.into_iter().map(|key| Edit::Unset { key }).collect();
+        self.how.run(ui, &self.file, &edits)
+    }
+}

@@ -1,0 +1,424 @@
+//! What can be wrong with an edit, a repair or an estimate.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use gguf_format::keys::Kind;
+use gguf_format::{LayoutError, MAX_KEY, MAX_TENSOR_NAME, Str};
+
+/// Why a file could not be edited, repaired or measured.
+///
+/// The message is complete: it names the file where there is one, and includes that of the cause.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EditError {
+    /// A file cannot be opened, read or written.
+    Io(Box<gguf_io::Error>),
+    /// A file cannot be written whole.
+    Pipeline(Box<gguf_pipeline::Error>),
+    /// What is wrong, and with which file.
+    At {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<EditError>,
+    },
+    /// There is no such key.
+    NoKey {
+        /// The key.
+        key: String,
+        /// Keys of the file like that, the nearest first.
+        nearest: Vec<String>,
+    },
+    /// There is no such tensor.
+    NoTensor {
+        /// The name.
+        name: String,
+        /// Names like that, the nearest first.
+        nearest: Vec<String>,
+    },
+    /// There is neither a key nor a tensor of that name.
+    NoName {
+        /// The name.
+        name: String,
+    },
+    /// A name that a key and a tensor have.
+    TwoMeanings {
+        /// The name.
+        name: String,
+    },
+    /// The new name is taken.
+    Taken {
+        /// The new name.
+        name: String,
+    },
+    /// A key that no file may have.
+    KeyName {
+        /// The key.
+        key: String,
+    },
+    /// A tensor name that no file may have.
+    TensorName {
+        /// The name.
+        name: String,
+    },
+    /// A key whose type follows from nothing.
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// A known key like it.
+        nearest: Option<String>,
+    },
+    /// Text that is not an assignment.
+    Assignment {
+        /// The text.
+        text: String,
+    },
+    /// Text that is not a type.
+    UnknownType {
+        /// The text.
+        text: String,
+    },
+    /// A value that is not of the key's type.
+    Value {
+        /// The key.
+        key: String,
+        /// The type.
+        kind: Kind,
+        /// The value, as far as it is worth showing.
+        found: String,
+    },
+    /// A value in JSON that is in no form of metadata.
+    JsonValue {
+        /// The key.
+        key: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// JSON that is not an object of keys and values.
+    Json {
+        /// What is wrong.
+        problem: String,
+    },
+    /// A line of a text of key-values.
+    Line {
+        /// The line, from 1.
+        number: usize,
+        /// What is wrong.
+        error: Box<EditError>,
+    },
+    /// Text that says something else than a key and its value.
+    NotALine,
+    /// A string that begins on a line and does not end.
+    NoEnd {
+        /// The line that would end it.
+        end: String,
+    },
+    /// A key that is there twice.
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// A value that is not shown in a text of key-values, under a key that does not have it.
+    NotShown {
+        /// The key.
+        key: String,
+    },
+    /// The file has no vocabulary.
+    NoTokens,
+    /// A role of tokens that is not known.
+    UnknownRole {
+        /// The role.
+        role: String,
+    },
+    /// A type of tokens that is not known.
+    UnknownTokenType {
+        /// The type.
+        ty: String,
+    },
+    /// No token has the text.
+    NoToken {
+        /// The text.
+        text: String,
+    },
+    /// Several tokens have the text.
+    TokenTwice {
+        /// The text.
+        text: String,
+        /// The first two.
+        ids: [u64; 2],
+    },
+    /// A token id that the vocabulary does not have.
+    TokenId {
+        /// The id.
+        id: u64,
+        /// Number of tokens.
+        n_tokens: u64,
+    },
+    /// Token types that are not as many as the tokens.
+    TokenTypes {
+        /// Number of types.
+        n_types: u64,
+        /// Number of tokens.
+        n_tokens: u64,
+    },
+    /// The head would be invalid.
+    Layout(LayoutError),
+    /// A file of the draft that preceded version 1.
+    Draft,
+    /// The key that takes up room for later edits is not edited like others.
+    PadKey,
+    /// The edit moves every tensor.
+    Alignment,
+    /// The key-values of the model are in another shard.
+    NotFirstShard {
+        /// Number of the shard, from 1.
+        number: u64,
+    },
+    /// The file would be written anew, which was not wanted.
+    NotInPlace {
+        /// Why it cannot be edited in place.
+        why: &'static str,
+        /// Length of the file.
+        file_bytes: u64,
+    },
+    /// The output is the file itself.
+    SameFile,
+    /// Nothing of the file can be saved.
+    NothingWhole,
+    /// The damage cannot be mended without another copy.
+    NotDetermined {
+        /// What is wrong with the head.
+        problem: String,
+    },
+    /// The other file is not a copy.
+    NotACopy {
+        /// The other file.
+        other: PathBuf,
+        /// What differs.
+        problem: String,
+    },
+    /// The other file is damaged as well.
+    OtherDamaged {
+        /// The other file.
+        other: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A key that an estimate needs.
+    MissingKey {
+        /// The key.
+        key: String,
+    },
+    /// A value that no model has.
+    Hyperparameter {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An option of an estimate that makes no sense.
+    Asked {
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl EditError {
+    /// The same, said of a file.
+    pub fn at(self, path: &Path) -> EditError {
+        match self {
+            EditError::Io(_) | EditError::Pipeline(_) | EditError::At { .. } => self,
+            error => EditError::At { path: path.to_owned(), error: Box::new(error) },
+        }
+    }
+
+    /// What is wrong, without the file.
+    pub fn problem(&self) -> &EditError {
+        match self {
+            EditError::At { error, .. } => error.problem(),
+            error => error,
+        }
+    }
+
+    /// Whether a file's content is at fault, as opposed to the call or the machine.
+    pub fn is_bad_input(&self) -> bool {
+        match self.problem() {
+            EditError::Io(e) => e.is_bad_file(),
+            EditError::Pipeline(e) => e.is_bad_input(),
+            EditError::NoKey { .. }
+            | EditError::NoTensor { .. }
+            | EditError::NoName { .. }
+            | EditError::NoTokens
+            | EditError::NoToken { .. }
+            | EditError::TokenTwice { .. }
+            | EditError::TokenTypes { .. }
+            | EditError::Layout(_)
+            | EditError::NothingWhole
+            | EditError::NotDetermined { .. }
+            | EditError::NotACopy { .. }
+            | EditError::OtherDamaged { .. }
+            | EditError::MissingKey { .. }
+            | EditError::Hyperparameter { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<gguf_io::Error> for EditError {
+    fn from(e: gguf_io::Error) -> EditError {
+        EditError::Io(Box::new(e))
+    }
+}
+
+impl From<gguf_pipeline::Error> for EditError {
+    fn from(e: gguf_pipeline::Error) -> EditError {
+        EditError::Pipeline(Box::new(e))
+    }
+}
+
+impl From<LayoutError> for EditError {
+    fn from(e: LayoutError) -> EditError {
+        EditError::Layout(e)
+    }
+}
+
+/// A name that may come from a file, safe to print and not too long.
+fn shown(name: &str) -> String {
+    gguf_format::check::shown(Str(name.as_bytes()))
+}
+
+fn or_names(f: &mut fmt::Formatter<'_>, nearest: &[String]) -> fmt::Result {
+    match nearest {
+        [] => Ok(()),
+        names => write!(f, "; did you mean {}?", names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" or ")),
+    }
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EditError::Io(e) => e.fmt(f),
+            EditError::Pipeline(e) => e.fmt(f),
+            EditError::At { path, error } => write!(f, "{}: {error}", path.display()),
+            EditError::NoKey { key, nearest } => {
+                write!(f, "there is no key {}", shown(key))?;
+                or_names(f, nearest)
+            }
+            EditError::NoTensor { name, nearest } => {
+                write!(f, "there is no tensor {}", shown(name))?;
+                or_names(f, nearest)
+            }
+            EditError::NoName { name } => write!(f, "there is neither a key nor a tensor {}", shown(name)),
+            EditError::TwoMeanings { name } => write!(f, "{} is the name of a key and of a tensor", shown(name)),
+            EditError::Taken { name } => write!(f, "the name {} is taken", shown(name)),
+            EditError::KeyName { key } => {
+                write!(f, "{:?} cannot be a key: one has 1 to {MAX_KEY} bytes of UTF-8, and no NUL", shown(key))
+            }
+            EditError::TensorName { name } => write!(
+                f,
+                "{:?} cannot be the name of a tensor: one has 1 to {MAX_TENSOR_NAME} bytes of UTF-8, and no NUL",
+                shown(name)
+            ),
+            EditError::UnknownKey { key, nearest } => {
+                write!(
+                    f,
+                    "the type of {} is not known: neither the file nor the table of known keys has it",
+                    shown(key)
+                )?;
+                match nearest {
+                    Some(near) => write!(f, "; did you mean {}?", shown(near)),
+                    None => f.write_str("; state one, as in KEY:u32=VALUE"),
+                }
+            }
+            EditError::Assignment { text } => {
+                write!(f, "{:?} is not KEY=VALUE or KEY:TYPE=VALUE", shown(text))
+            }
+            EditError::UnknownType { text } => write!(
+                f,
+                "{:?} is not a type; there are u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool and string, and [TYPE] \
+                 for an array",
+                shown(text)
+            ),
+            EditError::Value { key, kind, found } => {
+                write!(f, "{} is of type {kind}, and {} is no such value", shown(key), shown(found))
+            }
+            EditError::JsonValue { key, problem } => write!(f, "{}: {problem}", shown(key)),
+            EditError::Json { problem } => f.write_str(problem),
+            EditError::Line { number, error } => write!(f, "line {number}: {error}"),
+            EditError::NotALine => f.write_str("expected KEY: TYPE = VALUE"),
+            EditError::NoEnd { end } => {
+                write!(f, "the string that begins here does not end; a line {end} would end it")
+            }
+            EditError::Twice { key } => write!(f, "the key {} is there twice", shown(key)),
+            EditError::NotShown { key } => {
+                write!(f, "the file has no value of {} that could be kept; write one in place of the …", shown(key))
+            }
+            EditError::NoTokens => f.write_str("there is no vocabulary: tokenizer.ggml.tokens is missing"),
+            EditError::UnknownRole { role } => {
+                write!(
+                    f,
+                    "there is no role {}; there are {}",
+                    shown(role),
+                    crate::tokens::roles().collect::<Vec<_>>().join(", ")
+                )
+            }
+            EditError::UnknownTokenType { ty } => write!(
+                f,
+                "{:?} is not a type of tokens; there are normal, unknown, control, user_defined, unused and byte",
+                shown(ty)
+            ),
+            EditError::NoToken { text } => write!(f, "no token has the text {:?}", shown(text)),
+            EditError::TokenTwice { text, ids: [a, b] } => {
+                write!(f, "several tokens have the text {:?}, among them {a} and {b}; give the id", shown(text))
+            }
+            EditError::TokenId { id, n_tokens } => {
+                write!(f, "there is no token {id}; the vocabulary has {n_tokens}, counted from 0")
+            }
+            EditError::TokenTypes { n_types, n_tokens } => {
+                write!(f, "tokenizer.ggml.token_type has {n_types} elements, and the vocabulary {n_tokens} tokens")
+            }
+            EditError::Layout(e) => e.fmt(f),
+            EditError::Draft => f.write_str("is of the draft that preceded version 1, which is not edited"),
+            EditError::PadKey => {
+                write!(f, "{} only takes up room for later edits, and is kept by the edits themselves", crate::PAD_KEY)
+            }
+            EditError::Alignment => f.write_str("another general.alignment moves every tensor, which no edit does"),
+            EditError::NotFirstShard { number } => {
+                write!(f, "is shard {number} of a model, whose key-values are in its first shard; edit that file")
+            }
+            EditError::NotInPlace { why, file_bytes } => {
+                write!(f, "{why}, so all {file_bytes} bytes would be written anew; nothing was changed")
+            }
+            EditError::SameFile => f.write_str("is the file itself"),
+            EditError::NothingWhole => f.write_str("nothing of it can be saved"),
+            EditError::NotDetermined { problem } => {
+                write!(
+                    f,
+                    "{problem}; what is right there does not follow from the rest of the file, but a whole copy has it"
+                )
+            }
+            EditError::NotACopy { other, problem } => {
+                write!(f, "{} is not a copy of it: {problem}", other.display())
+            }
+            EditError::OtherDamaged { other, problem } => {
+                write!(f, "{} is damaged as well: {problem}", other.display())
+            }
+            EditError::MissingKey { key } => write!(f, "the key {} is missing, and an estimate needs it", shown(key)),
+            EditError::Hyperparameter { key, problem } => write!(f, "{} {problem}", shown(key)),
+            EditError::Asked { problem } => f.write_str(problem),
+        }
+    }
+}
+
+impl std::error::Error for EditError {
+    /// What lies behind the cause that the message includes.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            EditError::Io(e) => e.source(),
+            EditError::Pipeline(e) => e.source(),
+            EditError::At { error, .. } | EditError::Line { error, .. } => error.source(),
+            _ => None,
+        }
+    }
+}

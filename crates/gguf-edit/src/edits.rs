@@ -1,0 +1,228 @@
+//! Edits as values: what is to become of the keys and tensor names of a head, and what has become of them.
+
+use gguf_format::{Head, Kv, MAX_KEY, MAX_TENSOR_NAME, Value};
+
+use crate::EditError;
+
+/// One edit of a head.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Edit {
+    /// Sets a key: in place when it is there already, at the end otherwise.
+    Set {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: Value,
+    },
+    /// Removes every pair of a key.
+    Unset {
+        /// The key.
+        key: String,
+    },
+    /// Gives a key another name, in its place.
+    RenameKey {
+        /// The key.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// Gives a tensor another name.
+    RenameTensor {
+        /// The name.
+        from: String,
+        /// The new one.
+        to: String,
+    },
+}
+
+/// What an edit has changed.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A key is new.
+    Added {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: Value,
+    },
+    /// A key has another value.
+    Changed {
+        /// The key.
+        key: String,
+        /// The value it had.
+        before: Value,
+        /// The value it has.
+        after: Value,
+    },
+    /// A key is gone.
+    Removed {
+        /// The key.
+        key: String,
+        /// The value it had.
+        before: Value,
+    },
+    /// A key has another name.
+    RenamedKey {
+        /// The name it had.
+        from: String,
+        /// The name it has.
+        to: String,
+    },
+    /// A tensor has another name.
+    RenamedTensor {
+        /// The name it had.
+        from: String,
+        /// The name it has.
+        to: String,
+    },
+}
+
+impl Change {
+    /// The key that it is about, under its new name.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Change::Added { key, .. } | Change::Changed { key, .. } | Change::Removed { key, .. } => Some(key),
+            Change::RenamedKey { to, .. } => Some(to),
+            Change::RenamedTensor { .. } => None,
+        }
+    }
+
+    /// Whether it is about that key, under its old name or its new one.
+    pub fn is_about(&self, name: &str) -> bool {
+        self.key() == Some(name) || matches!(self, Change::RenamedKey { from, .. } if from == name)
+    }
+}
+
+/// Makes edits, one after the other; says what has changed. An edit that changes nothing is in no list.
+///
+/// ```
+/// use gguf_edit::{Change, Edit};
+/// use gguf_format::Head;
+///
+/// let mut head = Head::default();
+/// head.set("general.name", "Old");
+/// let edits = [Edit::Set { key: "general.name".into(), value: "New".into() }];
+/// let changes = gguf_edit::apply(&mut head, &edits)?;
+/// assert!(matches!(changes.as_slice(), [Change::Changed { .. }]));
+/// assert!(gguf_edit::apply(&mut head, &edits)?.is_empty());
+/// # Ok::<(), gguf_edit::EditError>(())
+/// ```
+///
+/// # Errors
+/// When a key or tensor is missing, a new name is taken, or a name is none that a file may have. The head may then have some of the
+/// edits.
+pub fn apply(head: &mut Head, edits: &[Edit]) -> Result<Vec<Change>, EditError> {
+    let mut changes = Vec::new();
+    for edit in edits {
+        changes.extend(apply_one(head, edit)?);
+    }
+    Ok(changes)
+}
+
+fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
+    match edit {
+        Edit::Set { key, value } => {
+            check_key(key)?;
+            let before = head.get(key).map(|value| value.to_owned());
+            if before.as_ref() == Some(value) {
+                return Ok(Vec::new());
+            }
+            head.set(key, value.clone());
+            let (key, value) = (key.clone(), value.clone());
+            Ok(vec![match before {
+                Some(before) => Change::Changed { key, before, after: value },
+                None => Change::Added { key, value },
+            }])
+        }
+        Edit::Unset { key } => {
+            let gone: Vec<Change> = head
+                .kvs
+                .iter()
+                .filter(|kv| kv.key == key.as_bytes())
+                .map(|kv| Change::Removed { key: key.clone(), before: kv.value.clone() })
+                .collect();
+            if gone.is_empty() {
+                return Err(no_key(head, key));
+            }
+            head.remove(key);
+            Ok(gone)
+        }
+        Edit::RenameKey { from, to } => {
+            check_key(to)?;
+            if from == to && head.get(from).is_some() {
+                return Ok(Vec::new());
+            }
+            if head.get(to).is_some() {
+                return Err(EditError::Taken { name: to.clone() });
+            }
+            let Some(kv) = head.kvs.iter_mut().find(|kv| kv.key == from.as_bytes()) else {
+                return Err(no_key(head, from));
+            };
+            kv.key = to.clone().into_bytes();
+            Ok(vec![Change::RenamedKey { from: from.clone(), to: to.clone() }])
+        }
+        Edit::RenameTensor { from, to } => {
+            if to.is_empty() || to.len() > MAX_TENSOR_NAME || to.contains('\0') {
+                return Err(EditError::TensorName { name: to.clone() });
+            }
+            let is_there = |name: &str| head.tensors.iter().any(|tensor| tensor.name == name.as_bytes());
+            if from == to && is_there(from) {
+                return Ok(Vec::new());
+            }
+            if is_there(to) {
+                return Err(EditError::Taken { name: to.clone() });
+            }
+            let Some(tensor) = head.tensors.iter_mut().find(|tensor| tensor.name == from.as_bytes()) else {
+                let names = head.tensors.iter().map(|tensor| tensor.name.as_slice());
+                return Err(EditError::NoTensor { name: from.clone(), nearest: nearest(from, names) });
+            };
+            tensor.name = to.clone().into_bytes();
+            Ok(vec![Change::RenamedTensor { from: from.clone(), to: to.clone() }])
+        }
+    }
+}
+
+/// The edit that gives a name another one: that of a key or of a tensor, whichever has it.
+///
+/// # Errors
+/// When neither has it, or both.
+pub fn rename(head: &Head, from: &str, to: &str) -> Result<Edit, EditError> {
+    let is_key = head.get(from).is_some();
+    let is_tensor = head.tensors.iter().any(|tensor| tensor.name == from.as_bytes());
+    let (name, to) = (from.to_owned(), to.to_owned());
+    match (is_key, is_tensor) {
+        (true, false) => Ok(Edit::RenameKey { from: name, to }),
+        (false, true) => Ok(Edit::RenameTensor { from: name, to }),
+        (true, true) => Err(EditError::TwoMeanings { name }),
+        (false, false) => Err(EditError::NoName { name }),
+    }
+}
+
+fn check_key(key: &str) -> Result<(), EditError> {
+    if key.is_empty() || key.len() > MAX_KEY || key.contains('\0') {
+        return Err(EditError::KeyName { key: key.to_owned() });
+    }
+    Ok(())
+}
+
+fn no_key(head: &Head, key: &str) -> EditError {
+    EditError::NoKey { key: key.to_owned(), nearest: nearest(key, head.kvs.iter().map(|kv: &Kv| kv.key.as_slice())) }
+}
+
+/// Names that are looked at for one that was meant.
+const LOOKED_AT: usize = 10_000;
+
+/// The names most like one, at most three; those that end in it are as like as can be.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+    let suffix = format!(".{name}");
+    let texts = names.take(LOOKED_AT).filter_map(|n| std::str::from_utf8(n).ok()).filter(|n| n.len() <= 256);
+    let mut near: Vec<(f64, &str)> = texts
+        .map(|n| (if n.ends_with(&suffix) { 1.0 } else { strsim::jaro_winkler(name, n) }, n))
+        .filter(|(score, _)| *score > 0.8)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let best = near.first().map_or(0.0, |(score, _)| *score);
+    near.iter().filter(|(score, _)| *score > best - 0.05).take(3).map(|(_, name)| (*name).to_owned()).collect()
+}

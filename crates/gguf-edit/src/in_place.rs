@@ -1,0 +1,573 @@
+//! Editing the head of a file, in place where that is possible.
+//!
+//! The tensor data begins at a multiple of the alignment, so a head can grow by what is left up to there without moving anything. To
+//! have more room than that, a file can carry a key that only takes up space: [`PAD_KEY`], a string of blanks. An edit makes it shorter
+//! or longer by as much as the rest of the head becomes longer or shorter. Every reader takes it for one more key that it does not know.
+//!
+//! When the room is used up, bytes are inserted before the data, where the file system can (ext4, XFS); the key fills what is left of
+//! them. Otherwise the file is written anew, with the data blocks shared where the file system can do that (Btrfs, XFS), and copied
+//! where it cannot. Every way leaves the old file or the new one, whatever ends the process; see [`gguf_io::in_place`].
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gguf_format::check::{self, Finding, Severity};
+use gguf_format::shard::ShardKeys;
+use gguf_format::{ALIGNMENT_KEY, Gguf, Head, Kv, KvRef, Value, ValueRef, Version, align_up};
+use gguf_io::in_place::{EditStep, replace_start, space};
+use gguf_io::{ModelFile, Output};
+use gguf_pipeline::{Event, Progress};
+
+use crate::edits::{Change, Edit, apply};
+use crate::{EditError, copy};
+
+/// The key that takes up room for later edits: a string of blanks.
+pub const PAD_KEY: &str = "ggufkit.pad";
+
+/// The largest unit in which a file is made longer in place: beyond it, a file with an extreme alignment would grow by gigabytes.
+const MAX_UNIT: u64 = 1 << 20;
+
+/// The most room that is reserved.
+pub const MAX_RESERVE: u64 = 1 << 30;
+
+/// What an edit may do.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct EditOptions {
+    /// Room for later edits that the head has at least afterwards, in bytes; at most [`MAX_RESERVE`].
+    pub reserve: u64,
+    /// Fails in place of writing the file anew.
+    pub only_in_place: bool,
+    /// Writes the file anew in any case.
+    pub rewrite: bool,
+}
+
+impl EditOptions {
+    /// Sets the room for later edits that the head has at least afterwards, in bytes.
+    pub fn reserve(mut self, bytes: u64) -> EditOptions {
+        self.reserve = bytes;
+        self
+    }
+
+    /// Whether to fail in place of writing the file anew.
+    pub fn only_in_place(mut self, only: bool) -> EditOptions {
+        self.only_in_place = only;
+        self
+    }
+
+    /// Whether to write the file anew in any case.
+    pub fn rewrite(mut self, rewrite: bool) -> EditOptions {
+        self.rewrite = rewrite;
+        self
+    }
+}
+
+/// How a file is edited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Way {
+    /// Nothing changes.
+    Nothing,
+    /// In place, in the room that is there.
+    Room,
+    /// In place, with so many bytes inserted before the data.
+    Insert {
+        /// How many.
+        bytes: u64,
+    },
+    /// A new file takes the place of the old one and shares the blocks of its data.
+    Share,
+    /// A new file takes the place of the old one, and all data is copied.
+    Copy {
+        /// Why there is no other way.
+        why: &'static str,
+    },
+}
+
+impl Way {
+    /// Whether the file itself is changed, and no other takes its place.
+    pub fn is_in_place(self) -> bool {
+        matches!(self, Way::Nothing | Way::Room | Way::Insert { .. })
+    }
+}
+
+/// Edits of a file, ready to be made. Nothing is written before [`run`](EditPlan::run).
+///
+/// ```
+/// # fn main() -> Result<(), gguf_edit::EditError> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("model.gguf");
+/// # let mut head = gguf_format::Head::default();
+/// # head.set("general.name", "Old");
+/// # std::fs::write(&path, gguf_io::Writer::write(Vec::new(), &head, [[0u8; 0]; 0]).unwrap()).unwrap();
+/// use gguf_edit::{Edit, EditOptions, EditPlan};
+///
+/// let edits = [Edit::Set { key: "general.name".into(), value: "New".into() }];
+/// let plan = EditPlan::new(&path, &edits, &EditOptions::default())?;
+/// println!("{:?}", plan.way());
+/// plan.run(&())?;
+/// # let file = gguf_io::ModelFile::open(&path)?;
+/// # assert_eq!(file.gguf().get_as::<&str>("general.name"), Ok("New"));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct EditPlan {
+    file: ModelFile,
+    /// The file itself, not a link to it.
+    real: PathBuf,
+    changes: Vec<Change>,
+    /// The new key-values and tensors, without a pad.
+    head: Head,
+    /// The number among the keys that the present pad has, if there is one, and its length.
+    pad: Option<(usize, u64)>,
+    new: NewStart,
+    way: Way,
+    reserve: u64,
+    /// Whether a new file has no more room than is reserved.
+    compact: bool,
+}
+
+/// The start of the edited file.
+#[derive(Debug)]
+struct NewStart {
+    /// The bytes, which take the place of as many of the old ones, less those that are inserted.
+    bytes: Vec<u8>,
+    /// Length of the pad, if there is one.
+    pad: Option<u64>,
+    /// Where the data begins.
+    data_offset: u64,
+}
+
+impl EditPlan {
+    /// Plans edits of a file, and finds out in which way it can be edited.
+    ///
+    /// # Errors
+    /// When the file cannot be read, an edit cannot be made, the new head would be invalid, or the file would have to be written anew and
+    /// may not be.
+    pub fn new(path: impl AsRef<Path>, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
+        let path = path.as_ref();
+        EditPlan::of(ModelFile::open(path)?, edits, options).map_err(|e| e.at(path))
+    }
+
+    fn of(file: ModelFile, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
+        let gguf = file.gguf();
+        if gguf.dialect().version == Version::Draft {
+            return Err(EditError::Draft);
+        }
+        if options.reserve > MAX_RESERVE {
+            return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes of room are reserved") });
+        }
+        let mut head = Head::from_gguf(gguf);
+        let changes = apply(&mut head, edits)?;
+        if let (Some(no @ 1..), true) = (ShardKeys::of(gguf).no, changes.iter().any(is_of_model)) {
+            return Err(EditError::NotFirstShard { number: no + 1 });
+        }
+        if changes.iter().any(|change| change.is_about(PAD_KEY)) {
+            return Err(EditError::PadKey);
+        }
+        let is_pad = |kv: &Kv| kv.key == PAD_KEY.as_bytes() && matches!(kv.value, Value::String(_));
+        let pad = head.kvs.iter().position(is_pad).map(|at| (at, head.kvs.remove(at)));
+        let pad = pad.map(|(at, kv)| (at, kv.value.as_ref().as_str().map_or(0, |pad| pad.as_bytes().len() as u64)));
+        let real = file.path().canonicalize().map_err(|source| gguf_io::Error::Io {
+            path: file.path().to_owned(),
+            action: "open",
+            source,
+        })?;
+        let mut plan = EditPlan {
+            new: NewStart { bytes: Vec::new(), pad: pad.map(|(_, len)| len), data_offset: gguf.data_offset() },
+            file,
+            real,
+            changes,
+            head,
+            pad,
+            way: Way::Nothing,
+            reserve: options.reserve,
+            compact: options.rewrite,
+        };
+        let has_room = plan.new.pad.unwrap_or(0) >= options.reserve;
+        if plan.changes.is_empty() && has_room && !options.rewrite {
+            return Ok(plan);
+        }
+        if plan.changes.iter().any(|change| change.is_about(ALIGNMENT_KEY)) {
+            return Err(EditError::Alignment);
+        }
+        plan.choose(options)?;
+        Ok(plan)
+    }
+
+    /// Chooses the way, and makes the new start.
+    fn choose(&mut self, options: &EditOptions) -> Result<(), EditError> {
+        let file_bytes = self.file.file_bytes();
+        let old_offset = self.file.gguf().data_offset();
+        let why = match n_links(&self.real) {
+            _ if options.rewrite => Some("a new file was asked for"),
+            // The other names would see the edit, and not find the journal.
+            2.. => Some("the file has several names (hard links)"),
+            _ if file_bytes <= old_offset => Some("the file has no data"),
+            _ => None,
+        };
+        if why.is_none() {
+            if let Some(new) = self.fit()? {
+                self.way = Way::Room;
+                self.new = new;
+                return self.verify();
+            }
+            let unit = space::block_bytes(&self.real).ok().and_then(|block| self.unit(block));
+            if let Some(unit) = unit.filter(|_| space::can_insert(&self.real)) {
+                let new = self.grown(unit)?;
+                self.way = Way::Insert { bytes: new.data_offset.saturating_sub(old_offset) };
+                self.new = new;
+                return self.verify();
+            }
+        }
+        if options.only_in_place {
+            let why = why.unwrap_or(NO_INSERT);
+            return Err(EditError::NotInPlace { why, file_bytes });
+        }
+        self.choose_new_file(&self.real.clone(), why.unwrap_or(NO_INSERT))
+    }
+
+    /// Makes the start of a file that is to be written anew at `path`.
+    fn choose_new_file(&mut self, path: &Path, why: &'static str) -> Result<(), EditError> {
+        let source = File::open(&self.real).map_err(|e| io_error(&self.real, "open", e))?;
+        let block = space::block_bytes(path).ok().filter(|_| space::can_share(&source, path));
+        (self.way, self.new) = match block.filter(|_| !self.compact).and_then(|block| self.unit(block)) {
+            Some(unit) => (Way::Share, self.same_or_grown(unit)?),
+            None => (Way::Copy { why }, self.anew()?),
+        };
+        self.verify()
+    }
+
+    /// The bytes by which data can move in whole blocks of a file system, and still begin at a multiple of the alignment.
+    fn unit(&self, block: u64) -> Option<u64> {
+        let alignment = self.file.gguf().alignment();
+        let (mut a, mut b) = (alignment, block);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        (alignment / a.max(1)).checked_mul(block).filter(|unit| (1..=MAX_UNIT).contains(unit))
+    }
+
+    /// The head with a pad of that length, at the place of the present one or at the end.
+    fn encoded(&mut self, pad: Option<u64>) -> Result<Vec<u8>, EditError> {
+        let Some(len) = pad else { return Ok(self.head.encode_as_read()?) };
+        let len = usize::try_from(len).map_err(|_| gguf_format::LayoutError::TooLarge)?;
+        let kvs = &mut self.head.kvs;
+        let at = self.pad.map_or(kvs.len(), |(at, _)| at.min(kvs.len()));
+        kvs.insert(at, Kv { key: PAD_KEY.as_bytes().to_owned(), value: " ".repeat(len).into() });
+        let encoded = self.head.encode_as_read();
+        self.head.kvs.remove(at);
+        Ok(encoded?)
+    }
+
+    /// The length of the head without a pad, and with an empty one.
+    fn lengths(&mut self) -> Result<(u64, u64), EditError> {
+        let bare = self.encoded(None)?.len() as u64;
+        let mut empty = Head { dialect: self.head.dialect, ..Head::default() };
+        let nothing = empty.encode_as_read()?.len();
+        empty.set(PAD_KEY, "");
+        Ok((bare, bare + (empty.encode_as_read()?.len() - nothing) as u64))
+    }
+
+    /// The head in the room that is there, if it fits.
+    fn fit(&mut self) -> Result<Option<NewStart>, EditError> {
+        let gguf = self.file.gguf();
+        let (old, data_offset, alignment) = (gguf.head_bytes(), gguf.data_offset(), gguf.alignment());
+        let (bare, padded) = self.lengths()?;
+        let lands = |len: u64| align_up(len, alignment) == Some(data_offset);
+        let pad = match self.pad {
+            None if lands(bare) => None,
+            _ if padded <= old => Some(old - padded),
+            _ if padded <= data_offset && lands(padded) => Some(0),
+            _ if lands(bare) => None,
+            _ => return Ok(None),
+        };
+        if pad.unwrap_or(0) < self.reserve {
+            return Ok(None);
+        }
+        let mut bytes = self.encoded(pad)?;
+        if !lands(bytes.len() as u64) {
+            return Ok(None);
+        }
+        // A shorter head leaves bytes of the old one, which become padding.
+        bytes.resize(bytes.len().max(usize::try_from(old).unwrap_or(0)), 0);
+        Ok(Some(NewStart { bytes, pad, data_offset }))
+    }
+
+    /// The head with so much more room before the data, in whole units, that it fits; the pad fills it.
+    fn grown(&mut self, unit: u64) -> Result<NewStart, EditError> {
+        let old_offset = self.file.gguf().data_offset();
+        let (_, padded) = self.lengths()?;
+        let needed = padded.saturating_add(self.reserve).saturating_sub(old_offset).max(1);
+        let data_offset = needed.div_ceil(unit).checked_mul(unit).and_then(|more| more.checked_add(old_offset));
+        let data_offset = data_offset.ok_or(gguf_format::LayoutError::TooLarge)?;
+        let pad = Some(data_offset.saturating_sub(padded));
+        Ok(NewStart { bytes: self.encoded(pad)?, pad, data_offset })
+    }
+
+    /// The head before data whose blocks do not move against those of the file system.
+    fn same_or_grown(&mut self, unit: u64) -> Result<NewStart, EditError> {
+        match self.fit()? {
+            Some(new) => Ok(new),
+            None => self.grown(unit),
+        }
+    }
+
+    /// The head of a file that is written anew, with the pad that it has or is to have.
+    fn anew(&mut self) -> Result<NewStart, EditError> {
+        let kept = self.pad.filter(|_| !self.compact).map(|(_, len)| len);
+        let pad = kept.into_iter().chain((self.reserve > 0).then_some(self.reserve)).max();
+        let bytes = self.encoded(pad)?;
+        let data_offset = align_up(bytes.len() as u64, self.file.gguf().alignment());
+        Ok(NewStart { data_offset: data_offset.ok_or(gguf_format::LayoutError::TooLarge)?, bytes, pad })
+    }
+
+    /// Reads the new start as any reader would, and sees that it says what it is to say.
+    fn verify(&self) -> Result<(), EditError> {
+        let gguf = self.parsed()?;
+        let n = |n: usize| n as u64;
+        let is_pad = |kv: &KvRef<'_>| self.new.pad.is_some() && kv.key == PAD_KEY && kv.value.as_str().is_some();
+        let kvs = gguf.kvs().filter(|kv| !is_pad(kv));
+        let keys = kvs.map(|kv| (kv.key.as_bytes(), kv.value.value_type()));
+        let n_kv = n(self.head.kvs.len()) + u64::from(self.new.pad.is_some());
+        let is_same = gguf.n_kv() == n_kv
+            && gguf.n_tensors() == n(self.head.tensors.len())
+            && gguf.data_offset() == self.new.data_offset
+            && keys.eq(self.head.kvs.iter().map(|kv| (kv.key.as_slice(), kv.value.as_ref().value_type())));
+        if is_same { Ok(()) } else { Err(gguf_format::LayoutError::Changed.into()) }
+    }
+
+    fn parsed(&self) -> Result<Gguf<'_>, EditError> {
+        Gguf::parse(self.new.bytes.as_slice()).map_err(|source| {
+            let path = self.file.path().to_owned();
+            gguf_io::Error::Head { path, source: Box::new(source) }.into()
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The head as it is.
+    pub fn gguf(&self) -> &Gguf<'static> {
+        self.file.gguf()
+    }
+
+    /// What changes.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// In which way.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Bytes for later edits that the head has then, without what is left up to the alignment.
+    pub fn room(&self) -> u64 {
+        self.new.pad.unwrap_or(0)
+    }
+
+    /// Length of the file, before and after.
+    pub fn file_bytes(&self) -> (u64, u64) {
+        let before = self.file.file_bytes();
+        let moved = self.new.data_offset.saturating_sub(self.gguf().data_offset());
+        match self.way {
+            Way::Nothing | Way::Room => (before, before),
+            _ => {
+                (before, before.saturating_sub(self.gguf().data_offset().saturating_sub(self.new.data_offset)) + moved)
+            }
+        }
+    }
+
+    /// Bytes that are written, to the file or to a new one; those of the journal are not counted.
+    pub fn written_bytes(&self) -> u64 {
+        match self.way {
+            Way::Nothing => 0,
+            Way::Room | Way::Insert { .. } | Way::Share => self.new.bytes.len() as u64,
+            Way::Copy { .. } => self.file_bytes().1,
+        }
+    }
+
+    /// Findings that the edited head has and the present one has not: mistakes that the edit makes. A shard is not looked at, as the
+    /// model is more than that.
+    pub fn new_findings(&self) -> Vec<Finding> {
+        let Ok(new) = self.parsed() else { return Vec::new() };
+        if self.way == Way::Nothing || ShardKeys::of(&new).count.is_some_and(|n| n > 1) {
+            return Vec::new();
+        }
+        let findings = |gguf: &Gguf<'_>, file_bytes: u64| -> Vec<Finding> {
+            let format = check::format(gguf.bytes(), file_bytes);
+            let model = gguf_model::check::model(&[gguf], None);
+            let all = format.findings().chain(model.findings()).map(|finding| finding.into_owned());
+            all.filter(|finding| finding.severity != Severity::Note).collect()
+        };
+        let (before, after) = self.file_bytes();
+        let mut known: HashMap<(&'static str, String), usize> = HashMap::new();
+        for finding in findings(self.gguf(), before) {
+            *known.entry((finding.code, finding.message.to_string())).or_default() += 1;
+        }
+        let is_new = |finding: &Finding| match known.get_mut(&(finding.code, finding.message.to_string())) {
+            Some(n @ 1..) => {
+                *n -= 1;
+                false
+            }
+            _ => true,
+        };
+        findings(&new, after).into_iter().filter(is_new).collect()
+    }
+
+    /// Makes the edits, in the way that was planned. Where the file system refuses to insert after all, the file is written anew; the
+    /// way that was taken is returned.
+    ///
+    /// # Errors
+    /// The file is as it was then, but for [`gguf_io::Error::Unfinished`].
+    pub fn run(mut self, progress: &dyn Progress) -> Result<Way, EditError> {
+        match self.way {
+            Way::Nothing => return Ok(self.way),
+            Way::Room | Way::Insert { .. } => match self.replace(&|step| progress.event(Event::Edited { step })) {
+                Err(EditError::Io(e)) if self.may_write_anew(&e) => {
+                    let real = self.real.clone();
+                    self.choose_new_file(&real, NO_INSERT)?;
+                }
+                result => return result.map(|()| self.way),
+            },
+            Way::Share | Way::Copy { .. } => {}
+        }
+        let output = Output::create(&self.real, true)?;
+        self.write(output, progress, true)?;
+        Ok(self.way)
+    }
+
+    fn may_write_anew(&self, e: &gguf_io::Error) -> bool {
+        let is_unsupported = matches!(e, gguf_io::Error::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput));
+        is_unsupported && matches!(self.way, Way::Insert { .. })
+    }
+
+    /// Edits the file in place.
+    fn replace(&self, on: &dyn Fn(EditStep)) -> Result<(), EditError> {
+        let inserted = match self.way {
+            Way::Insert { bytes } => bytes,
+            _ => 0,
+        };
+        let len = (self.new.bytes.len() as u64).saturating_sub(inserted);
+        let mut old = vec![0; usize::try_from(len).map_err(|_| gguf_format::LayoutError::TooLarge)?];
+        self.file.read_at(0, &mut old)?;
+        // What was read first is what the edit was planned for.
+        let head = self.gguf().bytes();
+        if old.get(..head.len()) != Some(head) {
+            return Err(gguf_io::Error::Changed(self.file.path().to_owned()).into());
+        }
+        Ok(replace_start(&self.real, &old, &self.new.bytes, on)?)
+    }
+
+    /// Writes the edited file to another place, and leaves this one as it is. Its blocks are shared where the file system can.
+    ///
+    /// # Errors
+    /// When the output exists and `replace` is false, when it is the file itself, and when it cannot be written. No output is left then.
+    pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<Way, EditError> {
+        if out.canonicalize().is_ok_and(|out| out == self.real) {
+            return Err(EditError::SameFile.at(out));
+        }
+        let output = Output::create(out, replace)?;
+        self.choose_new_file(out, "a copy was asked for")?;
+        self.write(output, progress, false)?;
+        Ok(self.way)
+    }
+
+    /// Writes the new file.
+    fn write(&self, output: Output, progress: &dyn Progress, in_place_of: bool) -> Result<(), EditError> {
+        let path = output.path().to_owned();
+        progress.event(Event::Opened { path: &path });
+        let source = File::open(&self.real).map_err(|e| io_error(&self.real, "open", e))?;
+        let (old_offset, file_bytes) = (self.gguf().data_offset(), self.file.file_bytes());
+        let (new_offset, head) = (self.new.data_offset, &self.new.bytes);
+        let n_data = file_bytes.saturating_sub(old_offset);
+        // A file without data may end with its head.
+        let whole = match file_bytes.checked_sub(old_offset) {
+            Some(n) => new_offset.saturating_add(n),
+            None => head.len() as u64,
+        };
+        if let Way::Copy { .. } = self.way {
+            output.set_len(whole)?;
+        }
+        progress.event(Event::Started { n_tensors: self.head.tensors.len(), bytes: n_data });
+        // The block that holds the end of the head goes with the data, and the head is written over it.
+        let block = match self.way {
+            Way::Share => space::block_bytes(&path).unwrap_or(1),
+            _ => 1,
+        };
+        let back = old_offset % block.max(1);
+        let back = if back <= new_offset && (new_offset - back) % block.max(1) == 0 { back } else { 0 };
+        copy::copy(&source, old_offset - back, &output, new_offset - back, n_data + back, progress)?;
+        output.write_at(0, head)?;
+        let pad = usize::try_from(new_offset.saturating_sub(head.len() as u64)).unwrap_or(0);
+        if block > 1 && n_data > 0 {
+            output.write_at(head.len() as u64, &vec![0; pad])?;
+        }
+        if output.file().metadata().is_ok_and(|there| there.len() < whole) {
+            output.file().set_len(whole).map_err(|e| io_error(&path, "write", e))?;
+        }
+        if in_place_of {
+            keep_owner(&self.real, output.file());
+        }
+        progress.event(Event::Written);
+        output.sync()?;
+        progress.event(Event::Synced);
+        output.commit()?;
+        progress.event(Event::Named { path: &path });
+        progress.event(Event::Finished);
+        Ok(())
+    }
+}
+
+/// Why a file is not edited in place where nothing else forbids it.
+const NO_INSERT: &str = "the head has no room for it, and the file system cannot insert any";
+
+/// Whether a change is one of the model, and not of the shard alone.
+fn is_of_model(change: &Change) -> bool {
+    change.key().is_some_and(|key| !key.starts_with("split.") && !key.starts_with("ggufkit."))
+}
+
+fn io_error(path: &Path, action: &'static str, source: io::Error) -> EditError {
+    gguf_io::Error::Io { path: path.to_owned(), action, source }.into()
+}
+
+/// Reserves room for edits in the head of a file that is to be written.
+pub fn reserve(head: &mut Head, bytes: u64) {
+    let len = usize::try_from(bytes.min(MAX_RESERVE)).unwrap_or(0);
+    head.set(PAD_KEY, " ".repeat(len));
+}
+
+/// The room for edits that a head has, without what is left up to the alignment.
+pub fn room_of(gguf: &Gguf<'_>) -> u64 {
+    match gguf.get(PAD_KEY) {
+        Some(ValueRef::String(pad)) => pad.as_bytes().len() as u64,
+        _ => 0,
+    }
+}
+
+#[cfg(unix)]
+fn n_links(path: &Path) -> u64 {
+    fs::metadata(path).map_or(1, |there| std::os::unix::fs::MetadataExt::nlink(&there))
+}
+
+#[cfg(not(unix))]
+fn n_links(_: &Path) -> u64 {
+    1
+}
+
+/// Gives a file that takes the place of another its permissions and, if that is allowed, its owner.
+fn keep_owner(from: &Path, to: &File) {
+    let Ok(there) = fs::metadata(from) else { return };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let _ = fchown(to, Some(there.uid()), Some(there.gid()));
+    }
+    let _ = to.set_permissions(there.permissions());
+}

@@ -1,0 +1,380 @@
+//! What of a damaged file is whole, and what can be done about the rest.
+//!
+//! [`Diagnosis::of`] looks at a file and changes nothing. What it finds to be [determined](Diagnosis::mends) by the rest of the file can be
+//! [mended](Diagnosis::mend) in place; the tensors that are whole can be [saved](Diagnosis::save) to a new file; and with a whole copy at
+//! hand, [`Comparison`] finds the bytes that differ and copies only those.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gguf_format::{GgmlType, Gguf, Head, SizeError, Str, Version, align_up};
+use gguf_io::ReadAt;
+use gguf_io::in_place::{self, replace_start};
+use gguf_pipeline::{Event, Progress};
+
+use crate::EditError;
+
+mod compare;
+mod head;
+mod save;
+
+pub use compare::{BadRange, Comparison};
+
+use head::MendedHead;
+
+/// How much of a tensor's data there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DataState {
+    /// All of it.
+    Whole,
+    /// The file ends inside it.
+    Cut {
+        /// Bytes that are missing at its end.
+        missing: u64,
+    },
+    /// The file ends before it.
+    Missing,
+    /// How much there should be is not known.
+    Unsized(SizeError),
+}
+
+/// A tensor of a damaged file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TensorState {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its type.
+    pub ty: GgmlType,
+    /// Its dimensions; the first is the contiguous one.
+    pub shape: Vec<u64>,
+    /// Where its data lies in the file, or should.
+    pub range: Range<u64>,
+    /// How much of it there is.
+    pub state: DataState,
+}
+
+impl TensorState {
+    /// The name, safe to print.
+    pub fn shown(&self) -> String {
+        gguf_format::check::shown(Str(&self.name))
+    }
+
+    /// Whether all data is there.
+    pub fn is_whole(&self) -> bool {
+        self.state == DataState::Whole
+    }
+}
+
+/// Something wrong that the rest of the file determines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mend {
+    /// The first bytes of the file are not those of the format.
+    Start {
+        /// What stands there: the magic, and the version.
+        found: [u8; 8],
+        /// What is right.
+        right: [u8; 8],
+    },
+    /// The number of tensors or of key-value pairs is wrong.
+    Counts {
+        /// What stands there: of tensors, and of pairs.
+        found: [u64; 2],
+        /// What is right.
+        right: [u64; 2],
+    },
+    /// A tensor's offset is wrong: with those that follow from the sizes, the file has just the length that it has.
+    Offset {
+        /// The tensor's name, safe to print.
+        tensor: String,
+        /// What stands there.
+        found: u64,
+        /// What is right.
+        right: u64,
+    },
+    /// The padding behind the last tensor is missing.
+    Padding {
+        /// How many bytes.
+        missing: u64,
+    },
+}
+
+impl fmt::Display for Mend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mend::Start { found, right } => {
+                write!(f, "the file begins with the bytes {}, and {} is right", hex(found), hex(right))
+            }
+            Mend::Counts { found: [tensors, kvs], right: [right_tensors, right_kvs] } => write!(
+                f,
+                "the head states {tensors} tensors and {kvs} key-value pairs, and has {right_tensors} and {right_kvs}"
+            ),
+            Mend::Offset { tensor, found, right } => {
+                write!(f, "the offset of {tensor} is {found}, and {right} is right")
+            }
+            Mend::Padding { missing } => write!(f, "{missing} bytes of padding are missing behind the last tensor"),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What a damaged file has, and what is wrong with it.
+#[derive(Debug)]
+pub struct Diagnosis {
+    path: PathBuf,
+    file_bytes: u64,
+    problem: Option<String>,
+    head: Option<MendedHead>,
+    tensors: Vec<TensorState>,
+    mends: Vec<Mend>,
+    /// Length that the file should have.
+    whole_bytes: Option<u64>,
+}
+
+impl Diagnosis {
+    /// Looks at a file. Tensor data is not read.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), gguf_edit::EditError> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("model.gguf");
+    /// # let mut head = gguf_format::Head::default();
+    /// # head.tensors = ["a", "b"].map(|n| gguf_format::TensorInfo::new(n, [8], gguf_format::GgmlType::F32)).into();
+    /// # std::fs::write(&path, gguf_io::Writer::write(Vec::new(), &head, [[0u8; 32]; 2]).unwrap()).unwrap();
+    /// # std::fs::File::options().write(true).open(&path).unwrap().set_len(std::fs::metadata(&path).unwrap().len() - 8).unwrap();
+    /// use gguf_edit::repair::Diagnosis;
+    ///
+    /// let diagnosis = Diagnosis::of(&path)?;
+    /// let whole = diagnosis.tensors().iter().filter(|tensor| tensor.is_whole()).count();
+    /// println!("{whole} of {} tensors are whole", diagnosis.tensors().len());
+    /// # assert_eq!(whole, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the file cannot be read. What is wrong with its content is in the result.
+    pub fn of(path: impl AsRef<Path>) -> Result<Diagnosis, EditError> {
+        let path = path.as_ref();
+        let io = |action| move |source| EditError::from(gguf_io::Error::Io { path: path.to_owned(), action, source });
+        if !std::fs::metadata(path).map_err(io("open"))?.is_file() {
+            return Err(gguf_io::Error::NotAFile(path.to_owned()).into());
+        }
+        in_place::finish(path)?;
+        let file = File::open(path).map_err(io("open"))?;
+        let file_bytes = file.size().map_err(io("read"))?;
+        let (found, problem) = head::find(&file, file_bytes).map_err(io("read"))?;
+        let mut diagnosis = Diagnosis {
+            path: path.to_owned(),
+            file_bytes,
+            problem,
+            head: None,
+            tensors: Vec::new(),
+            mends: Vec::new(),
+            whole_bytes: None,
+        };
+        if let Some(found) = found {
+            diagnosis.look_at(found);
+        }
+        Ok(diagnosis)
+    }
+
+    fn look_at(&mut self, mut head: MendedHead) {
+        self.mends.append(&mut head.mends);
+        let gguf = &head.gguf;
+        let packed = packed(gguf);
+        let is_draft = gguf.dialect().version == Version::Draft;
+        // Offsets that cannot be, in a file whose length is right for those that follow from the sizes.
+        let mut offsets: Vec<u64> = gguf.tensors().map(|t| t.offset).collect();
+        if let Some(packed) = packed.as_ref().filter(|packed| {
+            !is_draft
+                && packed.offsets != offsets
+                && !are_possible(gguf, self.file_bytes)
+                && packed.fits(self.file_bytes)
+        }) {
+            let wrong = gguf.tensors().zip(&packed.offsets).filter(|(tensor, right)| tensor.offset != **right);
+            self.mends.extend(wrong.map(|(tensor, right)| Mend::Offset {
+                tensor: gguf_format::check::shown(tensor.name),
+                found: tensor.offset,
+                right: *right,
+            }));
+            offsets.clone_from(&packed.offsets);
+        }
+        let base = if is_draft { 0 } else { gguf.data_offset() };
+        let state = |(tensor, offset): (gguf_format::TensorInfoRef<'_>, &u64)| {
+            let start = base.saturating_add(*offset);
+            let (end, state) = match tensor.n_bytes() {
+                Err(e) => (start, DataState::Unsized(e)),
+                Ok(n) => {
+                    let end = start.saturating_add(n);
+                    let state = match end.checked_sub(self.file_bytes) {
+                        None | Some(0) => DataState::Whole,
+                        Some(missing) if missing < n => DataState::Cut { missing },
+                        Some(_) => DataState::Missing,
+                    };
+                    (end, state)
+                }
+            };
+            TensorState {
+                name: tensor.name.as_bytes().to_owned(),
+                ty: tensor.ty,
+                shape: tensor.dims.collect(),
+                range: start..end,
+                state,
+            }
+        };
+        self.tensors = gguf.tensors().zip(&offsets).map(state).collect();
+        let end = self.tensors.iter().map(|tensor| tensor.range.end).max();
+        self.whole_bytes =
+            end.and_then(|end| align_up(end.saturating_sub(base), gguf.alignment())).map(|n| base.saturating_add(n));
+        let missing = self.whole_bytes.unwrap_or(0).saturating_sub(self.file_bytes);
+        if missing > 0 && self.tensors.iter().all(TensorState::is_whole) {
+            self.mends.push(Mend::Padding { missing });
+        }
+        head.offsets = offsets;
+        self.head = Some(head);
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// The length that it should have, if its head is known.
+    pub fn whole_bytes(&self) -> Option<u64> {
+        self.whole_bytes
+    }
+
+    /// What keeps the head from being read as it stands; what of that is determined is among the [mends](Diagnosis::mends).
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Whether the head is known: sound, or determined by the rest of the file.
+    pub fn has_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// The tensors, in the order of the head.
+    pub fn tensors(&self) -> &[TensorState] {
+        &self.tensors
+    }
+
+    /// What is wrong and determined by the rest of the file.
+    pub fn mends(&self) -> &[Mend] {
+        &self.mends
+    }
+
+    /// Whether nothing is wrong, so far as it can be told without another copy.
+    pub fn is_whole(&self) -> bool {
+        self.problem.is_none()
+            && self.mends.is_empty()
+            && self.has_head()
+            && self.tensors.iter().all(TensorState::is_whole)
+    }
+
+    /// Mends what is determined, in place and behind a journal.
+    ///
+    /// # Errors
+    /// [`EditError::NotDetermined`] when the head is not known; the system's.
+    pub fn mend(&self) -> Result<(), EditError> {
+        let Some(head) = &self.head else {
+            let problem = self.problem.clone().unwrap_or_default();
+            return Err(EditError::NotDetermined { problem }.at(&self.path));
+        };
+        let io = |action| move |source| EditError::from(gguf_io::Error::Io { path: self.path.clone(), action, source });
+        let new = head.encoded()?;
+        let file = File::open(&self.path).map_err(io("open"))?;
+        let mut old = vec![0; new.len()];
+        file.read_exact_at(0, &mut old).map_err(io("read"))?;
+        drop(file);
+        if old != new {
+            replace_start(&self.path, &old, &new, &|_| ())?;
+        }
+        if let (true, Some(bytes)) =
+            (self.mends.iter().any(|mend| matches!(mend, Mend::Padding { .. })), self.whole_bytes)
+        {
+            let file = File::options().write(true).open(&self.path).map_err(io("open for writing"))?;
+            file.set_len(bytes).and_then(|()| file.sync_all()).map_err(io("write"))?;
+        }
+        Ok(())
+    }
+
+    /// Saves the key-values and the tensors that are whole to a new file.
+    ///
+    /// # Errors
+    /// [`EditError::NothingWhole`], [`EditError::NotDetermined`]; those of a run. No output is left then.
+    pub fn save(&self, out: &Path, force: bool, progress: &dyn Progress) -> Result<u64, EditError> {
+        let Some(head) = &self.head else {
+            let problem = self.problem.clone().unwrap_or_default();
+            return Err(EditError::NotDetermined { problem }.at(&self.path));
+        };
+        if self.tensors.iter().all(|tensor| !tensor.is_whole()) && !self.tensors.is_empty() {
+            return Err(EditError::NothingWhole.at(&self.path));
+        }
+        save::save(&self.path, head, &self.tensors, out, force, progress)
+    }
+
+    fn head(&self) -> Option<Head> {
+        self.head.as_ref().map(|head| Head::from_gguf(&head.gguf))
+    }
+}
+
+/// The offsets that follow from the sizes, with each tensor behind the one before.
+struct Packed {
+    offsets: Vec<u64>,
+    /// Where the data of the last tensor ends, from the start of the file, without padding and with it.
+    end: u64,
+    padded_end: u64,
+}
+
+impl Packed {
+    /// Whether a file of that length has just these tensors.
+    fn fits(&self, file_bytes: u64) -> bool {
+        (self.end..=self.padded_end).contains(&file_bytes)
+    }
+}
+
+fn packed(gguf: &Gguf<'_>) -> Option<Packed> {
+    let (mut offsets, mut end, mut padded_end) = (Vec::new(), 0u64, 0u64);
+    for tensor in gguf.tensors() {
+        offsets.push(padded_end);
+        end = padded_end.checked_add(tensor.n_bytes().ok()?)?;
+        padded_end = align_up(end, gguf.alignment())?;
+    }
+    let base = gguf.data_offset();
+    Some(Packed { offsets, end: base.checked_add(end)?, padded_end: base.checked_add(padded_end)? })
+}
+
+/// Whether the tensors can be where the head says: aligned, inside the file, and none over another.
+fn are_possible(gguf: &Gguf<'_>, file_bytes: u64) -> bool {
+    let ranges: Option<Vec<Range<u64>>> = gguf.tensors().map(|tensor| gguf.tensor_range(&tensor).ok()).collect();
+    let Some(mut ranges) = ranges else { return false };
+    let is_aligned = gguf.tensors().all(|tensor| tensor.offset % gguf.alignment().max(1) == 0);
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let is_inside = ranges.iter().all(|range| range.end <= file_bytes);
+    let is_apart = ranges.windows(2).all(|pair| matches!(pair, [a, b] if a.end <= b.start));
+    is_aligned && is_inside && is_apart
+}
+
+fn io_error(path: &Path, action: &'static str) -> impl Fn(io::Error) -> EditError {
+    move |source| gguf_io::Error::Io { path: path.to_owned(), action, source }.into()
+}
+
+/// Tells that so many bytes are done, and whether the work is to go on.
+fn advance(progress: &dyn Progress, bytes: u64) -> Result<(), EditError> {
+    progress.event(Event::Advanced { bytes });
+    if progress.is_cancelled() { Err(gguf_pipeline::Error::Cancelled.into()) } else { Ok(()) }
+}

@@ -1,0 +1,77 @@
+//! Saving what of a damaged file is whole.
+
+use std::fs::File;
+use std::path::Path;
+
+use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Version, swap_blocks};
+use gguf_io::ReadAt;
+use gguf_pipeline::plan::{Draft, Input, Keep, Op, Reason, Rounding, TensorPlan};
+use gguf_pipeline::{Progress, RunOptions, Source};
+
+use super::{MendedHead, TensorState, io_error};
+use crate::EditError;
+
+/// The tensors of a damaged file.
+#[derive(Debug)]
+struct Whole {
+    file: File,
+    order: ByteOrder,
+    /// Type, offset and length of each.
+    tensors: Vec<(GgmlType, u64, u64)>,
+}
+
+impl Source for Whole {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), gguf_pipeline::Error> {
+        let tensor = || format!("number {index}");
+        let found = self.tensors.get(index).copied();
+        let found = found.filter(|(_, _, len)| offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= *len));
+        let Some((ty, at, _)) = found else {
+            return Err(gguf_pipeline::Error::OutOfTensor { tensor: tensor(), bytes: 0 });
+        };
+        let read = self.file.read_exact_at(at + offset, buffer);
+        read.map_err(|source| gguf_io::Error::Io { path: tensor().into(), action: "read", source })?;
+        if self.order == ByteOrder::Big {
+            swap_blocks(ty, buffer).map_err(|_| gguf_pipeline::Error::NoCodec { tensor: tensor() })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the key-values and the tensors that are whole; says how many bytes the file has.
+pub(super) fn save(
+    path: &Path,
+    head: &MendedHead,
+    tensors: &[TensorState],
+    out: &Path,
+    force: bool,
+    progress: &dyn Progress,
+) -> Result<u64, EditError> {
+    let mut kvs = Head::from_gguf(&head.gguf);
+    let order = kvs.dialect.order;
+    kvs.dialect = Dialect::new(Version::V3);
+    kvs.tensors.clear();
+    let (mut plans, mut places) = (Vec::new(), Vec::new());
+    for tensor in tensors.iter().filter(|tensor| tensor.is_whole()) {
+        let input =
+            Input { index: plans.len(), name: String::from_utf8_lossy(&tensor.name).into_owned(), ty: tensor.ty };
+        let kept = Reason::Kept(Keep::Copy);
+        plans.push(TensorPlan::new(tensor.name.clone(), tensor.shape.clone(), tensor.ty, kept, Op::Copy(input)));
+        places.push((tensor.ty, tensor.range.start, tensor.range.end - tensor.range.start));
+    }
+    let file = File::open(path).map_err(io_error(path, "open"))?;
+    let draft = Draft {
+        path: path.to_owned(),
+        head: kvs,
+        tensors: plans,
+        source: Box::new(Whole { file, order, tensors: places }),
+        rounding: Rounding::Ggml,
+        importance: None,
+        inputs: path.canonicalize().into_iter().collect(),
+        input_bytes: None,
+        is_split: false,
+        is_vocab_only: false,
+    };
+    let plan = draft.lay_out()?;
+    plan.run(out, &RunOptions::default().force(force), progress)?;
+    Ok(plan.file_bytes())
+}

@@ -1,0 +1,155 @@
+//! Repairs of the vocabulary: the ids of tokens with a role, and the types of tokens.
+
+use gguf_format::keys::{TOKENIZER_GGML_TOKEN_TYPE, TOKENIZER_GGML_TOKENS};
+use gguf_format::{Array, ArrayRef, Head, Value, ValueRef, ValueType};
+
+use crate::{Edit, EditError};
+
+/// Roles of tokens, and the keys that hold their ids. `sep` is spelt as llama.cpp reads it.
+const ROLES: [(&str, &str); 14] = [
+    ("bos", "tokenizer.ggml.bos_token_id"),
+    ("eos", "tokenizer.ggml.eos_token_id"),
+    ("eot", "tokenizer.ggml.eot_token_id"),
+    ("eom", "tokenizer.ggml.eom_token_id"),
+    ("unk", "tokenizer.ggml.unknown_token_id"),
+    ("sep", "tokenizer.ggml.seperator_token_id"),
+    ("pad", "tokenizer.ggml.padding_token_id"),
+    ("mask", "tokenizer.ggml.mask_token_id"),
+    ("fim_pre", "tokenizer.ggml.fim_pre_token_id"),
+    ("fim_suf", "tokenizer.ggml.fim_suf_token_id"),
+    ("fim_mid", "tokenizer.ggml.fim_mid_token_id"),
+    ("fim_pad", "tokenizer.ggml.fim_pad_token_id"),
+    ("fim_rep", "tokenizer.ggml.fim_rep_token_id"),
+    ("fim_sep", "tokenizer.ggml.fim_sep_token_id"),
+];
+
+/// Types of tokens, by the names of llama.cpp.
+const TYPES: [(&str, i32); 6] =
+    [("normal", 1), ("unknown", 2), ("control", 3), ("user_defined", 4), ("unused", 5), ("byte", 6)];
+
+/// The roles that tokens can have.
+pub fn roles() -> impl Iterator<Item = &'static str> {
+    ROLES.iter().map(|(role, _)| *role)
+}
+
+/// A token: by its text, or by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Token {
+    /// The only token of that text.
+    Text(String),
+    /// The token of that id, from 0.
+    Id(u64),
+}
+
+/// The edit that gives a token a role, such as `eos`.
+///
+/// # Errors
+/// When there is no such role or token, or several tokens have the text.
+pub fn special_token(head: &Head, role: &str, token: &Token) -> Result<Edit, EditError> {
+    let Some((_, key)) = ROLES.iter().find(|(name, _)| *name == role) else {
+        return Err(EditError::UnknownRole { role: role.to_owned() });
+    };
+    let id = id_of(tokens(head)?, token)?;
+    let id = u32::try_from(id).map_err(|_| EditError::TokenId { id, n_tokens: u32::MAX.into() })?;
+    Ok(Edit::Set { key: (*key).to_owned(), value: id.into() })
+}
+
+/// The edit that gives tokens their types, by name or number. Where the file has none, the others become normal.
+///
+/// # Errors
+/// When there is no such type or token, when several tokens have a text, and when there are not as many types as tokens.
+pub fn token_types(head: &Head, types: &[(Token, String)]) -> Result<Edit, EditError> {
+    let tokens = tokens(head)?;
+    let mut all: Vec<i32> = match head.get(TOKENIZER_GGML_TOKEN_TYPE) {
+        None => (0..tokens.len()).map(|_| 1).collect(),
+        Some(value) => {
+            let array = value.as_array().filter(|array| array.len() == tokens.len());
+            let n_types = value.as_array().map_or(0, |array| array.len());
+            array
+                .and_then(|array| array.to_vec::<i32>().ok())
+                .ok_or(EditError::TokenTypes { n_types, n_tokens: tokens.len() })?
+        }
+    };
+    for (token, ty) in types {
+        let by_name = TYPES.iter().find(|(name, _)| name == ty).map(|(_, id)| *id);
+        let by_number = || ty.parse().ok().filter(|id| TYPES.iter().any(|(_, known)| known == id));
+        let ty = by_name.or_else(by_number).ok_or_else(|| EditError::UnknownTokenType { ty: ty.clone() })?;
+        let id = id_of(tokens, token)?;
+        if let Some(place) = usize::try_from(id).ok().and_then(|id| all.get_mut(id)) {
+            *place = ty;
+        }
+    }
+    Ok(Edit::Set { key: TOKENIZER_GGML_TOKEN_TYPE.to_owned(), value: Value::Array(all.into_iter().collect::<Array>()) })
+}
+
+fn tokens(head: &Head) -> Result<ArrayRef<'_>, EditError> {
+    let tokens = head.get(TOKENIZER_GGML_TOKENS).and_then(|value| value.as_array());
+    tokens.filter(|tokens| tokens.elem_type() == ValueType::STRING).ok_or(EditError::NoTokens)
+}
+
+fn id_of(tokens: ArrayRef<'_>, token: &Token) -> Result<u64, EditError> {
+    match token {
+        Token::Id(id) if *id < tokens.len() => Ok(*id),
+        Token::Id(id) => Err(EditError::TokenId { id: *id, n_tokens: tokens.len() }),
+        Token::Text(text) => {
+            let has_text = |value: ValueRef<'_>| value.as_str().is_some_and(|token| token == text.as_str());
+            let mut ids = (0..).zip(tokens.iter()).filter(|(_, value)| has_text(*value)).map(|(id, _)| id);
+            match (ids.next(), ids.next()) {
+                (Some(id), None) => Ok(id),
+                (Some(a), Some(b)) => Err(EditError::TokenTwice { text: text.clone(), ids: [a, b] }),
+                (None, _) => Err(EditError::NoToken { text: text.clone() }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gguf_format::keys;
+
+    fn head() -> Head {
+        let mut head = Head::default();
+        head.set("tokenizer.ggml.tokens", ["<s>", "</s>", "a", "b", "a"]);
+        head
+    }
+
+    #[test]
+    fn every_role_is_a_known_key() {
+        for (role, key) in ROLES {
+            assert!(keys::lookup(key, None).is_some_and(|row| row.instead.is_none()), "{role}: {key}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_found_by_text_or_id() {
+        let set = |id: u32| Edit::Set { key: "tokenizer.ggml.eos_token_id".into(), value: id.into() };
+        let text = |text: &str| Token::Text(text.into());
+        assert_eq!(special_token(&head(), "eos", &text("</s>")).unwrap(), set(1));
+        assert_eq!(special_token(&head(), "eos", &Token::Id(4)).unwrap(), set(4));
+        for (role, token, message) in [
+            ("end", text("</s>"), "there is no role end; there are bos, eos, "),
+            ("eos", text("<end>"), "no token has the text \"<end>\""),
+            ("eos", text("a"), "several tokens have the text \"a\", among them 2 and 4; give the id"),
+            ("eos", Token::Id(5), "there is no token 5; the vocabulary has 5, counted from 0"),
+        ] {
+            let error = special_token(&head(), role, &token).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+        assert!(matches!(special_token(&Head::default(), "eos", &Token::Id(0)), Err(EditError::NoTokens)));
+    }
+
+    #[test]
+    fn types_are_set_among_the_others() {
+        let value = |types: [i32; 5]| Edit::Set { key: "tokenizer.ggml.token_type".into(), value: types.into() };
+        let control = [(Token::Text("<s>".into()), "control".to_owned()), (Token::Id(3), "6".to_owned())];
+        assert_eq!(token_types(&head(), &control).unwrap(), value([3, 1, 1, 6, 1]));
+        let mut typed = head();
+        typed.set("tokenizer.ggml.token_type", [2, 3, 4, 5, 6]);
+        assert_eq!(token_types(&typed, &control).unwrap(), value([3, 3, 4, 6, 6]));
+        typed.set("tokenizer.ggml.token_type", [2, 3]);
+        assert!(matches!(token_types(&typed, &control), Err(EditError::TokenTypes { n_types: 2, n_tokens: 5 })));
+        let unknown = [(Token::Id(0), "7".to_owned())];
+        assert!(matches!(token_types(&head(), &unknown), Err(EditError::UnknownTokenType { .. })));
+    }
+}

@@ -1,0 +1,257 @@
+//! What a journal says: the bytes of the new start that differ from the old one, and where bytes are inserted for it.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::{read_whole, space};
+use crate::{Error, ReadAt};
+
+/// How a journal starts: a name, and the version of its form.
+const START: [u8; 16] = *b"GGUF edit\n\0\0\0\x01\0\0";
+
+/// The numbers after that, 8 bytes each, little-endian: length of the file before the edit, where bytes are inserted, how many, length
+/// of the new start, where the bytes of the journal belong, how many.
+const N_NUMBERS: usize = 6;
+
+/// Bytes of a hash.
+const HASH: usize = 16;
+
+/// Bytes before the payload.
+const HEAD: usize = START.len() + N_NUMBERS * 8 + HASH;
+
+/// Bytes that are read at once.
+const PIECE: usize = 256 << 10;
+
+/// Bytes that are inserted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hole {
+    /// Where: a multiple of the file system's blocks.
+    pub(super) at: u64,
+    /// How many.
+    pub(super) len: u64,
+}
+
+/// An edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    /// Length of the file before.
+    file_bytes: u64,
+    /// What is inserted; it lies inside the bytes that are written.
+    pub(super) hole: Option<Hole>,
+    /// Length of the new start.
+    start_bytes: u64,
+    /// Where the bytes belong, after the insertion.
+    pub(super) at: u64,
+    /// The bytes.
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// Hash of the rest of the new start, which is in the file already.
+    rest: u128,
+}
+
+/// How far an edit has come in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The file is not the one that is edited.
+    Other,
+    /// There is something left to do.
+    Begun {
+        /// But nothing is left to insert.
+        is_inserted: bool,
+    },
+    /// Everything is done.
+    Done,
+}
+
+impl<'a> Record<'a> {
+    /// The edit that makes `new` of the start `old` of a file.
+    pub(super) fn new(path: &Path, file: &File, old: &[u8], new: &'a [u8]) -> Result<Record<'a>, Error> {
+        let fail = Error::io(path, "edit in place");
+        let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let file_bytes = file.size().map_err(Error::io(path, "read"))?;
+        if !starts_with(file, old).map_err(Error::io(path, "read"))? {
+            return Err(Error::Changed(path.to_owned()));
+        }
+        let Some(len) = new.len().checked_sub(old.len()) else {
+            return Err(fail(invalid("the new start is shorter than the old one")));
+        };
+        let pairs = old.iter().zip(new);
+        let mut from = pairs.take_while(|(a, b)| a == b).count();
+        let mut hole = None;
+        if len > 0 {
+            let block = space::block_bytes(path).map_err(Error::io(path, "read"))?;
+            let at = from as u64 / block * block;
+            if !(len as u64).is_multiple_of(block) || at >= file_bytes {
+                return Err(fail(invalid("bytes are inserted in whole blocks, and before the end of the file")));
+            }
+            from = usize::try_from(at).unwrap_or(from);
+            hole = Some(Hole { at, len: len as u64 });
+        }
+        // Behind what differs, and behind what is inserted.
+        let most = old.len() - from;
+        let same = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+        let to = new.len() - same;
+        let rest = hash_of_rest(&new[..from], &new[to..]);
+        let bytes = Cow::Borrowed(&new[from..to]);
+        Ok(Record { file_bytes, hole, start_bytes: new.len() as u64, at: from as u64, bytes, rest })
+    }
+
+    /// Where the bytes end.
+    pub(super) fn end(&self) -> u64 {
+        self.at.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// What stands before the bytes in a journal, the bytes, and what stands behind them.
+    pub(super) fn encode(&self) -> (Vec<u8>, &[u8], [u8; HASH]) {
+        let hole = self.hole.unwrap_or(Hole { at: 0, len: 0 });
+        let numbers = [self.file_bytes, hole.at, hole.len, self.start_bytes, self.at, self.bytes.len() as u64];
+        let mut head = START.to_vec();
+        head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        head.extend(self.rest.to_le_bytes());
+        let end = checksum(&head, &self.bytes).to_le_bytes();
+        (head, &self.bytes, end)
+    }
+
+    /// Whether a file starts as a journal does.
+    pub(super) fn is_journal(path: &Path) -> bool {
+        let mut start = [0; START.len()];
+        File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start)).is_ok() && start == START
+    }
+
+    /// The record of a journal; `None` when it is not whole, so that the edit never began.
+    ///
+    /// # Errors
+    /// When it cannot be read, and when another version has written it.
+    pub(super) fn read(journal: &mut File) -> io::Result<Option<Record<'static>>> {
+        let mut bytes = read_whole(journal)?;
+        let Some((body, end)) = bytes.split_last_chunk::<HASH>() else { return Ok(None) };
+        let Some((head, payload)) = body.split_at_checked(HEAD) else { return Ok(None) };
+        if checksum(head, payload) != u128::from_le_bytes(*end) {
+            return Ok(None);
+        }
+        if !head.starts_with(&START) {
+            return Err(io::Error::other("the journal is not one of this version"));
+        }
+        let mut fields = head.get(START.len()..).unwrap_or_default();
+        let mut number = || {
+            let (first, after) = fields.split_first_chunk::<8>()?;
+            fields = after;
+            Some(u64::from_le_bytes(*first))
+        };
+        let numbers: Option<Vec<u64>> = (0..N_NUMBERS).map(|_| number()).collect();
+        let rest = fields.first_chunk::<HASH>().map(|bytes| u128::from_le_bytes(*bytes));
+        let (Some([file_bytes, hole_at, hole_len, start_bytes, at, n]), Some(rest)) = (numbers.as_deref(), rest) else {
+            return Ok(None);
+        };
+        let hole = (*hole_len > 0).then_some(Hole { at: *hole_at, len: *hole_len });
+        let (file_bytes, start_bytes, at, n) = (*file_bytes, *start_bytes, *at, *n);
+        if n != payload.len() as u64 || !is_sound(file_bytes, hole, start_bytes, at, n) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the numbers in the journal contradict each other"));
+        }
+        bytes.truncate(bytes.len() - HASH);
+        bytes.drain(..HEAD);
+        Ok(Some(Record { file_bytes, hole, start_bytes, at, bytes: bytes.into(), rest }))
+    }
+
+    /// How far the edit has come.
+    pub(super) fn look(&self, file: &File) -> io::Result<Found> {
+        let len = file.size()?;
+        let inserted = self.hole.map_or(0, |hole| hole.len);
+        let is_inserted = len == self.file_bytes.saturating_add(inserted);
+        if !is_inserted && len != self.file_bytes {
+            return Ok(Found::Other);
+        }
+        let missing = if is_inserted { 0 } else { inserted };
+        let mut hash = Xxh3::new();
+        let mut add = |piece: &[u8]| hash.update(piece);
+        each_piece(file, 0, self.at, &mut add)?;
+        let (end, last) = (self.end().saturating_sub(missing), self.start_bytes.saturating_sub(missing));
+        each_piece(file, end, last, &mut add)?;
+        if hash.digest128() != self.rest {
+            return Ok(Found::Other);
+        }
+        let mut there = Xxh3::new();
+        if is_inserted {
+            each_piece(file, self.at, self.end(), &mut |piece| there.update(piece))?;
+            if there.digest128() == xxh3_128(&self.bytes) {
+                return Ok(Found::Done);
+            }
+        }
+        Ok(Found::Begun { is_inserted })
+    }
+}
+
+/// Whether the numbers of a record agree: what is inserted lies inside what is written, and that inside the new start.
+fn is_sound(file_bytes: u64, hole: Option<Hole>, start_bytes: u64, at: u64, n: u64) -> bool {
+    let Some(end) = at.checked_add(n) else { return false };
+    let len = hole.map_or(0, |hole| hole.len);
+    let Some(whole) = file_bytes.checked_add(len) else { return false };
+    let is_inside =
+        |hole: Hole| hole.at >= at && hole.at < file_bytes && hole.at.checked_add(hole.len).is_some_and(|to| to <= end);
+    end <= start_bytes && start_bytes <= whole && hole.is_none_or(is_inside)
+}
+
+fn checksum(head: &[u8], payload: &[u8]) -> u128 {
+    let mut hash = Xxh3::new();
+    hash.update(head);
+    hash.update(payload);
+    hash.digest128()
+}
+
+fn hash_of_rest(before: &[u8], after: &[u8]) -> u128 {
+    checksum(before, after)
+}
+
+fn starts_with(file: &File, start: &[u8]) -> io::Result<bool> {
+    if file.size()? < start.len() as u64 {
+        return Ok(false);
+    }
+    let (mut rest, mut is_same) = (start, true);
+    each_piece(file, 0, start.len() as u64, &mut |piece| {
+        let (now, later) = rest.split_at_checked(piece.len()).unwrap_or((rest, &[]));
+        is_same &= now == piece;
+        rest = later;
+    })?;
+    Ok(is_same)
+}
+
+/// The bytes of a range, one piece after the other.
+fn each_piece(file: &File, mut from: u64, to: u64, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE.min(usize::try_from(to.saturating_sub(from)).unwrap_or(PIECE))];
+    while from < to {
+        let n = buffer.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
+        let piece = buffer.get_mut(..n).unwrap_or_default();
+        file.read_exact_at(from, piece)?;
+        take(piece);
+        from += n as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_contradict_each_other() {
+        let hole = |at, len| Some(Hole { at, len });
+        for (expected, file, hole, start, at, n) in [
+            (true, 100, None, 50, 10, 20),
+            (true, 100, None, 50, 0, 50),
+            (true, 100, hole(0, 4096), 4146, 0, 4100),
+            (false, 100, None, 50, 40, 20),
+            (false, 100, None, 101, 40, 20),
+            (false, 100, None, 50, u64::MAX, 20),
+            (false, 100, hole(0, 4096), 4146, 1, 4100),
+            (false, 100, hole(0, 4096), 4146, 0, 4095),
+            (false, 100, hole(100, 4096), 4196, 100, 4096),
+            (false, 100, hole(8, u64::MAX), 50, 0, 50),
+            (false, u64::MAX, hole(8, 4), 50, 0, 50),
+        ] {
+            assert_eq!(is_sound(file, hole, start, at, n), expected, "{file} {hole:?} {start} {at} {n}");
+        }
+    }
+}
