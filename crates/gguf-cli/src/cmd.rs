@@ -13,6 +13,7 @@ pub mod convert;
 pub mod get;
 pub mod imatrix;
 pub mod man;
+pub mod migrate;
 pub mod name;
 pub mod quantize;
 pub mod recipe;

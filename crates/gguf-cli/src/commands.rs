@@ -56,6 +56,7 @@ commands! {
     Get get
     Name name
     Convert convert
+    Migrate migrate
     Quantize quantize
     Imatrix imatrix
     Recipe recipe

@@ -128,6 +128,15 @@ impl From<gguf_hf::Error> for Failure {
     }
 }
 
+impl From<gguf_legacy::Error> for Failure {
+    fn from(e: gguf_legacy::Error) -> Failure {
+        match e {
+            gguf_legacy::Error::Pipeline(e) => e.into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_migration(&e))),
+        }
+    }
+}
+
 impl Failure {
     /// An output that is there already.
     pub fn exists(path: &std::path::Path) -> Failure {

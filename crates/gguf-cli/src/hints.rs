@@ -3,6 +3,7 @@
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
 use gguf_hf::FolderError;
+use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
 use gguf_quantize::Error as QuantizeError;
@@ -94,6 +95,30 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         gguf_hf::Error::Pipeline(e) => for_run(e),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// The same for an error of a migration.
+pub fn for_migration(e: &gguf_legacy::Error) -> String {
+    match e {
+        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; name it with --arch".to_owned(),
+        gguf_legacy::Error::Contradiction { what, .. } if what == "the number of tokens" => {
+            "; leave --tokenizer and --config out to take the vocabulary in the file".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The option that answers a question of a migration, with the proposed answer.
+pub fn for_question(topic: Topic, proposal: &str) -> String {
+    match topic {
+        Topic::ContextLength => format!("--context-length {proposal}"),
+        Topic::NormEpsilon => format!("--eps {proposal}"),
+        Topic::RopeFreqBase => format!("--rope-freq-base {proposal}"),
+        Topic::LostTokens => "--tokenizer DIR, or --without-lost-tokens".to_owned(),
+        Topic::Generation => format!("--block-generation {proposal}"),
+        Topic::Pooling => format!("--pooling {proposal}"),
+        _ => proposal.to_owned(),
     }
 }
 
