@@ -7,7 +7,7 @@ use gguf_format::GgmlType;
 
 use crate::block::Encoding;
 use crate::error::Error;
-use crate::file::{LegacyFile, Tensor};
+use crate::file::{LegacyFile, Piece, Tensor};
 use crate::layout::{Family, Hparam};
 use crate::names::{Name, Named, name};
 use crate::source::Run;
@@ -124,6 +124,20 @@ impl<'f> Arranged<'f> {
         let n_rows = tensor.shape.iter().skip(1).product();
         let order = vec![Run { from: 0, n: n_rows }];
         Arranged { tensor, named, shape, row_len, order, transposed: false }
+    }
+
+    /// The pieces of the file, in rows of the length that moves as one.
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
+        let cut = |piece: &Piece| match piece.row_len.checked_div(self.row_len) {
+            Some(n) if piece.row_len > self.row_len => {
+                Piece { row_len: self.row_len, n_rows: piece.n_rows.saturating_mul(n), ..*piece }
+            }
+            _ => *piece,
+        };
+        match self.tensor.are_columns {
+            true => self.tensor.pieces.clone(),
+            false => self.tensor.pieces.iter().map(cut).collect(),
+        }
     }
 
     /// Puts the rows of a matrix, or the elements of a vector in pieces of `part`, into another order.

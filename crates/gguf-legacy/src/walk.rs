@@ -256,7 +256,14 @@ impl Walk {
                 self.scores.push(score);
             }
         }
-        for i in 0..self.hparams.int(Hparam::Merges) {
+        let Some(n_merges) = self.hparams.get(Hparam::Merges) else { return Ok(()) };
+        let at = cursor.pos();
+        let field = Field::Hparam(Hparam::Merges.name());
+        let again = cursor.u32(&field)?;
+        if again != n_merges {
+            return Err(Malformed::number(field, at, again, "the number of merges once more").into());
+        }
+        for i in 0..n_merges {
             let mut half = || {
                 let at = cursor.pos();
                 let len = cursor.u32(&Field::Merge(i))?;
