@@ -99,16 +99,17 @@ pub(crate) fn detect(
     if !best.iter().any(|walk| walk.end.is_none()) {
         let generation = best.first().map_or(Generation::Present, |walk| walk.sizes.generation);
         let usual = Sizes { generation, small: false, early_q8: false };
-        // What no field of the file tells, but sizes do.
+        // What no field of the file tells, but sizes do. Only unversioned files may have blocks of another generation than it seems.
+        let may_differ = container == Container::Ggml;
         let others = [
-            Sizes { small: true, ..usual },
-            Sizes { early_q8: true, ..usual },
-            Sizes { generation: Generation::Present, ..usual },
-            Sizes { generation: Generation::First, ..usual },
+            (true, Sizes { small: true, ..usual }),
+            (true, Sizes { early_q8: true, ..usual }),
+            (may_differ, Sizes { generation: Generation::Present, ..usual }),
+            (may_differ, Sizes { generation: Generation::First, ..usual }),
         ];
-        for sizes in others.into_iter().filter(|sizes| *sizes != usual) {
+        for (_, sizes) in others.into_iter().filter(|(may_be, sizes)| *may_be && *sizes != usual) {
             let other = attempt(source, len, container, start, asked, Some(sizes))?;
-            if other.iter().any(|walk| walk.end.is_none()) {
+            if other.iter().any(|walk| walk.end.is_none() && shapes_fit(walk) && has_all_blocks(walk)) {
                 best = other;
                 break;
             }
@@ -148,11 +149,11 @@ fn attempt(
 struct Sense {
     has_known_tensors: bool,
     is_complete: bool,
+    is_truncated: bool,
     shapes_fit: bool,
     n_known: usize,
-    has_vocabulary: bool,
-    is_truncated: bool,
     n_tokens: usize,
+    has_vocabulary: bool,
     n_hparams: usize,
 }
 
@@ -161,15 +162,25 @@ fn sense(walk: &Walk) -> Sense {
     let n_known = walk.records.iter().filter(|record| name(family, &record.name) != Name::Unknown).count();
     Sense {
         has_known_tensors: n_known > 0,
-        is_complete: walk.end.is_none(),
+        is_complete: walk.end.is_none() && !walk.records.is_empty(),
+        is_truncated: walk.end.as_ref().is_none_or(Malformed::is_truncated),
         shapes_fit: shapes_fit(walk),
         n_known,
         has_vocabulary: walk.has_vocabulary,
-        is_truncated: walk.end.as_ref().is_some_and(Malformed::is_truncated),
         // Layouts that read the vocabulary at the same place differ in nothing but what was before it.
-        n_tokens: walk.tokens.len(),
+        n_tokens: walk.tokens.iter().filter(|token| !token.is_empty()).count(),
         n_hparams: if walk.tokens.len() == 0 { walk.hparams.0.len() } else { 0 },
     }
+}
+
+/// Whether there are tensors in every block, so that the end of the file is that of the model.
+fn has_all_blocks(walk: &Walk) -> bool {
+    let n_blocks = u64::from(walk.hparams.int(Hparam::Layer).max(walk.hparams.int(Hparam::TextLayer)));
+    let mut last = walk.records.iter().filter_map(|record| match name(walk.layout.family, &record.name) {
+        Name::Output(named) => named.block,
+        _ => None,
+    });
+    last.any(|block| block + 1 == n_blocks)
 }
 
 /// Whether the embeddings and the number of blocks are those of the hyperparameters, as far as they are there.

@@ -114,7 +114,7 @@ macro_rules! hparams {
 }
 
 hparams! {
-    Vocab "n_vocab" 1..=1 << 22, "a number of tokens from 1 to 4194304";
+    Vocab "n_vocab" 8..=1 << 22, "a number of tokens from 8 to 4194304";
     Ctx "n_ctx" 1..=1 << 24, "a context length from 1 to 16777216";
     Embd "n_embd" 1..=1 << 17, "a width from 1 to 131072";
     Mult "n_mult" 1..=1 << 17, "a number from 1 to 131072";
