@@ -227,8 +227,9 @@ fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
         Read::Text => known.as_ref().and_then(|known| known.token(i)).unwrap_or_else(|| text.to_vec()),
     };
     let texts: Vec<Vec<u8>> = file.tokens.iter().enumerate().map(bytes).collect();
-    let lost = match kind.read {
-        Read::Text => lost(&texts),
+    let lost = match (kind.read, &known) {
+        // Of a known vocabulary every token is known.
+        (Read::Text, None) => lost(&texts),
         _ => vec![false; texts.len()],
     };
     // Runs of spaces behind the trained tokens of GPT-NeoX were added, and look as if they were merged.

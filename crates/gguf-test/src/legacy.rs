@@ -541,6 +541,21 @@ fn whisper() -> Parts {
     Parts { between, counts_again: true, ..parts(GGML, &hparams, tokens(36), all) }
 }
 
+/// What GPT-2 is made of.
+pub fn gpt2_parts() -> Parts {
+    gpt2(GGML, 1, 1, tokens(40))
+}
+
+/// What GPT-NeoX is made of.
+pub fn neox_parts() -> Parts {
+    neox(GGML_QNT2, &[40, 16, 32, 2, 1, 8, 0, 1], 1)
+}
+
+/// What Falcon is made of, without merges.
+pub fn falcon_parts() -> Parts {
+    falcon(GGMF, &[40, 64, 4, 1, 1, 7, 1], 1)
+}
+
 /// A LoRA adapter of rank 4 for two matrices of [`llama`].
 pub fn adapter() -> Legacy {
     let tensors = tensors(
