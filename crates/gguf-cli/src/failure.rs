@@ -71,7 +71,7 @@ impl From<gguf_io::Error> for Failure {
     fn from(e: gguf_io::Error) -> Failure {
         match e {
             gguf_io::Error::Exists(path) => Failure::exists(&path),
-            e if e.is_bad_file() => Failure::Bad(e.to_string()),
+            e if e.is_bad_file() => Failure::Bad(format!("{e}{}", hints::for_reading(&e))),
             e => Failure::CouldNotRun(e.to_string()),
         }
     }

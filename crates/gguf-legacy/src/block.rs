@@ -268,8 +268,8 @@ impl Rounding {
             // The least number that f16 has with all of its bits.
             self.n_small += u64::from(scale.abs() < 6.103_515_6e-5);
             self.n_large += u64::from(scale.is_finite() && !half.is_finite());
-            self.n_not_finite += u64::from(!scale.is_finite());
         }
+        self.n_not_finite += u64::from(!scale.is_finite());
     }
 
     /// Adds those of other blocks.

@@ -148,6 +148,7 @@ fn attempt(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Sense {
     has_known_tensors: bool,
+    has_no_conflict: bool,
     is_complete: bool,
     is_truncated: bool,
     shapes_fit: bool,
@@ -162,6 +163,7 @@ fn sense(walk: &Walk) -> Sense {
     let n_known = walk.records.iter().filter(|record| name(family, &record.name) != Name::Unknown).count();
     Sense {
         has_known_tensors: n_known > 0,
+        has_no_conflict: walk.conflict.is_none(),
         is_complete: walk.end.is_none() && !walk.records.is_empty(),
         is_truncated: walk.end.as_ref().is_none_or(Malformed::is_truncated),
         shapes_fit: shapes_fit(walk),
@@ -235,7 +237,7 @@ impl Detected {
             families,
             file_type,
             n_tensors: best.map_or(0, |walk| walk.records.len()),
-            problem: best.and_then(|walk| walk.end.clone()),
+            problem: best.and_then(|walk| walk.conflict.clone().or_else(|| walk.end.clone())),
         }
     }
 }

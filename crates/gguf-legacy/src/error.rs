@@ -204,6 +204,11 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::NotAFile { path } => write!(f, "{}: is not a regular file", path.display()),
+            Error::NotLegacy { path, kind: Kind::Unknown } => write!(
+                f,
+                "{}: not a legacy model; such files start with lmgg, fmgg, tjgg, ccgg or algg, and GGUF with GGUF",
+                path.display()
+            ),
             Error::NotLegacy { path, kind } => {
                 write!(f, "{}: not a legacy model but {kind}; {}", path.display(), kind.hint())
             }

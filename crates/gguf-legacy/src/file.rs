@@ -120,7 +120,7 @@ impl LegacyFile {
         part: impl Fn(&Path) -> Result<Bytes, Error>,
     ) -> Result<LegacyFile, Error> {
         let family = asked.unwrap_or_else(|| family_of(&walk));
-        if let Some(source) = walk.end {
+        if let Some(source) = walk.conflict.or(walk.end) {
             // Only of a file with tensors or a whole vocabulary it is clear what it is.
             let is_told = walk.has_vocabulary || walk.tokens.len() > 0;
             let family = Some(family).filter(|_| is_told);

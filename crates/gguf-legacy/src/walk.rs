@@ -114,6 +114,8 @@ pub(crate) struct Walk {
     pub(crate) scores: Vec<f32>,
     pub(crate) merges: Vec<(Vec<u8>, Vec<u8>)>,
     pub(crate) records: Vec<Record>,
+    /// Hyperparameters that do not fit each other. The walk goes on, to see whether the rest of the file is that of the layout.
+    pub(crate) conflict: Option<Malformed>,
     /// Whether the vocabulary was read to its end.
     pub(crate) has_vocabulary: bool,
     /// Where and why the walk ended before the end of the file.
@@ -143,6 +145,7 @@ impl Walk {
             scores: Vec::new(),
             merges: Vec::new(),
             records: Vec::new(),
+            conflict: None,
             has_vocabulary: false,
             end: None,
         };
@@ -199,7 +202,7 @@ impl Walk {
             let place = self.hparams.0.iter().position(|(name, _)| *name == hparam).and_then(|i| places.get(i));
             let field = Field::Hparam(hparam.name());
             let at = place.copied().unwrap_or_default();
-            return Err(Malformed::number(field, at, self.hparams.int(hparam), expected).into());
+            self.conflict = Some(Malformed::number(field, at, self.hparams.int(hparam), expected));
         }
         Ok(())
     }

@@ -51,9 +51,6 @@ pub struct Args {
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 
-    #[command(flatten)]
-    answers: given::Given,
-
     /// Quantize to a file type such as Q4_K_M on the way
     #[arg(short, long = "type", value_name = "TYPE", value_parser = Target::parse)]
     ty: Option<Target>,
@@ -86,7 +83,10 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
 
-    // Last, for what follows stands under its heading in the help.
+    // Last, for what follows stands under their headings in the help.
+    #[command(flatten)]
+    answers: given::Given,
+
     #[command(flatten)]
     quantization: quantize::Options,
 }
