@@ -57,6 +57,7 @@ commands! {
     Get get
     Name name
     Convert convert
+    Migrate migrate
     Quantize quantize
     Imatrix imatrix
     Recipe recipe

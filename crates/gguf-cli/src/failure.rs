@@ -71,7 +71,7 @@ impl From<gguf_io::Error> for Failure {
     fn from(e: gguf_io::Error) -> Failure {
         match e {
             gguf_io::Error::Exists(path) => Failure::exists(&path),
-            e if e.is_bad_file() => Failure::Bad(e.to_string()),
+            e if e.is_bad_file() => Failure::Bad(format!("{e}{}", hints::for_reading(&e))),
             e => Failure::CouldNotRun(e.to_string()),
         }
     }
@@ -134,6 +134,15 @@ impl From<gguf_hf::Error> for Failure {
         match e {
             gguf_hf::Error::Pipeline(e) => e.into(),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_conversion(&e))),
+        }
+    }
+}
+
+impl From<gguf_legacy::Error> for Failure {
+    fn from(e: gguf_legacy::Error) -> Failure {
+        match e {
+            gguf_legacy::Error::Pipeline(e) => e.into(),
+            e => failed(e.is_bad_input(), format!("{e}{}", hints::for_migration(&e))),
         }
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
+use std::path::Path;
+
 use gguf_edit::EditError;
 use gguf_hf::FolderError;
+use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
 use gguf_quantize::mix::MixError;
 use gguf_quantize::mix::recipe::RecipeError;
 use gguf_quantize::{Error as QuantizeError, NothingToQuantize};
+
+use crate::ui::shown_path;
 
 /// Why a tensor has its type, with the names of options.
 pub fn reason(reason: &Reason) -> String {
@@ -128,6 +133,51 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         gguf_hf::Error::Pipeline(e) => for_run(e),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// What can be done about a file that cannot be read as GGUF.
+pub fn for_reading(e: &gguf_io::Error) -> String {
+    let is_other = |e: &gguf_format::Error| matches!(e.problem, gguf_format::Problem::NotGguf(_));
+    match e {
+        gguf_io::Error::Head { path, source } if is_other(source) => {
+            legacy(path).map_or(String::new(), |said| format!("; it is {said}"))
+        }
+        _ => String::new(),
+    }
+}
+
+/// What a legacy file is, and the command that makes a GGUF of it; `None` for other files.
+pub fn legacy(path: &Path) -> Option<String> {
+    let found = gguf_legacy::recognise(path).ok()??;
+    let path = shown_path(path);
+    Some(match found.problem {
+        None => format!("{found}; `gguf migrate {path}` makes a GGUF of it"),
+        Some(_) => format!("{found}; fetch it again, and `gguf migrate {path}` makes a GGUF of it"),
+    })
+}
+
+/// The same for an error of a migration.
+pub fn for_migration(e: &gguf_legacy::Error) -> String {
+    match e {
+        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; name it with --arch".to_owned(),
+        gguf_legacy::Error::Contradiction { what, .. } if what == "the number of tokens" => {
+            "; leave --tokenizer and --config out to take the vocabulary in the file".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The option that answers a question of a migration, with the proposed answer.
+pub fn for_question(topic: Topic, proposal: &str) -> String {
+    match topic {
+        Topic::ContextLength => format!("--context-length {proposal}"),
+        Topic::NormEpsilon => format!("--eps {proposal}"),
+        Topic::RopeFreqBase => format!("--rope-freq-base {proposal}"),
+        Topic::LostTokens => "--tokenizer DIR, or --without-lost-tokens".to_owned(),
+        Topic::Generation => format!("--block-generation {proposal}"),
+        Topic::Pooling => format!("--pooling {proposal}"),
+        _ => proposal.to_owned(),
     }
 }
 

@@ -172,6 +172,13 @@ impl Ui {
         let _ = writeln!(self.err, "{}", safe(message));
     }
 
+    /// Asks for a line of text on standard error.
+    pub fn prompt(&mut self, message: &str) {
+        let _ = self.out.flush();
+        let _ = write!(self.err, "{}", safe(message));
+        let _ = self.err.flush();
+    }
+
     fn say(&mut self, label: &str, message: &str) {
         let _ = writeln!(self.err, "{label} {}", safe(message));
     }

@@ -1,2 +1,45 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
+//! * [`recognise`] tells what a file is from its bytes, also if it is cut short.
+//! * [`Input`] is an open file with all of its parts.
+//! * [`questions`] are what it does not say; [`Answers`] answers them.
+//! * [`plan`](fn@plan) decides everything about its migration; the [`plan`](Migration::plan) is run as any other.
 #![forbid(unsafe_code)]
+
+mod arrange;
+mod block;
+mod bpe;
+mod container;
+mod cursor;
+mod detect;
+mod draft;
+mod error;
+mod file;
+mod input;
+mod keys;
+mod known;
+mod layout;
+mod lora;
+mod malformed;
+mod names;
+mod plan;
+mod question;
+mod settle;
+mod source;
+mod upgrade;
+mod vocab;
+mod walk;
+
+pub use block::{Generation, Rounding, Treatment};
+pub use container::Container;
+pub use detect::Recognition;
+pub use error::Error;
+pub use file::{Bytes, LegacyFile, recognise, recognise_source};
+pub use input::Input;
+pub use layout::Family;
+pub use malformed::{Field, Malformed, Problem};
+pub use plan::{Migrated, Migration, Options, Warning, plan, questions};
+pub use question::{Answers, Guess, Question, Topic};
+pub use upgrade::GgufUpgrade;

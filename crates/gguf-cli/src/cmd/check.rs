@@ -11,6 +11,7 @@ use ggufkit::{Check, CheckOptions};
 use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::findings::{self, Section};
+use crate::hints;
 use crate::ui::{Ui, shown_path};
 use crate::watch::Watch;
 
@@ -68,6 +69,14 @@ impl Args {
             match self.check(path, watch.as_ref()) {
                 Ok(check) => {
                     let sections = sections(&check);
+                    let is_other = |section: &Section| section.report.codes().any(|code| code == "file.kind");
+                    if !self.shown.quiet
+                        && self.at == 0
+                        && sections.iter().any(is_other)
+                        && let Some(said) = hints::legacy(path)
+                    {
+                        ui.note(&format!("{}: {said}", shown_path(path)));
+                    }
                     let judged = findings::judge(&sections, self.shown.strict);
                     verdict = verdict.max(judged);
                     if self.shown.json {

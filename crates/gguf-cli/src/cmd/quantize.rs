@@ -371,7 +371,8 @@ struct JsonTensor {
     needs_imatrix: bool,
 }
 
-fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
+/// Prints the same as JSON.
+pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     let sizes = Sizes::of(plan);
     let tensors = plan.tensors().iter().map(|tensor| JsonTensor {
         name: String::from_utf8_lossy(&tensor.name).into_owned(),

@@ -69,6 +69,8 @@ pub enum Reason {
     Raised70B,
     /// No row of the mixtures applies: the file type's own type.
     Own,
+    /// What becomes of a layout that is not today's, in a few words.
+    Layout(&'static str),
     /// Chosen to fit a size. No mixture gives this reason.
     Budget {
         /// The relative error that was measured, in millionths.
@@ -94,6 +96,7 @@ impl fmt::Display for Reason {
             Reason::Rule { when, .. } => when,
             Reason::Raised70B => "values: model of 70B",
             Reason::Own => "the file type",
+            Reason::Layout(treatment) => treatment,
             Reason::Budget { relative_ppm: 0 } => "budget: exact",
             Reason::Budget { relative_ppm } => {
                 return write!(f, "budget: relative error {:.2} %", f64::from(*relative_ppm) / 1e4);

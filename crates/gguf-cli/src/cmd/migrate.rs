@@ -1,0 +1,435 @@
+//! `gguf migrate`: a model of before GGUF, or of an earlier version of it, becomes a GGUF of today.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use gguf_format::check::Severity;
+use gguf_format::{GgmlType, Str};
+use gguf_legacy::{Answers, Family, Input, Migration, Question, Treatment};
+use gguf_pipeline::RunOptions;
+use gguf_pipeline::plan::TensorPlan;
+use gguf_quantize::mix::Target;
+use serde::Serialize;
+
+use super::quantize;
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::hints;
+use crate::json;
+use crate::text::shape;
+use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, percent, size, wrap};
+use crate::watch::Watch;
+
+mod given;
+
+/// Turn a model file of before GGUF, or of an earlier version of it, into a GGUF of today.
+///
+/// Reads GGML, GGMF and GGJT files of llama.cpp, of the examples of ggml, of ggllm.cpp, bloomz.cpp, rwkv.cpp, bert.cpp and whisper.cpp, models in
+/// several parts (model.bin, model.bin.1), LoRA adapters (GGLA), and GGUF of version 1 and 2, its draft, and big-endian GGUF. What the
+/// file is, its bytes tell.
+///
+/// Tensors are copied where today's layout is theirs, rearranged where only the order within blocks has changed, and decoded and encoded
+/// again where their layout is gone; --dry-run shows which. What a legacy file does not say is asked for on a terminal, with a proposed
+/// answer and its reason. Without a terminal, give the options, the folder of the original model with --config, or --yes.
+///
+/// Nothing stands under the output's name until the file is whole and on the disk. The path of the output goes to standard output, everything
+/// else to standard error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf migrate nous-hermes-13b.ggmlv3.q5_1.bin            asks, and writes nous-hermes-13b.ggmlv3.q5_1.gguf
+  gguf migrate model.ggmlv3.q4_0.bin --yes                takes all proposed answers
+  gguf migrate model.bin --context-length 2048 --eps 1e-6
+  gguf migrate model.bin --config original-model/         with the config.json and tokenizer of the original
+  gguf migrate model.bin -o new.gguf --type Q4_K_M        quantized again on the way
+  gguf migrate model.bin --dry-run                        which tensor becomes what")]
+pub struct Args {
+    /// The file; of a model in several parts, the first
+    file: PathBuf,
+
+    /// The GGUF file to write; that of the input with .gguf at its end if not given
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+
+    /// Quantize to a file type such as Q4_K_M on the way
+    #[arg(short, long = "type", value_name = "TYPE", value_parser = Target::parse)]
+    ty: Option<Target>,
+
+    /// Type of the tensors whose layout no program reads any more
+    #[arg(long, value_name = "TYPE", default_value = "q8_0", value_parser = recoded)]
+    recode_as: GgmlType,
+
+    /// Threads to work with; as many as there are processors if not given
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// Show what would be written and write nothing; reads no weights but scales that have to become shorter
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// With --dry-run: as JSON
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+
+    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
+
+    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    #[arg(short, long)]
+    force: bool,
+
+    /// No progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+
+    // Last, for what follows stands under their headings in the help.
+    #[command(flatten)]
+    answers: given::Given,
+
+    #[command(flatten)]
+    quantization: quantize::Options,
+}
+
+/// The types that tensors can be encoded as without more being known of them.
+fn recoded(text: &str) -> Result<GgmlType, String> {
+    let ty: GgmlType = text.parse().map_err(|e: gguf_format::UnknownTypeName| e.to_string())?;
+    let allowed = [
+        GgmlType::F32,
+        GgmlType::F16,
+        GgmlType::BF16,
+        GgmlType::Q8_0,
+        GgmlType::Q5_0,
+        GgmlType::Q5_1,
+        GgmlType::Q4_0,
+        GgmlType::Q4_1,
+        GgmlType::Q6_K,
+        GgmlType::Q5_K,
+        GgmlType::Q4_K,
+    ];
+    match allowed.contains(&ty) {
+        true => Ok(ty),
+        false => Err("f32, f16, bf16, q8_0, q5_0, q5_1, q4_0, q4_1, q6_K, q5_K and q4_K can be chosen".to_owned()),
+    }
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if self.ty.is_none() && self.quantization.are_given() {
+            let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let out = self.output()?;
+        let input = Input::open(&self.file, self.answers.family())?;
+        let mut answers = self.answers.read(&input)?;
+        let asked = gguf_legacy::questions(&input, &answers)?;
+        if !asked.is_empty() {
+            if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+                return Err(unanswered(&self.file, &asked));
+            }
+            ask(ui, &asked, &mut answers)?;
+        }
+        let watch = Watch::new(self.quiet);
+        let options = gguf_legacy::Options::default().recoded(self.recode_as).threads(self.threads);
+        let planned = gguf_legacy::plan(input, &answers, &options, &watch);
+        watch.clear();
+        let migration = planned?;
+        for guess in &migration.guesses {
+            ui.note(&format!("guessed {guess}"));
+        }
+        for warning in &migration.warnings {
+            ui.warning(&warning.to_string());
+        }
+        match &self.ty {
+            Some(target) => self.quantize(ui, migration, *target, &out),
+            None if self.dry_run && self.json => print_json(ui, &migration),
+            None if self.dry_run => print_plan(ui, &migration, &out),
+            None => self.write(ui, &migration, &out),
+        }
+    }
+
+    /// The file to write.
+    fn output(&self) -> Result<PathBuf, Failure> {
+        if let Some(out) = &self.output {
+            super::not_stdout("--output", out)?;
+            return Ok(out.clone());
+        }
+        if self.file.extension().is_some_and(|extension| extension == "gguf") {
+            let problem = "the input ends in .gguf; name the file to write with -o OUT";
+            return match self.dry_run {
+                true => Ok(PathBuf::new()),
+                false => Err(Failure::CouldNotRun(format!("{}: {problem}", self.file.display()))),
+            };
+        }
+        let is_number = |e: &std::ffi::OsStr| e.to_str().is_some_and(|e| e.bytes().all(|b| b.is_ascii_digit()));
+        let of_first = match self.file.extension() {
+            Some(extension) if is_number(extension) && self.file.with_extension("").is_file() => {
+                self.file.with_extension("")
+            }
+            _ => self.file.clone(),
+        };
+        Ok(match of_first.extension() {
+            Some(extension) if ["bin", "ggml", "ggjt", "pth", "pt", "gguf"].iter().any(|e| extension == *e) => {
+                of_first.with_extension("gguf")
+            }
+            _ => {
+                let mut name = of_first.into_os_string();
+                name.push(".gguf");
+                name.into()
+            }
+        })
+    }
+
+    fn run_options(&self) -> RunOptions {
+        RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
+    }
+
+    /// Quantizes what the migration would write, without writing it.
+    fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: &Path) -> Outcome {
+        let matrix = self.quantization.matrix()?;
+        let mut options = self.quantization.with(&self.file, &target, matrix.as_deref())?;
+        // That is what was asked for.
+        options.allow_requantize = true;
+        let known = errors_of(&migration);
+        let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &target)?;
+        for warning in &planned.warnings {
+            ui.warning(&warning.to_string());
+        }
+        if self.dry_run {
+            return match self.json {
+                true => quantize::print_json(ui, &planned.plan, &target),
+                false => quantize::print_plan(ui, &planned.plan, &target),
+            };
+        }
+        let options = self.run_options().protect(self.quantization.files());
+        let verdict = quantize::write(ui, &planned.plan, &options, &target, out, self.quiet, quantize::Shown::Path)?;
+        Ok(verdict.max(check(ui, out, &known)?))
+    }
+
+    fn write(&self, ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
+        let watch = Watch::new(self.quiet);
+        let result = migration.plan.run(out, &self.run_options(), &watch);
+        watch.clear();
+        let paths = result?.paths;
+        if !self.quiet {
+            if let Some(kept) = watch.said_of_kept() {
+                ui.note(&kept);
+            }
+            for line in treatments(migration) {
+                ui.note(&line);
+            }
+            let plan = &migration.plan;
+            ui.note(&format!(
+                "{}: {} tensors, {} parameters, {} in {}{}",
+                what(migration),
+                grouped(plan.tensors().len() as u64),
+                count(plan.n_elements()),
+                size(plan.file_bytes()),
+                duration(watch.elapsed()),
+                watch.rate(plan.file_bytes()),
+            ));
+        }
+        let verdict = check(ui, out, &errors_of(migration))?;
+        paths.iter().try_for_each(|path| ui.print_path(path))?;
+        Ok(verdict)
+    }
+}
+
+/// What was migrated: `GGJT version 3, llama`.
+fn what(migration: &Migration) -> String {
+    match migration.family {
+        Some(family) => format!("{}, {family}", migration.container),
+        None => migration.container.to_string(),
+    }
+}
+
+/// Says how many tensors were treated how, and what scales have lost.
+fn treatments(migration: &Migration) -> Vec<String> {
+    let mut lines = Vec::new();
+    for treatment in [Treatment::Copied, Treatment::Rearranged, Treatment::Rounded, Treatment::Recoded] {
+        let of_it: Vec<_> = migration.tensors.iter().filter(|t| t.treatment == treatment).collect();
+        if of_it.is_empty() {
+            continue;
+        }
+        let mut line = format!("{} tensors {treatment}", grouped(of_it.len() as u64));
+        let roundings = || of_it.iter().filter_map(|t| t.rounding);
+        let (n, inexact): (u64, u64) =
+            roundings().fold((0, 0), |(n, inexact), r| (n + r.n_scales, inexact + r.n_inexact));
+        if n > 0 {
+            line += &match inexact {
+                0 => format!(": all {} scales are exact in half precision", grouped(n)),
+                _ => format!(
+                    ": {} of {} scales are not exact in half precision ({})",
+                    grouped(inexact),
+                    grouped(n),
+                    percent(inexact, n)
+                ),
+            };
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// The errors of the output that were known before it was written: those of a model that its file does not have whole.
+fn errors_of(migration: &Migration) -> Vec<String> {
+    let errors = migration.warnings.iter().filter_map(|warning| match warning {
+        gguf_legacy::Warning::Output(finding) if finding.severity == Severity::Error => Some(finding.to_string()),
+        _ => None,
+    });
+    errors.collect()
+}
+
+/// Checks what was written.
+fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
+    let check = ggufkit::check(out)?;
+    let mut verdict = Verdict::Good;
+    for (_, finding) in check.findings().filter(|(_, finding)| finding.severity == Severity::Error) {
+        let said = finding.to_string();
+        if !known.contains(&said) {
+            ui.warning(&format!("the output: {said}"));
+            verdict = Verdict::Bad;
+        }
+    }
+    Ok(verdict)
+}
+
+/// The failure that lists what has to be passed.
+fn unanswered(file: &Path, questions: &[Question]) -> Failure {
+    let mut message = format!("{}: the file does not say all that has to be known; give", file.display());
+    for question in questions {
+        let option = hints::for_question(question.topic, &question.proposal);
+        message += &format!("\n  {option}  ({}: {})", question.topic, question.reason);
+    }
+    message += "\nor --config DIR with the folder of the original model, or --yes to take these answers";
+    Failure::CouldNotRun(message)
+}
+
+/// Asks on the terminal.
+fn ask(ui: &mut Ui, questions: &[Question], answers: &mut Answers) -> Result<(), Failure> {
+    ui.note("The file does not say all that has to be known. Enter takes the answer in brackets.");
+    let stdin = std::io::stdin();
+    for question in questions {
+        loop {
+            let text = format!("{}: {}", question.topic, question.reason);
+            for line in wrap(&text, ui.width.unwrap_or(80)) {
+                ui.note(&line);
+            }
+            ui.prompt(&format!("{} [{}]: ", question.topic, question.proposal));
+            let mut line = String::new();
+            let n = stdin.lock().read_line(&mut line);
+            if n.map_err(|e| Failure::CouldNotRun(format!("cannot read from the terminal: {e}")))? == 0 {
+                return Err(Failure::CouldNotRun("no answer; nothing was written".to_owned()));
+            }
+            let answer = if line.trim().is_empty() { question.proposal.as_str() } else { line.trim() };
+            match answers.set(question.topic, answer) {
+                Ok(()) => break,
+                Err(e) => ui.note(&e.to_string()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints what would be written.
+fn print_plan(ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
+    let plan = &migration.plan;
+    let columns = [
+        Column::name("TENSOR").styled(Style::Cyan),
+        Column::left("SHAPE"),
+        Column::left("FROM"),
+        Column::left("TO"),
+        Column::right("BYTES"),
+        Column::text("HOW").styled(Style::Dim),
+    ];
+    let mut table = Table::new(columns);
+    for (t, migrated) in plan.tensors().iter().zip(&migration.tensors) {
+        let from = t.op.inputs().first().map_or(t.from, |input| input.ty).to_string();
+        let mut how = t.reason.to_string();
+        if let Some(rounding) = migrated.rounding.filter(|r| r.n_inexact == 0) {
+            how += &format!("; all {} exact", grouped(rounding.n_scales));
+        } else if let Some(rounding) = migrated.rounding {
+            how += &format!("; {} of {} rounded", grouped(rounding.n_inexact), grouped(rounding.n_scales));
+        }
+        let bytes = ui.bytes(t.n_bytes());
+        let name = Str(&t.name).to_string();
+        table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, how]);
+    }
+    table.print(ui, 0)?;
+    if !migration.left_out.is_empty() {
+        let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
+        for (name, reason) in &migration.left_out {
+            table.row([Str(name.as_bytes()).to_string(), (*reason).to_owned()]);
+        }
+        writeln!(ui.out)?;
+        table.print(ui, 0)?;
+    }
+    let said = format!(
+        "{}: {} tensors, {} parameters, {} keys, {} ({} bytes)",
+        what(migration),
+        grouped(plan.tensors().len() as u64),
+        count(plan.n_elements()),
+        grouped(plan.head().kvs.len() as u64),
+        size(plan.file_bytes()),
+        grouped(plan.file_bytes()),
+    );
+    writeln!(ui.out)?;
+    for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {
+        writeln!(ui.out, "{line}")?;
+    }
+    if !out.as_os_str().is_empty() {
+        ui.print_path(out)?;
+    }
+    Ok(Verdict::Good)
+}
+
+#[derive(Serialize)]
+struct JsonPlan {
+    container: String,
+    architecture: Option<&'static str>,
+    file_bytes: u64,
+    guesses: Vec<String>,
+    warnings: Vec<String>,
+    left_out: Vec<String>,
+    tensors: Vec<JsonTensor>,
+}
+
+#[derive(Serialize)]
+struct JsonTensor {
+    name: String,
+    source: String,
+    shape: Vec<u64>,
+    from: String,
+    to: String,
+    bytes: u64,
+    treatment: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_scales: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_scales_rounded: Option<u64>,
+}
+
+fn print_json(ui: &mut Ui, migration: &Migration) -> Outcome {
+    let tensor = |(t, migrated): (&TensorPlan, &gguf_legacy::Migrated)| JsonTensor {
+        name: String::from_utf8_lossy(&t.name).into_owned(),
+        source: migrated.from.clone(),
+        shape: t.shape.clone(),
+        from: t.op.inputs().first().map_or(t.from, |input| input.ty).to_string(),
+        to: t.ty.to_string(),
+        bytes: t.n_bytes(),
+        treatment: migrated.treatment.to_string(),
+        n_scales: migrated.rounding.map(|r| r.n_scales),
+        n_scales_rounded: migrated.rounding.map(|r| r.n_inexact),
+    };
+    let document = JsonPlan {
+        container: migration.container.to_string(),
+        architecture: migration.family.map(Family::architecture),
+        file_bytes: migration.plan.file_bytes(),
+        guesses: migration.guesses.iter().map(ToString::to_string).collect(),
+        warnings: migration.warnings.iter().map(ToString::to_string).collect(),
+        left_out: migration.left_out.iter().map(|(name, _)| name.clone()).collect(),
+        tensors: migration.plan.tensors().iter().zip(&migration.tensors).map(tensor).collect(),
+    };
+    json::print(&mut ui.out, 3, &document)?;
+    Ok(Verdict::Good)
+}

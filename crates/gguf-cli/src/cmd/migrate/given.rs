@@ -1,0 +1,174 @@
+//! The options that answer what a legacy file does not say.
+
+use std::path::{Path, PathBuf};
+
+use gguf_format::Value;
+use gguf_hf::tokenizer::{self, TokenizerOptions};
+use gguf_legacy::{Answers, Family, Generation, Input, Topic};
+use gguf_model::arch;
+
+use super::super::quantize::read_text;
+use crate::failure::Failure;
+
+/// What is known of a model beyond its file.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What the file does not say")]
+pub struct Given {
+    /// Take all proposed answers
+    #[arg(short, long)]
+    yes: bool,
+
+    /// The folder of the original model: everything else is taken from its config.json and its tokenizer
+    #[arg(long, value_name = "DIR")]
+    config: Option<PathBuf>,
+
+    /// A folder with the original tokenizer, in place of the vocabulary in the file
+    #[arg(long, value_name = "DIR")]
+    tokenizer: Option<PathBuf>,
+
+    /// The architecture, if the file's bytes leave several: llama, gptneox, falcon, ...
+    #[arg(long, value_name = "NAME", value_parser = family)]
+    arch: Option<Family>,
+
+    /// Tokens that the model was trained to attend to at once
+    #[arg(long, value_name = "N")]
+    context_length: Option<u32>,
+
+    /// Query heads for each key head; the file tells it, and another number is an error
+    #[arg(long, value_name = "N")]
+    gqa: Option<u32>,
+
+    /// Epsilon of the norms: 1e-6 for LLaMA, 1e-5 for Llama 2
+    #[arg(long, value_name = "X", value_parser = parsed::<NormEpsilon>)]
+    eps: Option<f32>,
+
+    /// Base of the rotary frequencies: 10000, but for Code Llama 1000000
+    #[arg(long, value_name = "X", value_parser = parsed::<RopeFreqBase>)]
+    rope_freq_base: Option<f32>,
+
+    /// How a sentence encoder pools: none, mean, cls or last
+    #[arg(long, value_name = "KIND", value_parser = parsed::<Pooling>)]
+    pooling: Option<u32>,
+
+    /// Generation of quantized blocks, where neither version nor size tells: first, second or present
+    #[arg(long, value_name = "WHICH", value_parser = parsed::<BlockGeneration>)]
+    block_generation: Option<Generation>,
+
+    /// Do without tokens whose bytes the file has lost
+    #[arg(long)]
+    without_lost_tokens: bool,
+
+    /// The model's name, in place of the one that the file's name gives
+    #[arg(long)]
+    name: Option<String>,
+
+    /// A file with the chat template
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
+}
+
+fn family(text: &str) -> Result<Family, String> {
+    Family::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = Family::ALL.iter().map(|family| family.name()).collect();
+        format!("the architectures are {}", names.join(", "))
+    })
+}
+
+/// An answer that the library reads from text.
+trait Answered {
+    type Value;
+    const TOPIC: Topic;
+    fn of(answers: Answers) -> Option<Self::Value>;
+}
+
+macro_rules! answered {
+    ($($name:ident $topic:ident $field:ident $ty:ty;)*) => { $(
+        #[derive(Debug, Clone, Copy)]
+        struct $name;
+
+        impl Answered for $name {
+            type Value = $ty;
+            const TOPIC: Topic = Topic::$topic;
+            fn of(answers: Answers) -> Option<$ty> {
+                answers.$field
+            }
+        }
+    )* };
+}
+
+answered! {
+    NormEpsilon NormEpsilon norm_epsilon f32;
+    RopeFreqBase RopeFreqBase rope_freq_base f32;
+    Pooling Pooling pooling u32;
+    BlockGeneration Generation generation Generation;
+}
+
+fn parsed<A: Answered>(text: &str) -> Result<A::Value, String> {
+    let mut answers = Answers::default();
+    answers.set(A::TOPIC, text).map_err(|e| e.to_string())?;
+    A::of(answers).ok_or_else(|| "no answer".to_owned())
+}
+
+impl Given {
+    /// The architecture, if it is given.
+    pub fn family(&self) -> Option<Family> {
+        self.arch
+    }
+
+    /// The answers that the options and the folders they name give.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn read(&self, input: &Input) -> Result<Answers, Failure> {
+        let mut answers = Answers::default();
+        if let Some(n) = self.context_length {
+            answers.set(Topic::ContextLength, &n.to_string())?;
+        }
+        answers.norm_epsilon = self.eps;
+        answers.rope_freq_base = self.rope_freq_base;
+        answers.heads_per_group = self.gqa;
+        answers.generation = self.block_generation;
+        answers.pooling = self.pooling;
+        answers.without_lost_tokens = self.without_lost_tokens;
+        answers.name = self.name.clone();
+        answers.accept = self.yes;
+        answers.chat_template = self.chat_template.as_deref().map(read_text).transpose()?;
+        answers.files.extend(self.chat_template.clone());
+        if let Some(dir) = &self.config {
+            let options = gguf_hf::Options::default().vocab_only(true);
+            let conversion = gguf_hf::plan(dir, &options)?;
+            answers.reference = Some(key_values(conversion.plan.head()));
+            answers.files.extend(files(dir));
+        }
+        if let (Some(dir), Input::Legacy(file)) = (&self.tokenizer, input) {
+            answers.tokenizer = Some(read_tokenizer(dir, file.family(), file.vocab_size())?);
+            answers.files.extend(files(dir));
+        }
+        Ok(answers)
+    }
+}
+
+/// The key-values of a head whose keys are text.
+fn key_values(head: &gguf_format::Head) -> Vec<(String, Value)> {
+    let kv = |kv: &gguf_format::Kv| Some((String::from_utf8(kv.key.clone()).ok()?, kv.value.clone()));
+    head.kvs.iter().filter_map(kv).collect()
+}
+
+/// The files in a folder.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+}
+
+/// The tokenizer in a folder, as the architecture's checkpoints have it.
+fn read_tokenizer(dir: &Path, family: Family, vocab_size: u32) -> Result<Vec<(String, Value)>, Failure> {
+    let checkpoint = arch::of(family.architecture()).and_then(|architecture| architecture.checkpoints.last());
+    let mut options = TokenizerOptions::default();
+    if let Some(checkpoint) = checkpoint {
+        options.vocab = checkpoint.vocab;
+        options.special_tokens = checkpoint.special_tokens;
+    }
+    let config = serde_json::json!({ "vocab_size": vocab_size });
+    let keys = tokenizer::key_values(dir, &config, &options).map_err(gguf_hf::Error::from)?;
+    Ok(keys.kvs)
+}

@@ -1,0 +1,312 @@
+//! Everything that can stop a migration: which file, which field, what was found, what would be right.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gguf_format::Kind;
+use gguf_format::check::Finding;
+
+use crate::container::Container;
+use crate::layout::Family;
+use crate::malformed::Malformed;
+use crate::question::{Question, Topic};
+
+/// Why a legacy file cannot be read or migrated. A message includes that of its cause.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    Io {
+        /// What was tried: `open`, `read`.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// The path is that of a folder, a pipe or a device.
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is not a legacy file.
+    NotLegacy {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        kind: Kind,
+    },
+    /// The file is GGUF of the present version.
+    UpToDate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is the saved state of a chat.
+    Session {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The bytes make no sense.
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Its container.
+        container: Option<Container>,
+        /// The architecture that it makes most sense as.
+        family: Option<Family>,
+        /// What is wrong, and where.
+        source: Malformed,
+    },
+    /// The tensors are not those of any architecture that the layout of the file fits.
+    UnknownArchitecture {
+        /// The file.
+        path: PathBuf,
+        /// Its container.
+        container: Container,
+        /// The name of the first tensor that no architecture knows.
+        tensor: Option<String>,
+    },
+    /// The file is of another architecture than the one that was asked for.
+    OtherArchitecture {
+        /// The file.
+        path: PathBuf,
+        /// The one that was asked for.
+        asked: Family,
+        /// The one of the file.
+        found: Family,
+    },
+    /// A tensor does not belong to the architecture.
+    UnknownTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The architecture.
+        family: Family,
+    },
+    /// A tensor has another shape than the hyperparameters say.
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its dimensions.
+        found: Vec<u64>,
+        /// What would be right.
+        expected: String,
+    },
+    /// The model is in several parts, and one is not there.
+    MissingPart {
+        /// The first part.
+        path: PathBuf,
+        /// The part that is missing.
+        part: PathBuf,
+        /// How many there are.
+        n_parts: u64,
+    },
+    /// Parts do not belong together.
+    OtherPart {
+        /// The part.
+        path: PathBuf,
+        /// How it differs from the first.
+        difference: String,
+    },
+    /// Blocks of quantized tensors make sense in no known order.
+    UnknownBlocks {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
+    /// A scale of a quantized tensor is NaN or infinite.
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
+    /// What was given contradicts the file.
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// What it is about: a key, or a count.
+        what: String,
+        /// As the file has it.
+        file: String,
+        /// As it was given.
+        given: String,
+    },
+    /// The file does not say all, and nobody has answered.
+    Unanswered {
+        /// The file.
+        path: PathBuf,
+        /// What has to be known.
+        questions: Vec<Question>,
+    },
+    /// An answer makes no sense.
+    Answer {
+        /// What was answered.
+        topic: Topic,
+        /// The answer.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// The output would not be a whole model.
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// The first error that the check of the output finds.
+        finding: Box<Finding>,
+        /// How many more there are.
+        n_more: usize,
+    },
+    /// Something that is known but cannot be migrated.
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What.
+        what: &'static str,
+    },
+    /// The file is GGUF and cannot be read, or the run failed.
+    Pipeline(gguf_pipeline::Error),
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io { action, path, source }
+    }
+
+    /// Whether the file is at fault, as opposed to the machine or the call.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Error::Pipeline(e) => e.is_bad_input(),
+            Error::NotLegacy { .. }
+            | Error::Session { .. }
+            | Error::Malformed { .. }
+            | Error::UnknownArchitecture { .. }
+            | Error::UnknownTensor { .. }
+            | Error::Shape { .. }
+            | Error::OtherPart { .. }
+            | Error::UnknownBlocks { .. }
+            | Error::Output { .. }
+            | Error::NotFinite { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
+            Error::NotAFile { path } => write!(f, "{}: is not a regular file", path.display()),
+            Error::NotLegacy { path, kind: Kind::Unknown } => write!(
+                f,
+                "{}: not a legacy model; such files start with lmgg, fmgg, tjgg, ccgg or algg, and GGUF with GGUF",
+                path.display()
+            ),
+            Error::NotLegacy { path, kind } => {
+                write!(f, "{}: not a legacy model but {kind}; {}", path.display(), kind.hint())
+            }
+            Error::UpToDate { path } => {
+                write!(f, "{}: is GGUF version 3 already, nothing has to be migrated", path.display())
+            }
+            Error::Session { path } => {
+                write!(f, "{}: is a session of llama.cpp, the saved state of a chat; it holds no model", path.display())
+            }
+            Error::Malformed { path, container, family, source } => {
+                write!(f, "{}: ", path.display())?;
+                match (container, family) {
+                    (Some(container), Some(family)) => write!(f, "as a {container} file of {family}: ")?,
+                    (Some(container), None) => write!(f, "as a {container} file: ")?,
+                    _ => {}
+                }
+                write!(f, "{source}")?;
+                if source.is_truncated() {
+                    f.write_str("; the file is incomplete, fetch it again")?;
+                }
+                Ok(())
+            }
+            Error::UnknownArchitecture { path, container, tensor } => {
+                write!(f, "{}: a {container} file of an unknown architecture", path.display())?;
+                match tensor {
+                    Some(tensor) => write!(f, ": no architecture has a tensor {tensor:?}"),
+                    None => f.write_str(": it has no tensors that tell it"),
+                }
+            }
+            Error::OtherArchitecture { path, asked, found } => {
+                write!(f, "{}: is not a model of {asked}, but of {found}", path.display())
+            }
+            Error::UnknownTensor { path, tensor, family } => {
+                write!(f, "{}: {family} has no tensor {tensor:?}", path.display())
+            }
+            Error::Shape { path, tensor, found, expected } => {
+                write!(f, "{}: tensor {tensor:?} has the dimensions {found:?}, expected {expected}", path.display())
+            }
+            Error::MissingPart { path, part, n_parts } => write!(
+                f,
+                "{}: the model is in {n_parts} parts, and {} is missing; put all parts into one folder",
+                path.display(),
+                part.display()
+            ),
+            Error::OtherPart { path, difference } => {
+                write!(f, "{}: does not belong to the first part: {difference}", path.display())
+            }
+            Error::UnknownBlocks { path, tensor } => write!(
+                f,
+                "{}: tensor {tensor:?}: the scales of its blocks make no sense in any order of that time; the file is damaged",
+                path.display()
+            ),
+            Error::NotFinite { path, tensor } => {
+                write!(f, "{}: tensor {tensor:?}: scales are NaN or infinite; the file is damaged", path.display())
+            }
+            Error::Contradiction { path, what, file, given } => {
+                write!(f, "{}: {what} is {file} in the file, and {given} was given", path.display())
+            }
+            Error::Unanswered { path, questions } => {
+                write!(f, "{}: the file does not say all that has to be known", path.display())?;
+                for question in questions {
+                    write!(f, "\n  {question}")?;
+                }
+                Ok(())
+            }
+            Error::Answer { topic, found, expected } => write!(f, "{topic}: {found} was given, expected {expected}"),
+            Error::Output { path, finding, n_more } => {
+                write!(f, "{}: the file holds no whole model: {finding}", path.display())?;
+                if *n_more > 0 {
+                    write!(f, ", and {n_more} more errors")?;
+                }
+                Ok(())
+            }
+            Error::Unsupported { path, what } => write!(f, "{}: {what}", path.display()),
+            Error::Pipeline(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl StdError for Error {
+    /// What the cause itself was caused by: its own message is part of this one.
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Error::Io { source, .. } => source.source(),
+            Error::Pipeline(e) => e.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<gguf_pipeline::Cancelled> for Error {
+    fn from(e: gguf_pipeline::Cancelled) -> Error {
+        Error::Pipeline(e.into())
+    }
+}
+
+impl From<gguf_pipeline::Error> for Error {
+    fn from(e: gguf_pipeline::Error) -> Error {
+        Error::Pipeline(e)
+    }
+}

@@ -1,0 +1,172 @@
+//! Vocabularies and models that are told by their content, and what is known of them beyond their files.
+
+use sha2::{Digest, Sha256};
+
+use crate::layout::{Family, Hparam, Hparams};
+use crate::walk::TokenTexts;
+
+/// A vocabulary that is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownVocabulary {
+    pub(crate) is_llama: bool,
+    /// Number of trained tokens.
+    n: usize,
+    /// SHA-256 of the tokens that are words: see [`signature`].
+    signature: &'static str,
+    /// The tokens whose bytes files do not have: lines of a number and the bytes in hexadecimal.
+    lost: &'static str,
+}
+
+/// From `ggml-vocab-llama-spm.gguf` and `ggml-vocab-gpt-neox.gguf` of llama.cpp.
+const VOCABULARIES: &[KnownVocabulary] = &[
+    // LLaMA and Llama 2.
+    KnownVocabulary {
+        is_llama: true,
+        n: 32_000,
+        signature: "aac69a269f6a425340d59456c7796990de8f2eecfaebed700a60ea9f3efac291",
+        lost: "",
+    },
+    // GPT-NeoX, Pythia, Dolly 2, RedPajama, StableLM.
+    KnownVocabulary {
+        is_llama: false,
+        n: 50_254,
+        signature: "5fe80924b3a9088d39ceee5a97e991c70505ab16f05365fb95398f3002c9f087",
+        lost: include_str!("known/gpt-neox.txt"),
+    },
+];
+
+/// SHA-256 of the numbers and texts of the first `n` tokens that are words of ASCII letters, with a space before them or not: those that
+/// every program wrote alike. Others went through decoders that replaced parts of characters and took spaces away.
+fn signature(tokens: &TokenTexts, n: usize) -> String {
+    let mut hash = Sha256::new();
+    for (i, text) in (0u32..).zip(tokens.iter().take(n)) {
+        let word = text.strip_prefix(b" ").unwrap_or(text);
+        if !word.is_empty() && word.iter().all(u8::is_ascii_alphabetic) {
+            hash.update(i.to_le_bytes());
+            hash.update((text.len() as u32).to_le_bytes());
+            hash.update(text);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The known vocabulary that these tokens are.
+pub(crate) fn vocabulary(tokens: &TokenTexts) -> Option<KnownVocabulary> {
+    let is_it = |known: &&KnownVocabulary| tokens.len() >= known.n && signature(tokens, known.n) == known.signature;
+    VOCABULARIES.iter().find(is_it).copied()
+}
+
+impl KnownVocabulary {
+    /// The bytes of a token that files do not have; `None` for all others.
+    pub(crate) fn token(&self, i: usize) -> Option<Vec<u8>> {
+        let number = i.to_string();
+        let hex = self.lost.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' '))?;
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        hex.as_bytes().chunks(2).map(byte).collect()
+    }
+}
+
+/// The scores of LLaMA's vocabulary, in which rarer pieces come later and runs of spaces were added.
+pub(crate) fn llama_scores(texts: &[Vec<u8>]) -> Vec<f32> {
+    let is_spaces = |text: &[u8]| !text.is_empty() && text.chunks(3).all(|c| c == "\u{2581}".as_bytes());
+    let score = |(i, text): (usize, &Vec<u8>)| match i {
+        0..259 => 0.0,
+        _ if is_spaces(text) => -1e9,
+        259..32_000 => -((i - 259) as f32),
+        _ => -1000.0,
+    };
+    texts.iter().enumerate().map(score).collect()
+}
+
+/// A model, or several of the same sizes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownModel {
+    pub(crate) name: &'static str,
+    /// Vocabulary, width, blocks and heads of queries, and of keys and values.
+    sizes: [u32; 5],
+    /// Whether the vocabulary has to be LLaMA's, and must not be it.
+    is_llama: Option<bool>,
+    pub(crate) context_length: u32,
+    pub(crate) norm_epsilon: f32,
+    pub(crate) rope_freq_base: f32,
+}
+
+impl KnownModel {
+    /// Whether nothing else is known to have these sizes and this vocabulary.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.is_llama == Some(true)
+    }
+}
+
+/// Models of the Llama family whose sizes tell them. LLaMA and Llama 2 have the same sizes up to 13 billion parameters.
+///
+/// From the `config.json` of each model on Hugging Face.
+const MODELS: &[KnownModel] = &[
+    llama("LLaMA 30B", [32_000, 6656, 60, 52, 52], Some(true), 2048, 1e-6, 1e4),
+    llama("LLaMA 65B", [32_000, 8192, 80, 64, 64], Some(true), 2048, 1e-6, 1e4),
+    llama("Llama 2 70B", [32_000, 8192, 80, 64, 8], Some(true), 4096, 1e-5, 1e4),
+    llama("Code Llama 7B", [32_016, 4096, 32, 32, 32], Some(true), 16_384, 1e-5, 1e6),
+    llama("Code Llama 13B", [32_016, 5120, 40, 40, 40], Some(true), 16_384, 1e-5, 1e6),
+    llama("Code Llama 34B", [32_000, 8192, 48, 64, 8], Some(true), 16_384, 1e-5, 1e6),
+    llama("OpenLLaMA 3B", [32_000, 3200, 26, 32, 32], Some(false), 2048, 1e-6, 1e4),
+    llama("OpenLLaMA 7B", [32_000, 4096, 32, 32, 32], Some(false), 2048, 1e-6, 1e4),
+    llama("OpenLLaMA 13B", [32_000, 5120, 40, 40, 40], Some(false), 2048, 1e-6, 1e4),
+];
+
+const fn llama(
+    name: &'static str,
+    sizes: [u32; 5],
+    is_llama: Option<bool>,
+    context_length: u32,
+    norm_epsilon: f32,
+    rope_freq_base: f32,
+) -> KnownModel {
+    KnownModel { name, sizes, is_llama, context_length, norm_epsilon, rope_freq_base }
+}
+
+/// The known model of these sizes. A file without a vocabulary, or a longer one, is of none.
+pub(crate) fn model(family: Family, hparams: &Hparams, n_head_kv: u32, tokens: &TokenTexts) -> Option<KnownModel> {
+    if family != Family::Llama || tokens.len() < 32_000 {
+        return None;
+    }
+    let int = |hparam| hparams.int(hparam);
+    let sizes = [int(Hparam::Vocab), int(Hparam::Embd), int(Hparam::Layer), int(Hparam::Head), n_head_kv];
+    let candidate = MODELS.iter().find(|model| model.sizes == sizes)?;
+    let is_llama = vocabulary(tokens).is_some_and(|known| known.is_llama);
+    candidate.is_llama.is_none_or(|needs| needs == is_llama).then_some(*candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_tokens_have_bytes() {
+        let neox = VOCABULARIES[1];
+        let lines: Vec<&str> = neox.lost.lines().collect();
+        assert_eq!(lines.len(), 513);
+        for line in lines {
+            let (number, hex) = line.split_once(' ').unwrap();
+            let bytes = neox.token(number.parse().unwrap()).unwrap();
+            assert_eq!(bytes.len() * 2, hex.len());
+        }
+        assert_eq!(neox.token(0), None);
+        assert_eq!(neox.token(50_000), None);
+    }
+
+    #[test]
+    fn models_are_told_by_size_and_vocabulary() {
+        let mut tokens = TokenTexts::default();
+        (0..32_000).for_each(|i| tokens.push(format!("token {i}").as_bytes()));
+        let of = |sizes: [(Hparam, u32); 4], kv| {
+            model(Family::Llama, &Hparams(sizes.to_vec()), kv, &tokens).map(|model| model.name)
+        };
+        let sizes = |embd, layer, head| {
+            [(Hparam::Vocab, 32_000), (Hparam::Embd, embd), (Hparam::Layer, layer), (Hparam::Head, head)]
+        };
+        assert_eq!(of(sizes(3200, 26, 32), 32), Some("OpenLLaMA 3B"));
+        assert_eq!(of(sizes(3200, 26, 32), 8), None);
+        // Another vocabulary than LLaMA's.
+        assert_eq!(of(sizes(6656, 60, 52), 52), None);
+    }
+}

@@ -1,0 +1,401 @@
+//! The migration of a legacy file: everything about it that is decided before it is written.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use gguf_format::check::{Finding, Severity};
+use gguf_format::{GgmlType, Gguf};
+use gguf_pipeline::moves::{Axis, Move};
+use gguf_pipeline::plan::{
+    self as pipeline, Draft, Gather, Op, Place, Plan, Reason, Rounding as FloatRounding, TensorPlan,
+};
+use gguf_pipeline::{Event, Progress, workers};
+
+use crate::arrange::{Arranged, Arrangement, arrange};
+use crate::block::{Encoding, Generation, Reading, Rounding, Treatment, blocks_of_planes};
+use crate::container::Container;
+use crate::error::Error;
+use crate::file::{LegacyFile, Tensor};
+use crate::input::Input;
+use crate::keys::{Known, head};
+use crate::layout::Family;
+use crate::lora;
+use crate::question::{Answers, Guess, Question};
+use crate::settle::settle;
+use crate::source::{LegacySource, SourceTensor};
+use crate::vocab::key_values;
+
+/// What can be chosen about a migration.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// The type of tensors whose layout exists no more. Rows that are not whole blocks of it become half precision.
+    pub recoded: GgmlType,
+    /// Number of threads that look at scales; `None` for as many as the machine has processors.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { recoded: GgmlType::Q8_0, threads: None }
+    }
+}
+
+impl Options {
+    /// Sets the type of tensors whose layout exists no more.
+    pub fn recoded(mut self, ty: GgmlType) -> Options {
+        self.recoded = ty;
+        self
+    }
+
+    /// Sets the number of threads.
+    pub fn threads(mut self, threads: Option<NonZeroUsize>) -> Options {
+        self.threads = threads;
+        self
+    }
+}
+
+/// A migration that is decided.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Migration {
+    /// What is written.
+    pub plan: Plan,
+    /// The container of the file.
+    pub container: Container,
+    /// Its architecture; a GGUF has its own name for it.
+    pub family: Option<Family>,
+    /// What becomes of each tensor, in the order of the output.
+    pub tensors: Vec<Migrated>,
+    /// The tensors of the file that are not written, and why.
+    pub left_out: Vec<(String, &'static str)>,
+    /// What was decided without the file saying it.
+    pub guesses: Vec<Guess>,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// What becomes of a tensor.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Migrated {
+    /// Its name in the file.
+    pub from: String,
+    /// What is done.
+    pub treatment: Treatment,
+    /// What its scales lose, if they become f16.
+    pub rounding: Option<Rounding>,
+}
+
+/// Something that does not stop a migration.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// No program is known that runs such a model from GGUF.
+    NoRuntime(Family),
+    /// Tokens are placeholders, because the file has lost their bytes.
+    LostTokens(usize),
+    /// The file has the mel filters of a sound encoder, for which GGUF has no place.
+    MelFilters,
+    /// A tensor has scales too large for its type, and is written in single precision.
+    LargeScales {
+        /// The tensor in the output.
+        tensor: String,
+        /// How many scales.
+        n: u64,
+    },
+    /// Something about the output that its check finds.
+    Output(Finding),
+    /// So many more findings about the output.
+    MoreOutput(usize),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::NoRuntime(family) => {
+                write!(
+                    f,
+                    "no program is known that runs {family} from GGUF; the file keeps the model for one that does"
+                )
+            }
+            Warning::LostTokens(n) => write!(f, "{n} tokens are placeholders: the file has lost their bytes"),
+            Warning::MelFilters => {
+                f.write_str("the mel filters are left out: GGUF has no place for them, and they follow from n_mels")
+            }
+            Warning::LargeScales { tensor, n } => {
+                write!(f, "{tensor}: {n} scales are too large for half precision; it is written in single precision")
+            }
+            Warning::Output(finding) => write!(f, "{finding}"),
+            Warning::MoreOutput(n) => write!(f, "{n} more findings about the output"),
+        }
+    }
+}
+
+/// The most findings about the output that become warnings, one each.
+const MAX_FINDINGS: usize = 10;
+
+/// What the file does not say and the answers so far do not: nothing if a migration can go on.
+///
+/// # Errors
+/// As for [`plan`].
+pub fn questions(input: &Input, answers: &Answers) -> Result<Vec<Question>, Error> {
+    let Input::Legacy(file) = input else { return Ok(Vec::new()) };
+    if file.is_adapter() {
+        return Ok(Vec::new());
+    }
+    let arrangement = arrange(file)?;
+    Ok(settle(file, &arrangement, &key_values(file), answers)?.questions)
+}
+
+/// Decides everything about the migration of a file. Of its weights, only scales are read that have to become shorter.
+///
+/// # Errors
+/// [`Error`], which names the file, the tensor or what has to be answered.
+pub fn plan(input: Input, answers: &Answers, options: &Options, progress: &dyn Progress) -> Result<Migration, Error> {
+    match input {
+        Input::Legacy(file) => plan_legacy(*file, answers, options, progress),
+        Input::Gguf(file) => file.plan(options),
+    }
+}
+
+fn plan_legacy(
+    file: LegacyFile,
+    answers: &Answers,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Migration, Error> {
+    let arrangement = if file.is_adapter() { lora::arrange(&file)? } else { arrange(&file)? };
+    let vocabulary = key_values(&file);
+    let settled = settle(&file, &arrangement, &vocabulary, answers)?;
+    if !settled.questions.is_empty() {
+        return Err(Error::Unanswered { path: file.path().to_owned(), questions: settled.questions });
+    }
+    let encoding = |tensor: &Tensor| match (settled.generation, tensor.encoding) {
+        (Some(Generation::Second), Encoding::Wide { ty, .. }) => Encoding::Wide { ty, pairs: false },
+        (Some(Generation::Second | Generation::Present), Encoding::Pairs(ty)) => Encoding::Present(ty),
+        (_, encoding) => encoding,
+    };
+    let roundings = measure(&file, &arrangement, options, progress)?;
+    let mut warnings = Vec::new();
+    let mut sources = Vec::new();
+    let mut plans = Vec::new();
+    let mut migrated = Vec::new();
+    for (index, item) in arrangement.tensors.iter().enumerate() {
+        let rounding = roundings.get(&index).copied();
+        let n_large = rounding.map_or(0, |rounding| rounding.n_large);
+        let reading = Reading { encoding: encoding(item.tensor), decode: n_large > 0 };
+        let decided = decide(item, reading, options.recoded);
+        if n_large > 0 {
+            warnings.push(Warning::LargeScales { tensor: item.named.name.clone(), n: n_large });
+        }
+        sources.push(SourceTensor {
+            name: item.tensor.name.clone(),
+            reading,
+            row_len: item.row_len,
+            pieces: item.pieces(),
+            are_columns: item.tensor.are_columns,
+            order: item.order.clone(),
+        });
+        let rounding = rounding.filter(|_| decided.treatment == Treatment::Rounded);
+        migrated.push(Migrated { from: item.tensor.name.clone(), treatment: decided.treatment, rounding });
+        plans.push(tensor_plan(index, item, reading, &decided));
+    }
+    let main_type = main_type(&plans);
+    let known = Known {
+        file: &file,
+        arrangement: &arrangement,
+        settled: &settled,
+        vocabulary: &vocabulary,
+        answers,
+        main_type,
+    };
+    let head = head(&known)?;
+    if vocabulary.n_lost > 0 && answers.tokenizer.is_none() && answers.reference.is_none() {
+        warnings.push(Warning::LostTokens(vocabulary.n_lost));
+    }
+    if matches!(file.family, Family::GptJ | Family::Rwkv | Family::Whisper) {
+        warnings.push(Warning::NoRuntime(file.family));
+    }
+    warnings.extend((file.family == Family::Whisper).then_some(Warning::MelFilters));
+    let left_out = arrangement.left_out.clone();
+    drop(arrangement);
+    let mut inputs: Vec<PathBuf> = file.paths().filter_map(|path| path.canonicalize().ok()).collect();
+    inputs.extend(answers.files.iter().filter_map(|path| path.canonicalize().ok()));
+    let LegacyFile { parts, container, family, file_bytes, .. } = file;
+    let path = parts.first().map(|(path, _)| path.clone()).unwrap_or_default();
+    let draft = Draft {
+        path: path.clone(),
+        head,
+        is_vocab_only: plans.is_empty(),
+        tensors: plans,
+        source: Box::new(LegacySource { parts, tensors: sources }),
+        rounding: FloatRounding::Ggml,
+        importance: None,
+        inputs,
+        input_bytes: Some(file_bytes),
+        is_split: false,
+    };
+    let plan = draft.lay_out()?;
+    // A draft says less than a model needs, and rwkv.cpp has its vocabulary apart.
+    let is_strict = container != Container::GgufDraft && family != Family::Rwkv;
+    warnings.extend(findings(&plan, path, is_strict)?);
+    let family = Some(family);
+    Ok(Migration { plan, container, family, tensors: migrated, left_out, guesses: settled.guesses, warnings })
+}
+
+/// What becomes of a tensor.
+struct Decided {
+    ty: GgmlType,
+    treatment: Treatment,
+    reason: &'static str,
+}
+
+fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
+    let row = item.shape.first().copied().unwrap_or(1);
+    let fits = |ty: GgmlType| ty.info().is_some_and(|info| row.is_multiple_of(u64::from(info.block_len)));
+    let ty = reading.ty();
+    let recode = |reason| {
+        let ty = if fits(recoded) { recoded } else { GgmlType::F16 };
+        Decided { ty, treatment: Treatment::Recoded, reason }
+    };
+    match reading.encoding {
+        _ if reading.decode => {
+            Decided { ty: GgmlType::F32, treatment: Treatment::Recoded, reason: "scales too large for half precision" }
+        }
+        Encoding::Small(_) => recode("k-quant in blocks of 64, a layout of the past"),
+        Encoding::Present(removed) if removed.info().is_some_and(|info| info.removed) => {
+            recode("a type that has been removed")
+        }
+        Encoding::Pairs(_) => {
+            Decided { ty, treatment: Treatment::Rearranged, reason: "the same numbers in today's layout" }
+        }
+        Encoding::Wide { .. } | Encoding::Planar(_) => {
+            Decided { ty, treatment: Treatment::Rounded, reason: "today's layout, scales in half precision" }
+        }
+        Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: "copied" },
+    }
+}
+
+fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &Decided) -> TensorPlan {
+    let input = pipeline::Input { index, name: item.tensor.name.clone(), ty: reading.ty() };
+    let op = if item.transposed {
+        let (columns, rows) = (item.shape.get(1).copied().unwrap_or(1), item.shape.first().copied().unwrap_or(1));
+        let axes = vec![Axis { count: columns, from: 1, to: rows }, Axis { count: rows, from: columns, to: 1 }];
+        Op::Gather(Gather {
+            inputs: vec![input],
+            moves: vec![Move { input: 0, from: 0, to: 0, axes }],
+            maps: Vec::new(),
+        })
+    } else {
+        Op::Copy(input)
+    };
+    let reason = Reason::Layout(if item.transposed { "transposed" } else { decided.reason });
+    let place = item.tensor.pieces.first().map_or(Place::default(), |p| Place { file: p.part, offset: p.offset });
+    let name = item.named.name.clone();
+    TensorPlan { from: reading.ty(), place, ..TensorPlan::new(name, item.shape.clone(), decided.ty, reason, op) }
+}
+
+/// The type that most weights have.
+fn main_type(plans: &[TensorPlan]) -> GgmlType {
+    let mut n: BTreeMap<u32, u64> = BTreeMap::new();
+    for plan in plans.iter().filter(|plan| plan.shape.len() > 1) {
+        *n.entry(plan.ty.0).or_default() += plan.n_elements();
+    }
+    n.into_iter().max_by_key(|(_, n)| *n).map_or(GgmlType::F32, |(ty, _)| GgmlType(ty))
+}
+
+/// Bytes of blocks that are looked at at once, about.
+const PIECE: u64 = 4 << 20;
+
+/// What the scales of each tensor lose that have to become f16.
+///
+/// # Errors
+/// When a file cannot be read, when scales are NaN or infinite, or the work is cancelled.
+fn measure(
+    file: &LegacyFile,
+    arrangement: &Arrangement<'_>,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<HashMap<usize, Rounding>, Error> {
+    let wide = arrangement.tensors.iter().enumerate().filter(|(_, item)| item.tensor.encoding.has_wide_scales());
+    let wide: Vec<(usize, &Tensor)> = wide.map(|(index, item)| (index, item.tensor)).collect();
+    if wide.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let row_bytes = |tensor: &Tensor, row_len: u64| {
+        let (block_len, block_bytes) = tensor.encoding.block();
+        row_len / block_len * block_bytes
+    };
+    let of_piece = |tensor: &Tensor| -> u64 {
+        tensor.pieces.iter().map(|piece| piece.n_rows * row_bytes(tensor, piece.row_len)).sum()
+    };
+    let bytes = wide.iter().map(|(_, tensor)| of_piece(tensor)).fold(0, u64::saturating_add);
+    progress.event(Event::Measuring { n_tensors: wide.len(), bytes });
+    let chunks = wide.iter().flat_map(|&(index, tensor)| {
+        tensor.pieces.iter().flat_map(move |piece| {
+            let row_bytes = row_bytes(tensor, piece.row_len);
+            let step = (PIECE / row_bytes.max(1)).max(1);
+            let rows = (0..piece.n_rows.div_ceil(step)).map(move |i| (i * step, step.min(piece.n_rows - i * step)));
+            rows.map(move |(row, n)| (index, tensor, piece, piece.offset + row * row_bytes, n * row_bytes, row_bytes))
+        })
+    });
+    let found: Mutex<HashMap<usize, Rounding>> = Mutex::new(HashMap::new());
+    workers::for_each(
+        options.threads,
+        chunks,
+        progress,
+        Vec::new,
+        |raw, (index, tensor, piece, offset, bytes, row_bytes)| {
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+            if raw.capacity() < len && raw.try_reserve(len - raw.len()).is_err() {
+                let tensor = tensor.name.clone();
+                return Err(Error::Pipeline(gguf_pipeline::Error::OutOfMemory { tensor, bytes }));
+            }
+            raw.resize(len, 0);
+            file.read(piece.part, offset, raw)?;
+            let mut rounding = Rounding::default();
+            match tensor.encoding {
+                Encoding::Planar(ty) => {
+                    let mut blocks = vec![0; row_bytes as usize];
+                    for row in raw.chunks_exact(row_bytes as usize) {
+                        blocks_of_planes(ty, row, &mut blocks);
+                        rounding.add_blocks(tensor.encoding, &blocks);
+                    }
+                }
+                encoding => rounding.add_blocks(encoding, raw),
+            }
+            if rounding.n_not_finite > 0 {
+                return Err(Error::NotFinite { path: file.path().to_owned(), tensor: tensor.name.clone() });
+            }
+            found.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_default().add_all(rounding);
+            progress.event(Event::Advanced { bytes });
+            Ok(())
+        },
+    )?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// What the checks of models find in the planned head. If it is to be strict, errors end the migration: a model with a tensor missing, or
+/// one of another shape, is not what the file should hold.
+pub(crate) fn findings(plan: &Plan, path: PathBuf, is_strict: bool) -> Result<Vec<Warning>, Error> {
+    let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
+    let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
+    let mut errors = report.findings().filter(|f| is_strict && f.severity == Severity::Error);
+    if let Some(first) = errors.next() {
+        let n_more = errors.count();
+        return Err(Error::Output { path, finding: Box::new(first.into_owned()), n_more });
+    }
+    let matters = |f: &Finding| {
+        let is_about_model = ["key.", "value.", "tensor."].iter().any(|kind| f.code.starts_with(kind));
+        f.severity == Severity::Error || f.severity == Severity::Warning && is_about_model
+    };
+    let found: Vec<Finding> = report.findings().filter(|f| matters(f)).map(|f| f.into_owned()).collect();
+    let more = found.len().saturating_sub(MAX_FINDINGS);
+    let mut warnings: Vec<Warning> = found.into_iter().take(MAX_FINDINGS).map(Warning::Output).collect();
+    warnings.extend((more > 0).then_some(Warning::MoreOutput(more)));
+    Ok(warnings)
+}

@@ -1,0 +1,267 @@
+//! What a file does not say, settled: by the answers, by the original's key-values, by what is known of models, or by proposals.
+
+use gguf_format::{FromValue, Value};
+
+use crate::arrange::Arrangement;
+use crate::block::Generation;
+use crate::container::Container;
+use crate::error::Error;
+use crate::file::LegacyFile;
+use crate::known;
+use crate::layout::{Family, Hparam};
+use crate::question::{Answers, Guess, Question, Topic};
+use crate::vocab::Vocabulary;
+
+/// What is settled; `None` for what the architecture does not need.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    pub(crate) context_length: Option<u32>,
+    pub(crate) norm_epsilon: Option<f32>,
+    pub(crate) rope_freq_base: Option<f32>,
+    pub(crate) pooling: Option<u32>,
+    pub(crate) generation: Option<Generation>,
+    pub(crate) guesses: Vec<Guess>,
+    /// What is still open.
+    pub(crate) questions: Vec<Question>,
+}
+
+/// Where an answer comes from, if there is one.
+enum Answer {
+    /// Somebody gave it, or the original's files.
+    Given(String),
+    /// It is taken without asking.
+    Sure(String, String),
+    /// It is asked for.
+    Proposed(String, String),
+}
+
+/// The key of the original's key-values that answers a question.
+fn key(topic: Topic, architecture: &str) -> Option<String> {
+    let key = match topic {
+        Topic::ContextLength => "context_length",
+        Topic::NormEpsilon => "attention.layer_norm_rms_epsilon",
+        Topic::RopeFreqBase => "rope.freq_base",
+        Topic::Pooling => "pooling_type",
+        Topic::LostTokens | Topic::Generation => return None,
+    };
+    Some(format!("{architecture}.{key}"))
+}
+
+/// The value of a key among key-values.
+pub(crate) fn get<T: for<'a> FromValue<'a>>(kvs: &[(String, Value)], key: &str) -> Option<T> {
+    kvs.iter().find(|(name, _)| name == key).and_then(|(_, value)| T::from_value(value.as_ref()).ok())
+}
+
+/// Settles everything.
+///
+/// # Errors
+/// When an answer contradicts the file.
+pub(crate) fn settle(
+    file: &LegacyFile,
+    arrangement: &Arrangement<'_>,
+    vocabulary: &Vocabulary,
+    answers: &Answers,
+) -> Result<Settled, Error> {
+    let mut settled = Settled::default();
+    if file.is_adapter() {
+        return Ok(settled);
+    }
+    let n_head = file.hparams.int(Hparam::Head);
+    if let (Some(given), Some(n_kv)) = (answers.heads_per_group, arrangement.n_head_kv)
+        && n_head.checked_div(n_kv) != Some(given)
+    {
+        return Err(Error::Contradiction {
+            path: file.path().to_owned(),
+            what: "the number of query heads for each key head".to_owned(),
+            file: n_head.checked_div(n_kv).unwrap_or(0).to_string(),
+            given: given.to_string(),
+        });
+    }
+    let facts = Facts::new(file, arrangement);
+    for topic in topics(file, vocabulary, answers) {
+        let answer = match given(topic, file.family, answers) {
+            Some(value) => Answer::Given(value),
+            None => facts.propose(topic, vocabulary),
+        };
+        let value = match answer {
+            Answer::Given(value) => value,
+            Answer::Sure(value, reason) => {
+                settled.guesses.push(Guess { topic, value: value.clone(), reason });
+                value
+            }
+            Answer::Proposed(value, reason) if answers.accept => {
+                settled.guesses.push(Guess { topic, value: value.clone(), reason });
+                value
+            }
+            Answer::Proposed(proposal, reason) => {
+                settled.questions.push(Question { topic, proposal, reason });
+                continue;
+            }
+        };
+        settled.take(topic, &value)?;
+    }
+    Ok(settled)
+}
+
+impl Settled {
+    /// Takes an answer as text, which is how all of them are.
+    fn take(&mut self, topic: Topic, value: &str) -> Result<(), Error> {
+        let mut answers = Answers::default();
+        answers.set(topic, value)?;
+        match topic {
+            Topic::ContextLength => self.context_length = answers.context_length,
+            Topic::NormEpsilon => self.norm_epsilon = answers.norm_epsilon,
+            Topic::RopeFreqBase => self.rope_freq_base = answers.rope_freq_base,
+            Topic::Generation => self.generation = answers.generation,
+            Topic::Pooling => self.pooling = answers.pooling,
+            Topic::LostTokens => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a file leaves open.
+fn topics(file: &LegacyFile, vocabulary: &Vocabulary, answers: &Answers) -> Vec<Topic> {
+    let mut topics = match file.family {
+        Family::Llama => vec![Topic::ContextLength, Topic::NormEpsilon, Topic::RopeFreqBase],
+        Family::Bloom | Family::Falcon | Family::Rwkv => vec![Topic::ContextLength],
+        Family::Bert => vec![Topic::Pooling],
+        _ => Vec::new(),
+    };
+    // The draft has it.
+    if file.hparams.get(Hparam::Ctx).is_some() {
+        topics.retain(|topic| *topic != Topic::ContextLength);
+    }
+    let has_tokenizer = answers.tokenizer.is_some() || answers.reference.is_some();
+    topics.extend((vocabulary.n_lost > 0 && !has_tokenizer).then_some(Topic::LostTokens));
+    topics.extend(file.is_generation_unsure.then_some(Topic::Generation));
+    topics
+}
+
+/// The answer that was given, as text.
+fn given(topic: Topic, family: Family, answers: &Answers) -> Option<String> {
+    let reference = answers.reference.as_deref().unwrap_or_default();
+    let key = key(topic, family.architecture());
+    let text = |number: Option<f32>| number.map(|number| number.to_string());
+    match topic {
+        Topic::ContextLength => {
+            let of_reference = || get::<u32>(reference, key.as_deref()?);
+            answers.context_length.or_else(of_reference).map(|n| n.to_string())
+        }
+        Topic::NormEpsilon => text(answers.norm_epsilon.or_else(|| get(reference, key.as_deref()?))),
+        Topic::RopeFreqBase => text(answers.rope_freq_base.or_else(|| get(reference, key.as_deref()?))),
+        Topic::LostTokens => answers.without_lost_tokens.then(|| "yes".to_owned()),
+        Topic::Generation => answers.generation.map(|generation| {
+            let name = match generation {
+                Generation::First => "first",
+                Generation::Second => "second",
+                Generation::Present => "present",
+            };
+            name.to_owned()
+        }),
+        Topic::Pooling => {
+            let number = answers.pooling.or_else(|| get(reference, key.as_deref()?))?;
+            let name = match number {
+                0 => "none",
+                1 => "mean",
+                2 => "cls",
+                3 => "last",
+                _ => return None,
+            };
+            Some(name.to_owned())
+        }
+    }
+}
+
+/// What proposals are made of.
+struct Facts {
+    family: Family,
+    container: Container,
+    /// The name of the file, in lower case.
+    name: String,
+    known: Option<known::KnownModel>,
+    is_grouped: bool,
+    /// Whether the sizes are those of LLaMA and Llama 2 alike.
+    is_either: bool,
+}
+
+impl Facts {
+    fn new(file: &LegacyFile, arrangement: &Arrangement<'_>) -> Facts {
+        let int = |hparam| file.hparams.int(hparam);
+        let n_head_kv = arrangement.n_head_kv.unwrap_or(int(Hparam::Head));
+        let name = file.path().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        Facts {
+            family: file.family,
+            container: file.container,
+            name,
+            known: known::model(file.family, &file.hparams, n_head_kv, &file.tokens),
+            is_grouped: n_head_kv < int(Hparam::Head),
+            is_either: matches!((int(Hparam::Embd), int(Hparam::Layer)), (4096, 32) | (5120, 40)),
+        }
+    }
+
+    fn is_named(&self, words: &[&str]) -> bool {
+        let plain: String = self.name.chars().filter(char::is_ascii_alphanumeric).collect();
+        words.iter().any(|word| plain.contains(word))
+    }
+
+    /// Whether the name says that the model was made for longer texts than it was trained for at first.
+    fn is_stretched(&self) -> bool {
+        self.is_named(&["superhot", "8k", "16k", "32k", "100k", "longchat", "longlora"])
+    }
+
+    fn propose(&self, topic: Topic, vocabulary: &Vocabulary) -> Answer {
+        let proposed = |value: &str, reason: &str| Answer::Proposed(value.to_owned(), reason.to_owned());
+        let sure = |value: &str, reason: &str| Answer::Sure(value.to_owned(), reason.to_owned());
+        let is_code = self.is_named(&["codellama"]);
+        let is_second = self.is_named(&["llama2"]);
+        if let Some(known) = self.known.filter(|_| !self.is_stretched()) {
+            let value = match topic {
+                Topic::ContextLength => Some(known.context_length.to_string()),
+                Topic::NormEpsilon => Some(known.norm_epsilon.to_string()),
+                Topic::RopeFreqBase => Some(known.rope_freq_base.to_string()),
+                _ => None,
+            };
+            if let Some(value) = value {
+                let reason = format!("its sizes and its vocabulary are those of {}", known.name);
+                return if known.is_sure() { Answer::Sure(value, reason) } else { Answer::Proposed(value, reason) };
+            }
+        }
+        match (topic, self.family) {
+            (Topic::ContextLength, Family::Bloom) => sure("2048", "every BLOOM was trained with 2048 tokens"),
+            (Topic::ContextLength, Family::Falcon) => sure("2048", "every Falcon was trained with 2048 tokens"),
+            (Topic::ContextLength, Family::Rwkv) => {
+                proposed("1024", "RWKV 4 was trained with 1024 tokens at first; the state has no limit")
+            }
+            (Topic::ContextLength, _) if is_code => proposed("16384", "the file's name says Code Llama"),
+            (Topic::ContextLength, _) if self.is_stretched() => {
+                proposed("8192", "the file's name speaks of longer texts; it may also need scaled positions")
+            }
+            (Topic::ContextLength, _) if is_second => proposed("4096", "the file's name says Llama 2"),
+            (Topic::ContextLength, _) if self.is_grouped => proposed("4096", "heads share keys, as in Llama 2"),
+            (Topic::ContextLength, _) => proposed("2048", "LLaMA was trained with 2048 tokens, Llama 2 with 4096"),
+            (Topic::NormEpsilon, _) if is_code || is_second || self.is_grouped => proposed("1e-5", "that is Llama 2's"),
+            (Topic::NormEpsilon, _) if self.container == Container::Ggjt(3) && self.is_either => {
+                proposed("5e-6", "LLaMA has 1e-6 and Llama 2 has 1e-5; llama.cpp took this for either")
+            }
+            (Topic::NormEpsilon, _) => proposed("1e-6", "that is LLaMA's; Llama 2 has 1e-5"),
+            (Topic::RopeFreqBase, _) if is_code => proposed("1000000", "the file's name says Code Llama"),
+            (Topic::RopeFreqBase, _) if self.is_stretched() => {
+                proposed("10000", "all but Code Llama have it; the file's name speaks of longer texts")
+            }
+            (Topic::RopeFreqBase, _) => sure("10000", "every Llama of that time but Code Llama has it"),
+            (Topic::Pooling, _) => proposed("mean", "sentence-transformers pools so unless a model says otherwise"),
+            (Topic::Generation, _) => {
+                proposed("first", "the file has no version, and programs without one stopped at the first")
+            }
+            (Topic::LostTokens, _) => {
+                let n = vocabulary.n_lost;
+                let reason = format!(
+                    "the file has lost the bytes of {n} tokens; without the original tokenizer they become placeholders, \
+                     and text that needs them is split otherwise than in training"
+                );
+                Answer::Proposed("yes".to_owned(), reason)
+            }
+        }
+    }
+}

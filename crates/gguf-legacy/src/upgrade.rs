@@ -1,0 +1,139 @@
+//! GGUF files of earlier versions, in big-endian order, or with types that have been removed, as files of today.
+
+use std::path::Path;
+
+use gguf_format::{ByteOrder, Dialect, GgmlType, Version};
+use gguf_pipeline::plan::{Draft, Op, Reason};
+use gguf_pipeline::{Error as PipelineError, GgufSource, Source};
+use gguf_quants::codec::removed::{Interleaved, interleaved};
+
+use crate::block::Treatment;
+use crate::container::Container;
+use crate::error::Error;
+use crate::plan::{Migrated, Migration, Options, findings};
+
+/// A GGUF that is not what is written today.
+#[derive(Debug)]
+pub struct GgufUpgrade {
+    pub(crate) draft: Draft,
+    pub(crate) dialect: Dialect,
+}
+
+impl GgufUpgrade {
+    /// Opens the model that a file belongs to.
+    ///
+    /// # Errors
+    /// [`Error::UpToDate`] when there is nothing to do, and what cannot be read.
+    pub(crate) fn open(path: &Path, dialect: Dialect) -> Result<GgufUpgrade, Error> {
+        let draft = Draft::copy_of(path)?;
+        let is_today = dialect == Dialect::new(Version::V3);
+        let has_removed = draft.tensors.iter().any(|tensor| is_removed(tensor.ty));
+        match is_today && !has_removed {
+            true => Err(Error::UpToDate { path: path.to_owned() }),
+            false => Ok(GgufUpgrade { draft, dialect }),
+        }
+    }
+
+    /// What the file is, in words.
+    pub fn describe(&self) -> String {
+        let mut said = format!("GGUF version {}", self.dialect.version);
+        if self.dialect.order == ByteOrder::Big {
+            said.push_str(", big-endian");
+        }
+        if self.dialect.nul_strings {
+            said.push_str(", strings that count a NUL");
+        }
+        said
+    }
+
+    /// Decides everything.
+    ///
+    /// # Errors
+    /// When the output cannot be laid out.
+    pub(crate) fn plan(self, options: &Options) -> Result<Migration, Error> {
+        let GgufUpgrade { mut draft, dialect } = self;
+        let mut tensors = Vec::new();
+        let mut is_apart = false;
+        for tensor in &mut draft.tensors {
+            let from = tensor.shown();
+            let row = tensor.shape.first().copied().unwrap_or(1);
+            let mut treatment = Treatment::Copied;
+            if let Some(interleaved) = interleaved(tensor.ty) {
+                treatment = Treatment::Rearranged;
+                tensor.ty = interleaved.plain;
+                tensor.from = interleaved.plain;
+                tensor.reason = Reason::Layout("rows taken apart");
+                if let Op::Copy(input) = &mut tensor.op {
+                    input.ty = interleaved.plain;
+                }
+                is_apart = true;
+            } else if is_removed(tensor.ty) {
+                treatment = Treatment::Recoded;
+                let fits = |ty: GgmlType| ty.info().is_some_and(|i| row.is_multiple_of(u64::from(i.block_len)));
+                tensor.ty = if fits(options.recoded) { options.recoded } else { GgmlType::F16 };
+                tensor.reason = Reason::Layout("a type that has been removed");
+            } else {
+                tensor.reason = Reason::Layout("copied");
+            }
+            tensors.push(Migrated { from, treatment, rounding: None });
+        }
+        if is_apart {
+            draft.source = Box::new(Apart(GgufSource::open(&draft.path)?));
+        }
+        let path = draft.path.clone();
+        let plan = draft.lay_out()?;
+        let warnings = findings(&plan, path, false)?;
+        let container = Container::Gguf(dialect.version.number());
+        Ok(Migration { plan, container, family: None, tensors, left_out: Vec::new(), guesses: Vec::new(), warnings })
+    }
+}
+
+/// Whether today's ggml knows a type no more.
+fn is_removed(ty: GgmlType) -> bool {
+    ty.info().is_some_and(|info| info.removed)
+}
+
+/// A GGUF whose interleaved rows are taken apart.
+#[derive(Debug)]
+struct Apart(GgufSource);
+
+impl Source for Apart {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
+        let tensor = self.0.tensors().get(index);
+        let found = tensor.and_then(|tensor| Some((tensor, interleaved(tensor.ty)?)));
+        let Some((tensor, how)) = found else { return self.0.read(index, offset, buffer) };
+        let name = String::from_utf8_lossy(&tensor.name).into_owned();
+        let row_len = tensor.shape.first().copied().unwrap_or(1);
+        read_apart(how, row_len, offset, buffer, &name, |offset, bytes| self.0.read(index, offset, bytes))
+    }
+}
+
+/// Reads rows of a tensor whose groups of rows are interleaved.
+fn read_apart(
+    how: &Interleaved,
+    row_len: u64,
+    offset: u64,
+    buffer: &mut [u8],
+    name: &str,
+    read: impl Fn(u64, &mut [u8]) -> Result<(), PipelineError>,
+) -> Result<(), PipelineError> {
+    let no_way = || PipelineError::NoCodec { tensor: name.to_owned() };
+    let row_bytes = how.plain.tensor_bytes([row_len]).map_err(|_| no_way())?;
+    let group = row_bytes.checked_mul(how.n_rows as u64).filter(|&group| group > 0).ok_or_else(no_way)?;
+    let end = offset.saturating_add(buffer.len() as u64);
+    let (first, last) = (offset / group, end.div_ceil(group));
+    let bytes = (last - first).saturating_mul(group);
+    let refused = || PipelineError::OutOfMemory { tensor: name.to_owned(), bytes };
+    let len = usize::try_from(bytes).map_err(|_| refused())?;
+    let (mut packed, mut plain) = (Vec::new(), Vec::new());
+    for memory in [&mut packed, &mut plain] {
+        let memory: &mut Vec<u8> = memory;
+        memory.try_reserve_exact(len).map_err(|_| refused())?;
+        memory.resize(len, 0);
+    }
+    read(first * group, &mut packed)?;
+    how.take_apart(row_len as usize, &packed, &mut plain).map_err(|_| no_way())?;
+    let from = usize::try_from(offset - first * group).unwrap_or(usize::MAX);
+    buffer.copy_from_slice(plain.get(from..from.saturating_add(buffer.len())).ok_or_else(no_way)?);
+    Ok(())
+}
