@@ -12,7 +12,7 @@ use common::{Layout, write};
 use gguf_edit::extract::{Format, Values, extract};
 use gguf_edit::hash::{Algorithm, HashOptions, hash};
 use gguf_edit::{Limit, Manifest, SplitOptions, merge, split};
-use gguf_format::Str;
+use gguf_format::{Gguf, Head, Str};
 use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
 use gguf_test::files::{folder, names};
@@ -57,7 +57,7 @@ fn shards_are_those_of_llama_gguf_split() {
         (&["--split-max-size", "3M"], SplitOptions::new(Limit::DataBytes(n(3_000_000)))),
         (&["--split-max-size", "1G"], SplitOptions::new(Limit::DataBytes(n(1_000_000_000)))),
     ];
-    let (mut n_same, mut n_refused) = (0, 0);
+    let (mut n_same, mut n_refused, mut n_ones) = (0, 0, 0);
     let mut models = references(&peers);
     // Version 2, dimensions of its own, and keys that an earlier merge has left.
     models.push(write(dir.path(), "v2.gguf", &Layout { version: 2, ..Layout::default() }));
@@ -91,7 +91,7 @@ fn shards_are_those_of_llama_gguf_split() {
                 assert_eq!(names(out.path()).len(), 2 * paths.len(), "{model} {options:?}: {:?}", names(out.path()));
                 for (k, path) in paths.iter().enumerate() {
                     let other = path.to_str().unwrap().replace("/ours-", "/theirs-");
-                    let same = fs::read(path).unwrap() == fs::read(&other).unwrap();
+                    let same = same_shard(&fs::read(path).unwrap(), &fs::read(&other).unwrap(), &mut n_ones);
                     // The first shard of a file with a layout of its own notes it.
                     assert!(same || split.notes_layout && k == 0, "{path:?} of {model} {options:?}");
                 }
@@ -102,13 +102,34 @@ fn shards_are_those_of_llama_gguf_split() {
                 let theirs = paths[0].to_str().unwrap().replace("/ours-", "/theirs-");
                 let from_theirs = out.path().join("from-theirs.gguf");
                 merge(&theirs).unwrap().plan.run(&from_theirs, &RunOptions::default(), &()).unwrap();
-                let same = fs::read(&from_theirs).unwrap() == fs::read(model).unwrap();
+                let same = same_shard(&fs::read(model).unwrap(), &fs::read(&from_theirs).unwrap(), &mut n_ones);
                 assert!(same || split.notes_layout, "{theirs} of {model}");
                 n_same += 1;
             }
         }
     }
-    assert!(n_same > 120 && n_refused < n_same / 3, "{n_same} {n_refused}");
+    assert!(n_same > 120 && n_refused < n_same / 3 && n_ones < n_same / 4, "{n_same} {n_refused} {n_ones}");
+}
+
+/// Whether files are the same, but for dimensions of 1 at the end of shapes, which ggml drops when it reads a file.
+fn same_shard(ours: &[u8], theirs: &[u8], n_ones: &mut u64) -> bool {
+    if ours == theirs {
+        return true;
+    }
+    let [a, b] = [ours, theirs].map(|bytes| Gguf::parse(bytes).unwrap());
+    let without_ones = |gguf: &Gguf<'_>| {
+        let mut head = Head::from(gguf);
+        for shape in head.tensors.iter_mut().map(|t| &mut t.shape) {
+            while shape.len() > 1 && shape.last() == Some(&1) {
+                shape.pop();
+            }
+        }
+        head.encode().unwrap()
+    };
+    let data = |bytes: &[u8], gguf: &Gguf<'_>| bytes.get(gguf.data_offset() as usize..).unwrap_or_default().to_vec();
+    let same = without_ones(&a) == without_ones(&b) && data(ours, &a) == data(theirs, &b);
+    *n_ones += u64::from(same);
+    same
 }
 
 fn what_was_split_runs_in_llama_cpp() {
