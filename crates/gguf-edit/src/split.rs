@@ -279,7 +279,7 @@ fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
     let mut strays = Vec::new();
     let mut end = file.gguf().head_bytes();
     let mut buffer = vec![0; 1 << 16];
-    for range in taken.into_iter().chain([file.file_bytes()..file.file_bytes()]) {
+    for range in taken.into_iter().chain(std::iter::once(file.file_bytes()..file.file_bytes())) {
         let (mut at, until) = (end, range.start);
         while at < until {
             let len = usize::try_from(until - at).unwrap_or(usize::MAX).min(buffer.len());

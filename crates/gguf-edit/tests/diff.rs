@@ -117,8 +117,7 @@ fn numbers_that_are_not_numbers_are_compared_by_their_bits() {
 fn types_without_numbers_are_compared_byte_by_byte() {
     let dir = folder();
     let write = |name: &str, ty: GgmlType, byte: u8| {
-        let mut head = Head::default();
-        head.tensors = vec![TensorInfo::new("w", [64, 4], ty)];
+        let head = Head { tensors: vec![TensorInfo::new("w", [64, 4], ty)], ..Head::default() };
         let mut data = vec![0; head.tensors[0].n_bytes().unwrap() as usize];
         data[100] = byte;
         let path = dir.path().join(name);
@@ -137,8 +136,8 @@ fn types_without_numbers_are_compared_byte_by_byte() {
 fn figures_do_not_depend_on_the_number_of_threads() {
     let dir = folder();
     let write = |name: &str, ty: GgmlType| {
-        let mut head = Head::default();
-        head.tensors = vec![TensorInfo::new("w", [256, 12_000], ty), TensorInfo::new("empty", [0, 3], ty)];
+        let tensors = vec![TensorInfo::new("w", [256, 12_000], ty), TensorInfo::new("empty", [0, 3], ty)];
+        let head = Head { tensors, ..Head::default() };
         let values: Vec<f32> =
             (0..256 * 12_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6).collect();
         let codec = gguf_quants::codec::codec(ty).unwrap();

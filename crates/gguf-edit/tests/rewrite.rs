@@ -312,13 +312,13 @@ fn safetensors_have_a_head_that_covers_the_data() {
 fn statistics_are_those_of_the_values() {
     let dir = folder();
     let path = dir.path().join("model.gguf");
-    let mut head = Head::default();
-    head.tensors = vec![
+    let tensors = vec![
         TensorInfo::new("w", [1000, 300], GgmlType::F32),
         TensorInfo::new("odd", [4], GgmlType::F32),
         TensorInfo::new("none", [0], GgmlType::F32),
         TensorInfo::new("ids", [64, 4], GgmlType::Q4_0_4_4),
     ];
+    let head = Head { tensors, ..Head::default() };
     let values: Vec<f32> = (0..300_000).map(|i| (i % 1000) as f32 / 4.0 - 100.0).collect();
     let odd = [f32::NAN, f32::NEG_INFINITY, 2.0, 2.0];
     let encode = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
