@@ -106,6 +106,7 @@ impl From<ggufkit::Error> for Failure {
         match e {
             ggufkit::Error::Io(e) => (*e).into(),
             ggufkit::Error::Pipeline(e) => (*e).into(),
+            ggufkit::Error::Edit(e) => (*e).into(),
             e => Failure::CouldNotRun(e.to_string()),
         }
     }

@@ -384,7 +384,9 @@ fn convert_says_what_is_wrong() {
 
 #[test]
 fn help_completions_and_man_pages() {
-    for command in ["show", "check", "get", "name", "convert", "quantize", "imatrix", "recipe", "completions", "man"] {
+    let commands = "show check get name convert quantize imatrix recipe split merge diff hash extract cat reorder swap upgrade rm-tensor \
+                    add-tensor graft completions man";
+    for command in commands.split_whitespace() {
         let help =
             gguf([command, "--help"]).exits(0).silently().prints(&["Examples:\n", "Exit codes:\n", "Usage: gguf "]);
         assert!((2..=6).contains(&help.out.matches("\n  gguf ").count()), "{}", help.out);

@@ -2,8 +2,8 @@
 //! system, as root or as a user with a namespace of users; without it the test is ignored.
 
 use gguf_test::disk;
-use gguf_test::files::{folder, glossary};
-use gguf_test::program::path;
+use gguf_test::files::{folder, glossary, names, text};
+use gguf_test::program::{gguf, path};
 
 /// Runs a conversion on the small disk, and shows what is left there.
 const CONVERT: &str = r#"
@@ -29,6 +29,45 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     }
 }
 
+/// Does everything that writes a copy of a model on the small disk, and shows what is left there.
+const COPY: &str = r#"
+    set -u; gguf=$1; model=$2; shard=$3; piece=$4; cd "$0"
+    echo old >out.gguf; echo old >out.npy
+    try() { "$gguf" "$@"; echo "$1: code $?, left: $(ls -A | tr '\n' ' ')"; }
+    try split "$model" out --max-tensors 9
+    try merge "$shard" -o out.gguf --force --delete-input
+    try merge "$piece" -o out.gguf --force --delete-input
+    try swap "$model" out.gguf --force
+    try reorder "$model" out.gguf --force
+    try rm-tensor "$model" out.gguf --force output_norm.weight
+    try graft "$model" out.gguf --force --from "$model" --keys general.name
+    try extract "$model" token_embd.weight -o out.npy --force
+    cat out.gguf out.npy
+"#;
+
+fn copies_on_a_full_disk_are_errors_and_leave_everything() {
+    let (dir, data) = (folder(), folder());
+    let path_of = |name: &str| data.path().join(name);
+    let (model, shards) = (path_of("model.gguf"), path_of("s"));
+    gguf(["convert", text(&glossary()), "-o", text(&model), "-q"]).exits(0);
+    gguf(["split", text(&model), text(&shards), "--max-tensors", "9", "-q"]).exits(0);
+    let bytes = std::fs::read(&model).unwrap();
+    for (i, piece) in bytes.chunks(bytes.len() / 2 + 1).enumerate() {
+        std::fs::write(path_of(&format!("m.gguf.part{}of2", i + 1)), piece).unwrap();
+    }
+    let before = names(data.path());
+    let mut command = disk::script(dir.path(), COPY);
+    command.arg(path()).arg(&model).arg(path_of("s-00001-of-00004.gguf")).arg(path_of("m.gguf.part1of2"));
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let mut lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.split_off(lines.len() - 2), ["old", "old"], "{out}");
+    assert_eq!(lines.len(), 8, "{out}");
+    assert!(lines.iter().all(|line| line.ends_with(": code 2, left: out.gguf out.npy ")), "{out}\n{err}");
+    assert_eq!(err.matches("No space left on device").count(), 8, "{err}");
+    assert_eq!(names(data.path()), before);
+}
+
 gguf_test::tests! {
-    [SmallDisk] a_full_disk_is_an_error_and_leaves_nothing;
+    [SmallDisk] a_full_disk_is_an_error_and_leaves_nothing, copies_on_a_full_disk_are_errors_and_leave_everything;
 }

@@ -358,7 +358,9 @@ mod tests {
 
     #[test]
     fn names_of_pieces() {
-        let cases: &[(&str, Option<(&str, &str, Option<usize>, &str)>)] = &[
+        /// What stands before the number, the number, how many there are, and the name of number 2.
+        type Parts = (&'static str, &'static str, Option<usize>, &'static str);
+        let cases: &[(&str, Option<Parts>)] = &[
             ("m.gguf.part1of2", Some(("m.gguf.part", "1", Some(2), "m.gguf.part2of2"))),
             ("m.Q4_K_M.gguf.part03of12", Some(("m.Q4_K_M.gguf.part", "03", Some(12), "m.Q4_K_M.gguf.part02of12"))),
             ("m.gguf-part-1-of-2", Some(("m.gguf-part-", "1", Some(2), "m.gguf-part-2-of-2"))),

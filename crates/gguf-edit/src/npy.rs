@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn headers_are_read_and_written() {
-        let cases: &[(&str, Option<(GgmlType, &[u64], ByteOrder)>)] = &[
+        type Parsed = (GgmlType, &'static [u64], ByteOrder);
+        let cases: &[(&str, Option<Parsed>)] = &[
             (
                 "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   \n",
                 Some((GgmlType::F32, &[4, 3], ByteOrder::Little)),

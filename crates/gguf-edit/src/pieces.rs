@@ -10,11 +10,11 @@ pub(crate) fn pieces(ty: GgmlType, bytes: u64, step: u64) -> impl Iterator<Item 
 }
 
 /// Gives a buffer a length, asking for the memory first; the bytes it has are of no use.
-pub(crate) fn resize<'b, T: Clone + Default>(
-    buffer: &'b mut Vec<T>,
+pub(crate) fn resize<T: Clone + Default>(
+    buffer: &mut Vec<T>,
     n: u64,
     what: impl Fn() -> String,
-) -> Result<&'b mut [T], crate::Error> {
+) -> Result<&mut [T], crate::Error> {
     let refused = || crate::Error::OutOfMemory { what: what(), bytes: n.saturating_mul(size_of::<T>() as u64) };
     let len = usize::try_from(n).map_err(|_| refused())?;
     if buffer.len() < len {

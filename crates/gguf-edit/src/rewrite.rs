@@ -134,7 +134,7 @@ impl NewTensor {
         NewTensor { name: name.into(), file: file.into(), ty: None, replace: false }
     }
 
-    /// Sets the type that it gets; `None` for that of the file.
+    /// Sets the type that it gets; `None` for that of the file. Another type needs its encoder, a feature of `gguf-quants`.
     pub fn ty(mut self, ty: Option<GgmlType>) -> NewTensor {
         self.ty = ty;
         self

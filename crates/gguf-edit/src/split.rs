@@ -2,8 +2,8 @@
 //!
 //! The shards are those of `llama-gguf-split`, byte for byte, for every file that it reads and lays out soundly: the model's key-values
 //! in the first shard, `split.no`, `split.tensors.count` and `split.count` at the end of each, tensors packed in their order.
-//! Shards keep the byte order of the model, and the dimensions of 1 at the end of a shape; every shard has the alignment that its own
-//! metadata name, which for all but the first is 32.
+//! Shards keep the byte order of the model, and the dimensions of 1 at the end of a shape, which ggml drops when it reads a file; every shard
+//! has the alignment that its own metadata name, which for all but the first is 32. A model without tensors is one shard.
 //!
 //! A file whose layout is not the packed one in version 3 (gaps, another order of the data, an older version, keys of a split) is noted
 //! in a key of the first shard, [`UNSPLIT_HEAD`], from which [`merge`](mod@crate::merge) gives the very same file again.
@@ -279,7 +279,7 @@ fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
     let mut strays = Vec::new();
     let mut end = file.gguf().head_bytes();
     let mut buffer = vec![0; 1 << 16];
-    for range in taken.into_iter().chain([file.file_bytes()..file.file_bytes()]) {
+    for range in taken.into_iter().chain(std::iter::once(file.file_bytes()..file.file_bytes())) {
         let (mut at, until) = (end, range.start);
         while at < until {
             let len = usize::try_from(until - at).unwrap_or(usize::MAX).min(buffer.len());

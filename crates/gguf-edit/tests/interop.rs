@@ -1,100 +1,280 @@
-//! Edited files in real llama.cpp. Needs the folder of the peers in `GGUF_PEERS` and the folder of shared data and tools in
-//! `GGUF_SHARED`; without them the tests are ignored.
+//! Against the real programs of llama.cpp: what they split, hash, swap and decode. Needs the folders of the peers and of the shared data, and a
+//! C++ compiler for the programs that come as source.
+
+mod common;
 
 use std::fs;
-use std::path::Path;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-use gguf_edit::{Edit, EditOptions, EditPlan, Way};
-use gguf_format::{Head, TensorInfo};
+use common::{Layout, write};
+use gguf_edit::extract::{Format, Values, extract};
+use gguf_edit::hash::{Algorithm, HashOptions, hash};
+use gguf_edit::{Limit, Manifest, SplitOptions, merge, split};
+use gguf_format::{Gguf, Head, Str};
 use gguf_io::ModelFile;
-use gguf_io::in_place::space;
-use gguf_test::peers::Peers;
+use gguf_pipeline::RunOptions;
+use gguf_test::files::{folder, names};
+use gguf_test::peers::{Peers, Program};
 
-fn set(key: &str, value: &str) -> Edit {
-    Edit::Set { key: key.into(), value: value.into() }
+fn command(program: &Path, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().unwrap()
 }
 
-/// The example model with feed-forward matrices so wide that it has 10 GB: a sparse file.
-fn write_large(from: &Path, to: &Path) {
-    const FFN: u64 = 2_200_000;
-    let model = ModelFile::open(from).unwrap();
-    let mut head = Head::from_gguf(model.gguf());
-    let ffn = head.get("llama.feed_forward_length").unwrap().as_integer().unwrap() as u64;
-    head.set("llama.feed_forward_length", FFN as u32);
-    for tensor in &mut head.tensors {
-        let shape = tensor.shape.iter().map(|&n| if n == ffn { FFN } else { n }).collect::<Vec<u64>>();
-        *tensor = TensorInfo::new(tensor.name.clone(), shape, tensor.ty);
-    }
-    let layout = head.layout().unwrap();
-    fs::write(to, layout.padded_head().unwrap()).unwrap();
-    assert!(layout.file_bytes() > 10_000_000_000);
-    fs::File::options().write(true).open(to).unwrap().set_len(layout.file_bytes()).unwrap();
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-#[cfg(unix)]
-fn blocks(path: &Path) -> u64 {
-    std::os::unix::fs::MetadataExt::blocks(&fs::metadata(path).unwrap())
+/// Files that the real converter has written, little-endian.
+fn references(peers: &Peers) -> Vec<PathBuf> {
+    let files = fs::read_dir(peers.data("hf/ref")).unwrap().map(|entry| entry.unwrap().path());
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.ends_with(".gguf") && !name.contains("bigendian") && !name.contains("-of-0")
+    };
+    let mut files: Vec<PathBuf> = files.filter(is_one).collect();
+    files.sort();
+    assert!(files.len() > 50, "{}", files.len());
+    files.push(peers.data("glossary-bf16.gguf"));
+    files.push(peers.data("glossary-imatrix.gguf"));
+    files
 }
 
-#[cfg(not(unix))]
-fn blocks(_: &Path) -> u64 {
-    0
+fn n(n: u64) -> NonZeroU64 {
+    NonZeroU64::new(n).unwrap()
 }
 
-fn a_file_of_10_gb_is_edited_in_place_and_loads() {
+fn shards_are_those_of_llama_gguf_split() {
     let peers = Peers::get();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("large.gguf");
-    write_large(&peers.data("glossary-bf16.gguf"), &path);
-    let options = EditOptions::default().only_in_place(true);
-    let edits: &[(&str, fn(Way) -> bool)] = &[
-        ("Gloss", |way| way == Way::Room),
-        ("A name that is longer than there is room for, so that bytes are inserted", |way| {
-            matches!(way, Way::Insert { .. })
-        }),
-        ("And once more, into the room that is left of the inserted bytes, which is enough for this", |way| {
-            way == Way::Room
-        }),
+    let dir = folder();
+    let program = peers.build(Program::Split, dir.path());
+    let cases: &[(&[&str], SplitOptions)] = &[
+        (&["--split-max-tensors", "1"], SplitOptions::new(Limit::Tensors(n(1)))),
+        (&["--split-max-tensors", "7"], SplitOptions::new(Limit::Tensors(n(7)))),
+        (&["--split-max-tensors", "100000"], SplitOptions::new(Limit::Tensors(n(100_000)))),
+        (&["--split-max-size", "1M"], SplitOptions::new(Limit::DataBytes(n(1_000_000)))),
+        (&["--split-max-size", "3M"], SplitOptions::new(Limit::DataBytes(n(3_000_000)))),
+        (&["--split-max-size", "1G"], SplitOptions::new(Limit::DataBytes(n(1_000_000_000)))),
     ];
-    for (name, is_way) in edits {
-        if is_way(Way::Insert { bytes: 0 }) && !space::can_insert(&path) {
+    let (mut n_same, mut n_refused, mut n_ones) = (0, 0, 0);
+    let mut models = references(&peers);
+    // Version 2, dimensions of its own, and keys that an earlier merge has left.
+    models.push(write(dir.path(), "v2.gguf", &Layout { version: 2, ..Layout::default() }));
+    models.push(write(dir.path(), "merged.gguf", &Layout { was_merged: true, ..Layout::default() }));
+    for (i, model) in models.iter().enumerate() {
+        for (j, (args, options)) in cases.iter().enumerate() {
+            // Every model in one way, the first ones in all.
+            if i > 3 && i < models.len() - 4 && j != i % cases.len() {
+                continue;
+            }
+            for first in [false, true] {
+                let out = folder();
+                let (ours, theirs) = (out.path().join("ours"), out.path().join("theirs"));
+                let [model, theirs_text] = [model, &theirs].map(|path| path.to_str().unwrap());
+                let args = args.iter().copied().chain(first.then_some("--no-tensor-first-split"));
+                let output = command(&program, &args.chain([model, theirs_text]).collect::<Vec<_>>());
+                let split = split(model, &options.no_tensor_first(first)).unwrap();
+                // Without tensors, llama-gguf-split writes a second shard that has none either.
+                if first && split.plan.tensors().is_empty() {
+                    assert_eq!(split.plan.files().len(), 1);
+                    continue;
+                }
+                if !output.status.success() {
+                    // A first tensor that is larger than the limit.
+                    assert!(said(&output).contains("one of splits have 0 tensors"), "{model}: {}", said(&output));
+                    assert!(!split.too_large.is_empty(), "{model}");
+                    n_refused += 1;
+                    continue;
+                }
+                let paths = split.plan.run(&ours, &RunOptions::default(), &()).unwrap().paths;
+                assert_eq!(names(out.path()).len(), 2 * paths.len(), "{model} {options:?}: {:?}", names(out.path()));
+                for (k, path) in paths.iter().enumerate() {
+                    let other = path.to_str().unwrap().replace("/ours-", "/theirs-");
+                    let same = same_shard(&fs::read(path).unwrap(), &fs::read(&other).unwrap(), &mut n_ones);
+                    // The first shard of a file with a layout of its own notes it.
+                    assert!(same || split.notes_layout && k == 0, "{path:?} of {model} {options:?}");
+                }
+                let merged = out.path().join("merged.gguf");
+                merge(&paths[0]).unwrap().plan.run(&merged, &RunOptions::default(), &()).unwrap();
+                assert!(fs::read(&merged).unwrap() == fs::read(model).unwrap(), "{model}");
+                // Shards of llama.cpp's merge as well, to the packed form.
+                let theirs = paths[0].to_str().unwrap().replace("/ours-", "/theirs-");
+                let from_theirs = out.path().join("from-theirs.gguf");
+                merge(&theirs).unwrap().plan.run(&from_theirs, &RunOptions::default(), &()).unwrap();
+                let same = same_shard(&fs::read(model).unwrap(), &fs::read(&from_theirs).unwrap(), &mut n_ones);
+                assert!(same || split.notes_layout, "{theirs} of {model}");
+                n_same += 1;
+            }
+        }
+    }
+    assert!(n_same > 120 && n_refused < n_same / 3 && n_ones < n_same / 4, "{n_same} {n_refused} {n_ones}");
+}
+
+/// Whether files are the same, but for dimensions of 1 at the end of shapes, which ggml drops when it reads a file.
+fn same_shard(ours: &[u8], theirs: &[u8], n_ones: &mut u64) -> bool {
+    if ours == theirs {
+        return true;
+    }
+    let [a, b] = [ours, theirs].map(|bytes| Gguf::parse(bytes).unwrap());
+    let without_ones = |gguf: &Gguf<'_>| {
+        let mut head = Head::from(gguf);
+        for shape in head.tensors.iter_mut().map(|t| &mut t.shape) {
+            while shape.len() > 1 && shape.last() == Some(&1) {
+                shape.pop();
+            }
+        }
+        head.encode().unwrap()
+    };
+    let data = |bytes: &[u8], gguf: &Gguf<'_>| bytes.get(gguf.data_offset() as usize..).unwrap_or_default().to_vec();
+    let same = without_ones(&a) == without_ones(&b) && data(ours, &a) == data(theirs, &b);
+    *n_ones += u64::from(same);
+    same
+}
+
+fn what_was_split_runs_in_llama_cpp() {
+    let peers = Peers::get();
+    let dir = folder();
+    let model = peers.data("glossary-bf16.gguf");
+    let expected = peers.ask(&["generate", model.to_str().unwrap(), "oak:", "-n", "16"]);
+    for (i, limit) in [Limit::Tensors(n(5)), Limit::FileBytes(n(1_200_000))].into_iter().enumerate() {
+        for first in [false, true] {
+            let prefix = dir.path().join(format!("s{i}{first}"));
+            let plan = split(&model, &SplitOptions::new(limit).no_tensor_first(first)).unwrap().plan;
+            let paths = plan.run(&prefix, &RunOptions::default(), &()).unwrap().paths;
+            assert_eq!(peers.ask(&["generate", paths[0].to_str().unwrap(), "oak:", "-n", "16"]), expected);
+        }
+    }
+    // With a note in the first shard.
+    let odd = dir.path().join("odd.gguf");
+    let mut bytes = fs::read(&model).unwrap();
+    bytes.extend([0; 40]);
+    fs::write(&odd, bytes).unwrap();
+    let split = split(&odd, &SplitOptions::new(Limit::Tensors(n(9)))).unwrap();
+    assert!(split.notes_layout);
+    let paths = split.plan.run(dir.path().join("odd"), &RunOptions::default(), &()).unwrap().paths;
+    assert_eq!(peers.ask(&["generate", paths[0].to_str().unwrap(), "oak:", "-n", "16"]), expected);
+}
+
+/// The lines of a manifest.
+fn manifest(model: &Path, algorithms: &[Algorithm], no_tensors: bool) -> String {
+    let file = ModelFile::open(model).unwrap();
+    let options = HashOptions::new(algorithms).no_tensors(no_tensors);
+    let hashes = hash(std::slice::from_ref(&file), &options, &()).unwrap();
+    let mut lines = String::new();
+    for tensor in &hashes.tensors {
+        for (algorithm, hash) in &tensor.hashes {
+            lines += &format!("{algorithm:8}  {hash}  {}:{}\n", model.display(), String::from_utf8_lossy(&tensor.name));
+        }
+    }
+    for (algorithm, hash) in &hashes.model {
+        lines += &format!("{algorithm:8}  {hash}  {}\n", model.display());
+    }
+    lines
+}
+
+fn hashes_are_those_of_llama_gguf_hash() {
+    let peers = Peers::get();
+    let dir = folder();
+    let program = peers.build(Program::Hash, dir.path());
+    use Algorithm::{Sha1, Sha256, Uuid, Xxh64};
+    let cases: &[(&[&str], &[Algorithm], bool)] = &[
+        (&["--all", "--uuid"], &[Xxh64, Sha1, Sha256, Uuid], false),
+        (&[], &[Xxh64], false),
+        (&["--sha256", "--no-layer"], &[Sha256], true),
+    ];
+    for (i, model) in references(&peers).iter().enumerate() {
+        for (args, algorithms, no_tensors) in cases.iter().take(if i < 3 { 3 } else { 1 }) {
+            let args: Vec<&str> = args.iter().copied().chain([model.to_str().unwrap()]).collect();
+            let output = command(&program, &args);
+            assert!(output.status.success(), "{}", said(&output));
+            let ours = manifest(model, algorithms, *no_tensors);
+            assert!(ours.as_bytes() == output.stdout, "{}", model.display());
+            // Theirs is read here, and ours there.
+            Manifest::parse(&ours, model).unwrap();
+        }
+    }
+    let model = peers.data("glossary-bf16.gguf");
+    let path = dir.path().join("manifest");
+    fs::write(&path, manifest(&model, &[Sha256], false)).unwrap();
+    let check = command(&program, &["--check", path.to_str().unwrap(), model.to_str().unwrap()]);
+    assert!(check.status.success() && said(&check).contains("Success"), "{}", said(&check));
+}
+
+/// gguf-py's script changes the byte order of the types that it knows, in place.
+fn byte_orders_are_those_of_gguf_py() {
+    let peers = Peers::get();
+    let dir = folder();
+    let script = gguf_test::peers::peers().join("llama.cpp/gguf-py/gguf/scripts/gguf_convert_endian.py");
+    let data = peers.data("hf/ref");
+    let mut seen = 0;
+    for entry in fs::read_dir(data).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let small = fs::metadata(&path).unwrap().len() < 1_500_000;
+        let types = ["f32", "f16", "bf16", "q8_0"].iter().any(|ty| name.ends_with(&format!("-{ty}.gguf")));
+        if !small || !types || name.contains("bigendian") || seen == 12 {
             continue;
         }
-        let plan = EditPlan::new(&path, &[set("general.name", name)], &options).unwrap();
-        assert!(is_way(plan.way()), "{:?}", plan.way());
-        plan.run(&()).unwrap();
-        assert_eq!(ModelFile::open(&path).unwrap().gguf().get_as::<&str>("general.name"), Ok(*name));
-        assert!(blocks(&path) * 512 < 1 << 20, "data was written");
+        let theirs = dir.path().join("theirs.gguf");
+        let _ = fs::remove_file(&theirs);
+        fs::write(&theirs, fs::read(&path).unwrap()).unwrap();
+        let mut python = peers.python(&script);
+        python.args([theirs.to_str().unwrap(), "big"]).stdin(std::process::Stdio::piped());
+        python.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = python.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"YES\n").unwrap();
+        if !child.wait().unwrap().success() {
+            continue;
+        }
+        let ours = dir.path().join(format!("ours-{seen}.gguf"));
+        gguf_edit::rewrite::swap(&path, None).unwrap().run(&ours, &RunOptions::default(), &()).unwrap();
+        assert!(fs::read(&ours).unwrap() == fs::read(&theirs).unwrap(), "{name}");
+        seen += 1;
     }
-    // Once, for it reads all 10 GB: after an edit in room, one with bytes inserted, and another in the room of those.
-    assert!(peers.ask(&["load", path.to_str().unwrap()]).contains("\"loaded\": true"));
+    assert!(seen >= 8, "{seen}");
 }
 
-/// Every way gives a model that computes what it did.
-fn edited_models_compute_the_same() {
+const NUMPY: &str = r#"
+import sys, numpy as np
+from gguf import GGUFReader, dequantize
+tensor = {t.name: t for t in GGUFReader(sys.argv[1]).tensors}[sys.argv[2]]
+array = np.load(sys.argv[3])
+expected = dequantize(tensor.data, tensor.tensor_type) if tensor.tensor_type.name not in ("F16", "I32") else tensor.data
+assert array.shape == expected.shape and array.dtype == expected.dtype, (array.shape, array.dtype, expected.shape, expected.dtype)
+assert (array.view(np.uint8) == expected.view(np.uint8)).all()
+"#;
+
+fn arrays_are_read_by_numpy() {
     let peers = Peers::get();
-    let dir = tempfile::tempdir().unwrap();
-    let reference = peers.data("glossary-bf16.gguf");
-    let ask = |path: &Path| peers.ask(&["generate", path.to_str().unwrap(), "oak:", "-n", "16"]);
-    let expected = ask(&reference);
-    let copy = dir.path().join("m.gguf");
-    fs::write(&copy, fs::read(&reference).unwrap()).unwrap();
-    let long = "x".repeat(9000);
-    let edits: Vec<(Vec<Edit>, EditOptions)> = vec![
-        (vec![set("general.name", "a")], EditOptions::default()),
-        (vec![set("general.description", &long)], EditOptions::default()),
-        (vec![Edit::Unset { key: "general.description".into() }], EditOptions::default()),
-        (vec![set("general.description", &long), set("general.name", "b")], EditOptions::default().reserve(70_000)),
-        (vec![], EditOptions::default().rewrite(true)),
-        (vec![Edit::RenameKey { from: "general.name".into(), to: "general.basename".into() }], EditOptions::default()),
-    ];
-    for (edits, options) in edits {
-        let way = EditPlan::new(&copy, &edits, &options).unwrap().run(&()).unwrap();
-        assert_eq!(ask(&copy), expected, "{way:?}");
+    let dir = folder();
+    let script = dir.path().join("compare.py");
+    fs::write(&script, NUMPY).unwrap();
+    let exactly = |pattern: &str, name: Str<'_>| name == *pattern;
+    let mut seen = std::collections::BTreeSet::new();
+    for model in references(&peers) {
+        let file = ModelFile::open(&model).unwrap();
+        for tensor in file.tensors() {
+            let ty = tensor.ty();
+            if seen.contains(&ty) || tensor.n_bytes().unwrap() > 4 << 20 {
+                continue;
+            }
+            seen.insert(ty);
+            let name = tensor.name().to_string();
+            let npy = dir.path().join(format!("{ty}.npy"));
+            let chosen = extract(&model, std::slice::from_ref(&name), exactly, Format::Npy, Values::AsStored).unwrap();
+            chosen.run(&npy, false, None, &()).unwrap();
+            let output = peers.python(&script).args([model.as_path(), Path::new(&name), &npy]).output().unwrap();
+            assert!(output.status.success(), "{ty} {}: {}", model.display(), said(&output));
+        }
     }
+    assert!(seen.len() >= 5, "{seen:?}");
 }
 
 gguf_test::tests! {
-    [Peers, Shared] a_file_of_10_gb_is_edited_in_place_and_loads,
-        edited_models_compute_the_same;
+    [Peers, Shared] shards_are_those_of_llama_gguf_split,
+        what_was_split_runs_in_llama_cpp,
+        hashes_are_those_of_llama_gguf_hash,
+        byte_orders_are_those_of_gguf_py,
+        arrays_are_read_by_numpy;
 }

@@ -184,7 +184,7 @@ fn a_note_with_impossible_places_is_left_out_or_refused() {
     let layout = Layout { gaps: 3, ..Layout::default() };
     let model = write(dir.path(), "model.gguf", &layout);
     let options = SplitOptions::new(limit(Limit::Tensors, 4));
-    let head_bytes = Gguf::parse(&bytes(&layout)).unwrap().head_bytes() as usize;
+    let head_bytes = Gguf::parse(bytes(&layout)).unwrap().head_bytes() as usize;
     // The last eight bytes of a head are the offset of its last tensor.
     for (i, (file_bytes, offset)) in [
         (None, Some(96u64)),

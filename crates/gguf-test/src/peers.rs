@@ -23,6 +23,15 @@ pub fn data(name: &str) -> PathBuf {
     folder(SHARED).expect("GGUF_SHARED is set").join("data").join(name)
 }
 
+/// A program of llama.cpp's that comes as source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// `llama-gguf-split`
+    Split,
+    /// `llama-gguf-hash`
+    Hash,
+}
+
 /// The folders of llama.cpp and of the reference data.
 pub struct Peers {
     peers: PathBuf,
@@ -38,6 +47,42 @@ impl Peers {
     /// A file of the reference data.
     pub fn data(&self, name: &str) -> PathBuf {
         self.shared.join("data").join(name)
+    }
+
+    /// Builds one of llama.cpp's programs from its sources, against its libraries, into a folder. Needs a C++ compiler.
+    pub fn build(&self, program: Program, dir: &Path) -> PathBuf {
+        let (sources, lib) = (self.peers.join("llama.cpp"), self.peers.join("lib"));
+        let compile = |args: &[&str], files: &[PathBuf], out: &Path| {
+            let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+            let mut command = Command::new(compiler);
+            command.args(["-O1", "-w", "-fpermissive"]).args(args).args(files).arg("-o").arg(out);
+            for folder in ["include", "ggml/include", "common", "vendor", "vendor/hash"] {
+                command.arg("-I").arg(sources.join(folder));
+            }
+            let output = command.output().expect("a C++ compiler");
+            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        let (source, libraries): (&str, &[&str]) = match program {
+            Program::Split => {
+                ("tools/gguf-split/gguf-split.cpp", &["-lllama-common", "-lllama", "-lggml", "-lggml-base"])
+            }
+            Program::Hash => ("examples/gguf-hash/gguf-hash.cpp", &["-lggml-base"]),
+        };
+        let mut files = vec![sources.join(source)];
+        if program == Program::Hash {
+            for (name, language) in [("sha1/sha1", "c++"), ("sha256/sha256", "c"), ("xxhash/xxhash", "c")] {
+                let object = dir.join(format!("{}.o", name.replace('/', "-")));
+                compile(&["-x", language, "-c"], &[sources.join(format!("vendor/hash/{name}.c"))], &object);
+                files.push(object);
+            }
+        }
+        let out = dir.join(source.rsplit('/').next().unwrap_or_default().trim_end_matches(".cpp"));
+        files.push(format!("-L{}", lib.display()).into());
+        files.extend(libraries.iter().map(PathBuf::from));
+        files.push(format!("-Wl,-rpath,{}", lib.display()).into());
+        files.push("-Wl,--allow-shlib-undefined".into());
+        compile(&["-std=c++17"], &files, &out);
+        out
     }
 
     /// Runs a script with llama.cpp's bindings.

@@ -58,6 +58,9 @@ errors! {
     "A model cannot be planned or written. Feature `edit`."
     #[cfg(feature = "edit")]
     Pipeline(gguf_pipeline::Error);
+    "A model cannot be merged, split or compared. Feature `edit`."
+    #[cfg(feature = "edit")]
+    Edit(gguf_edit::Error);
     "The name of a file type is unknown. Feature `quantize`."
     #[cfg(feature = "quantize")]
     FileType(gguf_quantize::mix::UnknownName);

@@ -146,7 +146,8 @@ pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(
     Ok(Written::new(done, []))
 }
 
-/// Merges the shards of a model into one file. Any of the shards will do. Feature `edit`.
+/// Merges the shards of a model into one file. Any of the shards will do. What was split by [`split`](gguf_edit::split()) becomes what it
+/// was, byte for byte. Feature `edit`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -160,7 +161,14 @@ pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(
 /// As for [`edit`].
 #[cfg(feature = "edit")]
 pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
-    edit(shard, out, |_| ())
+    let plan = match gguf_edit::merge(&shard) {
+        Ok(merge) => merge.plan,
+        // One file is copied.
+        Err(gguf_edit::Error::NotSplit { .. }) => return edit(shard, out, |_| ()),
+        Err(e) => return Err(e.into()),
+    };
+    let done = plan.run(out, &RunOptions::default(), &())?;
+    Ok(Written::new(done, []))
 }
 
 /// Quantizes a model to a file type such as `Q4_K_M`, byte for byte as llama-quantize does. Feature `quantize`.

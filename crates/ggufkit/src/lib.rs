@@ -15,6 +15,7 @@
 //! | decode a tensor, or some of its rows | [`Tensor::rows`], [`Tensor::to_f32`] | `values` |
 //! | copy a model with other metadata | [`edit`](fn@edit) | `edit` |
 //! | merge shards | [`merge`] | `edit` |
+//! | split, compare, hash, reorder, extract | [`edit`](mod@edit) | `edit` |
 //! | quantize a model | [`quantize_file`] | `quantize` |
 //! | quantize values in memory | [`quants::quantize`], [`quants::dequantize`] | `quantize`, `values` |
 //! | convert a Hugging Face checkpoint | [`convert`](fn@convert) | `hf` |
@@ -44,6 +45,8 @@ pub use files::quantize_file;
 pub use files::{Written, edit, merge};
 pub use files::{summary, write};
 
+#[cfg(feature = "edit")]
+pub use gguf_edit as edit;
 pub use gguf_format as format;
 #[cfg(feature = "hf")]
 pub use gguf_hf as hf;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use gguf_edit::stats::Stats;
-use gguf_format::ValueRef;
+use gguf_format::{GgmlType, ValueRef};
 use gguf_io::{Model, Tensor};
 use serde::Serialize;
 
@@ -186,13 +186,36 @@ impl Args {
 
 fn print_rows(ui: &mut Ui, rows: &Tensor<'_>) -> Result<(), Failure> {
     let row_len = usize::try_from(rows.row_len()).unwrap_or(usize::MAX).max(1);
-    for row in rows.to_f32()?.chunks(row_len) {
-        for (i, value) in row.iter().enumerate() {
-            write!(ui.out, "{}{value:?}", if i == 0 { "" } else { " " })?;
+    // Types whose numbers single precision does not hold are written from their bytes.
+    let width = match rows.ty() {
+        GgmlType::I32 => 4,
+        GgmlType::I64 | GgmlType::F64 => 8,
+        _ => {
+            for row in rows.to_f32()?.chunks(row_len) {
+                print_row(ui, row.iter().map(|value| format!("{value:?}")))?;
+            }
+            return Ok(());
         }
-        writeln!(ui.out)?;
+    };
+    let bytes = rows.bytes()?;
+    for row in bytes.chunks(row_len.saturating_mul(width)) {
+        let values = row.chunks_exact(width).map(|bytes| match (rows.ty(), bytes.first_chunk(), bytes.first_chunk()) {
+            (GgmlType::I32, Some(four), _) => i32::from_le_bytes(*four).to_string(),
+            (GgmlType::I64, _, Some(eight)) => i64::from_le_bytes(*eight).to_string(),
+            (_, _, Some(eight)) => format!("{:?}", f64::from_le_bytes(*eight)),
+            _ => String::new(),
+        });
+        print_row(ui, values)?;
     }
     Ok(())
+}
+
+/// Values with a space between them.
+fn print_row(ui: &mut Ui, values: impl Iterator<Item = String>) -> io::Result<()> {
+    for (i, value) in values.enumerate() {
+        write!(ui.out, "{}{value}", if i == 0 { "" } else { " " })?;
+    }
+    writeln!(ui.out)
 }
 
 /// A bar as long as its share of the room; of what is there, something is seen.

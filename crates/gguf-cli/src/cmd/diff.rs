@@ -181,7 +181,7 @@ impl Args {
             let lens = if n == m { format!("{n} elements") } else { format!("{n} and {m} elements") };
             return writeln!(
                 ui.out,
-                "\n{}: {lens}, {} differ; the first at {at}: {a} and {b}",
+                "\n{}: {lens}, {} different; the first at {at}: {a} and {b}",
                 Str(&key.key),
                 grouped(elements.n_different),
             );

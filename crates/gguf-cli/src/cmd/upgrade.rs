@@ -15,7 +15,8 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf upgrade old.gguf model.gguf")]
+  gguf upgrade old.gguf model.gguf
+  gguf upgrade old.gguf model.gguf --force     in place of a file that is there already")]
 pub struct Args {
     /// The model in GGUF
     input: PathBuf,

@@ -147,7 +147,7 @@ pub fn bytes(layout: &Layout) -> Vec<u8> {
         out.key("general.alignment", 4);
         out.number(layout.alignment.into(), 4);
     }
-    for i in 0..n {
+    for (i, &offset) in offsets.iter().enumerate() {
         out.string(&format!("blk.{i}.weight"));
         let mut dims = shape(i).to_vec();
         if layout.ones {
@@ -156,7 +156,7 @@ pub fn bytes(layout: &Layout) -> Vec<u8> {
         out.number(dims.len() as u64, 4);
         dims.iter().for_each(|&dim| out.len(dim as usize));
         out.number(0, 4);
-        out.number(offsets[i] as u64, 8);
+        out.number(offset as u64, 8);
     }
     let start = align(out.bytes.len());
     out.bytes.resize(start, 0);
