@@ -11,6 +11,7 @@ pub mod check;
 pub mod completions;
 pub mod convert;
 pub mod edit;
+pub mod estimate;
 pub mod get;
 pub mod imatrix;
 pub mod man;

@@ -64,6 +64,7 @@ commands! {
     Rename rename
     Edit edit
     Repair repair
+    Estimate estimate
     Completions completions
     Man man
 }

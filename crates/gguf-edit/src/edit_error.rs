@@ -217,6 +217,15 @@ pub enum EditError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A model of a sort whose memory is not estimated.
+    NotEstimated {
+        /// The architecture.
+        architecture: String,
+        /// What keeps it from being estimated.
+        why: &'static str,
+        /// Bytes of the weights.
+        weights: u64,
+    },
     /// An option of an estimate that makes no sense.
     Asked {
         /// What is wrong.
@@ -398,6 +407,11 @@ impl fmt::Display for EditError {
             }
             EditError::MissingKey { key } => write!(f, "the key {} is missing, and an estimate needs it", shown(key)),
             EditError::Hyperparameter { key, problem } => write!(f, "{} {problem}", shown(key)),
+            EditError::NotEstimated { architecture, why, weights } => write!(
+                f,
+                "{} {why}, and the memory of such models is not estimated; the weights take {weights} bytes",
+                shown(architecture)
+            ),
             EditError::Asked { problem } => f.write_str(problem),
         }
     }

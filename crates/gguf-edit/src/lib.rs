@@ -4,6 +4,7 @@
 mod copy;
 mod edit_error;
 mod edits;
+pub mod estimate;
 mod in_place;
 pub mod repair;
 pub mod text;

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use gguf_edit::{Edit, EditOptions, EditPlan, Way};
-use gguf_format::{Head, TensorInfo};
+use gguf_edit::estimate::{Setup, estimate};
+use gguf_format::{GgmlType, Head, TensorInfo};
 use gguf_io::ModelFile;
 use gguf_io::in_place::space;
 use gguf_test::peers::Peers;
@@ -92,7 +93,70 @@ fn edited_models_compute_the_same() {
     }
 }
 
+/// What llama.cpp reports of a model, in bytes: weights, caches, compute buffers, output.
+fn reported(peers: &Peers, model: &Path, options: &[&str]) -> Option<[f64; 4]> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/buffers.py");
+    let output = peers.python(&script).arg(model).args(options).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    if report["context"] != true {
+        return None;
+    }
+    let sum = |what: &str| report["sizes"][what].as_array().map_or(0.0, |all| all.iter().filter_map(|n| n.as_f64()).sum());
+    let mib = |what: &str| sum(what) * 1024.0 * 1024.0;
+    Some([report["size"].as_f64().unwrap(), mib("KV"), mib("compute"), mib("output")])
+}
+
+/// Models of the reference data, of all architectures whose graph is known.
+const MODELS: &[&str] = &[
+    "cohere-auto", "deepseek-coder-full-vocab-auto", "falcon-40b-style-f16", "falcon-7b-style-auto", "gemma-f16", "gemma2-auto",
+    "gemma3-auto", "glm4-auto", "gpt2-full-vocab-auto", "gptbigcode-f16", "gptoss-auto", "granite-auto", "llama-attn-bias-f16",
+    "llama3-hd128-auto", "mistral-auto", "mixtral-auto", "olmo-auto", "olmo2-auto", "phi2-f16", "phi3-auto", "qwen2-f16",
+    "qwen2-fuseqkv-f16", "qwen2moe-auto", "qwen3-auto", "qwen3moe-auto", "stablelm-auto", "starcoder2-auto",
+];
+
+/// Every part is what llama.cpp reports, to half a per cent and the hundredths of a MiB to which it does.
+fn estimates_are_what_llama_cpp_reports() {
+    let peers = Peers::get();
+    let mut n = 0;
+    type Change = fn(&mut Setup);
+    let setups: &[(&[&str], Change)] = &[
+        (&["n_ctx=4096", "swa_full=0"], |_| ()),
+        (&["n_ctx=8192", "swa_full=0", "n_ubatch=128", "flash_attn_type=0"], |s| {
+            (s.n_ctx, s.n_ubatch, s.flash) = (Some(8192), 128, false);
+        }),
+        (&["n_ctx=3000", "swa_full=1", "n_ubatch=1024", "n_batch=1024"], |s| {
+            (s.n_ctx, s.n_ubatch, s.n_batch, s.full_window) = (Some(3000), 1024, 1024, true);
+        }),
+        (&["n_ctx=2048", "swa_full=0", "type_k=8", "type_v=8"], |s| {
+            (s.n_ctx, s.type_k, s.type_v) = (Some(2048), GgmlType::Q8_0, GgmlType::Q8_0);
+        }),
+        (&["n_ctx=8192", "swa_full=0", "n_seq_max=4"], |s| (s.n_ctx, s.n_seq) = (Some(8192), 4)),
+    ];
+    let glossary = peers.data("glossary-bf16.gguf");
+    let others = MODELS.iter().map(|name| peers.data(&format!("hf/ref/{name}.gguf")));
+    let mut bad = Vec::new();
+    for path in [glossary].into_iter().chain(others) {
+        for (options, change) in setups {
+            let mut setup = Setup::default();
+            setup.n_ctx = Some(4096);
+            change(&mut setup);
+            // Some heads are too small for quantized caches, and llama.cpp refuses those.
+            let Some(real) = reported(&peers, &path, options) else { continue };
+            let ours = estimate(&path, &setup).unwrap().cpu;
+            let ours = [ours.weights, ours.cache, ours.compute, ours.output];
+            for ((what, ours), real) in ["weights", "cache", "compute", "output"].iter().zip(ours).zip(real) {
+                if (ours as f64 - real).abs() > real * 0.005 + 11_000.0 {
+                    bad.push(format!("{} {options:?}: {what} {ours}, llama.cpp {real}", path.display()));
+                }
+            }
+            n += 1;
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    assert!(n > 4 * MODELS.len(), "only {n}");
+}
+
 gguf_test::tests! {
-    [Peers, Shared] a_file_of_10_gb_is_edited_in_place_and_loads,
+    [Peers, Shared] a_file_of_10_gb_is_edited_in_place_and_loads, estimates_are_what_llama_cpp_reports,
         edited_models_compute_the_same;
 }
