@@ -140,12 +140,15 @@ fn a_copy_is_written_and_not_over_another_file() {
     let file = small(dir.path(), "m.gguf");
     let before = fs::read(&file).unwrap();
     let out = dir.path().join("out.gguf");
-    let set = |more: &[&str]| gguf([&["set", text(&file), "general.name=Copied", "--output", text(&out)], more].concat());
+    let set =
+        |more: &[&str]| gguf([&["set", text(&file), "general.name=Copied", "--output", text(&out)], more].concat());
     assert_eq!(set(&[]).exits(0).says(&["1 change, in a copy"]).out, format!("{}\n", text(&out)));
     set(&[]).exits(2).says(&["out.gguf: exists already; give --force to replace it"]);
     set(&["--force", "-q"]).exits(0).silently();
     gguf(["get", text(&out), "general.name"]).exits(0).prints(&["Copied\n"]);
-    gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"]).exits(2).says(&["is the file itself; give another one"]);
+    gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"])
+        .exits(2)
+        .says(&["is the file itself; give another one"]);
     gguf(["set", text(&file), "a:u8=1", "--output", "-"]).exits(2).says(&["cannot be written to standard output"]);
     gguf(["set", text(&file), "a:u8=1", "--force"]).exits(2);
     assert!(fs::read(&file).unwrap() == before);
@@ -162,7 +165,11 @@ fn unset_removes_keys() {
     gguf(["unset", text(&file)]).exits(2);
     assert!(fs::read(&file).unwrap() == before);
     let run = gguf(["unset", text(&file), "tokenizer.*", "general.name"]).exits(0);
-    run.says(&["  tokenizer.ggml.model: llama (removed)\n", "3 changes, in place", " bytes of room are left for later edits\n"]);
+    run.says(&[
+        "  tokenizer.ggml.model: llama (removed)\n",
+        "3 changes, in place",
+        " bytes of room are left for later edits\n",
+    ]);
     assert_eq!(fs::metadata(&file).unwrap().len(), before.len() as u64);
     assert_eq!(gguf(["get", text(&file), "general.*"]).exits(0).out, "general.architecture\tllama\n");
     gguf(["check", "--structure", text(&file)]).exits(0);
@@ -177,7 +184,9 @@ fn rename_gives_keys_and_tensors_other_names() {
         .says(&["  general.name is now general.basename\n", "  tensor output_norm.weight is now norm.weight\n"]);
     gguf(["show", "--tensors", text(&file)]).exits(0).prints(&["norm.weight"]);
     gguf(["rename", text(&file), "nothing=x"]).exits(1).says(&["there is neither a key nor a tensor nothing\n"]);
-    gguf(["rename", text(&file), "norm.weight=token_embd.weight"]).exits(2).says(&["the name token_embd.weight is taken"]);
+    gguf(["rename", text(&file), "norm.weight=token_embd.weight"])
+        .exits(2)
+        .says(&["the name token_embd.weight is taken"]);
     // A name that a key and a tensor have.
     gguf(["set", "-q", text(&file), "norm.weight:u8=1"]).exits(0);
     gguf(["rename", text(&file), "norm.weight=x"])
@@ -267,7 +276,9 @@ fn an_interrupted_edit_is_finished_by_whatever_opens_the_file() {
         assert_eq!(names(dir.path()), ["m.gguf"]);
     }
     interrupt();
-    gguf(["set", text(&file), "general.name=Small"]).exits(0).says(&["m.gguf: an edit that was interrupted is finished\n"]);
+    gguf(["set", text(&file), "general.name=Small"])
+        .exits(0)
+        .says(&["m.gguf: an edit that was interrupted is finished\n"]);
     // Of a file that is another one meanwhile, nothing is touched.
     interrupt();
     let other = dir.path().join("other.gguf");

@@ -50,7 +50,39 @@ fn what_may_not_be_written_is_left_alone() {
     assert!(err.contains("Read-only file system"), "{err}");
 }
 
+/// Leaves the disk less and less room, and inserts bytes: the journal does not fit, then the new head does not, then all does.
+const ALMOST_FULL: &str = r#"
+    set -u; gguf=$1; cd "$0"
+    "$gguf" set "$2" --output base.gguf -q >/dev/null
+    value=$(head -c 60000 /dev/zero | tr '\0' x)
+    for free in $(seq 40 20 260); do
+        cp base.gguf m.gguf; rm -f fill; sync
+        available=$(df -k --output=avail . | tail -n 1)
+        head -c $(((available - free) * 1024)) /dev/zero >fill; sync
+        "$gguf" set m.gguf general.name="$value" --in-place -q >/dev/null 2>error
+        case $? in
+            0) test "$("$gguf" get m.gguf general.name)" = "$value" && what=done || what=wrong ;;
+            *) cmp -s m.gguf base.gguf && what="same: $(sed 's/.*m.gguf\(.*\): No space.*/\1/' error)" || what=changed ;;
+        esac
+        echo "$what$(ls | grep edit)"
+    done
+"#;
+
+fn a_disk_that_fills_up_leaves_the_old_head_or_the_new_one() {
+    let dir = folder();
+    let at = dir.path().join("mounted");
+    std::fs::create_dir(&at).unwrap();
+    let model = folder();
+    let model = small(model.path(), "m.gguf");
+    let output = disk::ext4_script(&at, ALMOST_FULL).arg(path()).arg(&model).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let mut found: Vec<&str> = out.lines().collect();
+    found.dedup();
+    assert_eq!(found, ["same: .edit: cannot write", "same: : cannot edit in place", "done"], "{out}{err}");
+}
+
 gguf_test::tests! {
     [SmallDisk] a_full_disk_leaves_the_file_as_it_was,
         what_may_not_be_written_is_left_alone;
+    [SmallExt4] a_disk_that_fills_up_leaves_the_old_head_or_the_new_one;
 }

@@ -30,9 +30,15 @@ fn repair_says_what_is_whole() {
         "  output_norm.weight  32         f32 ",
         "--from COPY copies what is missing from a whole copy",
     ]);
-    gguf(["repair", text(&whole)]).exits(0).silently().prints(&["  Tensors  2 of 2 whole\n", "whole, so far as it can be told"]);
+    gguf(["repair", text(&whole)])
+        .exits(0)
+        .silently()
+        .prints(&["  Tensors  2 of 2 whole\n", "whole, so far as it can be told"]);
     let json = gguf(["repair", "--json", text(&path)]).exits(1).silently().json();
-    assert_eq!((&json["whole"], &json["head"], &json["tensors"][1]["data"]), (&false.into(), &true.into(), &"missing".into()));
+    assert_eq!(
+        (&json["whole"], &json["head"], &json["tensors"][1]["data"]),
+        (&false.into(), &true.into(), &"missing".into())
+    );
     gguf(["repair", text(&dir.path().join("none.gguf"))]).exits(2).says(&["none.gguf: cannot open: "]);
 }
 
@@ -42,7 +48,8 @@ fn repair_copies_from_a_whole_copy() {
     let (path, whole, bytes) = damaged(dir.path());
     let before = fs::read(&path).unwrap();
     let run = gguf(["repair", text(&path), "--from", text(&whole), "-n"]).exits(1);
-    run.prints(&["OFFSET  BYTES  TENSOR\n", "  token_embd.weight\n", "  output_norm.weight\n"]).says(&[" would be copied\n"]);
+    run.prints(&["OFFSET  BYTES  TENSOR\n", "  token_embd.weight\n", "  output_norm.weight\n"])
+        .says(&[" would be copied\n"]);
     assert!(fs::read(&path).unwrap() == before);
     let run = gguf(["repair", text(&path), "--from", text(&whole)]).exits(0);
     assert_eq!(run.out, format!("{}\n", text(&path)));
@@ -142,10 +149,22 @@ fn estimate_refuses_what_it_does_not_know() {
         write(&path, &head, &[]);
         gguf(["estimate", text(&path)]).exits(code).says(&[said]);
     };
-    bad(|head| _ = head.remove("llama.block_count"), 1, "the key llama.block_count is missing, and an estimate needs it");
-    bad(|head| head.set("llama.block_count", u32::MAX), 1, "llama.block_count is 4294967295, and no model has more than 512");
+    bad(
+        |head| _ = head.remove("llama.block_count"),
+        1,
+        "the key llama.block_count is missing, and an estimate needs it",
+    );
+    bad(
+        |head| head.set("llama.block_count", u32::MAX),
+        1,
+        "llama.block_count is 4294967295, and no model has more than 512",
+    );
     bad(|head| head.set("llama.block_count", 0u32), 1, "llama.block_count is 0");
     bad(|head| head.set("llama.attention.head_count", -1i32), 1, "llama.attention.head_count is -1");
-    bad(|head| head.set("llama.ssm.state_size", 16u32), 2, "llama is recurrent, and the memory of such models is not estimated");
+    bad(
+        |head| head.set("llama.ssm.state_size", 16u32),
+        2,
+        "llama is recurrent, and the memory of such models is not estimated",
+    );
     bad(|head| _ = head.remove("general.architecture"), 1, "the key general.architecture is missing");
 }

@@ -27,9 +27,8 @@ pub(crate) fn copy(
         if progress.is_cancelled() {
             return Err(gguf_pipeline::Error::Cancelled.into());
         }
-        let copied = copy_range(from, at, output.file(), to_at, left.min(PIECE)).map_err(|source| {
-            gguf_io::Error::Io { path: output.path().to_owned(), action: "copy the data", source }
-        })?;
+        let copied = copy_range(from, at, output.file(), to_at, left.min(PIECE))
+            .map_err(|source| gguf_io::Error::Io { path: output.path().to_owned(), action: "copy the data", source })?;
         (at, to_at, left) = (at + copied, to_at + copied, left.saturating_sub(copied));
         progress.event(Event::Advanced { bytes: copied });
     }

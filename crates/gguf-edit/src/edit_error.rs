@@ -179,8 +179,6 @@ pub enum EditError {
     NotInPlace {
         /// Why it cannot be edited in place.
         why: &'static str,
-        /// Length of the file.
-        file_bytes: u64,
     },
     /// The output is the file itself.
     SameFile,
@@ -321,18 +319,20 @@ impl fmt::Display for EditError {
             EditError::NoName { name } => write!(f, "there is neither a key nor a tensor {}", shown(name)),
             EditError::TwoMeanings { name } => write!(f, "{} is the name of a key and of a tensor", shown(name)),
             EditError::Taken { name } => write!(f, "the name {} is taken", shown(name)),
-            EditError::KeyName { key } => write!(
-                f,
-                "{:?} cannot be a key: one has 1 to {MAX_KEY} bytes of UTF-8, and no NUL",
-                shown(key)
-            ),
+            EditError::KeyName { key } => {
+                write!(f, "{:?} cannot be a key: one has 1 to {MAX_KEY} bytes of UTF-8, and no NUL", shown(key))
+            }
             EditError::TensorName { name } => write!(
                 f,
                 "{:?} cannot be the name of a tensor: one has 1 to {MAX_TENSOR_NAME} bytes of UTF-8, and no NUL",
                 shown(name)
             ),
             EditError::UnknownKey { key, nearest } => {
-                write!(f, "the type of {} is not known: neither the file nor the table of known keys has it", shown(key))?;
+                write!(
+                    f,
+                    "the type of {} is not known: neither the file nor the table of known keys has it",
+                    shown(key)
+                )?;
                 match nearest {
                     Some(near) => write!(f, "; did you mean {}?", shown(near)),
                     None => f.write_str("; state one, as in KEY:u32=VALUE"),
@@ -354,14 +354,21 @@ impl fmt::Display for EditError {
             EditError::Json { problem } => f.write_str(problem),
             EditError::Line { number, error } => write!(f, "line {number}: {error}"),
             EditError::NotALine => f.write_str("expected KEY: TYPE = VALUE"),
-            EditError::NoEnd { end } => write!(f, "the string that begins here does not end; a line {end} would end it"),
+            EditError::NoEnd { end } => {
+                write!(f, "the string that begins here does not end; a line {end} would end it")
+            }
             EditError::Twice { key } => write!(f, "the key {} is there twice", shown(key)),
             EditError::NotShown { key } => {
                 write!(f, "the file has no value of {} that could be kept; write one in place of the …", shown(key))
             }
             EditError::NoTokens => f.write_str("there is no vocabulary: tokenizer.ggml.tokens is missing"),
             EditError::UnknownRole { role } => {
-                write!(f, "there is no role {}; there are {}", shown(role), crate::tokens::roles().collect::<Vec<_>>().join(", "))
+                write!(
+                    f,
+                    "there is no role {}; there are {}",
+                    shown(role),
+                    crate::tokens::roles().collect::<Vec<_>>().join(", ")
+                )
             }
             EditError::UnknownTokenType { ty } => write!(
                 f,
@@ -375,29 +382,28 @@ impl fmt::Display for EditError {
             EditError::TokenId { id, n_tokens } => {
                 write!(f, "there is no token {id}; the vocabulary has {n_tokens}, counted from 0")
             }
-            EditError::TokenTypes { n_types, n_tokens } => write!(
-                f,
-                "tokenizer.ggml.token_type has {n_types} elements, and the vocabulary {n_tokens} tokens"
-            ),
+            EditError::TokenTypes { n_types, n_tokens } => {
+                write!(f, "tokenizer.ggml.token_type has {n_types} elements, and the vocabulary {n_tokens} tokens")
+            }
             EditError::Layout(e) => e.fmt(f),
             EditError::Draft => f.write_str("is of the draft that preceded version 1, which is not edited"),
             EditError::PadKey => {
                 write!(f, "{} only takes up room for later edits, and is kept by the edits themselves", crate::PAD_KEY)
             }
-            EditError::Alignment => {
-                f.write_str("another general.alignment moves every tensor, which no edit does")
+            EditError::Alignment => f.write_str("another general.alignment moves every tensor, which no edit does"),
+            EditError::NotFirstShard { number } => {
+                write!(f, "is shard {number} of a model, whose key-values are in its first shard; edit that file")
             }
-            EditError::NotFirstShard { number } => write!(
-                f,
-                "is shard {number} of a model, whose key-values are in its first shard; edit that file"
-            ),
-            EditError::NotInPlace { why, file_bytes } => {
-                write!(f, "{why}, so all {file_bytes} bytes would be written anew; nothing was changed")
+            EditError::NotInPlace { why } => {
+                write!(f, "{why}, so a new file would have to take its place; nothing was changed")
             }
             EditError::SameFile => f.write_str("is the file itself"),
             EditError::NothingWhole => f.write_str("nothing of it can be saved"),
             EditError::NotDetermined { problem } => {
-                write!(f, "{problem}; what is right there does not follow from the rest of the file, but a whole copy has it")
+                write!(
+                    f,
+                    "{problem}; what is right there does not follow from the rest of the file, but a whole copy has it"
+                )
             }
             EditError::NotACopy { other, problem } => {
                 write!(f, "{} is not a copy of it: {problem}", other.display())

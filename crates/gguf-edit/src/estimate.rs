@@ -209,7 +209,9 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     check(setup)?;
     let n_ctx = match setup.n_ctx {
         Some(n) => n,
-        None => hparams.n_ctx_train.ok_or_else(|| EditError::MissingKey { key: format!("{architecture}.context_length") })?,
+        None => hparams
+            .n_ctx_train
+            .ok_or_else(|| EditError::MissingKey { key: format!("{architecture}.context_length") })?,
     };
     if !(1..=MOST_CTX).contains(&n_ctx) {
         return Err(asked(format!("a context of {n_ctx} tokens")));
@@ -237,7 +239,8 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
             true => "flash attention is used".to_owned(),
             false => "flash attention is not used, so all scores of a layer are in memory at once".to_owned(),
         },
-        "weights are not repacked; where llama.cpp repacks some for the CPU, those are in memory a second time".to_owned(),
+        "weights are not repacked; where llama.cpp repacks some for the CPU, those are in memory a second time"
+            .to_owned(),
     ];
     if n_gpu == 0 {
         cpu.compute = compute;
@@ -347,10 +350,12 @@ fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
     let n_layers = keys.number("block_count", MOST_LAYERS)?;
     let n_embd = keys.number("embedding_length", MOST)?;
     let rows = |name: &str| shapes.get(name).and_then(|shape| shape.get(1)).copied();
-    let n_vocab = rows("output.weight").or_else(|| rows("token_embd.weight")).or_else(|| {
-        gguf.get("tokenizer.ggml.tokens").and_then(|tokens| tokens.as_array()).map(|tokens| tokens.len())
-    });
-    let n_vocab = n_vocab.filter(|n| *n <= MOST).ok_or_else(|| EditError::MissingKey { key: "tokenizer.ggml.tokens".to_owned() })?;
+    let n_vocab = rows("output.weight")
+        .or_else(|| rows("token_embd.weight"))
+        .or_else(|| gguf.get("tokenizer.ggml.tokens").and_then(|tokens| tokens.as_array()).map(|tokens| tokens.len()));
+    let n_vocab = n_vocab
+        .filter(|n| *n <= MOST)
+        .ok_or_else(|| EditError::MissingKey { key: "tokenizer.ggml.tokens".to_owned() })?;
     let window = keys.optional("attention.sliding_window", MOST_CTX)?.filter(|n| *n > 0);
     let pattern = pattern(arch, &keys)?;
     let mut hparams = Hparams {
@@ -433,7 +438,8 @@ impl Pattern {
 }
 
 /// The defaults of the architectures with two caches, where no key says otherwise (`llama.cpp/src/models`).
-const PATTERNS: &[(&str, u64)] = &[("gemma2", 2), ("gemma3", 6), ("cohere2", 4), ("olmo2", 4), ("gpt-oss", 2), ("exaone4", 4)];
+const PATTERNS: &[(&str, u64)] =
+    &[("gemma2", 2), ("gemma3", 6), ("cohere2", 4), ("olmo2", 4), ("gpt-oss", 2), ("exaone4", 4)];
 
 fn pattern(arch: &str, keys: &Keys<'_>) -> Result<Option<Pattern>, EditError> {
     let Some((_, every)) = PATTERNS.iter().find(|(name, _)| *name == arch) else { return Ok(None) };

@@ -224,7 +224,7 @@ impl EditPlan {
         }
         if options.only_in_place {
             let why = why.unwrap_or(NO_INSERT);
-            return Err(EditError::NotInPlace { why, file_bytes });
+            return Err(EditError::NotInPlace { why });
         }
         self.choose_new_file(&self.real.clone(), why.unwrap_or(NO_INSERT))
     }
@@ -377,7 +377,9 @@ impl EditPlan {
         let moved = self.new.data_offset.saturating_sub(self.gguf().data_offset());
         match self.way {
             Way::Nothing | Way::Room => (before, before),
-            _ => (before, before.saturating_sub(self.gguf().data_offset().saturating_sub(self.new.data_offset)) + moved),
+            _ => {
+                (before, before.saturating_sub(self.gguf().data_offset().saturating_sub(self.new.data_offset)) + moved)
+            }
         }
     }
 
@@ -426,15 +428,13 @@ impl EditPlan {
     pub fn run(mut self, progress: &dyn Progress) -> Result<Way, EditError> {
         match self.way {
             Way::Nothing => return Ok(self.way),
-            Way::Room | Way::Insert { .. } => {
-                match self.replace(&|step| progress.event(Event::Edited { step })) {
-                    Err(EditError::Io(e)) if self.may_write_anew(&e) => {
-                        let real = self.real.clone();
-                                        self.choose_new_file(&real, NO_INSERT)?;
-                    }
-                    result => return result.map(|()| self.way),
+            Way::Room | Way::Insert { .. } => match self.replace(&|step| progress.event(Event::Edited { step })) {
+                Err(EditError::Io(e)) if self.may_write_anew(&e) => {
+                    let real = self.real.clone();
+                    self.choose_new_file(&real, NO_INSERT)?;
                 }
-            }
+                result => return result.map(|()| self.way),
+            },
             Way::Share | Way::Copy { .. } => {}
         }
         let output = Output::create(&self.real, true)?;

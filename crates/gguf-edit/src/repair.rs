@@ -194,7 +194,10 @@ impl Diagnosis {
         // Offsets that cannot be, in a file whose length is right for those that follow from the sizes.
         let mut offsets: Vec<u64> = gguf.tensors().map(|t| t.offset).collect();
         if let Some(packed) = packed.as_ref().filter(|packed| {
-            !is_draft && packed.offsets != offsets && !are_possible(gguf, self.file_bytes) && packed.fits(self.file_bytes)
+            !is_draft
+                && packed.offsets != offsets
+                && !are_possible(gguf, self.file_bytes)
+                && packed.fits(self.file_bytes)
         }) {
             let wrong = gguf.tensors().zip(&packed.offsets).filter(|(tensor, right)| tensor.offset != **right);
             self.mends.extend(wrong.map(|(tensor, right)| Mend::Offset {
@@ -229,7 +232,8 @@ impl Diagnosis {
         };
         self.tensors = gguf.tensors().zip(&offsets).map(state).collect();
         let end = self.tensors.iter().map(|tensor| tensor.range.end).max();
-        self.whole_bytes = end.and_then(|end| align_up(end.saturating_sub(base), gguf.alignment())).map(|n| base.saturating_add(n));
+        self.whole_bytes =
+            end.and_then(|end| align_up(end.saturating_sub(base), gguf.alignment())).map(|n| base.saturating_add(n));
         let missing = self.whole_bytes.unwrap_or(0).saturating_sub(self.file_bytes);
         if missing > 0 && self.tensors.iter().all(TensorState::is_whole) {
             self.mends.push(Mend::Padding { missing });
@@ -275,7 +279,10 @@ impl Diagnosis {
 
     /// Whether nothing is wrong, so far as it can be told without another copy.
     pub fn is_whole(&self) -> bool {
-        self.problem.is_none() && self.mends.is_empty() && self.has_head() && self.tensors.iter().all(TensorState::is_whole)
+        self.problem.is_none()
+            && self.mends.is_empty()
+            && self.has_head()
+            && self.tensors.iter().all(TensorState::is_whole)
     }
 
     /// Mends what is determined, in place and behind a journal.
@@ -287,9 +294,7 @@ impl Diagnosis {
             let problem = self.problem.clone().unwrap_or_default();
             return Err(EditError::NotDetermined { problem }.at(&self.path));
         };
-        let io = |action| {
-            move |source| EditError::from(gguf_io::Error::Io { path: self.path.clone(), action, source })
-        };
+        let io = |action| move |source| EditError::from(gguf_io::Error::Io { path: self.path.clone(), action, source });
         let new = head.encoded()?;
         let file = File::open(&self.path).map_err(io("open"))?;
         let mut old = vec![0; new.len()];
@@ -298,7 +303,9 @@ impl Diagnosis {
         if old != new {
             replace_start(&self.path, &old, &new, &|_| ())?;
         }
-        if let (true, Some(bytes)) = (self.mends.iter().any(|mend| matches!(mend, Mend::Padding { .. })), self.whole_bytes) {
+        if let (true, Some(bytes)) =
+            (self.mends.iter().any(|mend| matches!(mend, Mend::Padding { .. })), self.whole_bytes)
+        {
             let file = File::options().write(true).open(&self.path).map_err(io("open for writing"))?;
             file.set_len(bytes).and_then(|()| file.sync_all()).map_err(io("write"))?;
         }

@@ -47,7 +47,9 @@ fn is_plain(key: &str) -> bool {
 fn write_value(text: &mut String, value: ValueRef<'_>) {
     match value {
         ValueRef::String(string) => match string.to_str() {
-            Ok(string) if string.contains('\n') && string.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()) => {
+            Ok(string)
+                if string.contains('\n') && string.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()) =>
+            {
                 let mut end = "END".to_owned();
                 while string.lines().any(|line| line == end) {
                     end.push('_');

@@ -148,10 +148,7 @@ mod tests {
         typed.set("tokenizer.ggml.token_type", [2, 3, 4, 5, 6]);
         assert_eq!(token_types(&typed, &control).unwrap(), value([3, 3, 4, 6, 6]));
         typed.set("tokenizer.ggml.token_type", [2, 3]);
-        assert!(matches!(
-            token_types(&typed, &control),
-            Err(EditError::TokenTypes { n_types: 2, n_tokens: 5 })
-        ));
+        assert!(matches!(token_types(&typed, &control), Err(EditError::TokenTypes { n_types: 2, n_tokens: 5 })));
         let unknown = [(Token::Id(0), "7".to_owned())];
         assert!(matches!(token_types(&head(), &unknown), Err(EditError::UnknownTokenType { .. })));
     }

@@ -76,9 +76,15 @@ impl Assignment {
 /// # Errors
 /// When it is neither, when the type of a key is neither stated nor known, and when a value is not of its type.
 pub fn edits_of_json(json: &Json, head: &Head) -> Result<Vec<Edit>, EditError> {
-    let wrong = || EditError::Json { problem: "expected an object of keys and values, or a list of objects with key, type and value".into() };
+    let wrong = || EditError::Json {
+        problem: "expected an object of keys and values, or a list of objects with key, type and value".into(),
+    };
     match json {
-        Json::Object(object) => object.iter().filter(|(key, _)| *key != crate::PAD_KEY).map(|(key, value)| edit_of_json(key, value, head)).collect(),
+        Json::Object(object) => object
+            .iter()
+            .filter(|(key, _)| *key != crate::PAD_KEY)
+            .map(|(key, value)| edit_of_json(key, value, head))
+            .collect(),
         Json::Array(list) => list
             .iter()
             .filter(|item| item.get("key").and_then(Json::as_str) != Some(crate::PAD_KEY))
@@ -91,14 +97,16 @@ pub fn edits_of_json(json: &Json, head: &Head) -> Result<Vec<Edit>, EditError> {
 fn edit_of_json(key: &str, json: &Json, head: &Head) -> Result<Edit, EditError> {
     let (mut stated, mut json) = (None, json);
     if let (Some(ty), Some(value)) = (json.get("type"), json.get("value")) {
-        let ty = ty.as_str().ok_or(EditError::JsonValue { key: key.to_owned(), problem: "the type is not a string" })?;
+        let ty =
+            ty.as_str().ok_or(EditError::JsonValue { key: key.to_owned(), problem: "the type is not a string" })?;
         stated = Some((ty == "array").then(|| array_kind(json)).flatten().map_or_else(|| parse_kind(ty), Ok)?);
         json = value;
     }
     if json.is_null() {
         return Ok(Edit::Unset { key: key.to_owned() });
     }
-    let kind = kind_of(key, stated, head, json.is_array()).or_else(|| evident(json)).ok_or_else(|| unknown(key, head))?;
+    let kind =
+        kind_of(key, stated, head, json.is_array()).or_else(|| evident(json)).ok_or_else(|| unknown(key, head))?;
     Ok(Edit::Set { key: key.to_owned(), value: value_of_json(key, kind, json)? })
 }
 
@@ -118,7 +126,9 @@ fn evident(json: &Json) -> Option<Kind> {
         Json::Array(list) if !list.is_empty() && list.iter().all(Json::is_string) => {
             Some(Kind::Array(ValueType::STRING))
         }
-        Json::Array(list) if !list.is_empty() && list.iter().all(Json::is_boolean) => Some(Kind::Array(ValueType::BOOL)),
+        Json::Array(list) if !list.is_empty() && list.iter().all(Json::is_boolean) => {
+            Some(Kind::Array(ValueType::BOOL))
+        }
         _ => None,
     }
 }
@@ -186,7 +196,8 @@ fn kind_of(key: &str, stated: Option<Kind>, head: &Head, is_list: bool) -> Optio
     }
     let present = head.get(key).map(kind_of_value);
     let Some(row) = keys::lookup(key, arch(head)) else { return present };
-    if let Some(present) = present.filter(|kind| row.kinds.contains(kind) && matches!(kind, Kind::Array(_)) == is_list) {
+    if let Some(present) = present.filter(|kind| row.kinds.contains(kind) && matches!(kind, Kind::Array(_)) == is_list)
+    {
         return Some(present);
     }
     let fits = |kind: &&Kind| matches!(kind, Kind::Array(_)) == is_list;
@@ -404,7 +415,10 @@ mod tests {
             ("general.tags=[1]", "general.tags is of type array of string, and 1 is no such value"),
             ("own.bytes:[u8]=[256]", "own.bytes is of type array of u8, and 256 is no such value"),
             ("llama.contxt_length=1", "; did you mean llama.context_length?"),
-            ("own.new=1", "the type of own.new is not known: neither the file nor the table of known keys has it; state one"),
+            (
+                "own.new=1",
+                "the type of own.new is not known: neither the file nor the table of known keys has it; state one",
+            ),
         ] {
             let error = set(text).unwrap_err();
             assert!(error.contains(message), "{text}: {error}");

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use gguf_edit::{Edit, EditOptions, EditPlan, Way};
 use gguf_edit::estimate::{Setup, estimate};
+use gguf_edit::{Edit, EditOptions, EditPlan, Way};
 use gguf_format::{GgmlType, Head, TensorInfo};
 use gguf_io::ModelFile;
 use gguf_io::in_place::space;
@@ -53,7 +53,9 @@ fn a_file_of_10_gb_is_edited_in_place_and_loads() {
         ("A name that is longer than there is room for, so that bytes are inserted", |way| {
             matches!(way, Way::Insert { .. })
         }),
-        ("And once more, into the room that is left of the inserted bytes, which is enough for this", |way| way == Way::Room),
+        ("And once more, into the room that is left of the inserted bytes, which is enough for this", |way| {
+            way == Way::Room
+        }),
     ];
     for (name, is_way) in edits {
         if is_way(Way::Insert { bytes: 0 }) && !space::can_insert(&path) {
@@ -101,17 +103,41 @@ fn reported(peers: &Peers, model: &Path, options: &[&str]) -> Option<[f64; 4]> {
     if report["context"] != true {
         return None;
     }
-    let sum = |what: &str| report["sizes"][what].as_array().map_or(0.0, |all| all.iter().filter_map(|n| n.as_f64()).sum());
+    let sum =
+        |what: &str| report["sizes"][what].as_array().map_or(0.0, |all| all.iter().filter_map(|n| n.as_f64()).sum());
     let mib = |what: &str| sum(what) * 1024.0 * 1024.0;
     Some([report["size"].as_f64().unwrap(), mib("KV"), mib("compute"), mib("output")])
 }
 
 /// Models of the reference data, of all architectures whose graph is known.
 const MODELS: &[&str] = &[
-    "cohere-auto", "deepseek-coder-full-vocab-auto", "falcon-40b-style-f16", "falcon-7b-style-auto", "gemma-f16", "gemma2-auto",
-    "gemma3-auto", "glm4-auto", "gpt2-full-vocab-auto", "gptbigcode-f16", "gptoss-auto", "granite-auto", "llama-attn-bias-f16",
-    "llama3-hd128-auto", "mistral-auto", "mixtral-auto", "olmo-auto", "olmo2-auto", "phi2-f16", "phi3-auto", "qwen2-f16",
-    "qwen2-fuseqkv-f16", "qwen2moe-auto", "qwen3-auto", "qwen3moe-auto", "stablelm-auto", "starcoder2-auto",
+    "cohere-auto",
+    "deepseek-coder-full-vocab-auto",
+    "falcon-40b-style-f16",
+    "falcon-7b-style-auto",
+    "gemma-f16",
+    "gemma2-auto",
+    "gemma3-auto",
+    "glm4-auto",
+    "gpt2-full-vocab-auto",
+    "gptbigcode-f16",
+    "gptoss-auto",
+    "granite-auto",
+    "llama-attn-bias-f16",
+    "llama3-hd128-auto",
+    "mistral-auto",
+    "mixtral-auto",
+    "olmo-auto",
+    "olmo2-auto",
+    "phi2-f16",
+    "phi3-auto",
+    "qwen2-f16",
+    "qwen2-fuseqkv-f16",
+    "qwen2moe-auto",
+    "qwen3-auto",
+    "qwen3moe-auto",
+    "stablelm-auto",
+    "starcoder2-auto",
 ];
 
 /// Every part is what llama.cpp reports, to half a per cent and the hundredths of a MiB to which it does.

@@ -23,7 +23,9 @@ fn head() -> Head {
 
 fn bytes_of(head: &Head) -> Vec<u8> {
     let data = head.tensors.iter().enumerate().map(|(i, tensor)| {
-        (0..tensor.n_bytes().unwrap()).map(|at| (at as usize * 31 + at as usize / 253 + i * 7 + 1) as u8).collect::<Vec<u8>>()
+        (0..tensor.n_bytes().unwrap())
+            .map(|at| (at as usize * 31 + at as usize / 253 + i * 7 + 1) as u8)
+            .collect::<Vec<u8>>()
     });
     Writer::write(Vec::new(), head, data).unwrap()
 }
@@ -99,7 +101,9 @@ fn a_cut_file_says_what_it_lacks_and_the_rest_is_saved() {
         assert_eq!(saved.n_tensors(), n);
         for i in 0..n {
             let now = saved.tensor_range(&saved.tensor_by_index(i).unwrap()).unwrap();
-            assert!(there[now.start as usize..now.end as usize] == whole[range(i).start as usize..range(i).end as usize]);
+            assert!(
+                there[now.start as usize..now.end as usize] == whole[range(i).start as usize..range(i).end as usize]
+            );
         }
     }
     // Nothing but padding is missing.
@@ -130,7 +134,10 @@ fn a_damaged_start_is_mended() {
                     assert!(bit == 0 && at == if order == ByteOrder::Big { 7 } else { 4 }, "{at} {bit}");
                     continue;
                 }
-                assert!(diagnosis.problem().is_some() && !diagnosis.mends().is_empty(), "byte {at} bit {bit}: {diagnosis:?}");
+                assert!(
+                    diagnosis.problem().is_some() && !diagnosis.mends().is_empty(),
+                    "byte {at} bit {bit}: {diagnosis:?}"
+                );
                 diagnosis.mend().unwrap();
                 let mut mended = fs::read(&path).unwrap();
                 if version == Version::V2 {

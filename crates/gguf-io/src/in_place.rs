@@ -168,8 +168,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
 
 /// Does what the journal says is left to do; says whether that was anything. The journal stays.
 fn finish_locked(path: &Path, journal: &mut Journal, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
-    let unfinished =
-        |source| Error::Unfinished { path: path.to_owned(), journal: journal.path.clone(), source };
+    let unfinished = |source| Error::Unfinished { path: path.to_owned(), journal: journal.path.clone(), source };
     let Some(record) = Record::read(&mut journal.file).map_err(unfinished)? else { return Ok(false) };
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(unfinished)?;
     let mut is_inserted = match record.look(&file).map_err(unfinished)? {

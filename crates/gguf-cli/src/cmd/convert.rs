@@ -9,7 +9,7 @@ use gguf_hf::{Conversion, Options, OutType, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 
-use super::quantize::{parse_size, self, Shown};
+use super::quantize::{self, Shown, parse_size};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};

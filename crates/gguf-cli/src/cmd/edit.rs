@@ -38,14 +38,16 @@ impl Args {
         let head = Head::from_gguf(file.gguf());
         drop(file);
         let fail = |what: &str, e: std::io::Error| Failure::CouldNotRun(format!("cannot {what} the text to edit: {e}"));
-        let mut text = tempfile::Builder::new()
-            .prefix("gguf-edit-")
-            .suffix(".txt")
-            .tempfile()
-            .map_err(|e| fail("write", e))?;
-        write!(text, "# {}\n# KEY: TYPE = VALUE; remove a line to remove its key.\n\n{}", shown_path(&self.file), shown(&head))
-            .and_then(|()| text.flush())
-            .map_err(|e| fail("write", e))?;
+        let mut text =
+            tempfile::Builder::new().prefix("gguf-edit-").suffix(".txt").tempfile().map_err(|e| fail("write", e))?;
+        write!(
+            text,
+            "# {}\n# KEY: TYPE = VALUE; remove a line to remove its key.\n\n{}",
+            shown_path(&self.file),
+            shown(&head)
+        )
+        .and_then(|()| text.flush())
+        .map_err(|e| fail("write", e))?;
         // Editors replace files, so it is read again by its name.
         let path = text.into_temp_path();
         run_editor(&path)?;

@@ -175,9 +175,7 @@ impl Args {
     }
 
     fn as_json(&self, estimate: &Estimate, setup: &Setup, fits: Option<bool>) -> Value {
-        let memory = |m: &Memory| {
-            json!({ "weights": m.weights, "kv_cache": m.cache, "compute": m.compute, "output": m.output, "total": m.total() })
-        };
+        let memory = |m: &Memory| json!({ "weights": m.weights, "kv_cache": m.cache, "compute": m.compute, "output": m.output, "total": m.total() });
         json!({
             "path": json::path(&self.model),
             "architecture": estimate.architecture,

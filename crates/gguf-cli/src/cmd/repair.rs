@@ -163,7 +163,9 @@ impl Args {
         match (is_same, self.dry_run) {
             (true, _) => self.note(ui, "nothing differs from the copy"),
             (false, true) => self.note(ui, &format!("{bytes} in {ranges} ranges would be copied")),
-            (false, false) => self.note(ui, &format!("{bytes} in {ranges} ranges copied, and all tensors are as in the copy")),
+            (false, false) => {
+                self.note(ui, &format!("{bytes} in {ranges} ranges copied, and all tensors are as in the copy"))
+            }
         }
         if !self.json && !self.dry_run {
             ui.print_path(&self.file)?;

@@ -46,7 +46,9 @@ impl Args {
             keys.extend(found.filter_map(|kv| kv.key.to_str().ok().map(str::to_owned)));
             if keys.len() == before {
                 let (path, key) = (self.file.display(), Str(key.as_bytes()));
-                return Err(Failure::Bad(format!("{path}: no key matches {key}; gguf show --kv lists those there are")));
+                return Err(Failure::Bad(format!(
+                    "{path}: no key matches {key}; gguf show --kv lists those there are"
+                )));
             }
         }
         let mut seen = std::collections::HashSet::new();

@@ -152,7 +152,8 @@ impl Comparison {
             let (ours, theirs) = (ours.get_mut(..n).unwrap_or_default(), theirs.get_mut(..n).unwrap_or_default());
             // Without a byte of it, nothing has to be compared.
             if readable > 0 {
-                file.read_exact_at(at, ours.get_mut(..readable).unwrap_or_default()).map_err(io_error(&self.path, "read"))?;
+                file.read_exact_at(at, ours.get_mut(..readable).unwrap_or_default())
+                    .map_err(io_error(&self.path, "read"))?;
                 source.read_at(start + done, theirs)?;
             }
             self.compared += readable as u64;

@@ -52,11 +52,8 @@ pub(super) fn save(
     kvs.tensors.clear();
     let (mut plans, mut places) = (Vec::new(), Vec::new());
     for tensor in tensors.iter().filter(|tensor| tensor.is_whole()) {
-        let input = Input {
-            index: plans.len(),
-            name: String::from_utf8_lossy(&tensor.name).into_owned(),
-            ty: tensor.ty,
-        };
+        let input =
+            Input { index: plans.len(), name: String::from_utf8_lossy(&tensor.name).into_owned(), ty: tensor.ty };
         let kept = Reason::Kept(Keep::Copy);
         plans.push(TensorPlan::new(tensor.name.clone(), tensor.shape.clone(), tensor.ty, kept, Op::Copy(input)));
         places.push((tensor.ty, tensor.range.start, tensor.range.end - tensor.range.start));

@@ -107,8 +107,7 @@ impl<'a> Record<'a> {
     /// What stands before the bytes in a journal, the bytes, and what stands behind them.
     pub(super) fn encode(&self) -> (Vec<u8>, &[u8], [u8; HASH]) {
         let hole = self.hole.unwrap_or(Hole { at: 0, len: 0 });
-        let numbers =
-            [self.file_bytes, hole.at, hole.len, self.start_bytes, self.at, self.bytes.len() as u64];
+        let numbers = [self.file_bytes, hole.at, hole.len, self.start_bytes, self.at, self.bytes.len() as u64];
         let mut head = START.to_vec();
         head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         head.extend(self.rest.to_le_bytes());
@@ -190,9 +189,8 @@ fn is_sound(file_bytes: u64, hole: Option<Hole>, start_bytes: u64, at: u64, n: u
     let Some(end) = at.checked_add(n) else { return false };
     let len = hole.map_or(0, |hole| hole.len);
     let Some(whole) = file_bytes.checked_add(len) else { return false };
-    let is_inside = |hole: Hole| {
-        hole.at >= at && hole.at < file_bytes && hole.at.checked_add(hole.len).is_some_and(|to| to <= end)
-    };
+    let is_inside =
+        |hole: Hole| hole.at >= at && hole.at < file_bytes && hole.at.checked_add(hole.len).is_some_and(|to| to <= end);
     end <= start_bytes && start_bytes <= whole && hole.is_none_or(is_inside)
 }
 
