@@ -443,10 +443,10 @@ const PATTERNS: &[(&str, u64)] =
 
 fn pattern(arch: &str, keys: &Keys<'_>) -> Result<Option<Pattern>, EditError> {
     let Some((_, every)) = PATTERNS.iter().find(|(name, _)| *name == arch) else { return Ok(None) };
-    if let Some(ValueRef::Array(array)) = keys.get("attention.sliding_window_pattern") {
-        if let Ok(flags) = array.to_vec::<bool>() {
-            return Ok(Some(Pattern::Listed(flags)));
-        }
+    if let Some(ValueRef::Array(array)) = keys.get("attention.sliding_window_pattern")
+        && let Ok(flags) = array.to_vec::<bool>()
+    {
+        return Ok(Some(Pattern::Listed(flags)));
     }
     let stated = keys.optional("attention.sliding_window_pattern", MOST_LAYERS)?;
     Ok(Some(Pattern::Every(stated.unwrap_or(*every))))

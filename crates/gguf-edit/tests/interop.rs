@@ -48,7 +48,8 @@ fn a_file_of_10_gb_is_edited_in_place_and_loads() {
     let path = dir.path().join("large.gguf");
     write_large(&peers.data("glossary-bf16.gguf"), &path);
     let options = EditOptions::default().only_in_place(true);
-    let edits: &[(&str, fn(Way) -> bool)] = &[
+    type IsWay = fn(Way) -> bool;
+    let edits: &[(&str, IsWay)] = &[
         ("Gloss", |way| way == Way::Room),
         ("A name that is longer than there is room for, so that bytes are inserted", |way| {
             matches!(way, Way::Insert { .. })

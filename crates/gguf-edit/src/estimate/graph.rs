@@ -325,11 +325,11 @@ impl Blocks {
         self.free.insert(place, (at, bytes));
         // With the one after, and with the one before.
         for i in [place, place.saturating_sub(1)] {
-            if let (Some(&(a, n)), Some(&(b, m))) = (self.free.get(i), self.free.get(i + 1)) {
-                if a.saturating_add(n) == b {
-                    self.free[i] = (a, n.saturating_add(m));
-                    self.free.remove(i + 1);
-                }
+            if let (Some(&(a, n)), Some(&(b, m))) = (self.free.get(i), self.free.get(i + 1))
+                && a.saturating_add(n) == b
+            {
+                self.free[i] = (a, n.saturating_add(m));
+                self.free.remove(i + 1);
             }
         }
     }
@@ -351,7 +351,7 @@ mod tests {
         }
         graph.expand(cur);
         assert_eq!(graph.n_nodes(), 10);
-        assert_eq!(graph.buffer_bytes(), 416 + 256 * 1);
+        assert_eq!(graph.buffer_bytes(), 416 + 256);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
         if len > 0 {
             let block = space::block_bytes(path).map_err(Error::io(path, "read"))?;
             let at = from as u64 / block * block;
-            if len as u64 % block != 0 || at >= file_bytes {
+            if !(len as u64).is_multiple_of(block) || at >= file_bytes {
                 return Err(fail(invalid("bytes are inserted in whole blocks, and before the end of the file")));
             }
             from = usize::try_from(at).unwrap_or(from);
