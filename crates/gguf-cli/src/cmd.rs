@@ -14,6 +14,7 @@ pub mod completions;
 pub mod convert;
 pub mod diff;
 pub mod edit;
+pub mod estimate;
 pub mod extract;
 pub mod get;
 pub mod graft;

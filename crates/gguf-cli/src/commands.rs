@@ -78,6 +78,7 @@ commands! {
     Rename rename
     Edit edit
     Repair repair
+    Estimate estimate
     Completions completions
     Man man
 }

@@ -117,7 +117,7 @@ pub fn for_edit(e: &gguf_edit::Error) -> String {
 /// The same for an error of an edit.
 pub fn for_editing(e: &EditError) -> String {
     match e.problem() {
-        EditError::NotInPlace { .. } => "; leave --in-place out to have it written".to_owned(),
+        EditError::NotInPlace { .. } => "; leave --in-place out to allow that".to_owned(),
         EditError::TwoMeanings { .. } => "; say which with --keys or --tensors".to_owned(),
         EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
         EditError::PadKey => "; --reserve makes it longer, and --rewrite removes it".to_owned(),

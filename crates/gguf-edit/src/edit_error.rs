@@ -179,8 +179,6 @@ pub enum EditError {
     NotInPlace {
         /// Why it cannot be edited in place.
         why: &'static str,
-        /// Length of the file.
-        file_bytes: u64,
     },
     /// The output is the file itself.
     SameFile,
@@ -216,6 +214,15 @@ pub enum EditError {
         key: String,
         /// What is wrong with it.
         problem: String,
+    },
+    /// A model of a sort whose memory is not estimated.
+    NotEstimated {
+        /// The architecture.
+        architecture: String,
+        /// What keeps it from being estimated.
+        why: &'static str,
+        /// Bytes of the weights.
+        weights: u64,
     },
     /// An option of an estimate that makes no sense.
     Asked {
@@ -387,8 +394,8 @@ impl fmt::Display for EditError {
             EditError::NotFirstShard { number } => {
                 write!(f, "is shard {number} of a model, whose key-values are in its first shard; edit that file")
             }
-            EditError::NotInPlace { why, file_bytes } => {
-                write!(f, "{why}, so all {file_bytes} bytes would be written anew; nothing was changed")
+            EditError::NotInPlace { why } => {
+                write!(f, "{why}, so a new file would have to take its place; nothing was changed")
             }
             EditError::SameFile => f.write_str("is the file itself"),
             EditError::NothingWhole => f.write_str("nothing of it can be saved"),
@@ -406,6 +413,11 @@ impl fmt::Display for EditError {
             }
             EditError::MissingKey { key } => write!(f, "the key {} is missing, and an estimate needs it", shown(key)),
             EditError::Hyperparameter { key, problem } => write!(f, "{} {problem}", shown(key)),
+            EditError::NotEstimated { architecture, why, weights } => write!(
+                f,
+                "{} {why}, and the memory of such models is not estimated; the weights take {weights} bytes",
+                shown(architecture)
+            ),
             EditError::Asked { problem } => f.write_str(problem),
         }
     }

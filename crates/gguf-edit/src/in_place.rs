@@ -224,7 +224,7 @@ impl EditPlan {
         }
         if options.only_in_place {
             let why = why.unwrap_or(NO_INSERT);
-            return Err(EditError::NotInPlace { why, file_bytes });
+            return Err(EditError::NotInPlace { why });
         }
         self.choose_new_file(&self.real.clone(), why.unwrap_or(NO_INSERT))
     }

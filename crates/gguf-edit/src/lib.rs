@@ -8,6 +8,7 @@ mod edit_error;
 mod edits;
 mod equal;
 mod error;
+pub mod estimate;
 pub mod extract;
 pub mod hash;
 mod in_place;

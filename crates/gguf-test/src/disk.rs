@@ -1,4 +1,5 @@
-//! A file system of one megabyte, in a mount namespace that ends with the command.
+//! Small file systems, in a mount namespace that ends with the command: one of a megabyte in memory, and one of ext4 in a file, which can
+//! insert blocks.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,26 +7,44 @@ use std::process::Command;
 /// Ways to a mount namespace: as root, and as a user who becomes root in a namespace of users.
 const WAYS: [&[&str]; 2] = [&["--mount"], &["--mount", "--map-root-user"]];
 
-fn script_by(way: &[&str], at: &Path, script: &str) -> Command {
+/// How the file system in memory is mounted.
+const MEMORY: &str = "mount -t tmpfs -o size=1m tmpfs \"$0\"";
+
+/// How the one in a file is made and mounted; the file lies beside the folder.
+const EXT4: &str = "truncate -s 16M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -m 0 -b 1024 \"$0.img\" && \
+                    mount -o loop \"$0.img\" \"$0\"";
+
+fn script_by(way: &[&str], mount: &str, at: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");
-    command
-        .args(way)
-        .args(["sh", "-c", &format!("mount -t tmpfs -o size=1m tmpfs \"$0\" && {{\n{script}\n}}")])
-        .arg(at);
+    command.args(way).args(["sh", "-c", &format!("{mount} && {{\n{script}\n}}")]).arg(at);
     command
 }
 
-/// Whether such a file system is to be had here.
-pub fn is_possible() -> bool {
-    way().is_some()
-}
-
-fn way() -> Option<&'static [&'static str]> {
-    let works = |way: &&[&str]| script_by(way, Path::new("/tmp"), "true").output().is_ok_and(|o| o.status.success());
+fn way(mount: &str) -> Option<&'static [&'static str]> {
+    let dir = tempfile::tempdir().ok()?;
+    let at = dir.path().join("mounted");
+    std::fs::create_dir(&at).ok()?;
+    let works = |way: &&[&str]| script_by(way, mount, &at, "true").output().is_ok_and(|output| output.status.success());
     WAYS.into_iter().find(works)
 }
 
-/// A shell that runs a script with the file system at the folder `at`, which is `$0`. What arguments are added are `$1` and on.
+/// Whether a file system in memory is to be had here.
+pub fn is_possible() -> bool {
+    way(MEMORY).is_some()
+}
+
+/// Whether one of ext4 in a file is.
+pub fn is_ext4_possible() -> bool {
+    way(EXT4).is_some()
+}
+
+/// A shell that runs a script with the file system in memory at the folder `at`, which is `$0`. What arguments are added are `$1` and
+/// on.
 pub fn script(at: &Path, script: &str) -> Command {
-    script_by(way().expect("the right to mount"), at, script)
+    script_by(way(MEMORY).expect("the right to mount"), MEMORY, at, script)
+}
+
+/// As [`script`], with the file system of ext4.
+pub fn ext4_script(at: &Path, script: &str) -> Command {
+    script_by(way(EXT4).expect("the right to mount, and mkfs.ext4"), EXT4, at, script)
 }

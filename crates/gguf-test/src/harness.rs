@@ -18,6 +18,8 @@ pub enum Need {
     Shared,
     /// The right to mount a small file system.
     SmallDisk,
+    /// The right to mount a file system of ext4 in a file, and the program that makes one.
+    SmallExt4,
     /// Somebody who asks for it with `--ignored`, for this reason.
     Asking(&'static str),
 }
@@ -30,6 +32,7 @@ impl Need {
             Need::Peers => unset(peers::PEERS).then_some("needs GGUF_PEERS"),
             Need::Shared => unset(peers::SHARED).then_some("needs GGUF_SHARED"),
             Need::SmallDisk => (!crate::disk::is_possible()).then_some("needs the right to mount"),
+            Need::SmallExt4 => (!crate::disk::is_ext4_possible()).then_some("needs the right to mount, and mkfs.ext4"),
             Need::Asking(reason) => Some(reason),
         }
     }

@@ -1,0 +1,198 @@
+//! `gguf estimate`: how much memory a model takes.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use gguf_edit::estimate::{Estimate, Memory, Setup, estimate};
+use gguf_format::GgmlType;
+use serde_json::{Value, json};
+
+use crate::cmd::quantize::parse_size;
+use crate::failure::{Outcome, Verdict};
+use crate::json;
+use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
+
+/// Levels of JSON that are indented.
+const LEVELS: usize = 2;
+
+/// Estimate the memory that a model takes in llama.cpp: weights, KV cache, compute buffers and output.
+///
+/// Weights and caches are sums of sizes. The compute buffer is found as llama.cpp finds it, by laying out the graph of one batch in
+/// memory; for architectures whose graph is not known here, that of a model like llama is taken, and said so. With --memory, the exit
+/// code is 1 if the model does not fit. Recurrent models and encoders are not estimated.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  gguf estimate model.gguf
+  gguf estimate model.gguf --ctx 32768 --kv q8_0
+  gguf estimate model.gguf --ctx 16384 --gpu-layers 20 --memory 8GiB
+  gguf estimate model.gguf --json")]
+pub struct Args {
+    /// The model in GGUF; of a split one, any shard
+    model: PathBuf,
+
+    /// Tokens of context; those that the model was trained on if not given
+    #[arg(short, long, value_name = "N")]
+    ctx: Option<u64>,
+
+    /// The most tokens of a batch
+    #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_batch)]
+    batch: u64,
+
+    /// The most tokens that are computed at once
+    #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_ubatch)]
+    ubatch: u64,
+
+    /// Sequences that share the context
+    #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_seq)]
+    parallel: u64,
+
+    /// Type of cached keys and values
+    #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
+    kv: GgmlType,
+
+    /// Type of cached keys, in place of that of --kv
+    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    kv_k: Option<GgmlType>,
+
+    /// Type of cached values, in place of that of --kv
+    #[arg(long, value_name = "TYPE", value_parser = cache_type)]
+    kv_v: Option<GgmlType>,
+
+    /// Layers on the GPU, counted from the last, the output being one
+    #[arg(short = 'g', long, value_name = "N", default_value_t = 0)]
+    gpu_layers: u64,
+
+    /// Without flash attention
+    #[arg(long)]
+    no_flash: bool,
+
+    /// Caches for the whole context also in layers with a sliding window
+    #[arg(long)]
+    swa_full: bool,
+
+    /// Memory that there is, of the GPU if layers are on it, else of the host; such as 8GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+
+    /// Print JSON, in bytes
+    #[arg(long)]
+    json: bool,
+}
+
+/// The types that llama.cpp has for caches (`kv_cache_types` in `common/arg.cpp`).
+const CACHE_TYPES: &[GgmlType] = &[
+    GgmlType::F32,
+    GgmlType::F16,
+    GgmlType::BF16,
+    GgmlType::Q8_0,
+    GgmlType::Q4_0,
+    GgmlType::Q4_1,
+    GgmlType::IQ4_NL,
+    GgmlType::Q5_0,
+    GgmlType::Q5_1,
+];
+
+fn cache_type(text: &str) -> Result<GgmlType, String> {
+    let found = CACHE_TYPES.iter().find(|ty| ty.to_string().eq_ignore_ascii_case(text));
+    let all = || CACHE_TYPES.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ");
+    found.copied().ok_or_else(|| format!("caches have one of these types: {}", all()))
+}
+
+impl Args {
+    pub fn run(&self, ui: &mut Ui) -> Outcome {
+        let mut setup = Setup::default();
+        setup.n_ctx = self.ctx;
+        (setup.n_batch, setup.n_ubatch, setup.n_seq) = (self.batch, self.ubatch, self.parallel);
+        setup.type_k = self.kv_k.unwrap_or(self.kv);
+        setup.type_v = self.kv_v.unwrap_or(self.kv);
+        setup.flash = !self.no_flash;
+        setup.full_window = self.swa_full;
+        setup.n_gpu_layers = self.gpu_layers;
+        let estimate = estimate(&self.model, &setup)?;
+        let needed = if estimate.n_gpu_layers > 0 { estimate.gpu.total() } else { estimate.cpu.total() };
+        let fits = self.memory.map(|memory| needed <= memory);
+        match self.json {
+            true => json::print(&mut ui.out, LEVELS, &self.as_json(&estimate, &setup, fits))?,
+            false => self.print(ui, &estimate, &setup, needed)?,
+        }
+        Ok(if fits == Some(false) { Verdict::Bad } else { Verdict::Good })
+    }
+
+    fn print(&self, ui: &mut Ui, estimate: &Estimate, setup: &Setup, needed: u64) -> std::io::Result<()> {
+        ui.title(&self.model)?;
+        let trained = match estimate.n_ctx_train {
+            Some(n) if n != estimate.n_ctx => format!(" (trained on {})", grouped(n)),
+            _ => String::new(),
+        };
+        let text = format!("{} tokens{trained}, {} at a time", grouped(estimate.n_ctx), grouped(setup.n_ubatch));
+        ui.field("  Context  ", Style::Cyan, &text)?;
+        let cache = match setup.type_k == setup.type_v {
+            true => setup.type_k.to_string(),
+            false => format!("keys {}, values {}", setup.type_k, setup.type_v),
+        };
+        ui.field("  KV cache ", Style::Cyan, &cache)?;
+        let layers = format!("{} of {} on the GPU", estimate.n_gpu_layers, estimate.n_layers + 1);
+        ui.field("  Layers   ", Style::Cyan, &layers)?;
+        writeln!(ui.out)?;
+        let mut columns = vec![Column::left("MEMORY").styled(Style::Cyan), Column::right("HOST")];
+        let on_gpu = estimate.n_gpu_layers > 0;
+        if on_gpu {
+            columns.push(Column::right("GPU"));
+        }
+        let mut table = Table::new(columns);
+        type Part = fn(&Memory) -> u64;
+        let parts: [(&str, Part); 5] = [
+            ("weights", |m| m.weights),
+            ("KV cache", |m| m.cache),
+            ("compute", |m| m.compute),
+            ("output", |m| m.output),
+            ("total", Memory::total),
+        ];
+        for (name, part) in parts {
+            let mut row = vec![name.to_owned(), size(part(&estimate.cpu))];
+            if on_gpu {
+                row.push(size(part(&estimate.gpu)));
+            }
+            table.row(row);
+        }
+        table.print(ui, 2)?;
+        writeln!(ui.out)?;
+        if let Some(memory) = self.memory {
+            let text = match memory.checked_sub(needed) {
+                Some(left) => format!("fits into {}: {} are left", size(memory), size(left)),
+                None => format!("does not fit into {}: {} are missing", size(memory), size(needed - memory)),
+            };
+            writeln!(ui.out, "{text}")?;
+        }
+        for assumption in &estimate.assumptions {
+            let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(2));
+            for (i, line) in wrap(assumption, room).iter().enumerate() {
+                writeln!(ui.out, "{} {line}", if i == 0 { "*" } else { " " })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn as_json(&self, estimate: &Estimate, setup: &Setup, fits: Option<bool>) -> Value {
+        let memory = |m: &Memory| json!({ "weights": m.weights, "kv_cache": m.cache, "compute": m.compute, "output": m.output, "total": m.total() });
+        json!({
+            "path": json::path(&self.model),
+            "architecture": estimate.architecture,
+            "n_ctx": estimate.n_ctx,
+            "n_ctx_train": estimate.n_ctx_train,
+            "n_batch": setup.n_batch,
+            "n_ubatch": setup.n_ubatch,
+            "n_seq": setup.n_seq,
+            "type_k": setup.type_k.to_string(),
+            "type_v": setup.type_v.to_string(),
+            "flash_attention": setup.flash,
+            "n_layers": estimate.n_layers,
+            "n_gpu_layers": estimate.n_gpu_layers,
+            "host": memory(&estimate.cpu),
+            "gpu": memory(&estimate.gpu),
+            "fits": fits,
+            "assumptions": estimate.assumptions,
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Editing on a disk that is full, or that may not be written: the file is as it was, and nothing is left beside it. Needs the right to
+//! mount a small file system, as root or as a user with a namespace of users; without it the tests are ignored.
+
+use gguf_test::disk;
+use gguf_test::files::{folder, small};
+use gguf_test::program::path;
+
+/// Fills the small disk and edits a file on it, in every way; shows what is left there.
+const FULL: &str = r#"
+    set -u; gguf=$1; model=$2; cd "$0"
+    cp "$model" m.gguf; cp "$model" same.gguf; cat /dev/zero >fill 2>/dev/null
+    for value in Other "$(head -c 9000 /dev/zero | tr '\0' x)"; do
+        "$gguf" set m.gguf general.name="$value"; echo "code $?, left: $(echo *)"
+        cmp m.gguf same.gguf && echo same
+    done
+    "$gguf" set m.gguf general.name=Other --rewrite; echo "code $?, left: $(echo *)"
+    "$gguf" set m.gguf general.name=Other --output out.gguf; echo "code $?, left: $(echo *)"
+    cmp m.gguf same.gguf && echo same
+"#;
+
+/// The same where nothing may be written, and with a journal that would have to be finished.
+const READ_ONLY: &str = r#"
+    set -u; gguf=$1; model=$2; cd "$0"
+    cp "$model" m.gguf; printf 'GGUF edit' >m.gguf.edit; cp "$model" n.gguf
+    mount -o remount,ro "$0" && cd "$0"
+    "$gguf" get n.gguf general.name; echo "code $?"
+    "$gguf" set n.gguf general.name=Other; echo "code $?"
+    "$gguf" get m.gguf general.name; echo "code $?"
+"#;
+
+fn a_full_disk_leaves_the_file_as_it_was() {
+    let dir = folder();
+    let model = folder();
+    let model = small(model.path(), "m.gguf");
+    let output = disk::script(dir.path(), FULL).arg(path()).arg(&model).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let left = "code 2, left: fill m.gguf same.gguf\n";
+    assert_eq!(out, format!("{left}same\n{left}same\n{left}{left}same\n"), "{err}");
+    assert_eq!(err.lines().filter(|line| line.contains("No space left on device")).count(), 4, "{err}");
+}
+
+fn what_may_not_be_written_is_left_alone() {
+    let dir = folder();
+    let model = folder();
+    let model = small(model.path(), "m.gguf");
+    let output = disk::script(dir.path(), READ_ONLY).arg(path()).arg(&model).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // A journal that was never complete keeps nobody from reading.
+    assert_eq!(out, "Small\ncode 0\ncode 2\nSmall\ncode 0\n", "{err}");
+    assert!(err.contains("Read-only file system"), "{err}");
+}
+
+/// Leaves the disk less and less room, and inserts bytes: the journal does not fit, then the new head does not, then all does.
+const ALMOST_FULL: &str = r#"
+    set -u; gguf=$1; cd "$0"
+    "$gguf" set "$2" --output base.gguf -q >/dev/null
+    value=$(head -c 60000 /dev/zero | tr '\0' x)
+    for free in $(seq 40 20 260); do
+        cp base.gguf m.gguf; rm -f fill; sync
+        available=$(df -k --output=avail . | tail -n 1)
+        head -c $(((available - free) * 1024)) /dev/zero >fill; sync
+        "$gguf" set m.gguf general.name="$value" --in-place -q >/dev/null 2>error
+        case $? in
+            0) test "$("$gguf" get m.gguf general.name)" = "$value" && what=done || what=wrong ;;
+            *) cmp -s m.gguf base.gguf && what="same: $(sed 's/.*m.gguf\(.*\): No space.*/\1/' error)" || what=changed ;;
+        esac
+        echo "$what$(ls | grep edit)"
+    done
+"#;
+
+fn a_disk_that_fills_up_leaves_the_old_head_or_the_new_one() {
+    let dir = folder();
+    let at = dir.path().join("mounted");
+    std::fs::create_dir(&at).unwrap();
+    let model = folder();
+    let model = small(model.path(), "m.gguf");
+    let output = disk::ext4_script(&at, ALMOST_FULL).arg(path()).arg(&model).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let mut found: Vec<&str> = out.lines().collect();
+    found.dedup();
+    assert_eq!(found, ["same: .edit: cannot write", "same: : cannot edit in place", "done"], "{out}{err}");
+}
+
+gguf_test::tests! {
+    [SmallDisk] a_full_disk_leaves_the_file_as_it_was,
+        what_may_not_be_written_is_left_alone;
+    [SmallExt4] a_disk_that_fills_up_leaves_the_old_head_or_the_new_one;
+}

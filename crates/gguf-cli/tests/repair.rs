@@ -1,0 +1,170 @@
+//! `gguf repair` and `gguf estimate`: what they print, what they change, and how they exit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf_format::{GgmlType, Head};
+use gguf_test::files::{folder, glossary, head, names, small, text, write};
+use gguf_test::program::gguf;
+
+/// A whole file, and one that lacks its last bytes.
+fn damaged(dir: &Path) -> (PathBuf, PathBuf, Vec<u8>) {
+    let whole = small(dir, "whole.gguf");
+    let bytes = fs::read(&whole).unwrap();
+    let path = dir.join("m.gguf");
+    fs::write(&path, &bytes[..bytes.len() - 10_000]).unwrap();
+    (path, whole, bytes)
+}
+
+#[test]
+fn repair_says_what_is_whole() {
+    let dir = folder();
+    let (path, whole, _) = damaged(dir.path());
+    let run = gguf(["repair", text(&path)]).exits(1).silently();
+    run.prints(&[
+        " bytes; 10.0 kB are missing\n",
+        "  Head     sound\n",
+        "  Tensors  0 of 2 whole\n",
+        "  token_embd.weight   32 x 1000  f16 ",
+        "9.87 kB missing\n",
+        "  output_norm.weight  32         f32 ",
+        "--from COPY copies what is missing from a whole copy",
+    ]);
+    gguf(["repair", text(&whole)])
+        .exits(0)
+        .silently()
+        .prints(&["  Tensors  2 of 2 whole\n", "whole, so far as it can be told"]);
+    let json = gguf(["repair", "--json", text(&path)]).exits(1).silently().json();
+    assert_eq!(
+        (&json["whole"], &json["head"], &json["tensors"][1]["data"]),
+        (&false.into(), &true.into(), &"missing".into())
+    );
+    gguf(["repair", text(&dir.path().join("none.gguf"))]).exits(2).says(&["none.gguf: cannot open: "]);
+}
+
+#[test]
+fn repair_copies_from_a_whole_copy() {
+    let dir = folder();
+    let (path, whole, bytes) = damaged(dir.path());
+    let before = fs::read(&path).unwrap();
+    let run = gguf(["repair", text(&path), "--from", text(&whole), "-n"]).exits(1);
+    run.prints(&["OFFSET  BYTES  TENSOR\n", "  token_embd.weight\n", "  output_norm.weight\n"])
+        .says(&[" would be copied\n"]);
+    assert!(fs::read(&path).unwrap() == before);
+    let run = gguf(["repair", text(&path), "--from", text(&whole)]).exits(0);
+    assert_eq!(run.out, format!("{}\n", text(&path)));
+    run.says(&[" in 2 ranges copied, and all tensors are as in the copy\n"]);
+    assert!(fs::read(&path).unwrap() == bytes);
+    gguf(["repair", text(&path), "--from", text(&whole)]).exits(0).says(&["nothing differs from the copy\n"]);
+    gguf(["repair", text(&path), "--from", text(&path)]).exits(2).says(&["is the file itself; give another one\n"]);
+    let other = dir.path().join("other.gguf");
+    write(&other, &head(&[("a", &[32], GgmlType::F32)]), &[]);
+    gguf(["repair", text(&path), "--from", text(&other)])
+        .exits(1)
+        .says(&["other.gguf is not a copy of it: it has no tensor token_embd.weight\n"]);
+    assert!(fs::read(&path).unwrap() == bytes);
+}
+
+#[test]
+fn repair_mends_and_saves() {
+    let dir = folder();
+    let (path, _, bytes) = damaged(dir.path());
+    let mut wrong = bytes.clone();
+    wrong[..4].copy_from_slice(b"XXXX");
+    fs::write(&path, &wrong).unwrap();
+    gguf(["repair", text(&path)]).exits(1).prints(&["To mend  the file begins with the bytes 58 58 58 58"]);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["mended: the file begins with the bytes 58 58 58 58"]);
+    assert!(fs::read(&path).unwrap() == bytes);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["there is nothing that the rest of the file determines\n"]);
+
+    fs::write(&path, &bytes[..bytes.len() - 128]).unwrap();
+    let out = dir.path().join("out.gguf");
+    let run = gguf(["repair", text(&path), "--output", text(&out)]).exits(0);
+    run.says(&["1 of 2 tensors saved, ", "not saved: output_norm.weight\n"]);
+    gguf(["show", "--tensors", text(&out)]).exits(0).prints(&["token_embd.weight"]);
+    gguf(["repair", text(&path), "--output", text(&out)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["repair", text(&path), "--output", text(&path), "--force"]).exits(2).says(&["m.gguf"]);
+    assert!(fs::read(&path).unwrap() == bytes[..bytes.len() - 128]);
+
+    fs::write(&path, "<!DOCTYPE html>").unwrap();
+    gguf(["repair", text(&path)]).exits(1).prints(&["damaged: byte 0: magic: not a GGUF file but an HTML page"]);
+    gguf(["repair", text(&path), "--mend"]).exits(1).says(&["a whole copy has it; give it with --from\n"]);
+    assert_eq!(names(dir.path()), ["m.gguf", "out.gguf", "whole.gguf"]);
+}
+
+fn model(dir: &Path) -> PathBuf {
+    let path = dir.join("glossary.gguf");
+    gguf(["convert", text(&glossary()), "-q", "-o", text(&path)]).exits(0);
+    path
+}
+
+#[test]
+fn estimate_says_what_a_model_takes() {
+    let dir = folder();
+    let path = model(dir.path());
+    let run = gguf(["estimate", text(&path), "--ctx", "4096"]).exits(0).silently();
+    // What llama.cpp reports of it: 6.00 MiB of caches, 10.51 MiB of compute buffers.
+    run.prints(&[
+        "  Context  4,096 tokens (trained on 512), 512 at a time\n",
+        "  MEMORY       HOST\n  weights   5.77 MB\n  KV cache  6.29 MB\n  compute   11.0 MB\n",
+        "* flash attention is used\n",
+    ]);
+    let json = gguf(["estimate", "--json", text(&path), "-c", "4096", "--kv", "q8_0"]).exits(0).silently().json();
+    assert_eq!(json["host"]["kv_cache"], 4096 * 2 * 3 * (128 / 32 * 34));
+    assert_eq!(json["host"]["weights"], 5_774_336);
+    assert_eq!((&json["gpu"]["total"], &json["fits"]), (&0.into(), &serde_json::Value::Null));
+    // Layers move to the GPU, the last ones first.
+    let part = |layers: &str, place: &str, what: &str| {
+        let run = gguf(["estimate", "--json", text(&path), "-g", layers]).exits(0);
+        run.json()[place][what].as_u64().unwrap()
+    };
+    assert_eq!(part("0", "gpu", "weights"), 0);
+    assert!(part("1", "gpu", "weights") > 0 && part("1", "gpu", "kv_cache") == 0);
+    assert_eq!(part("2", "gpu", "kv_cache") * 2, part("2", "host", "kv_cache"));
+    assert_eq!(part("99", "host", "kv_cache"), 0);
+    // The embeddings are the output matrix as well, so both have them.
+    assert_eq!(part("99", "host", "weights") + part("99", "gpu", "weights"), 5_774_336 + 2048 * 256 * 2);
+    gguf(["estimate", text(&path), "--memory", "10GiB"]).exits(0).prints(&["fits into 10.7 GB: "]);
+    gguf(["estimate", text(&path), "--memory", "1MiB"]).exits(1).prints(&["does not fit into 1.05 MB: "]);
+}
+
+#[test]
+fn estimate_refuses_what_it_does_not_know() {
+    let dir = folder();
+    let sound = model(dir.path());
+    let path = dir.path().join("m.gguf");
+    for (args, said) in [
+        (&["--kv", "q3_K"][..], "caches have one of these types: f32, f16, "),
+        (&["--ctx", "0"], "a context of 0 tokens is none that a model is run with"),
+        (&["--batch", "0"], "a batch of 0 is none"),
+        (&["--kv", "q8_0", "--no-flash"], "quantized values in the cache need flash attention"),
+    ] {
+        gguf([&["estimate", text(&sound)], args].concat()).exits(2).says(&[said]);
+    }
+    let bad = |change: fn(&mut Head), code: i32, said: &str| {
+        let mut head = head(&[("token_embd.weight", &[32, 1000], GgmlType::F16)]);
+        head.set("llama.block_count", 1u32);
+        head.set("llama.attention.head_count", 4u32);
+        change(&mut head);
+        write(&path, &head, &[]);
+        gguf(["estimate", text(&path)]).exits(code).says(&[said]);
+    };
+    bad(
+        |head| _ = head.remove("llama.block_count"),
+        1,
+        "the key llama.block_count is missing, and an estimate needs it",
+    );
+    bad(
+        |head| head.set("llama.block_count", u32::MAX),
+        1,
+        "llama.block_count is 4294967295, and no model has more than 512",
+    );
+    bad(|head| head.set("llama.block_count", 0u32), 1, "llama.block_count is 0");
+    bad(|head| head.set("llama.attention.head_count", -1i32), 1, "llama.attention.head_count is -1");
+    bad(
+        |head| head.set("llama.ssm.state_size", 16u32),
+        2,
+        "llama is recurrent, and the memory of such models is not estimated",
+    );
+    bad(|head| _ = head.remove("general.architecture"), 1, "the key general.architecture is missing");
+}

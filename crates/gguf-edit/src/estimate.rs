@@ -1,0 +1,507 @@
+//! How much memory a model takes when llama.cpp runs it: weights, caches and compute buffers.
+//!
+//! Weights and caches are sums of sizes. The compute buffer is found in the way that llama.cpp finds it: the graph of one batch is laid
+//! out in memory by the rules of ggml's allocator, without computing anything.
+
+use std::path::Path;
+
+use gguf_format::keys::GENERAL_ARCHITECTURE;
+use gguf_format::{GgmlType, Gguf, ValueRef, align_up};
+use gguf_io::Model;
+
+use crate::EditError;
+
+mod build;
+mod graph;
+
+use build::{Batch, build, family};
+
+/// How a model is to be run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Setup {
+    /// Tokens of context; `None` for those that the model was trained on.
+    pub n_ctx: Option<u64>,
+    /// The most tokens that are computed at once (`n_ubatch`).
+    pub n_ubatch: u64,
+    /// The most tokens of a batch (`n_batch`).
+    pub n_batch: u64,
+    /// Number of sequences that share the context.
+    pub n_seq: u64,
+    /// Type of the cached keys.
+    pub type_k: GgmlType,
+    /// Type of the cached values.
+    pub type_v: GgmlType,
+    /// Whether attention is computed without the matrix of scores, as llama.cpp does where it can.
+    pub flash: bool,
+    /// Whether layers with a sliding window have a cache for the whole context all the same.
+    pub full_window: bool,
+    /// Layers whose weights and caches are on a GPU, counted from the last, the output being one.
+    pub n_gpu_layers: u64,
+}
+
+impl Default for Setup {
+    /// llama.cpp's defaults, on the CPU.
+    fn default() -> Setup {
+        Setup {
+            n_ctx: None,
+            n_ubatch: 512,
+            n_batch: 2048,
+            n_seq: 1,
+            type_k: GgmlType::F16,
+            type_v: GgmlType::F16,
+            flash: true,
+            full_window: false,
+            n_gpu_layers: 0,
+        }
+    }
+}
+
+/// Memory of one device, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Memory {
+    /// The weights.
+    pub weights: u64,
+    /// The cached keys and values.
+    pub cache: u64,
+    /// What is computed.
+    pub compute: u64,
+    /// The results of a batch: logits.
+    pub output: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        [self.weights, self.cache, self.compute, self.output].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// How much memory a model takes.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// The architecture.
+    pub architecture: String,
+    /// Tokens of context.
+    pub n_ctx: u64,
+    /// Tokens that the model was trained on.
+    pub n_ctx_train: Option<u64>,
+    /// Blocks of the model.
+    pub n_layers: u64,
+    /// How many layers are on the GPU, the output being one.
+    pub n_gpu_layers: u64,
+    /// Memory of the host.
+    pub cpu: Memory,
+    /// Memory of the GPU; all zero when no layer is on one.
+    pub gpu: Memory,
+    /// What the figures rest on.
+    pub assumptions: Vec<String>,
+}
+
+/// A block.
+#[derive(Debug, Clone, Default)]
+struct Layer {
+    n_head: u64,
+    n_head_kv: u64,
+    head_k: u64,
+    head_v: u64,
+    is_latent: bool,
+    is_windowed: bool,
+    has_attn_norm: bool,
+    has_attn_norm_bias: bool,
+    has_second_norm: bool,
+    has_fused_qkv: bool,
+    has_qkv_bias: bool,
+    has_q_norm: bool,
+    has_k_norm: bool,
+    has_attn_output_bias: bool,
+    has_attn_post_norm: bool,
+    has_ffn_norm: bool,
+    has_ffn_norm_bias: bool,
+    has_ffn_post_norm: bool,
+    has_gate: bool,
+    has_ffn_bias: bool,
+    /// Rows of the matrix that leads up, and width of what comes down.
+    n_up: u64,
+    n_ff: u64,
+    experts: Option<Experts>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Experts {
+    n: u64,
+    n_used: u64,
+    n_ff: u64,
+    normalizes: bool,
+}
+
+/// What the graph depends on.
+#[derive(Debug, Clone)]
+struct Hparams {
+    n_embd: u64,
+    n_vocab: u64,
+    n_ctx_train: Option<u64>,
+    window: Option<u64>,
+    has_positions: bool,
+    has_output_bias: bool,
+    has_output_norm_bias: bool,
+    has_attention_softcap: bool,
+    layers: Vec<Layer>,
+}
+
+impl Hparams {
+    /// The longest row of values that is cached.
+    fn most_v_row(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.head_v.saturating_mul(layer.n_head_kv)).max().unwrap_or(0)
+    }
+}
+
+/// Places for tokens in the caches.
+#[derive(Debug, Clone, Copy)]
+struct Cells {
+    full: u64,
+    /// In the cache of the layers with a sliding window, if there are any.
+    windowed: Option<u64>,
+}
+
+/// The most layers, heads or elements that are taken for those of a model.
+const MOST: u64 = 1 << 24;
+
+/// The most layers, and the most experts; llama.cpp has places for so many.
+const MOST_LAYERS: u64 = 512;
+
+/// The longest context.
+const MOST_CTX: u64 = 1 << 32;
+
+/// Estimates the memory that a model takes.
+///
+/// ```no_run
+/// use gguf_edit::estimate::{Setup, estimate};
+///
+/// let mut setup = Setup::default();
+/// setup.n_ctx = Some(32_768);
+/// let estimate = estimate("model.gguf", &setup)?;
+/// println!("{} bytes", estimate.cpu.total());
+/// # Ok::<(), gguf_edit::EditError>(())
+/// ```
+///
+/// # Errors
+/// When the model cannot be read, lacks a key that tells its shape, or is asked to run in a way that none can.
+pub fn estimate(path: impl AsRef<Path>, setup: &Setup) -> Result<Estimate, EditError> {
+    let path = path.as_ref();
+    let model = Model::open(path)?;
+    of_model(&model, setup).map_err(|e| e.at(path))
+}
+
+fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
+    let gguf = model.gguf();
+    let architecture: String = gguf
+        .get_as(GENERAL_ARCHITECTURE)
+        .map_err(|_| EditError::MissingKey { key: GENERAL_ARCHITECTURE.to_owned() })?;
+    if let Some(why) = not_estimated(gguf, &architecture) {
+        let weights = model.tensors().filter_map(|tensor| tensor.n_bytes().ok()).fold(0, u64::saturating_add);
+        return Err(EditError::NotEstimated { architecture, why, weights });
+    }
+    let hparams = read(model, &architecture)?;
+    let (family, is_known) = family(&architecture);
+    check(setup)?;
+    let n_ctx = match setup.n_ctx {
+        Some(n) => n,
+        None => hparams
+            .n_ctx_train
+            .ok_or_else(|| EditError::MissingKey { key: format!("{architecture}.context_length") })?,
+    };
+    if !(1..=MOST_CTX).contains(&n_ctx) {
+        return Err(asked(format!("a context of {n_ctx} tokens")));
+    }
+    // Each sequence has a part of its own, in whole steps of 256 (`llama-context.cpp`).
+    let n_ctx_seq = align_up(n_ctx / setup.n_seq, 256).unwrap_or(n_ctx).max(256);
+    let cells = Cells { full: n_ctx_seq, windowed: windowed_cells(&hparams, n_ctx_seq, setup) };
+    let n_layers = hparams.layers.len() as u64;
+    let n_gpu = setup.n_gpu_layers.min(n_layers + 1);
+    let first_gpu = (n_layers + 1 - n_gpu).min(n_layers + 1);
+    let (mut cpu, mut gpu) = weights(model, first_gpu, n_layers)?;
+    for (il, layer) in hparams.layers.iter().enumerate() {
+        let n = cells.windowed.filter(|_| layer.is_windowed).unwrap_or(cells.full).saturating_mul(setup.n_seq);
+        let bytes = cache_bytes(layer, n, setup)?;
+        let memory = if il as u64 >= first_gpu { &mut gpu } else { &mut cpu };
+        memory.cache = memory.cache.saturating_add(bytes);
+    }
+    let n_tokens = setup.n_ubatch.min(n_ctx_seq.saturating_mul(setup.n_seq));
+    let batch = Batch { n_tokens, n_outputs: n_tokens.min(setup.n_batch), flash: setup.flash };
+    let compute = build(&hparams, family, cells, batch).buffer_bytes();
+    cpu.output = hparams.n_vocab.saturating_mul(4).saturating_mul(setup.n_seq);
+    let mut assumptions = vec![
+        format!("batches of {} tokens are computed {n_tokens} at a time, on one device or on the host", setup.n_batch),
+        match setup.flash {
+            true => "flash attention is used".to_owned(),
+            false => "flash attention is not used, so all scores of a layer are in memory at once".to_owned(),
+        },
+        "weights are not repacked; where llama.cpp repacks some for the CPU, those are in memory a second time"
+            .to_owned(),
+    ];
+    if n_gpu == 0 {
+        cpu.compute = compute;
+    } else {
+        gpu.compute = compute;
+        // Tokens, embeddings and masks are made on the host.
+        let inputs = hparams.n_embd.saturating_mul(4).saturating_add(cells.full.saturating_mul(2));
+        cpu.compute = inputs.saturating_mul(n_tokens);
+        assumptions.push(
+            "the compute buffer of the GPU is taken to be that of the CPU; what a backend adds for itself is not counted".to_owned(),
+        );
+    }
+    if !is_known {
+        assumptions.push(format!(
+            "the graph of {architecture} is not known here; the compute buffer is that of a model like llama of the same shape"
+        ));
+    }
+    let n_ctx_train = hparams.n_ctx_train;
+    Ok(Estimate { architecture, n_ctx, n_ctx_train, n_layers, n_gpu_layers: n_gpu, cpu, gpu, assumptions })
+}
+
+fn asked(problem: String) -> EditError {
+    EditError::Asked { problem: format!("{problem} is none that a model is run with") }
+}
+
+fn check(setup: &Setup) -> Result<(), EditError> {
+    let range = |what: &str, n: u64, most: u64| match (1..=most).contains(&n) {
+        true => Ok(()),
+        false => Err(asked(format!("{what} of {n}"))),
+    };
+    range("a batch", setup.n_batch, MOST)?;
+    range("a physical batch", setup.n_ubatch, MOST)?;
+    range("a number of sequences", setup.n_seq, 256)?;
+    if !setup.flash && setup.type_v.info().is_none_or(|info| info.block_len > 1) {
+        let problem = "quantized values in the cache need flash attention".to_owned();
+        return Err(EditError::Asked { problem });
+    }
+    Ok(())
+}
+
+/// Why nothing is said of a model: it keeps another sort of state than keys and values, or none.
+fn not_estimated(gguf: &Gguf<'_>, arch: &str) -> Option<&'static str> {
+    let has = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some();
+    let is_false = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some_and(|value| value.get::<bool>() == Ok(false));
+    if has("ssm.state_size") || has("wkv.head_size") || has("shortconv.l_cache") {
+        return Some("is recurrent");
+    }
+    (is_false("attention.causal") || arch.starts_with("t5")).then_some("is no decoder")
+}
+
+/// Cells of the cache for a sliding window: the window and a batch, in whole steps of 256 (`llama-kv-cache-iswa.cpp`).
+fn windowed_cells(hparams: &Hparams, full: u64, setup: &Setup) -> Option<u64> {
+    let window = hparams.window.filter(|_| hparams.layers.iter().any(|layer| layer.is_windowed))?;
+    if setup.full_window {
+        return Some(full);
+    }
+    align_up(full.min(window.saturating_add(setup.n_ubatch)), 256)
+}
+
+/// Bytes of the keys and values of a layer.
+fn cache_bytes(layer: &Layer, n_cells: u64, setup: &Setup) -> Result<u64, EditError> {
+    let bytes = |ty: GgmlType, row: u64| {
+        let bytes = ty.tensor_bytes([row, n_cells]);
+        bytes.map_err(|e| EditError::Asked { problem: format!("a cache of type {ty}: {e}") })
+    };
+    let k = bytes(setup.type_k, layer.head_k.saturating_mul(layer.n_head_kv))?;
+    if layer.is_latent {
+        return Ok(k);
+    }
+    let v = bytes(setup.type_v, layer.head_v.saturating_mul(layer.n_head_kv))?;
+    Ok(k.saturating_add(v))
+}
+
+/// The weights of the host and of the GPU. Tables of embeddings are always on the host.
+fn weights(model: &Model, first_gpu: u64, n_layers: u64) -> Result<(Memory, Memory), EditError> {
+    let (mut cpu, mut gpu) = (Memory::default(), Memory::default());
+    let (mut embeddings, mut has_output) = (0, false);
+    for tensor in model.tensors() {
+        let bytes = tensor.n_bytes()?;
+        let name = tensor.name().to_string();
+        let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse::<u64>().ok());
+        let is_output = name.starts_with("output");
+        has_output |= name == "output.weight";
+        if name == "token_embd.weight" {
+            embeddings = bytes;
+        }
+        let on_gpu = match layer {
+            Some(layer) => layer >= first_gpu,
+            None => is_output && first_gpu <= n_layers,
+        };
+        let memory = if on_gpu { &mut gpu } else { &mut cpu };
+        memory.weights = memory.weights.saturating_add(bytes);
+    }
+    // Embeddings that are the output matrix as well are on both.
+    if !has_output && first_gpu <= n_layers {
+        gpu.weights = gpu.weights.saturating_add(embeddings);
+    }
+    Ok((cpu, gpu))
+}
+
+/// Reads what the graph depends on.
+fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
+    let gguf = model.gguf();
+    let keys = Keys { gguf, arch };
+    let shapes: std::collections::HashMap<String, Vec<u64>> =
+        model.tensors().map(|t| (t.name().to_string(), t.shape().collect())).collect();
+    let n_layers = keys.number("block_count", MOST_LAYERS)?;
+    let n_embd = keys.number("embedding_length", MOST)?;
+    let rows = |name: &str| shapes.get(name).and_then(|shape| shape.get(1)).copied();
+    let n_vocab = rows("output.weight")
+        .or_else(|| rows("token_embd.weight"))
+        .or_else(|| gguf.get("tokenizer.ggml.tokens").and_then(|tokens| tokens.as_array()).map(|tokens| tokens.len()));
+    let n_vocab = n_vocab
+        .filter(|n| *n <= MOST)
+        .ok_or_else(|| EditError::MissingKey { key: "tokenizer.ggml.tokens".to_owned() })?;
+    let window = keys.optional("attention.sliding_window", MOST_CTX)?.filter(|n| *n > 0);
+    let pattern = pattern(arch, &keys)?;
+    let mut hparams = Hparams {
+        n_embd,
+        n_vocab,
+        n_ctx_train: keys.optional("context_length", MOST_CTX)?,
+        window: window.filter(|_| pattern.is_some()),
+        has_positions: shapes.contains_key("position_embd.weight"),
+        has_output_bias: shapes.contains_key("output.bias"),
+        has_output_norm_bias: shapes.contains_key("output_norm.bias"),
+        has_attention_softcap: keys.get("attn_logit_softcapping").is_some(),
+        layers: Vec::new(),
+    };
+    for il in 0..n_layers {
+        let of_layer = |name: &str| shapes.get(&format!("blk.{il}.{name}"));
+        let has = |name: &str| of_layer(name).is_some();
+        let n_head = keys.per_layer("attention.head_count", il)?.ok_or_else(|| keys.missing("attention.head_count"))?;
+        let n_head_kv = keys.per_layer("attention.head_count_kv", il)?.unwrap_or(n_head);
+        let per_head = n_embd.checked_div(n_head).unwrap_or(0);
+        let head_k = keys.optional("attention.key_length", MOST)?.unwrap_or(per_head);
+        let head_v = keys.optional("attention.value_length", MOST)?.unwrap_or(per_head);
+        // Latent attention has the values among the keys.
+        let is_latent = keys.optional("attention.key_length_mla", MOST)?.is_some_and(|n| n > 0);
+        let dim = |name: &str, i: usize| of_layer(name).and_then(|shape| shape.get(i)).copied();
+        let experts = match dim("ffn_up_exps.weight", 1) {
+            Some(n_ff) => Some(Experts {
+                n: dim("ffn_up_exps.weight", 2).unwrap_or(1),
+                n_used: keys.optional("expert_used_count", MOST_LAYERS)?.unwrap_or(1).max(1),
+                n_ff,
+                normalizes: arch != "olmoe",
+            }),
+            None => None,
+        };
+        let is_windowed = pattern.as_ref().is_some_and(|pattern| pattern.is_windowed(il));
+        hparams.layers.push(Layer {
+            n_head,
+            n_head_kv,
+            head_k,
+            head_v,
+            is_latent,
+            is_windowed: is_windowed && hparams.window.is_some(),
+            has_attn_norm: has("attn_norm.weight"),
+            has_attn_norm_bias: has("attn_norm.bias"),
+            has_second_norm: has("attn_norm_2.weight"),
+            has_fused_qkv: has("attn_qkv.weight"),
+            has_qkv_bias: has("attn_qkv.bias") || has("attn_q.bias"),
+            has_q_norm: has("attn_q_norm.weight"),
+            has_k_norm: has("attn_k_norm.weight"),
+            has_attn_output_bias: has("attn_output.bias"),
+            has_attn_post_norm: has("post_attention_norm.weight"),
+            has_ffn_norm: has("ffn_norm.weight"),
+            has_ffn_norm_bias: has("ffn_norm.bias"),
+            has_ffn_post_norm: has("post_ffw_norm.weight"),
+            has_gate: has("ffn_gate.weight"),
+            has_ffn_bias: has("ffn_up.bias"),
+            n_up: dim("ffn_up.weight", 1).unwrap_or(0),
+            n_ff: dim("ffn_down.weight", 0).unwrap_or(0),
+            experts,
+        });
+    }
+    Ok(hparams)
+}
+
+/// Which layers have a sliding window.
+#[derive(Debug)]
+enum Pattern {
+    /// All but every so many-th.
+    Every(u64),
+    /// These.
+    Listed(Vec<bool>),
+}
+
+impl Pattern {
+    fn is_windowed(&self, il: u64) -> bool {
+        match self {
+            Pattern::Every(n) => *n == 0 || il % n < n - 1,
+            Pattern::Listed(flags) => usize::try_from(il).ok().and_then(|il| flags.get(il)).copied().unwrap_or(false),
+        }
+    }
+}
+
+/// The defaults of the architectures with two caches, where no key says otherwise (`llama.cpp/src/models`).
+const PATTERNS: &[(&str, u64)] =
+    &[("gemma2", 2), ("gemma3", 6), ("cohere2", 4), ("olmo2", 4), ("gpt-oss", 2), ("exaone4", 4)];
+
+fn pattern(arch: &str, keys: &Keys<'_>) -> Result<Option<Pattern>, EditError> {
+    let Some((_, every)) = PATTERNS.iter().find(|(name, _)| *name == arch) else { return Ok(None) };
+    if let Some(ValueRef::Array(array)) = keys.get("attention.sliding_window_pattern")
+        && let Ok(flags) = array.to_vec::<bool>()
+    {
+        return Ok(Some(Pattern::Listed(flags)));
+    }
+    let stated = keys.optional("attention.sliding_window_pattern", MOST_LAYERS)?;
+    Ok(Some(Pattern::Every(stated.unwrap_or(*every))))
+}
+
+/// The keys of a model's architecture.
+struct Keys<'a> {
+    gguf: &'a Gguf<'static>,
+    arch: &'a str,
+}
+
+impl Keys<'_> {
+    fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch)
+    }
+
+    fn missing(&self, key: &str) -> EditError {
+        EditError::MissingKey { key: self.name(key) }
+    }
+
+    fn get(&self, key: &str) -> Option<ValueRef<'_>> {
+        self.gguf.get(&self.name(key))
+    }
+
+    fn in_range(&self, key: &str, n: i128, most: u64) -> Result<u64, EditError> {
+        u64::try_from(n).ok().filter(|n| *n <= most).ok_or_else(|| EditError::Hyperparameter {
+            key: self.name(key),
+            problem: format!("is {n}, and no model has more than {most}"),
+        })
+    }
+
+    fn optional(&self, key: &str, most: u64) -> Result<Option<u64>, EditError> {
+        match self.get(key).and_then(|value| value.as_integer()) {
+            Some(n) => self.in_range(key, n, most).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn number(&self, key: &str, most: u64) -> Result<u64, EditError> {
+        let n = self.optional(key, most)?.ok_or_else(|| self.missing(key))?;
+        if n == 0 {
+            return Err(EditError::Hyperparameter { key: self.name(key), problem: "is 0".to_owned() });
+        }
+        Ok(n)
+    }
+
+    /// A number, or the element of a layer in a list of numbers.
+    fn per_layer(&self, key: &str, il: u64) -> Result<Option<u64>, EditError> {
+        let value = match self.get(key) {
+            Some(ValueRef::Array(array)) => array.get(il),
+            value => value,
+        };
+        match value.and_then(|value| value.as_integer()) {
+            Some(n) => self.in_range(key, n, MOST).map(Some),
+            None => Ok(None),
+        }
+    }
+}

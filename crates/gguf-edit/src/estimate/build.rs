@@ -1,0 +1,352 @@
+//! The graph that llama.cpp builds for a transformer, so far as memory goes: the shapes of what is computed, and in which order.
+//!
+//! One description serves many architectures, because most of what differs is told by the tensors that a block has: biases, fused
+//! projections, norms of queries and keys, norms behind a part, gates, experts. What is left is in [`Family`].
+
+use super::graph::{Graph, Id, Ty};
+use super::{Cells, Hparams, Layer};
+
+/// What the tensors of an architecture do not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Family {
+    /// Norms are layer norms, which take memory of their own, and not RMS norms.
+    layer_norm: bool,
+    /// Queries and keys are rotated.
+    rope: bool,
+    /// The embeddings are scaled.
+    scale_embeddings: bool,
+    /// The queries are scaled before attention.
+    scale_queries: bool,
+    /// Attention and feed-forward read the same input.
+    parallel: bool,
+    /// Of those two, the sum is written over what attention gives.
+    over_attention: bool,
+    /// The logits are scaled or squashed, in place.
+    scale_logits: bool,
+}
+
+const PLAIN: Family = Family {
+    layer_norm: false,
+    rope: true,
+    scale_embeddings: false,
+    scale_queries: false,
+    parallel: false,
+    over_attention: false,
+    scale_logits: false,
+};
+
+const LAYER_NORM: Family = Family { layer_norm: true, ..PLAIN };
+const GEMMA: Family = Family { scale_embeddings: true, scale_queries: true, ..PLAIN };
+
+/// Architectures whose graph this is.
+const FAMILIES: &[(&str, Family)] = &[
+    ("llama", PLAIN),
+    ("qwen2", PLAIN),
+    ("qwen3", PLAIN),
+    ("qwen3moe", PLAIN),
+    ("qwen2moe", PLAIN),
+    ("olmo", PLAIN),
+    ("gpt-oss", PLAIN),
+    ("olmo2", PLAIN),
+    ("glm4", PLAIN),
+    ("granite", Family { scale_embeddings: true, scale_logits: true, ..PLAIN }),
+    ("gemma", GEMMA),
+    ("gemma2", Family { scale_logits: true, ..GEMMA }),
+    ("gemma3", GEMMA),
+    ("phi3", Family { scale_queries: true, ..PLAIN }),
+    ("phi2", Family { parallel: true, over_attention: true, scale_queries: true, ..LAYER_NORM }),
+    ("falcon", Family { parallel: true, ..LAYER_NORM }),
+    ("command-r", Family { parallel: true, scale_logits: true, ..LAYER_NORM }),
+    ("starcoder2", LAYER_NORM),
+    ("stablelm", LAYER_NORM),
+    ("gpt2", Family { rope: false, ..LAYER_NORM }),
+    ("starcoder", Family { rope: false, ..LAYER_NORM }),
+];
+
+/// The family of an architecture, and whether it is known; a model of another is taken for one like llama.
+pub(super) fn family(arch: &str) -> (Family, bool) {
+    match FAMILIES.iter().find(|(name, _)| *name == arch) {
+        Some((_, family)) => (*family, true),
+        None => (PLAIN, false),
+    }
+}
+
+/// What the memory of a graph depends on besides the model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Batch {
+    /// Tokens that are computed at once.
+    pub(super) n_tokens: u64,
+    /// Tokens among them whose logits are wanted.
+    pub(super) n_outputs: u64,
+    pub(super) flash: bool,
+}
+
+/// The inputs of attention over one cache.
+#[derive(Debug, Clone, Copy)]
+struct Attention {
+    k_idxs: Id,
+    v_idxs: Id,
+    mask: Id,
+    n_cells: u64,
+}
+
+struct Builder<'a> {
+    graph: Graph,
+    family: Family,
+    hparams: &'a Hparams,
+    batch: Batch,
+}
+
+/// The graph of a model.
+pub(super) fn build(hparams: &Hparams, family: Family, cells: Cells, batch: Batch) -> Graph {
+    let mut builder = Builder { graph: Graph::default(), family, hparams, batch };
+    builder.model(cells);
+    builder.graph
+}
+
+impl Builder<'_> {
+    fn model(&mut self, cells: Cells) {
+        let (n_embd, n_tokens) = (self.hparams.n_embd, self.batch.n_tokens);
+        let tokens = self.graph.input(Ty::I32, [n_tokens, 1, 1, 1]);
+        let embd = self.graph.input(Ty::F32, [n_embd, n_tokens, 1, 1]);
+        let table = self.graph.external();
+        let mut cur = self.graph.op(Ty::F32, [n_embd, n_tokens, 1, 1], &[table, tokens]);
+        // Both ways in are in the graph, tokens and embeddings; only one is computed.
+        self.graph.expand(cur);
+        self.graph.expand(embd);
+        if self.family.scale_embeddings {
+            cur = self.graph.in_place(&[cur]);
+        }
+        let positions = self.graph.input(Ty::I32, [n_tokens, 1, 1, 1]);
+        if self.hparams.has_positions {
+            let table = self.graph.external();
+            let of_positions = self.graph.op(Ty::F32, [n_embd, n_tokens, 1, 1], &[table, positions]);
+            cur = self.graph.in_place(&[cur, of_positions]);
+        }
+        let full = self.attention_inputs(cells.full);
+        let windowed = cells.windowed.map(|n| self.attention_inputs(n));
+        let outputs = self.graph.input(Ty::I32, [self.batch.n_outputs, 1, 1, 1]);
+        let n_layers = self.hparams.layers.len();
+        for (il, layer) in self.hparams.layers.iter().enumerate() {
+            let inputs = windowed.filter(|_| layer.is_windowed).unwrap_or(full);
+            let outputs = (il + 1 == n_layers).then_some(outputs);
+            cur = self.layer(layer, cur, positions, inputs, outputs);
+        }
+        cur = self.norm(cur, self.hparams.has_output_norm_bias);
+        let weight = self.graph.external();
+        let n_outputs = self.graph.ne(cur)[1];
+        cur = self.graph.op(Ty::F32, [self.hparams.n_vocab, n_outputs, 1, 1], &[weight, cur]);
+        if self.hparams.has_output_bias || self.family.scale_logits {
+            cur = self.graph.in_place(&[cur]);
+        }
+        self.graph.expand(cur);
+    }
+
+    fn attention_inputs(&mut self, n_cells: u64) -> Attention {
+        let n = self.batch.n_tokens;
+        let n_v = if self.batch.flash { n } else { n.saturating_mul(self.hparams.most_v_row()) };
+        let mask = if self.batch.flash { Ty::F16 } else { Ty::F32 };
+        Attention {
+            k_idxs: self.graph.input(Ty::I64, [n, 1, 1, 1]),
+            v_idxs: self.graph.input(Ty::I64, [n_v, 1, 1, 1]),
+            mask: self.graph.input(mask, [n_cells, n, 1, 1]),
+            n_cells,
+        }
+    }
+
+    /// A norm with its weight, and its bias if it has one.
+    fn norm(&mut self, cur: Id, has_bias: bool) -> Id {
+        let normed = match self.family.layer_norm {
+            true => {
+                let ne = self.graph.ne(cur);
+                self.graph.op(Ty::F32, ne, &[cur])
+            }
+            false => self.graph.in_place(&[cur]),
+        };
+        let weight = self.graph.external();
+        let cur = self.graph.in_place(&[normed, weight]);
+        self.bias(cur, has_bias)
+    }
+
+    fn bias(&mut self, cur: Id, has_bias: bool) -> Id {
+        if !has_bias {
+            return cur;
+        }
+        let bias = self.graph.external();
+        self.graph.in_place(&[cur, bias])
+    }
+
+    /// A product with a matrix that has so many rows.
+    fn matrix(&mut self, cur: Id, n_rows: u64, has_bias: bool) -> Id {
+        let ne = self.graph.ne(cur);
+        let weight = self.graph.external();
+        let cur = self.graph.op(Ty::F32, [n_rows, ne[1], ne[2], ne[3]], &[weight, cur]);
+        self.bias(cur, has_bias)
+    }
+
+    fn rows(&mut self, cur: Id, ids: Id) -> Id {
+        let (ne, n) = (self.graph.ne(cur), self.graph.ne(ids)[0]);
+        self.graph.op(Ty::F32, [ne[0], n, 1, 1], &[cur, ids])
+    }
+
+    fn layer(&mut self, layer: &Layer, input: Id, positions: Id, inputs: Attention, outputs: Option<Id>) -> Id {
+        let mut residual = input;
+        let mut normed = if layer.has_attn_norm { self.norm(input, layer.has_attn_norm_bias) } else { input };
+        let attended = if layer.has_second_norm { self.norm(input, layer.has_attn_norm_bias) } else { normed };
+        let mut cur = self.attention(layer, attended, positions, inputs);
+        if let Some(ids) = outputs {
+            cur = self.rows(cur, ids);
+            residual = self.rows(residual, ids);
+            if self.family.parallel {
+                normed = self.rows(normed, ids);
+            }
+        }
+        if layer.has_attn_post_norm {
+            cur = self.norm(cur, false);
+        }
+        if self.family.parallel {
+            let attention = cur;
+            let cur = self.feed_forward(layer, normed);
+            let both = if self.family.over_attention { [attention, cur] } else { [cur, attention] };
+            let cur = self.graph.in_place(&both);
+            return self.graph.in_place(&[cur, residual]);
+        }
+        let residual = self.graph.in_place(&[cur, residual]);
+        let mut cur = if layer.has_ffn_norm { self.norm(residual, layer.has_ffn_norm_bias) } else { residual };
+        cur = if layer.experts.is_some() { self.experts(layer, cur) } else { self.feed_forward(layer, cur) };
+        if layer.has_ffn_post_norm {
+            cur = self.norm(cur, false);
+        }
+        self.graph.in_place(&[cur, residual])
+    }
+
+    fn attention(&mut self, layer: &Layer, cur: Id, positions: Id, inputs: Attention) -> Id {
+        let n = self.graph.ne(cur)[1];
+        let (head_k, head_v) = (layer.head_k, layer.head_v);
+        let (row_k, row_v) = (head_k.saturating_mul(layer.n_head_kv), head_v.saturating_mul(layer.n_head_kv));
+        let shapes = [[head_k, layer.n_head, n, 1], [head_k, layer.n_head_kv, n, 1], [head_v, layer.n_head_kv, n, 1]];
+        let [mut q, mut k, v] = if layer.has_fused_qkv {
+            let rows = shapes.iter().map(|shape| shape[0].saturating_mul(shape[1])).fold(0, u64::saturating_add);
+            let qkv = self.matrix(cur, rows, layer.has_qkv_bias);
+            shapes.map(|shape| self.graph.strided_view(qkv, shape))
+        } else {
+            let flat = shapes.map(|shape| self.matrix(cur, shape[0].saturating_mul(shape[1]), layer.has_qkv_bias));
+            let mut views = flat;
+            for (view, shape) in views.iter_mut().zip(shapes) {
+                *view = self.graph.view(*view, shape);
+            }
+            views
+        };
+        if layer.has_q_norm {
+            q = self.norm(q, false);
+        }
+        if layer.has_k_norm {
+            k = self.norm(k, false);
+        }
+        if self.family.rope {
+            q = self.graph.in_place(&[q, positions]);
+            k = self.graph.in_place(&[k, positions]);
+        }
+        if self.family.scale_queries {
+            q = self.graph.in_place(&[q]);
+        }
+        for id in [q, v, k] {
+            self.graph.expand(id);
+        }
+        let (cache_k, cache_v) = (self.graph.external(), self.graph.external());
+        let flat = self.graph.view(k, [row_k, n, 1, 1]);
+        let stored = self.graph.write_into(cache_k, &[flat, inputs.k_idxs, cache_k]);
+        self.graph.expand(stored);
+        // Queries, keys and values of a fused projection are apart from each other.
+        let mut flat = match layer.has_fused_qkv && !self.batch.flash {
+            true => self.graph.op(Ty::F32, [row_v, n, 1, 1], &[v]),
+            false => self.graph.view(v, [row_v, n, 1, 1]),
+        };
+        if !self.batch.flash {
+            flat = self.graph.view(flat, [1, row_v.saturating_mul(n), 1, 1]);
+        }
+        let stored = self.graph.write_into(cache_v, &[flat, inputs.v_idxs, cache_v]);
+        self.graph.expand(stored);
+        let q = self.graph.view(q, shapes[0]);
+        let q = self.graph.permuted(q);
+        let (k, v) = (self.graph.external(), self.graph.external());
+        let width = head_v.saturating_mul(layer.n_head);
+        let cur = if self.batch.flash {
+            let cur = self.graph.op(Ty::F32, [head_v, layer.n_head, n, 1], &[q, k, v, inputs.mask]);
+            self.graph.view(cur, [width, n, 1, 1])
+        } else {
+            let mut kq = self.graph.op(Ty::F32, [inputs.n_cells, n, layer.n_head, 1], &[k, q]);
+            if self.hparams.has_attention_softcap {
+                kq = self.graph.in_place(&[kq]);
+            }
+            let kq = self.graph.in_place(&[kq, inputs.mask]);
+            let kqv = self.graph.op(Ty::F32, [head_v, n, layer.n_head, 1], &[v, kq]);
+            let kqv = self.graph.permuted(kqv);
+            self.graph.op(Ty::F32, [width, n, 1, 1], &[kqv])
+        };
+        self.graph.expand(cur);
+        self.matrix(cur, self.hparams.n_embd, layer.has_attn_output_bias)
+    }
+
+    fn feed_forward(&mut self, layer: &Layer, cur: Id) -> Id {
+        let up = self.matrix(cur, layer.n_up, layer.has_ffn_bias);
+        let ne = self.graph.ne(up);
+        let hidden = if layer.has_gate {
+            let gate = self.matrix(cur, layer.n_up, layer.has_ffn_bias);
+            self.graph.op(Ty::F32, ne, &[gate, up])
+        } else if layer.n_up == layer.n_ff.saturating_mul(2) {
+            // Gate and values in one matrix.
+            self.graph.op(Ty::F32, [layer.n_ff, ne[1], 1, 1], &[up])
+        } else {
+            self.graph.in_place(&[up])
+        };
+        self.matrix(hidden, self.hparams.n_embd, layer.has_ffn_bias)
+    }
+
+    fn experts(&mut self, layer: &Layer, cur: Id) -> Id {
+        let Some(experts) = layer.experts else { return cur };
+        let (n_embd, n) = (self.hparams.n_embd, self.graph.ne(cur)[1]);
+        let used = experts.n_used;
+        let logits = self.matrix(cur, experts.n, false);
+        let probs = self.graph.in_place(&[logits]);
+        let sorted = self.graph.op(Ty::I32, [experts.n, n, 1, 1], &[probs]);
+        let chosen = self.graph.strided_view(sorted, [used, n, 1, 1]);
+        let probs = self.graph.view(probs, [1, experts.n, n, 1]);
+        let mut weights = self.graph.op(Ty::F32, [1, used, n, 1], &[probs, chosen]);
+        if experts.normalizes {
+            let flat = self.graph.view(weights, [used, n, 1, 1]);
+            let sum = self.graph.op(Ty::F32, [1, n, 1, 1], &[flat]);
+            let sum = self.graph.in_place(&[sum]);
+            let divided = self.graph.in_place(&[flat, sum]);
+            weights = self.graph.view(divided, [1, used, n, 1]);
+        }
+        self.graph.expand(weights);
+        let input = self.graph.view(cur, [n_embd, 1, n, 1]);
+        let product = |builder: &mut Self, cur: Id, rows: u64| {
+            let weight = builder.graph.external();
+            builder.graph.op(Ty::F32, [rows, used, n, 1], &[weight, cur, chosen])
+        };
+        let up = product(self, input, experts.n_ff);
+        let gate = product(self, input, experts.n_ff);
+        let hidden = self.graph.op(Ty::F32, [experts.n_ff, used, n, 1], &[gate, up]);
+        let out = product(self, hidden, n_embd);
+        let out = self.graph.in_place(&[out, weights]);
+        self.graph.expand(out);
+        let parts: Vec<Id> = (0..used).map(|_| self.graph.strided_view(out, [n_embd, n, 1, 1])).collect();
+        for &part in &parts {
+            self.graph.expand(part);
+        }
+        let mut parts = parts.into_iter();
+        let mut sum = parts.next().unwrap_or(out);
+        let mut n_added = 0;
+        for part in parts {
+            sum = self.graph.in_place(&[sum, part]);
+            self.graph.expand(sum);
+            n_added += 1;
+        }
+        if n_added == 0 {
+            sum = self.graph.op(Ty::F32, [n_embd, n, 1, 1], &[sum]);
+        }
+        sum
+    }
+}
