@@ -71,7 +71,7 @@ impl Form {
             let mut out = match (code, self.is_wide) {
                 (0, _) => f32(f32::from(noise(0) as i8) / 256.0),
                 (1, _) => half(3).to_vec(),
-                (2 | 8, true) => f32(0.015_625 + f32::from(noise(0)) / 4096.0),
+                (2 | 8, true) => f32(0.0157 + f32::from(noise(0)) / 5000.0),
                 (3, true) => [f32(0.031_25 + f32::from(noise(0)) / 8192.0), f32(-0.25)].concat(),
                 (3 | 5 | 7 | 12, _) => [half(1), half(5)].concat(),
                 _ => half(1).to_vec(),
