@@ -156,7 +156,8 @@ fn parts_are_joined() {
     let path = |name: &str| dir.path().join(name);
     fs::write(path("whole.bin"), whole.write("", "").bytes).unwrap();
     fs::write(path("parts.bin"), &parts[0].bytes).unwrap();
-    let run = |name: &str| gguf(["migrate", text(&path(name)), "--yes", "-f", "--name", "x", "-o", text(&path("out.gguf"))]);
+    let run =
+        |name: &str| gguf(["migrate", text(&path(name)), "--yes", "-f", "--name", "x", "-o", text(&path("out.gguf"))]);
     run("parts.bin").exits(2).says(&["in 2 parts", "parts.bin.1 is missing"]);
     fs::write(path("parts.bin.1"), &parts[1].bytes[..4000]).unwrap();
     run("parts.bin").exits(1).says(&["parts.bin.1", "the file ends at byte 4000"]);
@@ -200,8 +201,7 @@ fn glossary_in_ggjt(dir: &Path) -> (PathBuf, PathBuf) {
     let int = |key: &str| get::<u32>(&gguf_path, key);
     let (width, heads) = (int("llama.embedding_length"), int("llama.attention.head_count"));
     let tokens: Vec<String> = get(&gguf_path, "tokenizer.ggml.tokens");
-    let hparams =
-        vec![tokens.len() as u32, width, 256, heads, int("llama.block_count"), width / heads, 1];
+    let hparams = vec![tokens.len() as u32, width, 256, heads, int("llama.block_count"), width / heads, 1];
     let tokens = tokens.iter().map(|token| token.replace('\u{2581}', " ").into_bytes()).collect();
     let form: Form = legacy::GGJT1;
     let (between, merges, tensors) = (Vec::new(), Vec::new(), Vec::new());

@@ -67,7 +67,8 @@ pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
         };
         if is_transposed && is_one_of_transposed(family, &item.named) && item.shape.len() == 2 {
             if !matches!(item.tensor.encoding, Encoding::Present(GgmlType::F32 | GgmlType::F16)) {
-                let what = "matrices that are not transposed, as before March 29, 2023, can be migrated only as F16 or F32";
+                let what =
+                    "matrices that are not transposed, as before March 29, 2023, can be migrated only as F16 or F32";
                 return Err(Error::Unsupported { path: file.path().to_owned(), what });
             }
             item.transposed = true;
@@ -104,7 +105,8 @@ pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
         Family::Llama => keys_of_llama(file, &arranged, head_len)?,
         _ => None,
     };
-    let find = |stem: &str| arranged.iter().find(|item| item.named.stem == stem && item.named.name.ends_with(".weight"));
+    let find =
+        |stem: &str| arranged.iter().find(|item| item.named.stem == stem && item.named.name.ends_with(".weight"));
     let up = find("ffn_up").or_else(|| find("channel_mix_key"));
     let n_ff = up.and_then(|item| item.shape.get(1).copied());
     Ok(Arrangement { tensors: arranged, left_out, n_head_kv, n_ff })

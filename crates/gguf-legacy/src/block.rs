@@ -153,7 +153,9 @@ impl Reading {
         let (_, raw_bytes) = self.encoding.block();
         let blocks = raw.chunks_exact(raw_bytes as usize).zip(out.chunks_exact_mut(self.block_bytes() as usize));
         match self.encoding {
-            Encoding::Wide { ty, pairs } if self.decode => blocks.for_each(|(raw, out)| decode_wide(ty, pairs, raw, out)),
+            Encoding::Wide { ty, pairs } if self.decode => {
+                blocks.for_each(|(raw, out)| decode_wide(ty, pairs, raw, out))
+            }
             Encoding::Wide { ty, pairs } => blocks.for_each(|(raw, out)| narrow(ty, pairs, raw, out)),
             Encoding::Planar(ty) if self.decode => blocks.for_each(|(raw, out)| decode_wide(ty, true, raw, out)),
             Encoding::Planar(ty) => blocks.for_each(|(raw, out)| narrow(ty, true, raw, out)),
@@ -287,9 +289,9 @@ pub(crate) fn are_plausible(ty: GgmlType, blocks: &[u8]) -> bool {
     let block_bytes = if ty == GgmlType::Q4_1 { 24 } else { 20 };
     let is_scale = |d: f32| d == 0.0 || d > 1e-12 && d < 1e4;
     let is_minimum = |m: f32| m == 0.0 || m.abs() > 1e-12 && m.abs() < 1e5;
-    blocks.chunks_exact(block_bytes).all(|block| {
-        is_scale(f32_at(block, 0)) && (ty == GgmlType::Q4_0 || is_minimum(f32_at(block, 4)))
-    })
+    blocks
+        .chunks_exact(block_bytes)
+        .all(|block| is_scale(f32_at(block, 0)) && (ty == GgmlType::Q4_0 || is_minimum(f32_at(block, 4))))
 }
 
 mod small;

@@ -132,7 +132,9 @@ mod tests {
 
     #[test]
     fn bytes_have_printable_characters() {
-        for (byte, expected) in [(b' ', 'Ġ'), (b'\n', 'Ċ'), (b'a', 'a'), (0x7f, 'ġ'), (0xad, 'Ń'), (0xff, 'ÿ'), (0, 'Ā')] {
+        for (byte, expected) in
+            [(b' ', 'Ġ'), (b'\n', 'Ċ'), (b'a', 'a'), (0x7f, 'ġ'), (0xad, 'Ń'), (0xff, 'ÿ'), (0, 'Ā')]
+        {
             assert_eq!(char_of_byte(byte), expected, "{byte:#x}");
         }
         let all: std::collections::BTreeSet<char> = chars().into_iter().collect();

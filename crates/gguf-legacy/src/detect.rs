@@ -231,7 +231,8 @@ impl Detected {
         if !is_told {
             families.clear();
         }
-        let file_type = best.filter(|_| is_told && families.len() == 1).map(|walk| FileType(walk.hparams.file_type().0));
+        let file_type =
+            best.filter(|_| is_told && families.len() == 1).map(|walk| FileType(walk.hparams.file_type().0));
         Recognition {
             container: self.container,
             families,

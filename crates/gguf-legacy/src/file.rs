@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use gguf_format::Kind;
 use gguf_io::ReadAt;
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::layout::{Family, Hparam, Hparams};
 use crate::lora;
 use crate::names::{Name, name};
+use crate::vocab::{Vocabulary, key_values};
 use crate::walk::{Record, TokenTexts, Walk};
 
 /// Whatever bytes can be read from.
@@ -35,6 +37,8 @@ pub struct LegacyFile {
     pub(crate) file_bytes: u64,
     /// Rank and alpha of a LoRA adapter.
     pub(crate) lora: Option<(u32, u32)>,
+    /// What the vocabulary becomes, once that was asked for.
+    pub(crate) vocabulary: OnceLock<Vocabulary>,
 }
 
 /// A tensor of all parts together.
@@ -148,13 +152,13 @@ impl LegacyFile {
             tensors: Vec::new(),
             file_bytes: len,
             lora: None,
+            vocabulary: OnceLock::new(),
         };
         let n_parts = file.n_parts(&walk.records)?;
         let mut records = vec![walk.records];
         for i in 1..n_parts {
             let path_of_part = part_path(path, i);
-            let missing =
-                || Error::MissingPart { path: path.to_owned(), part: path_of_part.clone(), n_parts };
+            let missing = || Error::MissingPart { path: path.to_owned(), part: path_of_part.clone(), n_parts };
             let bytes = match part(&path_of_part) {
                 Ok(bytes) => bytes,
                 Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -320,6 +324,11 @@ impl LegacyFile {
         Ok(())
     }
 
+    /// What the vocabulary becomes.
+    pub(crate) fn vocabulary(&self) -> &Vocabulary {
+        self.vocabulary.get_or_init(|| key_values(self))
+    }
+
     /// Reads bytes of a part.
     pub(crate) fn read(&self, part: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let Some((path, bytes)) = self.parts.get(part) else { return Ok(()) };
@@ -422,7 +431,8 @@ fn part_path(first: &Path, i: u64) -> PathBuf {
 
 /// The first part of the model that a part belongs to, if it is there.
 pub(crate) fn first_part(path: &Path) -> PathBuf {
-    let is_number = |e: &std::ffi::OsStr| e.to_str().is_some_and(|e| !e.is_empty() && e.bytes().all(|b| b.is_ascii_digit()));
+    let is_number =
+        |e: &std::ffi::OsStr| e.to_str().is_some_and(|e| !e.is_empty() && e.bytes().all(|b| b.is_ascii_digit()));
     match path.extension().is_some_and(is_number) {
         true if path.with_extension("").is_file() => path.with_extension(""),
         _ => path.to_owned(),

@@ -184,7 +184,9 @@ fn compare(known: &Known<'_>, head: &Head) -> Result<(), Error> {
         let (what, file) = ("general.architecture".to_owned(), architecture.to_owned());
         return Err(Error::Contradiction { path: path(), what, file, given });
     }
-    for key in ["embedding_length", "block_count", "feed_forward_length", "attention.head_count", "attention.head_count_kv"] {
+    for key in
+        ["embedding_length", "block_count", "feed_forward_length", "attention.head_count", "attention.head_count_kv"]
+    {
         let key = format!("{architecture}.{key}");
         let file = head.get(&key).and_then(|value| u64::from_value(value).ok());
         let given: Option<u64> = get(reference(known), &key);
@@ -267,11 +269,8 @@ pub(crate) fn model_name(path: &Path) -> String {
     for ending in [".bin", ".gguf", ".ggml", ".ggjt", ".pth", ".pt"] {
         name = strip_end(name, ending);
     }
-    loop {
-        let (before, last) = match name.rfind(['.', '-', '_']) {
-            Some(at) => name.split_at(at),
-            None => break,
-        };
+    while let Some(at) = name.rfind(['.', '-', '_']) {
+        let (before, last) = name.split_at(at);
         // `q4_0` and `q4_K_M` have separators of their own.
         let (before, last) = match before.rfind(['.', '-']) {
             Some(at) if is_encoding(&name[at + 1..]) => name.split_at(at),
@@ -300,8 +299,10 @@ fn strip_end<'a>(name: &'a str, end: &str) -> &'a str {
 /// Whether a word says how a file is encoded: `ggmlv3`, `q4_0`, `f16`.
 fn is_encoding(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
-    matches!(word.as_str(), "ggml" | "ggmf" | "ggjt" | "ggcc" | "ggmlv1" | "ggmlv2" | "ggmlv3" | "ggccv1" | "f16" | "f32" | "fp16" | "fp32")
-        || FileType::from_name(&word).is_some()
+    matches!(
+        word.as_str(),
+        "ggml" | "ggmf" | "ggjt" | "ggcc" | "ggmlv1" | "ggmlv2" | "ggmlv3" | "ggccv1" | "f16" | "f32" | "fp16" | "fp32"
+    ) || FileType::from_name(&word).is_some()
         || GgmlType::from_name(&word).is_some()
 }
 

@@ -183,7 +183,11 @@ use Hparam::*;
 /// Sources: `llama_model_load` of llama.cpp before August 2023, `*_model_load` of the examples of ggml, ggllm.cpp, bloomz.cpp, bert.cpp,
 /// rwkv.cpp and whisper.cpp, and the crates of rustformers' `llm`.
 pub(crate) const LAYOUTS: &[Layout] = &[
-    Layout { family: Family::Llama, hparams: &[Vocab, Embd, Mult, Head, Layer, Rot, Ftype], tokens: Tokens::AsContainer },
+    Layout {
+        family: Family::Llama,
+        hparams: &[Vocab, Embd, Mult, Head, Layer, Rot, Ftype],
+        tokens: Tokens::AsContainer,
+    },
     Layout { family: Family::Bloom, hparams: &[Vocab, Embd, Mult, Head, Layer, Ftype], tokens: Tokens::AsContainer },
     Layout { family: Family::Gpt2, hparams: &[Vocab, Ctx, Embd, Head, Layer, Ftype], tokens: Tokens::Counted },
     Layout { family: Family::GptJ, hparams: &[Vocab, Ctx, Embd, Head, Layer, Rot, Ftype], tokens: Tokens::Counted },
@@ -193,14 +197,22 @@ pub(crate) const LAYOUTS: &[Layout] = &[
         tokens: Tokens::AsContainer,
     },
     // Until May 13, 2023.
-    Layout { family: Family::GptNeox, hparams: &[Vocab, Ctx, Embd, Head, Layer, Rot, Ftype], tokens: Tokens::AsContainer },
+    Layout {
+        family: Family::GptNeox,
+        hparams: &[Vocab, Ctx, Embd, Head, Layer, Rot, Ftype],
+        tokens: Tokens::AsContainer,
+    },
     Layout {
         family: Family::Mpt,
         hparams: &[Embd, Ctx, Head, Layer, Vocab, AlibiBiasMax, ClipQkv, Ftype],
         tokens: Tokens::AsContainer,
     },
     Layout { family: Family::Replit, hparams: &[Embd, Ctx, Head, Layer, Vocab, Ftype], tokens: Tokens::Scored },
-    Layout { family: Family::Falcon, hparams: &[Vocab, Embd, Head, HeadKv, Layer, FalconType, Ftype], tokens: Tokens::AsContainer },
+    Layout {
+        family: Family::Falcon,
+        hparams: &[Vocab, Embd, Head, HeadKv, Layer, FalconType, Ftype],
+        tokens: Tokens::AsContainer,
+    },
     // As rustformers' `llm` writes it.
     Layout { family: Family::Falcon, hparams: &[Vocab, Embd, Head, HeadKv, Layer, Ftype], tokens: Tokens::AsContainer },
     Layout { family: Family::Bert, hparams: &[Vocab, Ctx, Embd, Ff, Head, Layer, Ftype], tokens: Tokens::AsContainer },

@@ -123,7 +123,9 @@ impl fmt::Display for Problem {
             Problem::TooManyTokenBytes { limit } => {
                 write!(f, "the tokens so far have more than {limit} bytes, more than any vocabulary")
             }
-            Problem::TooManyTensors { limit } => write!(f, "there are more than {limit} tensors, more than any model has"),
+            Problem::TooManyTensors { limit } => {
+                write!(f, "there are more than {limit} tensors, more than any model has")
+            }
         }
     }
 }

@@ -28,10 +28,13 @@ pub(crate) struct Named {
 
 /// Names outside of blocks, and in each run of blocks: what stands before and after its number, and what becomes of it.
 struct Table {
-    outside: &'static [(&'static str, &'static str)],
-    blocks: &'static [(&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)])],
-    left_out: &'static [(&'static str, &'static str)],
+    outside: Pairs,
+    blocks: &'static [(&'static str, &'static str, &'static str, Pairs)],
+    left_out: Pairs,
 }
+
+/// Legacy names, each with the GGUF name or the reason for which it is left out.
+type Pairs = &'static [(&'static str, &'static str)];
 
 const LLAMA: Table = Table {
     outside: &[("tok_embeddings", "token_embd"), ("norm", "output_norm"), ("output", "output")],
@@ -108,12 +111,7 @@ const REPLIT: Table = Table {
         "transformer.blocks.",
         ".",
         "blk.",
-        &[
-            ("ln_1", "attn_norm"),
-            ("ln_2", "ffn_norm"),
-            ("mlp.mlp_up", "ffn_up"),
-            ("mlp.mlp_down", "ffn_down"),
-        ],
+        &[("ln_1", "attn_norm"), ("ln_2", "ffn_norm"), ("mlp.mlp_up", "ffn_up"), ("mlp.mlp_down", "ffn_down")],
     )],
     left_out: &[],
 };
@@ -253,8 +251,9 @@ fn of_table(table: &Table, legacy: &str) -> Name {
     if let Some((_, reason)) = table.left_out.iter().find(|(name, _)| stem == *name || stem.ends_with(name)) {
         return Name::LeftOut(reason);
     }
-    let in_rows =
-        |rows: &'static [(&'static str, &'static str)], stem: &str| rows.iter().find(|(old, _)| *old == stem).map(|row| row.1);
+    let in_rows = |rows: &'static [(&'static str, &'static str)], stem: &str| {
+        rows.iter().find(|(old, _)| *old == stem).map(|row| row.1)
+    };
     if let Some(stem) = in_rows(table.outside, stem) {
         return Name::Output(Named { name: format!("{stem}{suffix}"), stem, block: None });
     }
@@ -284,10 +283,14 @@ fn of_class(class: &str, legacy: &str) -> Name {
         Some((block, rest.strip_prefix(after)?))
     });
     let found = match in_block {
-        Some((block, stem)) => find_row(architecture, stem, true)
-            .map(|stem| Named { name: format!("blk.{block}.{stem}{suffix}"), stem, block: Some(block) }),
-        None => find_row(architecture, stem, false)
-            .map(|stem| Named { name: format!("{stem}{suffix}"), stem, block: None }),
+        Some((block, stem)) => find_row(architecture, stem, true).map(|stem| Named {
+            name: format!("blk.{block}.{stem}{suffix}"),
+            stem,
+            block: Some(block),
+        }),
+        None => {
+            find_row(architecture, stem, false).map(|stem| Named { name: format!("{stem}{suffix}"), stem, block: None })
+        }
     };
     found.map_or(Name::Unknown, Name::Output)
 }

@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{GgmlType, Gguf};
 use gguf_pipeline::moves::{Axis, Move};
-use gguf_pipeline::plan::{self as pipeline, Draft, Gather, Op, Place, Plan, Reason, Rounding as FloatRounding, TensorPlan};
+use gguf_pipeline::plan::{
+    self as pipeline, Draft, Gather, Op, Place, Plan, Reason, Rounding as FloatRounding, TensorPlan,
+};
 use gguf_pipeline::{Event, Progress, workers};
 
 use crate::arrange::{Arranged, Arrangement, arrange};
@@ -24,7 +26,6 @@ use crate::lora;
 use crate::question::{Answers, Guess, Question};
 use crate::settle::settle;
 use crate::source::{LegacySource, SourceTensor};
-use crate::vocab::key_values;
 
 /// What can be chosen about a migration.
 #[derive(Debug, Clone)]
@@ -115,10 +116,15 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::NoRuntime(family) => {
-                write!(f, "no program is known that runs {family} from GGUF; the file keeps the model for one that does")
+                write!(
+                    f,
+                    "no program is known that runs {family} from GGUF; the file keeps the model for one that does"
+                )
             }
             Warning::LostTokens(n) => write!(f, "{n} tokens are placeholders: the file has lost their bytes"),
-            Warning::MelFilters => f.write_str("the mel filters are left out: GGUF has no place for them, and they follow from n_mels"),
+            Warning::MelFilters => {
+                f.write_str("the mel filters are left out: GGUF has no place for them, and they follow from n_mels")
+            }
             Warning::LargeScales { tensor, n } => {
                 write!(f, "{tensor}: {n} scales are too large for half precision; it is written in single precision")
             }
@@ -141,7 +147,7 @@ pub fn questions(input: &Input, answers: &Answers) -> Result<Vec<Question>, Erro
         return Ok(Vec::new());
     }
     let arrangement = arrange(file)?;
-    Ok(settle(file, &arrangement, &key_values(file), answers)?.questions)
+    Ok(settle(file, &arrangement, file.vocabulary(), answers)?.questions)
 }
 
 /// Decides everything about the migration of a file. Of its weights, only scales are read that have to become shorter.
@@ -162,8 +168,8 @@ fn plan_legacy(
     progress: &dyn Progress,
 ) -> Result<Migration, Error> {
     let arrangement = if file.is_adapter() { lora::arrange(&file)? } else { arrange(&file)? };
-    let vocabulary = key_values(&file);
-    let settled = settle(&file, &arrangement, &vocabulary, answers)?;
+    let vocabulary = file.vocabulary();
+    let settled = settle(&file, &arrangement, vocabulary, answers)?;
     if !settled.questions.is_empty() {
         return Err(Error::Unanswered { path: file.path().to_owned(), questions: settled.questions });
     }
@@ -198,14 +204,7 @@ fn plan_legacy(
         plans.push(tensor_plan(index, item, reading, &decided));
     }
     let main_type = main_type(&plans);
-    let known = Known {
-        file: &file,
-        arrangement: &arrangement,
-        settled: &settled,
-        vocabulary: &vocabulary,
-        answers,
-        main_type,
-    };
+    let known = Known { file: &file, arrangement: &arrangement, settled: &settled, vocabulary, answers, main_type };
     let head = head(&known)?;
     if vocabulary.n_lost > 0 && answers.tokenizer.is_none() && answers.reference.is_none() {
         warnings.push(Warning::LostTokens(vocabulary.n_lost));
@@ -276,10 +275,13 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
 fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &Decided) -> TensorPlan {
     let input = pipeline::Input { index, name: item.tensor.name.clone(), ty: reading.ty() };
     let op = if item.transposed {
-        let (columns, rows) =
-            (item.shape.get(1).copied().unwrap_or(1), item.shape.first().copied().unwrap_or(1));
+        let (columns, rows) = (item.shape.get(1).copied().unwrap_or(1), item.shape.first().copied().unwrap_or(1));
         let axes = vec![Axis { count: columns, from: 1, to: rows }, Axis { count: rows, from: columns, to: 1 }];
-        Op::Gather(Gather { inputs: vec![input], moves: vec![Move { input: 0, from: 0, to: 0, axes }], maps: Vec::new() })
+        Op::Gather(Gather {
+            inputs: vec![input],
+            moves: vec![Move { input: 0, from: 0, to: 0, axes }],
+            maps: Vec::new(),
+        })
     } else {
         Op::Copy(input)
     };
@@ -334,32 +336,38 @@ fn measure(
         })
     });
     let found: Mutex<HashMap<usize, Rounding>> = Mutex::new(HashMap::new());
-    workers::for_each(options.threads, chunks, progress, Vec::new, |raw, (index, tensor, piece, offset, bytes, row_bytes)| {
-        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if raw.capacity() < len && raw.try_reserve(len - raw.len()).is_err() {
-            let tensor = tensor.name.clone();
-            return Err(Error::Pipeline(gguf_pipeline::Error::OutOfMemory { tensor, bytes }));
-        }
-        raw.resize(len, 0);
-        file.read(piece.part, offset, raw)?;
-        let mut rounding = Rounding::default();
-        match tensor.encoding {
-            Encoding::Planar(ty) => {
-                let mut blocks = vec![0; row_bytes as usize];
-                for row in raw.chunks_exact(row_bytes as usize) {
-                    blocks_of_planes(ty, row, &mut blocks);
-                    rounding.add_blocks(tensor.encoding, &blocks);
-                }
+    workers::for_each(
+        options.threads,
+        chunks,
+        progress,
+        Vec::new,
+        |raw, (index, tensor, piece, offset, bytes, row_bytes)| {
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+            if raw.capacity() < len && raw.try_reserve(len - raw.len()).is_err() {
+                let tensor = tensor.name.clone();
+                return Err(Error::Pipeline(gguf_pipeline::Error::OutOfMemory { tensor, bytes }));
             }
-            encoding => rounding.add_blocks(encoding, raw),
-        }
-        if rounding.n_not_finite > 0 {
-            return Err(Error::NotFinite { path: file.path().to_owned(), tensor: tensor.name.clone() });
-        }
-        found.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_default().add_all(rounding);
-        progress.event(Event::Advanced { bytes });
-        Ok(())
-    })?;
+            raw.resize(len, 0);
+            file.read(piece.part, offset, raw)?;
+            let mut rounding = Rounding::default();
+            match tensor.encoding {
+                Encoding::Planar(ty) => {
+                    let mut blocks = vec![0; row_bytes as usize];
+                    for row in raw.chunks_exact(row_bytes as usize) {
+                        blocks_of_planes(ty, row, &mut blocks);
+                        rounding.add_blocks(tensor.encoding, &blocks);
+                    }
+                }
+                encoding => rounding.add_blocks(encoding, raw),
+            }
+            if rounding.n_not_finite > 0 {
+                return Err(Error::NotFinite { path: file.path().to_owned(), tensor: tensor.name.clone() });
+            }
+            found.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_default().add_all(rounding);
+            progress.event(Event::Advanced { bytes });
+            Ok(())
+        },
+    )?;
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 

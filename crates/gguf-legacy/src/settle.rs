@@ -240,9 +240,7 @@ impl Facts {
             (Topic::ContextLength, _) if is_second => proposed("4096", "the file's name says Llama 2"),
             (Topic::ContextLength, _) if self.is_grouped => proposed("4096", "heads share keys, as in Llama 2"),
             (Topic::ContextLength, _) => proposed("2048", "LLaMA was trained with 2048 tokens, Llama 2 with 4096"),
-            (Topic::NormEpsilon, _) if is_code || is_second || self.is_grouped => {
-                proposed("1e-5", "that is Llama 2's")
-            }
+            (Topic::NormEpsilon, _) if is_code || is_second || self.is_grouped => proposed("1e-5", "that is Llama 2's"),
             (Topic::NormEpsilon, _) if self.container == Container::Ggjt(3) && self.is_either => {
                 proposed("5e-6", "LLaMA has 1e-6 and Llama 2 has 1e-5; llama.cpp took this for either")
             }

@@ -123,7 +123,8 @@ impl LegacySource {
         let row_blocks = piece.row_len / block_len;
         if let Encoding::Planar(ty) = reading.encoding {
             // Scales and levels of a row are apart: rows are read whole.
-            let (mut planes, mut blocks) = (buffer(tensor, row_blocks * raw_bytes)?, buffer(tensor, row_blocks * raw_bytes)?);
+            let (mut planes, mut blocks) =
+                (buffer(tensor, row_blocks * raw_bytes)?, buffer(tensor, row_blocks * raw_bytes)?);
             let (mut row, mut block, mut out) = (row, block, out);
             while !out.is_empty() {
                 self.read_raw(tensor, piece, piece.offset + row * row_blocks * raw_bytes, &mut planes)?;

@@ -93,7 +93,9 @@ pub(crate) fn key_values(file: &LegacyFile) -> Vocabulary {
 /// Whether tokens are the pieces of SentencePiece, with byte tokens at the start, as `convert.py` wrote them.
 fn is_sentencepiece(tokens: &TokenTexts) -> bool {
     let n_bytes = (3..259).filter(|&i| tokens.get(i).is_some_and(|t| t.len() == 1)).count();
-    tokens.get(0) == Some(" \u{2047} ".as_bytes()) || tokens.get(0) == Some(b"<unk>") || n_bytes >= 200.min(tokens.len() / 2)
+    tokens.get(0) == Some(" \u{2047} ".as_bytes())
+        || tokens.get(0) == Some(b"<unk>")
+        || n_bytes >= 200.min(tokens.len() / 2)
 }
 
 /// Llama's pieces: bytes as they are, spaces for the marks of SentencePiece, empty texts for control tokens
@@ -138,7 +140,8 @@ fn marked(text: &[u8]) -> Vec<u8> {
 /// Whether a text looks like a token that stands for something else than text.
 fn is_marker(text: &[u8]) -> bool {
     let between = |a: &[u8], b: &[u8]| text.len() > a.len() + b.len() && text.starts_with(a) && text.ends_with(b);
-    let is_name = |text: &[u8]| text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'|' | b'/'));
+    let is_name =
+        |text: &[u8]| text.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'|' | b'/'));
     between(b"<|", b"|>")
         || between(b">>", b"<<")
         || between(b"<", b">") && text.get(1..text.len() - 1).is_some_and(is_name)
@@ -221,10 +224,11 @@ struct ByteLevel {
 
 fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
     let known = if kind.read == Read::Text { known::vocabulary(&file.tokens) } else { None };
+    let of_table = known.as_ref().map(|known| known.lost()).unwrap_or_default();
     let bytes = |(i, text): (usize, &[u8])| match kind.read {
         Read::Bytes => text.to_vec(),
         Read::Codes => bytes_of_codes(text).unwrap_or_else(|| text.to_vec()),
-        Read::Text => known.as_ref().and_then(|known| known.token(i)).unwrap_or_else(|| text.to_vec()),
+        Read::Text => of_table.get(&i).map_or_else(|| text.to_vec(), Vec::clone),
     };
     let texts: Vec<Vec<u8>> = file.tokens.iter().enumerate().map(bytes).collect();
     let lost = match (kind.read, &known) {
@@ -274,8 +278,7 @@ fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
     kvs.push(("tokenizer.ggml.merges".to_owned(), written.into()));
     let end = tokens.id(b"<|endoftext|>").or_else(|| tokens.id(b"</s>"));
     let start = tokens.id(b"<|endoftext|>").or_else(|| tokens.id(b"<s>"));
-    let ids =
-        [("bos", start), ("eos", end), ("unknown", tokens.id(b"<unk>")), ("padding", tokens.id(b"<pad>"))];
+    let ids = [("bos", start), ("eos", end), ("unknown", tokens.id(b"<unk>")), ("padding", tokens.id(b"<pad>"))];
     push_ids(&mut kvs, &ids);
     let n_lost = lost.iter().filter(|&&lost| lost).count();
     Vocabulary { kvs, n_lost }

@@ -359,7 +359,9 @@ pub(crate) fn generation(container: Container, version: u32) -> Generation {
     match (container, version) {
         (Container::Ggjt(1) | Container::Rwkv(100), _) => Generation::First,
         (Container::Ggjt(2), _) => Generation::Second,
-        (Container::Ggjt(_) | Container::Ggcc | Container::Rwkv(_) | Container::GgufDraft | Container::Gguf(_), _) => Generation::Present,
+        (Container::Ggjt(_) | Container::Ggcc | Container::Rwkv(_) | Container::GgufDraft | Container::Gguf(_), _) => {
+            Generation::Present
+        }
         (_, 0) => Generation::First,
         (_, 1) => Generation::Second,
         _ => Generation::Present,

@@ -135,16 +135,28 @@ const CASES: &[Case] = &[
     ("width without heads", || llama().with(20, 3), "n_head: is 3; expected a divisor of n_embd"),
     ("no tokens", || llama().with(8, 0), "n_vocab: is 0; expected a number of tokens from 8"),
     ("blocks without end", || llama().with(24, 513), "n_layer: is 513; expected a number of blocks from 1 to 512"),
-    ("a negative length", || llama().with(36, 0xffff_ffff), "length of token 0: is -1; expected a length of at most 65536"),
+    (
+        "a negative length",
+        || llama().with(36, 0xffff_ffff),
+        "length of token 0: is -1; expected a length of at most 65536",
+    ),
     (
         "a tensor of no dimensions",
         || llama().with(llama().tensors[1], 0),
         "number of dimensions of tensor 1: is 0; expected a number of dimensions from 1 to 4",
     ),
     ("a tensor without a name", || llama().with(llama().tensors[1] + 4, 0), "length of the name of tensor 1: is 0"),
-    ("a type that was never written", || llama().with(llama().tensors[1] + 8, 9), "type of tensor 1: is 9; expected a type from 0 to 8"),
+    (
+        "a type that was never written",
+        || llama().with(llama().tensors[1] + 8, 9),
+        "type of tensor 1: is 9; expected a type from 0 to 8",
+    ),
     ("a dimension of 0", || llama().with(llama().tensors[1] + 12, 0), "dimensions of tensor 1: is 0"),
-    ("half a block", || llama().with(llama().tensors[0] + 12, 33), "a row of 33 elements is not a whole number of blocks"),
+    (
+        "half a block",
+        || llama().with(llama().tensors[0] + 12, 33),
+        "a row of 33 elements is not a whole number of blocks",
+    ),
     (
         "dimensions that overflow",
         || {
@@ -171,7 +183,11 @@ const CASES: &[Case] = &[
     ("a norm that is too long", || reshaped("norm.weight", &[65]), "tensor.shape"),
     ("a matrix that is too high", || reshaped("layers.0.feed_forward.w3.weight", &[64, 129]), "tensor.shape"),
     ("more rows than tokens", || reshaped("output.weight", &[64, 41]), "tensor.shape"),
-    ("a part of the columns", || reshaped("tok_embeddings.weight", &[32, 40]), "in 2 parts, and model.bin.1 is missing"),
+    (
+        "a part of the columns",
+        || reshaped("tok_embeddings.weight", &[32, 40]),
+        "in 2 parts, and model.bin.1 is missing",
+    ),
     (
         "a missing tensor",
         || {

@@ -354,7 +354,9 @@ fn accept() -> Answers {
 
 fn merges_are_those_that_vocabularies_were_trained_with() {
     let chars = bytes_of_chars();
-    for (name, parts) in [("gpt-2", legacy::gpt2_parts()), ("falcon", legacy::falcon_parts()), ("starcoder", legacy::gpt2_parts())] {
+    for (name, parts) in
+        [("gpt-2", legacy::gpt2_parts()), ("falcon", legacy::falcon_parts()), ("starcoder", legacy::gpt2_parts())]
+    {
         let path = peers::peers().join(format!("llama.cpp/models/ggml-vocab-{name}.gguf"));
         let file = ModelFile::open(path).unwrap();
         let gguf = file.gguf();
@@ -443,7 +445,8 @@ fn adapters_do_what_they_did() {
         let start = (merged.tensors[at] + 12 + 8 + name.len()).next_multiple_of(32);
         for o in 0..outputs {
             for i in 0..inputs {
-                let delta: f32 = (0..rank).map(|r| a[i * rank + r] * b[o * rank + r]).sum::<f32>() * alpha / rank as f32;
+                let delta: f32 =
+                    (0..rank).map(|r| a[i * rank + r] * b[o * rank + r]).sum::<f32>() * alpha / rank as f32;
                 let place = &mut merged.bytes[start + 4 * (o * inputs + i)..][..4];
                 let sum = f32::from_le_bytes((&*place).try_into().unwrap()) + delta;
                 place.copy_from_slice(&sum.to_le_bytes());

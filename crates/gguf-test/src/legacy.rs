@@ -35,7 +35,8 @@ pub const GGJT1: Form = Form { magic: *b"tjgg", version: Some(1), has_scores: tr
 pub const GGJT2: Form = Form { version: Some(2), ..GGJT1 };
 pub const GGJT3: Form = Form { version: Some(3), is_wide: false, ..GGJT1 };
 pub const GGCC: Form = Form { magic: *b"ccgg", version: Some(10), ..GGJT3 };
-pub const RWKV: Form = Form { magic: *b"fmgg", version: Some(100), has_scores: false, is_aligned: false, is_wide: true };
+pub const RWKV: Form =
+    Form { magic: *b"fmgg", version: Some(100), has_scores: false, is_aligned: false, is_wide: true };
 pub const GGLA: Form = Form { magic: *b"algg", version: Some(1), has_scores: false, is_aligned: true, is_wide: false };
 
 impl Form {
@@ -491,7 +492,8 @@ fn rwkv(form: Form, code: u32) -> Parts {
 
 fn whisper() -> Parts {
     let attention = |prefix: &str, name: &str| -> Vec<Tensor> {
-        let whole = |end: &str, shape: &[u32]| (format!("{prefix}.{name}{end}"), u32::from(shape.len() > 1), shape.to_vec());
+        let whole =
+            |end: &str, shape: &[u32]| (format!("{prefix}.{name}{end}"), u32::from(shape.len() > 1), shape.to_vec());
         vec![
             whole("_ln.weight", &[16]),
             whole("_ln.bias", &[16]),

@@ -32,14 +32,26 @@ fn scales_become_half_precision() {
     let (half_d, half_m) = ([0x00, 0x38], [0x00, 0xc0]);
     let bytes: [u8; 32] = std::array::from_fn(|i| i as u8 * 7);
     for (encoding, raw, expected) in [
-        (Encoding::Wide { ty: GgmlType::Q4_0, pairs: true }, [&d[..], &pairs].concat(), [&half_d[..], &halves].concat()),
-        (Encoding::Wide { ty: GgmlType::Q4_0, pairs: false }, [&d[..], &halves].concat(), [&half_d[..], &halves].concat()),
+        (
+            Encoding::Wide { ty: GgmlType::Q4_0, pairs: true },
+            [&d[..], &pairs].concat(),
+            [&half_d[..], &halves].concat(),
+        ),
+        (
+            Encoding::Wide { ty: GgmlType::Q4_0, pairs: false },
+            [&d[..], &halves].concat(),
+            [&half_d[..], &halves].concat(),
+        ),
         (
             Encoding::Wide { ty: GgmlType::Q4_1, pairs: true },
             [&d[..], &m, &pairs].concat(),
             [&half_d[..], &half_m, &halves].concat(),
         ),
-        (Encoding::Wide { ty: GgmlType::Q8_0, pairs: false }, [&d[..], &bytes].concat(), [&half_d[..], &bytes].concat()),
+        (
+            Encoding::Wide { ty: GgmlType::Q8_0, pairs: false },
+            [&d[..], &bytes].concat(),
+            [&half_d[..], &bytes].concat(),
+        ),
         // Two blocks, one behind the other.
         (
             Encoding::Wide { ty: GgmlType::Q8_0, pairs: true },

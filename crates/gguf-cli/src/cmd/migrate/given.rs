@@ -168,7 +168,18 @@ fn read_tokenizer(dir: &Path, family: Family, vocab_size: u32) -> Result<Vec<(St
         options.vocab = checkpoint.vocab;
         options.special_tokens = checkpoint.special_tokens;
     }
-    let config = serde_json::json!({ "vocab_size": vocab_size });
-    let keys = tokenizer::key_values(dir, &config, &options).map_err(gguf_hf::Error::from)?;
-    Ok(keys.kvs)
+    // Of its own size first: told a smaller one, the tokenizer would leave its last tokens out.
+    let of_size = |size: Option<u32>| {
+        let config = serde_json::json!({ "vocab_size": size });
+        tokenizer::key_values(dir, &config, &options).map_err(gguf_hf::Error::from)
+    };
+    let own = of_size(None)?.kvs;
+    let n_tokens = own.iter().find(|(key, _)| key == "tokenizer.ggml.tokens").and_then(|(_, value)| {
+        let array = value.as_ref().as_array()?;
+        Some(array.len())
+    });
+    match n_tokens {
+        Some(n) if n < u64::from(vocab_size) => Ok(of_size(Some(vocab_size))?.kvs),
+        _ => Ok(own),
+    }
 }
