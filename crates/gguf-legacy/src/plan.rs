@@ -265,8 +265,13 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
         Encoding::Pairs(_) => {
             Decided { ty, treatment: Treatment::Rearranged, reason: "the same numbers in today's layout" }
         }
-        Encoding::Wide { .. } | Encoding::Planar(_) => {
-            Decided { ty, treatment: Treatment::Rounded, reason: "today's layout, scales in half precision" }
+        // Which reason it is also tells interrupted work of one generation from that of another.
+        Encoding::Wide { pairs, .. } => {
+            let reason = if pairs { "levels moved, scales in half precision" } else { "scales in half precision" };
+            Decided { ty, treatment: Treatment::Rounded, reason }
+        }
+        Encoding::Planar(_) => {
+            Decided { ty, treatment: Treatment::Rounded, reason: "planes made blocks, scales in half precision" }
         }
         Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: "copied" },
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf_format::Gguf;
 use gguf_io::ModelFile;
-use gguf_legacy::{Answers, Error, Input, LegacyFile, Options, Treatment, recognise_source};
+use gguf_legacy::{Answers, Error, Input, LegacyFile, Options, Topic, Treatment, recognise_source};
 use gguf_test::legacy::{self, Legacy};
 use sha2::{Digest, Sha256};
 
@@ -228,5 +228,77 @@ fn shared_keys_are_kept_once() {
         let at = other.tensors[shared.tensors.len() - 7] - 1;
         other.bytes[at] ^= 1;
         assert_eq!(heads(&other), (2, 96), "type {code}");
+    }
+}
+
+/// Q8_0 was type 6 on two days of April 2023; nothing but sizes tells.
+#[test]
+fn an_early_number_of_a_type_is_told_by_sizes() {
+    let parts = legacy::llama(legacy::GGJT1, 8, 2);
+    let usual = parts.write("usual", "llama");
+    let mut early = usual.clone();
+    for (i, (_, code, _)) in parts.tensors.iter().enumerate().filter(|(_, (_, code, _))| *code == 8) {
+        early.bytes = early.with(early.tensors[i] + 8, 6);
+        assert_eq!(*code, 8);
+    }
+    assert!(migrate(&early) == migrate(&usual));
+}
+
+/// K-quants in blocks of 64 are told by sizes, and become a type of today.
+#[test]
+fn small_blocks_are_told_by_sizes() {
+    let form = legacy::Form { is_small: true, ..legacy::GGJT3 };
+    let file = legacy::llama(form, 12, 2).write("small", "llama");
+    let found = recognise_source(&file.bytes).unwrap().unwrap();
+    assert_eq!(found.problem, None);
+    let bytes = migrate(&file);
+    let model = ModelFile::from_reader(bytes, "out.gguf").unwrap();
+    assert_eq!(model.tensor("blk.0.attn_q.weight").unwrap().ty().to_string(), "q8_0");
+}
+
+#[test]
+fn blocks_without_a_version_are_asked_for_unless_sizes_tell() {
+    let topics = |parts: &legacy::Parts| -> Vec<Topic> {
+        let input = Input::Legacy(Box::new(open(&parts.write("bert", "bert")).unwrap()));
+        gguf_legacy::questions(&input, &Answers::default()).unwrap().iter().map(|q| q.topic).collect()
+    };
+    // Blocks with wide scales may be of the first or the second generation.
+    assert_eq!(topics(&legacy::bert(legacy::GGML, 2)), [Topic::Pooling, Topic::Generation]);
+    // Those of today are shorter.
+    assert_eq!(topics(&legacy::bert(legacy::GGML_QNT2, 2)), [Topic::Pooling]);
+    assert_eq!(topics(&legacy::bert(legacy::GGML, 1)), [Topic::Pooling]);
+    // The answer decides how levels are read.
+    let migrate = |text: &str| {
+        let input = Input::Legacy(Box::new(open(&legacy::bert(legacy::GGML, 2).write("bert", "bert")).unwrap()));
+        let mut answers = accept();
+        answers.set(Topic::Generation, text).unwrap();
+        let draft = gguf_legacy::plan(input, &answers, &Options::default(), &()).unwrap().plan.into_draft();
+        let mut block = [0; 18];
+        draft.source.read(0, 0, &mut block).unwrap();
+        block
+    };
+    let (first, second) = (migrate("first"), migrate("second"));
+    assert_eq!(first[..2], second[..2]);
+    assert_ne!(first, second);
+}
+
+/// What is proposed for a Llama, by the name of its file.
+#[test]
+fn proposals_follow_from_names_and_sizes() {
+    let propose = |name: &str, kv: u32| -> Vec<String> {
+        let file = legacy::llama(legacy::GGJT3, 2, kv).write("", "");
+        let file = LegacyFile::from_source(Path::new(name), Box::new(file.bytes), None, none).unwrap();
+        let input = Input::Legacy(Box::new(file));
+        gguf_legacy::questions(&input, &Answers::default()).unwrap().into_iter().map(|q| q.proposal).collect()
+    };
+    for (name, kv, expected) in [
+        ("alpaca.bin", 2, &["2048", "1e-6"][..]),
+        ("llama-2-7b-chat.ggmlv3.q4_0.bin", 2, &["4096", "1e-5"]),
+        ("Llama2-chat.bin", 2, &["4096", "1e-5"]),
+        ("codellama-7b.ggmlv3.q4_0.bin", 2, &["16384", "1e-5", "1000000"]),
+        ("vicuna-superhot-8k.bin", 2, &["8192", "1e-6", "10000"]),
+        ("unknown.bin", 1, &["4096", "1e-5"]),
+    ] {
+        assert_eq!(propose(name, kv), expected, "{name}");
     }
 }
