@@ -262,17 +262,13 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
         Encoding::Present(removed) if removed.info().is_some_and(|info| info.removed) => {
             recode("a type that has been removed")
         }
-        Encoding::Pairs(_) => {
-            Decided { ty, treatment: Treatment::Rearranged, reason: "the same numbers in today's layout" }
-        }
+        Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: "levels moved" },
         // Which reason it is also tells interrupted work of one generation from that of another.
         Encoding::Wide { pairs, .. } => {
-            let reason = if pairs { "levels moved, scales in half precision" } else { "scales in half precision" };
+            let reason = if pairs { "levels moved, f16 scales" } else { "f16 scales" };
             Decided { ty, treatment: Treatment::Rounded, reason }
         }
-        Encoding::Planar(_) => {
-            Decided { ty, treatment: Treatment::Rounded, reason: "planes made blocks, scales in half precision" }
-        }
+        Encoding::Planar(_) => Decided { ty, treatment: Treatment::Rounded, reason: "planes made blocks, f16 scales" },
         Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: "copied" },
     }
 }
