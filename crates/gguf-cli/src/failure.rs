@@ -85,7 +85,7 @@ fn failed(is_bad_input: bool, message: String) -> Failure {
 impl From<gguf_pipeline::Error> for Failure {
     fn from(e: gguf_pipeline::Error) -> Failure {
         match e {
-            gguf_pipeline::Error::Output(e) => (*e).into(),
+            gguf_pipeline::Error::Output(e) | gguf_pipeline::Error::Input(e) => (*e).into(),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_run(&e))),
         }
     }

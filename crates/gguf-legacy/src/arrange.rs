@@ -214,7 +214,7 @@ fn has_one_key(file: &LegacyFile, tensors: &[Arranged<'_>], n_embd: u64, head_le
         let row_bytes = if is_bias { block_bytes } else { piece.row_len / block_len * block_bytes };
         let bytes = usize::try_from(head_len * row_bytes).unwrap_or(usize::MAX);
         // No head is that large.
-        if bytes > 256 << 20 {
+        if bytes > 32 << 20 {
             return Ok(false);
         }
         let (mut first, mut other) = (vec![0; bytes], vec![0; bytes]);

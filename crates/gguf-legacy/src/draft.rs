@@ -1,6 +1,7 @@
 //! The draft of GGUF version 1, which says in key-values what the containers before it said by position.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use gguf_format::{FromValue, Gguf, ValueRef};
 use gguf_io::{ModelFile, ReadAt};
@@ -91,6 +92,7 @@ pub(crate) fn open(path: &Path, file: &ModelFile, bytes: Bytes) -> Result<Legacy
         tensors,
         file_bytes,
         lora: None,
+        vocabulary: OnceLock::new(),
     })
 }
 

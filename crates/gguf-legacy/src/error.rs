@@ -268,7 +268,7 @@ impl fmt::Display for Error {
                 write!(f, "{}: {what} is {file} in the file, and {given} was given", path.display())
             }
             Error::Unanswered { path, questions } => {
-                write!(f, "{}: the file does not say all that has to be known", path.display())?;
+                write!(f, "{}: the file lacks metadata", path.display())?;
                 for question in questions {
                     write!(f, "\n  {question}")?;
                 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use gguf_format::Kind;
 use gguf_io::ReadAt;
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::layout::{Family, Hparam, Hparams};
 use crate::lora;
 use crate::names::{Name, name};
+use crate::vocab::{Vocabulary, key_values};
 use crate::walk::{Record, TokenTexts, Walk};
 
 /// Whatever bytes can be read from.
@@ -35,6 +37,8 @@ pub struct LegacyFile {
     pub(crate) file_bytes: u64,
     /// Rank and alpha of a LoRA adapter.
     pub(crate) lora: Option<(u32, u32)>,
+    /// What the vocabulary becomes, once that was asked for.
+    pub(crate) vocabulary: OnceLock<Vocabulary>,
 }
 
 /// A tensor of all parts together.
@@ -148,6 +152,7 @@ impl LegacyFile {
             tensors: Vec::new(),
             file_bytes: len,
             lora: None,
+            vocabulary: OnceLock::new(),
         };
         let n_parts = file.n_parts(&walk.records)?;
         let mut records = vec![walk.records];
@@ -317,6 +322,11 @@ impl LegacyFile {
             }
         }
         Ok(())
+    }
+
+    /// What the vocabulary becomes.
+    pub(crate) fn vocabulary(&self) -> &Vocabulary {
+        self.vocabulary.get_or_init(|| key_values(self))
     }
 
     /// Reads bytes of a part.

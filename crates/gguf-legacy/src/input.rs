@@ -1,13 +1,14 @@
 //! Whatever can be migrated, opened.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use gguf_format::Version;
-use gguf_io::ModelFile;
+use gguf_io::{ModelFile, ReadAt};
 
 use crate::draft;
 use crate::error::Error;
-use crate::file::{LegacyFile, first_part, open as open_bytes};
+use crate::file::{Bytes, LegacyFile, first_part, open as open_bytes};
 use crate::layout::Family;
 use crate::upgrade::GgufUpgrade;
 
@@ -30,13 +31,11 @@ impl Input {
     pub fn open(path: impl AsRef<Path>, family: Option<Family>) -> Result<Input, Error> {
         let path = first_part(path.as_ref());
         let bytes = open_bytes(&path)?;
-        let mut magic = [0; 4];
-        let is_gguf = bytes.read_exact_at(0, &mut magic).is_ok() && (magic == *b"GGUF" || magic == *b"FUGG");
-        if !is_gguf {
+        if !is_gguf(&bytes) {
             let file = LegacyFile::from_source(&path, bytes, family, open_bytes)?;
             return Ok(Input::Legacy(Box::new(file)));
         }
-        let file = ModelFile::open(&path).map_err(|e| Error::Pipeline(gguf_pipeline::Error::Input(Box::new(e))))?;
+        let file = ModelFile::open(&path).map_err(of_gguf)?;
         let dialect = file.gguf().dialect();
         if dialect.version == Version::Draft {
             return Ok(Input::Legacy(Box::new(draft::open(&path, &file, bytes)?)));
@@ -44,4 +43,36 @@ impl Input {
         drop(file);
         Ok(Input::Gguf(Box::new(GgufUpgrade::open(&path, dialect)?)))
     }
+
+    /// A legacy file, or a draft of GGUF, in any source of bytes. `name` stands for it in messages; of a model in several parts, `part`
+    /// opens the others by their names. Released versions of GGUF are opened as files only.
+    ///
+    /// # Errors
+    /// As [`open`](Input::open).
+    pub fn from_source(
+        name: &Path,
+        bytes: Arc<dyn ReadAt>,
+        family: Option<Family>,
+        part: impl Fn(&Path) -> Result<Bytes, Error>,
+    ) -> Result<Input, Error> {
+        if !is_gguf(&bytes) {
+            let file = LegacyFile::from_source(name, Box::new(bytes), family, part)?;
+            return Ok(Input::Legacy(Box::new(file)));
+        }
+        let file = ModelFile::from_reader(Arc::clone(&bytes), name).map_err(of_gguf)?;
+        match file.gguf().dialect().version {
+            Version::Draft => Ok(Input::Legacy(Box::new(draft::open(name, &file, Box::new(bytes))?))),
+            _ => Err(Error::UpToDate { path: name.to_owned() }),
+        }
+    }
+}
+
+/// Whether bytes begin with the magic of GGUF.
+fn is_gguf(bytes: &dyn ReadAt) -> bool {
+    let mut magic = [0; 4];
+    bytes.read_exact_at(0, &mut magic).is_ok() && (magic == *b"GGUF" || magic == *b"FUGG")
+}
+
+fn of_gguf(e: gguf_io::Error) -> Error {
+    Error::Pipeline(gguf_pipeline::Error::Input(Box::new(e)))
 }

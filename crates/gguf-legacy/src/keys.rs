@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use gguf_format::keys::FileType;
-use gguf_format::{Dialect, FromValue, GgmlType, Head, Value, Version};
+use gguf_format::name::size_label;
+use gguf_format::{Dialect, FromValue, GgmlType, Head, Value, Version, n_elements};
 
 use crate::arrange::Arrangement;
 use crate::error::Error;
@@ -43,6 +44,10 @@ pub(crate) fn head(known: &Known<'_>) -> Result<Head, Error> {
     head.set("general.name", name.unwrap_or_else(|| model_name(known.file.path())));
     for (key, value) in reference(known).iter().filter(|(key, _)| is_about_origin(key)) {
         head.set(key, value.clone());
+    }
+    let total = known.arrangement.tensors.iter().filter_map(|item| n_elements(item.shape.iter().copied())).sum();
+    if total > 0 && !known.file.is_adapter() {
+        head.set("general.size_label", size_label(total, total, 0, 0));
     }
     if let Some((_, alpha)) = known.file.lora {
         head.set("adapter.type", "lora");
@@ -264,11 +269,8 @@ pub(crate) fn model_name(path: &Path) -> String {
     for ending in [".bin", ".gguf", ".ggml", ".ggjt", ".pth", ".pt"] {
         name = strip_end(name, ending);
     }
-    loop {
-        let (before, last) = match name.rfind(['.', '-', '_']) {
-            Some(at) => name.split_at(at),
-            None => break,
-        };
+    while let Some(at) = name.rfind(['.', '-', '_']) {
+        let (before, last) = name.split_at(at);
         // `q4_0` and `q4_K_M` have separators of their own.
         let (before, last) = match before.rfind(['.', '-']) {
             Some(at) if is_encoding(&name[at + 1..]) => name.split_at(at),

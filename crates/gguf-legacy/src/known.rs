@@ -1,5 +1,7 @@
 //! Vocabularies and models that are told by their content, and what is known of them beyond their files.
 
+use std::collections::HashMap;
+
 use sha2::{Digest, Sha256};
 
 use crate::layout::{Family, Hparam, Hparams};
@@ -57,12 +59,14 @@ pub(crate) fn vocabulary(tokens: &TokenTexts) -> Option<KnownVocabulary> {
 }
 
 impl KnownVocabulary {
-    /// The bytes of a token that files do not have; `None` for all others.
-    pub(crate) fn token(&self, i: usize) -> Option<Vec<u8>> {
-        let number = i.to_string();
-        let hex = self.lost.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' '))?;
+    /// The tokens whose bytes files do not have, by their numbers.
+    pub(crate) fn lost(&self) -> HashMap<usize, Vec<u8>> {
         let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-        hex.as_bytes().chunks(2).map(byte).collect()
+        let token = |line: &str| {
+            let (number, hex) = line.split_once(' ')?;
+            Some((number.parse().ok()?, hex.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?))
+        };
+        self.lost.lines().filter_map(token).collect()
     }
 }
 
@@ -143,15 +147,10 @@ mod tests {
     #[test]
     fn lost_tokens_have_bytes() {
         let neox = VOCABULARIES[1];
-        let lines: Vec<&str> = neox.lost.lines().collect();
-        assert_eq!(lines.len(), 513);
-        for line in lines {
-            let (number, hex) = line.split_once(' ').unwrap();
-            let bytes = neox.token(number.parse().unwrap()).unwrap();
-            assert_eq!(bytes.len() * 2, hex.len());
-        }
-        assert_eq!(neox.token(0), None);
-        assert_eq!(neox.token(50_000), None);
+        let lost = neox.lost();
+        assert_eq!((lost.len(), neox.lost.lines().count()), (513, 513));
+        assert!(lost.keys().all(|&i| i < neox.n));
+        assert_eq!(lost.values().map(Vec::len).sum::<usize>(), 1026);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! LoRA adapters of llama.cpp (GGLA): rank and alpha, then two tensors for each matrix.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use gguf_format::GgmlType;
 use gguf_io::ReadAt;
@@ -100,6 +101,7 @@ pub(crate) fn open(path: &Path, bytes: Bytes, len: u64, from: u64) -> Result<Leg
         tensors: adapter.records.into_iter().map(tensor).collect(),
         file_bytes: len,
         lora: Some((adapter.rank, adapter.alpha)),
+        vocabulary: OnceLock::new(),
     })
 }
 

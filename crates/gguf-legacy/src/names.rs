@@ -28,10 +28,13 @@ pub(crate) struct Named {
 
 /// Names outside of blocks, and in each run of blocks: what stands before and after its number, and what becomes of it.
 struct Table {
-    outside: &'static [(&'static str, &'static str)],
-    blocks: &'static [(&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)])],
-    left_out: &'static [(&'static str, &'static str)],
+    outside: Pairs,
+    blocks: &'static [(&'static str, &'static str, &'static str, Pairs)],
+    left_out: Pairs,
 }
+
+/// Legacy names, each with the GGUF name or the reason for which it is left out.
+type Pairs = &'static [(&'static str, &'static str)];
 
 const LLAMA: Table = Table {
     outside: &[("tok_embeddings", "token_embd"), ("norm", "output_norm"), ("output", "output")],

@@ -26,7 +26,6 @@ use crate::lora;
 use crate::question::{Answers, Guess, Question};
 use crate::settle::settle;
 use crate::source::{LegacySource, SourceTensor};
-use crate::vocab::key_values;
 
 /// What can be chosen about a migration.
 #[derive(Debug, Clone)]
@@ -148,7 +147,7 @@ pub fn questions(input: &Input, answers: &Answers) -> Result<Vec<Question>, Erro
         return Ok(Vec::new());
     }
     let arrangement = arrange(file)?;
-    Ok(settle(file, &arrangement, &key_values(file), answers)?.questions)
+    Ok(settle(file, &arrangement, file.vocabulary(), answers)?.questions)
 }
 
 /// Decides everything about the migration of a file. Of its weights, only scales are read that have to become shorter.
@@ -169,8 +168,8 @@ fn plan_legacy(
     progress: &dyn Progress,
 ) -> Result<Migration, Error> {
     let arrangement = if file.is_adapter() { lora::arrange(&file)? } else { arrange(&file)? };
-    let vocabulary = key_values(&file);
-    let settled = settle(&file, &arrangement, &vocabulary, answers)?;
+    let vocabulary = file.vocabulary();
+    let settled = settle(&file, &arrangement, vocabulary, answers)?;
     if !settled.questions.is_empty() {
         return Err(Error::Unanswered { path: file.path().to_owned(), questions: settled.questions });
     }
@@ -205,14 +204,7 @@ fn plan_legacy(
         plans.push(tensor_plan(index, item, reading, &decided));
     }
     let main_type = main_type(&plans);
-    let known = Known {
-        file: &file,
-        arrangement: &arrangement,
-        settled: &settled,
-        vocabulary: &vocabulary,
-        answers,
-        main_type,
-    };
+    let known = Known { file: &file, arrangement: &arrangement, settled: &settled, vocabulary, answers, main_type };
     let head = head(&known)?;
     if vocabulary.n_lost > 0 && answers.tokenizer.is_none() && answers.reference.is_none() {
         warnings.push(Warning::LostTokens(vocabulary.n_lost));
@@ -270,12 +262,13 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
         Encoding::Present(removed) if removed.info().is_some_and(|info| info.removed) => {
             recode("a type that has been removed")
         }
-        Encoding::Pairs(_) => {
-            Decided { ty, treatment: Treatment::Rearranged, reason: "the same numbers in today's layout" }
+        Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: "levels moved" },
+        // Which reason it is also tells interrupted work of one generation from that of another.
+        Encoding::Wide { pairs, .. } => {
+            let reason = if pairs { "levels moved, f16 scales" } else { "f16 scales" };
+            Decided { ty, treatment: Treatment::Rounded, reason }
         }
-        Encoding::Wide { .. } | Encoding::Planar(_) => {
-            Decided { ty, treatment: Treatment::Rounded, reason: "today's layout, scales in half precision" }
-        }
+        Encoding::Planar(_) => Decided { ty, treatment: Treatment::Rounded, reason: "planes made blocks, f16 scales" },
         Encoding::Present(_) => Decided { ty, treatment: Treatment::Copied, reason: "copied" },
     }
 }

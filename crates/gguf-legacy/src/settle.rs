@@ -258,7 +258,7 @@ impl Facts {
                 let n = vocabulary.n_lost;
                 let reason = format!(
                     "the file has lost the bytes of {n} tokens; without the original tokenizer they become placeholders, \
-                     and text that needs them is split otherwise than in training"
+                     and some text is tokenized differently than in training"
                 );
                 Answer::Proposed("yes".to_owned(), reason)
             }

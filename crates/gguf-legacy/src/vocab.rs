@@ -224,10 +224,11 @@ struct ByteLevel {
 
 fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
     let known = if kind.read == Read::Text { known::vocabulary(&file.tokens) } else { None };
+    let of_table = known.as_ref().map(|known| known.lost()).unwrap_or_default();
     let bytes = |(i, text): (usize, &[u8])| match kind.read {
         Read::Bytes => text.to_vec(),
         Read::Codes => bytes_of_codes(text).unwrap_or_else(|| text.to_vec()),
-        Read::Text => known.as_ref().and_then(|known| known.token(i)).unwrap_or_else(|| text.to_vec()),
+        Read::Text => of_table.get(&i).map_or_else(|| text.to_vec(), Vec::clone),
     };
     let texts: Vec<Vec<u8>> = file.tokens.iter().enumerate().map(bytes).collect();
     let lost = match (kind.read, &known) {

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use gguf_format::Gguf;
-use gguf_legacy::{Answers, Error, Input, LegacyFile, Options, recognise_source};
+use gguf_io::ModelFile;
+use gguf_legacy::{Answers, Error, Input, LegacyFile, Options, Topic, Treatment, recognise_source};
 use gguf_test::legacy::{self, Legacy};
+use sha2::{Digest, Sha256};
 
 fn open(file: &Legacy) -> Result<LegacyFile, Error> {
     LegacyFile::from_source(Path::new("model.bin"), Box::new(file.bytes.clone()), None, none)
@@ -91,5 +93,212 @@ fn every_kind_migrates_to_a_sound_file() {
         // rwkv.cpp has its vocabulary apart.
         let expected = usize::from(file.family == "rwkv");
         assert_eq!(errors.len(), expected, "{}: {errors:?}", file.name);
+    }
+}
+
+/// The migrated file, and what becomes of its tensors.
+fn migrate_file(name: &str, answers: &Answers) -> (Vec<u8>, gguf_legacy::Migration) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    let input = Input::open(&path, None).unwrap_or_else(|e| panic!("{e}"));
+    let migration = gguf_legacy::plan(input, answers, &Options::default(), &()).unwrap_or_else(|e| panic!("{e}"));
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.gguf");
+    migration.plan.run(&out, &Default::default(), &()).unwrap();
+    (std::fs::read(out).unwrap(), migration)
+}
+
+fn sha256(values: &[f32]) -> String {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Files that the programs of 2023 wrote, and the values that their own library decoded (SHA-256 of f32). Random weights; see
+/// `interop.rs` for all of them.
+const GENUINE: &[(&str, Treatment, &[(&str, &str)])] = &[
+    (
+        "mpt.ggml.q4_0.bin",
+        Treatment::Copied,
+        &[
+            ("token_embd.weight", "ad503dcf7dd5be6e066bec33932e95c6519984c11046217c48c936b13abb5541"),
+            ("blk.0.attn_norm.weight", "26d69a2b11fcd0b709b7cf3f08fc7eebbbc18bca3e31cc256886f7993923d0e0"),
+            ("blk.0.attn_qkv.weight", "19bde14b84ece474daa80b752088fc589533018afe6716b78f3a97175cbfd8e3"),
+            ("blk.0.ffn_down.weight", "53a73987b3967e3ef26a60ac7d782c343104ec47ce90fce3ff39afd3b47c13d5"),
+        ],
+    ),
+    (
+        "gptneox.ggml.q5_1.bin",
+        Treatment::Rearranged,
+        &[
+            ("token_embd.weight", "051ede7f4c4d86ec0f62217ebe6957ea6dc7da2598b90498c91ccc71765a31e6"),
+            ("blk.0.attn_output.weight", "344130fbd7e587d0223460c9cae3f0c3e1e3be1edf817afe45fc23fb16fbacaf"),
+            ("blk.0.ffn_norm.bias", "b411621caec1179515de937ef9c68d3825abfaa1cfb1f4bfca5507ba9a7155c2"),
+        ],
+    ),
+    (
+        "bloom.ggml.q4_0.bin",
+        Treatment::Rounded,
+        &[("token_embd_norm.weight", "954ea4c4db506b46f2d5b56eed13e69bdcdd1ad895ce917ec2a9fd76f8848e1f")],
+    ),
+    (
+        "draft.gguf",
+        Treatment::Copied,
+        &[("output_norm.weight", "2637fa072c72f49cf820f05ac06cbb82165beab25ddcba9dc6d3c3cff971e946")],
+    ),
+];
+
+#[test]
+fn genuine_files_keep_their_values() {
+    for (file, treatment, tensors) in GENUINE {
+        let (bytes, migration) = migrate_file(file, &accept());
+        let embeddings = migration.plan.tensors().iter().position(|t| t.name == b"token_embd.weight").unwrap();
+        assert_eq!(migration.tensors[embeddings].treatment, *treatment, "{file}");
+        let model = ModelFile::from_reader(bytes, "out.gguf").unwrap();
+        for (name, expected) in *tensors {
+            let tensor = model.tensor(name).unwrap();
+            let values = gguf_quants::dequantize(tensor.ty(), &tensor.read().unwrap()).unwrap();
+            assert_eq!(sha256(&values), *expected, "{file} {name}");
+        }
+    }
+}
+
+/// A file whose rows are in planes becomes what the same blocks become.
+#[test]
+fn rows_in_planes_become_blocks() {
+    for code in [2, 3] {
+        let parts = legacy::llama(legacy::GGML, code, 2);
+        let blocks = parts.write("blocks", "llama");
+        let mut planes = blocks.clone();
+        let block_bytes = if code == 3 { 24 } else { 20 };
+        for (i, (name, ty, shape)) in parts.tensors.iter().enumerate().filter(|(_, (_, ty, _))| *ty == code) {
+            let start = planes.tensors[i] + 12 + 4 * shape.len() + name.len();
+            let row = shape[0] as usize / 32 * block_bytes;
+            for row in planes.bytes[start..start + row * shape[1] as usize].chunks_mut(row) {
+                let old: Vec<[Vec<u8>; 3]> = row
+                    .chunks(block_bytes)
+                    .map(|b| [b[..4].to_vec(), b[4..block_bytes - 16].to_vec(), b[block_bytes - 16..].to_vec()])
+                    .collect();
+                // All minima, all scales, all levels.
+                let plane = |n: usize| old.iter().flat_map(move |block| block[n].clone());
+                let new: Vec<u8> = plane(1).chain(plane(0)).chain(plane(2)).collect();
+                row.copy_from_slice(&new);
+            }
+            assert_eq!(*ty, code);
+        }
+        assert!(planes.bytes != blocks.bytes);
+        assert!(migrate(&planes) == migrate(&blocks), "type {code}");
+    }
+}
+
+/// A model whose matrices lie on their sides becomes what the transposed one becomes.
+#[test]
+fn matrices_are_transposed() {
+    let sideways = legacy::gpt2_on_its_side();
+    let parts = legacy::gpt2_parts();
+    let mut upright = parts.write("upright", "gpt2");
+    for (i, (name, code, shape)) in parts.tensors.iter().enumerate() {
+        if !["attn/c_attn/w", "attn/c_proj/w", "mlp/c_fc/w"].iter().any(|end| name.ends_with(end)) {
+            continue;
+        }
+        let start = upright.tensors[i] + 12 + 4 * shape.len() + name.len();
+        let (columns, rows) = (shape[0] as usize, shape[1] as usize);
+        let reversed: Vec<u32> = shape.iter().rev().copied().collect();
+        let old = legacy::GGML.data(*code, &reversed);
+        for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+            let (to, from) = (start + 2 * (row * columns + column), 2 * (column * rows + row));
+            upright.bytes[to..to + 2].copy_from_slice(&old[from..from + 2]);
+        }
+    }
+    assert!(migrate(&sideways) == migrate(&upright));
+}
+
+/// One key and one value are kept where all copies of them are equal, and all where they are not.
+#[test]
+fn shared_keys_are_kept_once() {
+    let heads = |file: &Legacy| {
+        let bytes = migrate(file);
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let shape: Vec<u64> = gguf.tensor("blk.0.attn_qkv.weight").unwrap().dims.collect();
+        (gguf.get_as::<u32>("starcoder.attention.head_count_kv").unwrap(), shape[1])
+    };
+    for code in [1, 2] {
+        let shared = legacy::starcoder(code);
+        assert_eq!(heads(&shared), (1, 32 + 2 * 16));
+        let mut other = shared.clone();
+        // The last byte of the last head's value in the last block's matrix.
+        let at = other.tensors[shared.tensors.len() - 7] - 1;
+        other.bytes[at] ^= 1;
+        assert_eq!(heads(&other), (2, 96), "type {code}");
+    }
+}
+
+/// Q8_0 was type 6 on two days of April 2023; nothing but sizes tells.
+#[test]
+fn an_early_number_of_a_type_is_told_by_sizes() {
+    let parts = legacy::llama(legacy::GGJT1, 8, 2);
+    let usual = parts.write("usual", "llama");
+    let mut early = usual.clone();
+    for (i, (_, code, _)) in parts.tensors.iter().enumerate().filter(|(_, (_, code, _))| *code == 8) {
+        early.bytes = early.with(early.tensors[i] + 8, 6);
+        assert_eq!(*code, 8);
+    }
+    assert!(migrate(&early) == migrate(&usual));
+}
+
+/// K-quants in blocks of 64 are told by sizes, and become a type of today.
+#[test]
+fn small_blocks_are_told_by_sizes() {
+    let form = legacy::Form { is_small: true, ..legacy::GGJT3 };
+    let file = legacy::llama(form, 12, 2).write("small", "llama");
+    let found = recognise_source(&file.bytes).unwrap().unwrap();
+    assert_eq!(found.problem, None);
+    let bytes = migrate(&file);
+    let model = ModelFile::from_reader(bytes, "out.gguf").unwrap();
+    assert_eq!(model.tensor("blk.0.attn_q.weight").unwrap().ty().to_string(), "q8_0");
+}
+
+#[test]
+fn blocks_without_a_version_are_asked_for_unless_sizes_tell() {
+    let topics = |parts: &legacy::Parts| -> Vec<Topic> {
+        let input = Input::Legacy(Box::new(open(&parts.write("bert", "bert")).unwrap()));
+        gguf_legacy::questions(&input, &Answers::default()).unwrap().iter().map(|q| q.topic).collect()
+    };
+    // Blocks with wide scales may be of the first or the second generation.
+    assert_eq!(topics(&legacy::bert(legacy::GGML, 2)), [Topic::Pooling, Topic::Generation]);
+    // Those of today are shorter.
+    assert_eq!(topics(&legacy::bert(legacy::GGML_QNT2, 2)), [Topic::Pooling]);
+    assert_eq!(topics(&legacy::bert(legacy::GGML, 1)), [Topic::Pooling]);
+    // The answer decides how levels are read.
+    let migrate = |text: &str| {
+        let input = Input::Legacy(Box::new(open(&legacy::bert(legacy::GGML, 2).write("bert", "bert")).unwrap()));
+        let mut answers = accept();
+        answers.set(Topic::Generation, text).unwrap();
+        let draft = gguf_legacy::plan(input, &answers, &Options::default(), &()).unwrap().plan.into_draft();
+        let mut block = [0; 18];
+        draft.source.read(0, 0, &mut block).unwrap();
+        block
+    };
+    let (first, second) = (migrate("first"), migrate("second"));
+    assert_eq!(first[..2], second[..2]);
+    assert_ne!(first, second);
+}
+
+/// What is proposed for a Llama, by the name of its file.
+#[test]
+fn proposals_follow_from_names_and_sizes() {
+    let propose = |name: &str, kv: u32| -> Vec<String> {
+        let file = legacy::llama(legacy::GGJT3, 2, kv).write("", "");
+        let file = LegacyFile::from_source(Path::new(name), Box::new(file.bytes), None, none).unwrap();
+        let input = Input::Legacy(Box::new(file));
+        gguf_legacy::questions(&input, &Answers::default()).unwrap().into_iter().map(|q| q.proposal).collect()
+    };
+    for (name, kv, expected) in [
+        ("alpaca.bin", 2, &["2048", "1e-6"][..]),
+        ("llama-2-7b-chat.ggmlv3.q4_0.bin", 2, &["4096", "1e-5"]),
+        ("Llama2-chat.bin", 2, &["4096", "1e-5"]),
+        ("codellama-7b.ggmlv3.q4_0.bin", 2, &["16384", "1e-5", "1000000"]),
+        ("vicuna-superhot-8k.bin", 2, &["8192", "1e-6", "10000"]),
+        ("unknown.bin", 1, &["4096", "1e-5"]),
+    ] {
+        assert_eq!(propose(name, kv), expected, "{name}");
     }
 }

@@ -26,18 +26,20 @@ pub struct Form {
     pub is_aligned: bool,
     /// Whether blocks have scales of four bytes.
     pub is_wide: bool,
+    /// Whether k-quants have blocks of 64 values.
+    pub is_small: bool,
 }
 
-pub const GGML: Form = Form { magic: *b"lmgg", version: None, has_scores: false, is_aligned: false, is_wide: true };
+pub const GGML: Form =
+    Form { magic: *b"lmgg", version: None, has_scores: false, is_aligned: false, is_wide: true, is_small: false };
 pub const GGML_QNT2: Form = Form { is_wide: false, ..GGML };
-pub const GGMF: Form = Form { magic: *b"fmgg", version: Some(1), has_scores: true, is_aligned: false, is_wide: true };
-pub const GGJT1: Form = Form { magic: *b"tjgg", version: Some(1), has_scores: true, is_aligned: true, is_wide: true };
+pub const GGMF: Form = Form { magic: *b"fmgg", version: Some(1), has_scores: true, ..GGML };
+pub const GGJT1: Form = Form { magic: *b"tjgg", is_aligned: true, ..GGMF };
 pub const GGJT2: Form = Form { version: Some(2), ..GGJT1 };
 pub const GGJT3: Form = Form { version: Some(3), is_wide: false, ..GGJT1 };
 pub const GGCC: Form = Form { magic: *b"ccgg", version: Some(10), ..GGJT3 };
-pub const RWKV: Form =
-    Form { magic: *b"fmgg", version: Some(100), has_scores: false, is_aligned: false, is_wide: true };
-pub const GGLA: Form = Form { magic: *b"algg", version: Some(1), has_scores: false, is_aligned: true, is_wide: false };
+pub const RWKV: Form = Form { magic: *b"fmgg", version: Some(100), ..GGML };
+pub const GGLA: Form = Form { magic: *b"algg", version: Some(1), has_scores: false, ..GGJT3 };
 
 impl Form {
     /// Values and bytes of a block of the type with that number.
@@ -55,6 +57,7 @@ impl Form {
             (7, _) => (32, 24),
             (8, true) => (32, 36),
             (8, false) => (32, 34),
+            (12, _) if self.is_small => (64, 38),
             (12, _) => (256, 144),
             (code, _) => panic!("no type {code} here"),
         }
@@ -72,7 +75,7 @@ impl Form {
             let mut out = match (code, self.is_wide) {
                 (0, _) => f32(f32::from(noise(0) as i8) / 256.0),
                 (1, _) => half(3).to_vec(),
-                (2 | 8, true) => f32(0.015_625 + f32::from(noise(0)) / 4096.0),
+                (2 | 8, true) => f32(0.0157 + f32::from(noise(0)) / 5000.0),
                 (3, true) => [f32(0.031_25 + f32::from(noise(0)) / 8192.0), f32(-0.25)].concat(),
                 (3 | 5 | 7 | 12, _) => [half(1), half(5)].concat(),
                 _ => half(1).to_vec(),
@@ -203,7 +206,7 @@ pub fn llama(form: Form, code: u32, kv: u32) -> Parts {
         code => code,
     };
     let qnt = if form.magic == *b"lmgg" && !form.is_wide { 2000 } else { 0 };
-    let width = if code == 12 { 256 } else { 64 };
+    let width = if code == 12 && !form.is_small { 256 } else { 64 };
     Parts {
         form,
         hparams: vec![40, width, 256, 2, 1, width / 2, ftype + qnt],
@@ -418,7 +421,8 @@ fn falcon(form: Form, hparams: &[u32], code: u32) -> Parts {
     parts(form, hparams, tokens(40), tensors(outside, 1, block))
 }
 
-fn bert(code: u32) -> Parts {
+/// What BERT is made of.
+pub fn bert(form: Form, code: u32) -> Parts {
     let list = (0..40).map(|i| match i {
         0 => b"[PAD]".to_vec(),
         1 => b"[UNK]".to_vec(),
@@ -455,7 +459,7 @@ fn bert(code: u32) -> Parts {
         ("pooler.dense.weight", code, &[32, 32]),
         ("pooler.dense.bias", 0, &[32]),
     ];
-    parts(GGML, &[40, 16, 32, 64, 2, 1, code], list.collect(), tensors(outside, 1, block))
+    parts(form, &[40, 16, 32, 64, 2, 1, code], list.collect(), tensors(outside, 1, block))
 }
 
 fn rwkv(form: Form, code: u32) -> Parts {
@@ -613,7 +617,7 @@ pub fn all() -> Vec<Legacy> {
         falcon(GGMF, &[40, 64, 4, 1, 1, 7, 1], 1).write("ggmf-falcon", "falcon"),
         falcon(GGJT3, &[40, 64, 4, 1, 1, 2], 2).write("ggjt3-falcon-llm", "falcon"),
         ggcc.write("ggcc-falcon", "falcon"),
-        bert(1).write("ggml-bert", "bert"),
+        bert(GGML, 1).write("ggml-bert", "bert"),
         rwkv(RWKV, 1).write("rwkv100", "rwkv"),
         rwkv(Form { version: Some(101), is_wide: false, ..RWKV }, 2).write("rwkv101", "rwkv"),
         whisper().write("ggml-whisper", "whisper"),

@@ -22,40 +22,40 @@ use crate::watch::Watch;
 
 mod given;
 
-/// Turn a model file of before GGUF, or of an earlier version of it, into a GGUF of today.
+/// Migrate legacy model files and older GGUF versions to current GGUF.
 ///
-/// Reads GGML, GGMF and GGJT files of llama.cpp, of the examples of ggml, of ggllm.cpp, bloomz.cpp, rwkv.cpp, bert.cpp and whisper.cpp, models in
-/// several parts (model.bin, model.bin.1), LoRA adapters (GGLA), and GGUF of version 1 and 2, its draft, and big-endian GGUF. What the
-/// file is, its bytes tell.
+/// Reads GGML, GGMF and GGJT files from llama.cpp, ggml's examples, ggllm.cpp, bloomz.cpp, rwkv.cpp, bert.cpp and whisper.cpp, models in
+/// several parts (model.bin, model.bin.1), LoRA adapters (GGLA), GGUF versions 1 and 2, the GGUF draft, and big-endian GGUF. The format
+/// is detected from the file's content.
 ///
-/// Tensors are copied where today's layout is theirs, rearranged where only the order within blocks has changed, and decoded and encoded
-/// again where their layout is gone; --dry-run shows which. What a legacy file does not say is asked for on a terminal, with a proposed
-/// answer and its reason. Without a terminal, give the options, the folder of the original model with --config, or --yes.
+/// Tensors are copied if their layout is still current, rearranged if only the order within blocks has changed, and decoded and
+/// re-encoded otherwise; --dry-run lists them. Legacy files lack some metadata. On a terminal, gguf asks for it and proposes a value with
+/// a reason; otherwise pass the options, the original model's folder with --config, or --yes.
 ///
-/// Nothing stands under the output's name until the file is whole and on the disk. The path of the output goes to standard output, everything
-/// else to standard error.
+/// The output appears under its name once it is complete and on disk. Its path goes to standard output, everything else to
+/// standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf migrate nous-hermes-13b.ggmlv3.q5_1.bin            asks, and writes nous-hermes-13b.ggmlv3.q5_1.gguf
-  gguf migrate model.ggmlv3.q4_0.bin --yes                takes all proposed answers
+  gguf migrate model.ggmlv3.q4_0.bin --yes                accepts all proposed values
   gguf migrate model.bin --context-length 2048 --eps 1e-6
-  gguf migrate model.bin --config original-model/         with the config.json and tokenizer of the original
-  gguf migrate model.bin -o new.gguf --type Q4_K_M        quantized again on the way
-  gguf migrate model.bin --dry-run                        which tensor becomes what")]
+  gguf migrate model.bin --config original-model/         takes metadata and tokenizer from the original model
+  gguf migrate model.bin -o new.gguf --type Q4_K_M        requantizes in the same pass
+  gguf migrate model.bin --dry-run                        lists the tensors and writes nothing")]
 pub struct Args {
     /// The file; of a model in several parts, the first
     file: PathBuf,
 
-    /// The GGUF file to write; that of the input with .gguf at its end if not given
+    /// The GGUF file to write; by default the input's name with the extension .gguf
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 
-    /// Quantize to a file type such as Q4_K_M on the way
+    /// Requantize to a file type such as Q4_K_M
     #[arg(short, long = "type", value_name = "TYPE", value_parser = Target::parse)]
     ty: Option<Target>,
 
-    /// Type of the tensors whose layout no program reads any more
+    /// Type for tensors whose layout no longer exists
     #[arg(long, value_name = "TYPE", default_value = "q8_0", value_parser = recoded)]
     recode_as: GgmlType,
 
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing; reads no weights but scales that have to become shorter
+    /// Show what would be written and write nothing; of the weights, only scales that lose precision are read
     #[arg(short = 'n', long)]
     dry_run: bool,
 
@@ -296,18 +296,18 @@ fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
 
 /// The failure that lists what has to be passed.
 fn unanswered(file: &Path, questions: &[Question]) -> Failure {
-    let mut message = format!("{}: the file does not say all that has to be known; give", file.display());
+    let mut message = format!("{}: the file lacks metadata; pass", file.display());
     for question in questions {
         let option = hints::for_question(question.topic, &question.proposal);
         message += &format!("\n  {option}  ({}: {})", question.topic, question.reason);
     }
-    message += "\nor --config DIR with the folder of the original model, or --yes to take these answers";
+    message += "\nor --config DIR with the original model's folder, or --yes to accept these values";
     Failure::CouldNotRun(message)
 }
 
 /// Asks on the terminal.
 fn ask(ui: &mut Ui, questions: &[Question], answers: &mut Answers) -> Result<(), Failure> {
-    ui.note("The file does not say all that has to be known. Enter takes the answer in brackets.");
+    ui.note("The file lacks metadata. Press Enter to accept the value in brackets.");
     let stdin = std::io::stdin();
     for question in questions {
         loop {
@@ -340,22 +340,29 @@ fn print_plan(ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
         Column::left("FROM"),
         Column::left("TO"),
         Column::right("BYTES"),
+        Column::right("ROUNDED"),
         Column::text("HOW").styled(Style::Dim),
     ];
     let mut table = Table::new(columns);
     for (t, migrated) in plan.tensors().iter().zip(&migration.tensors) {
         let from = t.op.inputs().first().map_or(t.from, |input| input.ty).to_string();
-        let mut how = t.reason.to_string();
-        if let Some(rounding) = migrated.rounding.filter(|r| r.n_inexact == 0) {
-            how += &format!("; all {} exact", grouped(rounding.n_scales));
-        } else if let Some(rounding) = migrated.rounding {
-            how += &format!("; {} of {} rounded", grouped(rounding.n_inexact), grouped(rounding.n_scales));
-        }
+        let rounded = match migrated.rounding {
+            Some(rounding) if rounding.n_inexact == 0 => "none".to_owned(),
+            rounding => rounding.map_or(String::new(), |r| percent(r.n_inexact, r.n_scales)),
+        };
         let bytes = ui.bytes(t.n_bytes());
         let name = Str(&t.name).to_string();
-        table.row([name, shape(t.shape.iter().copied()), from, t.ty.to_string(), bytes, how]);
+        let (shape, how) = (shape(t.shape.iter().copied()), t.reason.to_string());
+        table.row([name, shape, from, t.ty.to_string(), bytes, rounded, how]);
     }
     table.print(ui, 0)?;
+    if migration.tensors.iter().any(|t| t.rounding.is_some()) {
+        writeln!(ui.out)?;
+        let said = "ROUNDED: the share of scales that half precision cannot represent exactly";
+        for line in wrap(said, ui.width.unwrap_or(usize::MAX)) {
+            writeln!(ui.out, "{line}")?;
+        }
+    }
     if !migration.left_out.is_empty() {
         let mut table = Table::new([Column::name("LEFT OUT").styled(Style::Cyan), Column::text("REASON")]);
         for (name, reason) in &migration.left_out {

@@ -1,4 +1,4 @@
-//! The options that answer what a legacy file does not say.
+//! The options for metadata that legacy files lack.
 
 use std::path::{Path, PathBuf};
 
@@ -10,31 +10,31 @@ use gguf_model::arch;
 use super::super::quantize::read_text;
 use crate::failure::Failure;
 
-/// What is known of a model beyond its file.
+/// Metadata that the file may lack.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What the file does not say")]
+#[command(next_help_heading = "Missing metadata")]
 pub struct Given {
-    /// Take all proposed answers
+    /// Accept all proposed values
     #[arg(short, long)]
     yes: bool,
 
-    /// The folder of the original model: everything else is taken from its config.json and its tokenizer
+    /// The original model's folder; metadata and tokenizer are taken from it unless an option sets them
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
 
-    /// A folder with the original tokenizer, in place of the vocabulary in the file
+    /// A folder with the original tokenizer, which replaces the file's vocabulary
     #[arg(long, value_name = "DIR")]
     tokenizer: Option<PathBuf>,
 
-    /// The architecture, if the file's bytes leave several: llama, gptneox, falcon, ...
+    /// The architecture, if it cannot be detected: llama, gptneox, falcon, ...
     #[arg(long, value_name = "NAME", value_parser = family)]
     arch: Option<Family>,
 
-    /// Tokens that the model was trained to attend to at once
+    /// Context length in tokens
     #[arg(long, value_name = "N")]
     context_length: Option<u32>,
 
-    /// Query heads for each key head; the file tells it, and another number is an error
+    /// Query heads per key head; an error if the tensor shapes differ
     #[arg(long, value_name = "N")]
     gqa: Option<u32>,
 
@@ -42,23 +42,23 @@ pub struct Given {
     #[arg(long, value_name = "X", value_parser = parsed::<NormEpsilon>)]
     eps: Option<f32>,
 
-    /// Base of the rotary frequencies: 10000, but for Code Llama 1000000
+    /// Base of the rotary frequencies: 10000; 1000000 for Code Llama
     #[arg(long, value_name = "X", value_parser = parsed::<RopeFreqBase>)]
     rope_freq_base: Option<f32>,
 
-    /// How a sentence encoder pools: none, mean, cls or last
+    /// Pooling of a sentence encoder: none, mean, cls or last
     #[arg(long, value_name = "KIND", value_parser = parsed::<Pooling>)]
     pooling: Option<u32>,
 
-    /// Generation of quantized blocks, where neither version nor size tells: first, second or present
+    /// Generation of quantized blocks, if it cannot be detected: first, second or present
     #[arg(long, value_name = "WHICH", value_parser = parsed::<BlockGeneration>)]
     block_generation: Option<Generation>,
 
-    /// Do without tokens whose bytes the file has lost
+    /// Replace tokens whose bytes are lost by placeholders
     #[arg(long)]
     without_lost_tokens: bool,
 
-    /// The model's name, in place of the one that the file's name gives
+    /// The model's name; by default derived from the file name
     #[arg(long)]
     name: Option<String>,
 
@@ -168,7 +168,18 @@ fn read_tokenizer(dir: &Path, family: Family, vocab_size: u32) -> Result<Vec<(St
         options.vocab = checkpoint.vocab;
         options.special_tokens = checkpoint.special_tokens;
     }
-    let config = serde_json::json!({ "vocab_size": vocab_size });
-    let keys = tokenizer::key_values(dir, &config, &options).map_err(gguf_hf::Error::from)?;
-    Ok(keys.kvs)
+    // Of its own size first: told a smaller one, the tokenizer would leave its last tokens out.
+    let of_size = |size: Option<u32>| {
+        let config = serde_json::json!({ "vocab_size": size });
+        tokenizer::key_values(dir, &config, &options).map_err(gguf_hf::Error::from)
+    };
+    let own = of_size(None)?.kvs;
+    let n_tokens = own.iter().find(|(key, _)| key == "tokenizer.ggml.tokens").and_then(|(_, value)| {
+        let array = value.as_ref().as_array()?;
+        Some(array.len())
+    });
+    match n_tokens {
+        Some(n) if n < u64::from(vocab_size) => Ok(of_size(Some(vocab_size))?.kvs),
+        _ => Ok(own),
+    }
 }

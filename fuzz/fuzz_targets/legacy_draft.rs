@@ -1,0 +1,11 @@
+//! Any bytes as drafts of GGUF.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../legacy.rs"]
+mod legacy;
+
+fuzz_target!(|data: &[u8]| {
+    legacy::exercise(b"GGUF\x01\0\0\0", data);
+});

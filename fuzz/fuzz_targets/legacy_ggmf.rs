@@ -1,0 +1,11 @@
+//! Any bytes as GGMF files.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../legacy.rs"]
+mod legacy;
+
+fuzz_target!(|data: &[u8]| {
+    legacy::exercise(b"fmgg\x01\0\0\0", data);
+});
