@@ -6,12 +6,15 @@
 use std::collections::HashMap;
 
 use fancy_regex::Regex;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use unicode_normalization::UnicodeNormalization;
 
-use super::StepProblem;
-use super::hf::Model;
+use super::hf::{Model, TokenizerJson};
 use super::pretokenize::compile;
+use super::special::token_text;
+use super::{Folder, MAX_VOCAB, StepProblem};
+use crate::folder_error::FolderError;
+use crate::problem::FileProblem;
 
 /// What stands before pieces that continue a word.
 const PREFIX: &str = "##";
@@ -103,6 +106,42 @@ pub(crate) fn encode(
     Ok(())
 }
 
+/// The vocabulary of older models: one token a line.
+pub(crate) const FILE: &str = "vocab.txt";
+
+/// What `transformers` makes of a [`FILE`] (`BertConverter` in convert_slow_tokenizer.py). The class of the tokenizer adds its special
+/// tokens, and sets the fields of the normalizer.
+pub(crate) fn of_text(folder: &Folder, text: &str) -> Result<TokenizerJson, FolderError> {
+    let mut vocab = serde_json::Map::new();
+    for (id, token) in text.lines().enumerate() {
+        vocab.insert(token.to_owned(), id.into());
+    }
+    if vocab.len() as u64 > MAX_VOCAB {
+        let (found, max) = (vocab.len(), MAX_VOCAB);
+        return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found, max }));
+    }
+    let token = |kind: &str, default: &'static str| {
+        let setting = folder.tokenizer_config.get(format!("{kind}_token")).and_then(token_text);
+        setting.unwrap_or(default).to_owned()
+    };
+    let (cls, sep) = (token("cls", "[CLS]"), token("sep", "[SEP]"));
+    let ids = |token: &str| vocab.get(token).cloned().into_iter().collect::<Vec<Json>>();
+    let special = json!({ &cls: { "id": cls, "ids": ids(&cls) }, &sep: { "id": sep, "ids": ids(&sep) } });
+    let around = |token: &str| json!({ "SpecialToken": { "id": token } });
+    let document = json!({
+        "normalizer": { "type": "BertNormalizer" },
+        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [around(&cls), { "Sequence": { "id": "A" } }, around(&sep)],
+            "special_tokens": special,
+        },
+        "decoder": { "type": "WordPiece", "prefix": PREFIX },
+        "model": { "type": "WordPiece", "unk_token": token("unk", "[UNK]"), "vocab": vocab },
+    });
+    serde_json::from_value(document).map_err(|source| FolderError::Json { file: folder.dir.join(FILE), source })
+}
+
 /// What llama.cpp has in place of a token that is no control token: with U+2581 before the start of a word, and nothing before what
 /// continues one (`BertModel.set_vocab`).
 pub(crate) fn phantom_space(token: &str) -> String {
@@ -115,7 +154,6 @@ pub(crate) fn phantom_space(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn texts_are_normalized_as_in_the_library() {

@@ -41,7 +41,7 @@ fn word_pieces_get_the_space_before_words() {
         found,
         [
             "tokenizer.ggml.model = bert",
-            "tokenizer.ggml.pre = bert-bge",
+            "tokenizer.ggml.pre = jina-v2-en",
             "tokenizer.ggml.tokens = [PAD] [UNK] ▁a b ▁new [SEP] [CLS] [MASK] ▁[PAD8] ▁[PAD9]",
             "tokenizer.ggml.token_type = 3 3 1 1 4 3 3 3 5 5",
             "tokenizer.ggml.unknown_token_id = 1",
@@ -54,7 +54,32 @@ fn word_pieces_get_the_space_before_words() {
     let files = [files[0], ("tokenizer_config.json", br#"{"tokenizer_class": "T5Tokenizer"}"#)];
     let other = error(Vocab::BpeOrWordPiece, "wordpiece-class", &files, json!({}));
     assert!(other.contains("tokenizer_class is T5Tokenizer, expected BertTokenizer or RobertaTokenizer"), "{other}");
-    assert!(error(Vocab::WordPiece, "wordpiece-none", &[], json!({})).contains("tokenizer"));
+    for (vocab, expected) in [
+        (Vocab::WordPiece, "no tokenizer found; expected tokenizer.json or vocab.txt"),
+        (Vocab::T5, "expected tokenizer.model or spiece.model"),
+        (Vocab::Tiktoken, "expected qwen.tiktoken or hy.tiktoken"),
+        (Vocab::RwkvWorld, "expected rwkv_vocab_v20230424.txt"),
+    ] {
+        assert!(error(vocab, "no-vocabulary", &[], json!({})).contains(expected), "{vocab:?}");
+    }
+}
+
+#[test]
+fn word_pieces_in_a_text() {
+    let text = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b";
+    let config = br#"{"model_type": "bert", "pad_token_id": 0}"#;
+    let files = [("vocab.txt", &text[..]), ("config.json", &config[..])];
+    let found = written(Vocab::WordPiece, "wordpiece-text", &files, json!({}));
+    assert_eq!(
+        found,
+        [
+            "tokenizer.ggml.model = bert",
+            "tokenizer.ggml.pre = jina-v2-en",
+            "tokenizer.ggml.tokens = [PAD] [UNK] [CLS] [SEP] [MASK] ▁a b",
+            "tokenizer.ggml.token_type = 3 3 3 3 3 1 1",
+            "tokenizer.ggml.padding_token_id = 0",
+        ]
+    );
 }
 
 /// A Unigram model with rules for texts. The specifications of [`model`] come first, and these count.
