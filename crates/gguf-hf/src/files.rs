@@ -22,7 +22,7 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 19] = [
+const SMALL_FILES: [&str; 20] = [
     "config.json",
     "generation_config.json",
     "README.md",
@@ -42,6 +42,7 @@ const SMALL_FILES: [&str; 19] = [
     "hy.tiktoken",
     "rwkv_vocab_v20230424.txt",
     "tokenizer.jsonl",
+    "vocab.txt",
 ];
 
 /// The real path of the file `name` in the folder `dir`; `None` when there is none.

@@ -68,6 +68,8 @@ pub enum FolderError {
     NoTokenizer {
         /// The folder.
         dir: PathBuf,
+        /// The files of which the class of checkpoints needs one.
+        expected: &'static str,
     },
     /// The pre-tokenizer of a BPE vocabulary is none of the known ones.
     UnknownPre {
@@ -98,8 +100,8 @@ impl fmt::Display for FolderError {
             FolderError::Json { file, source } => write!(f, "{}: {source}", file.display()),
             FolderError::Invalid { file, problem } => write!(f, "{}: {problem}", file.display()),
             FolderError::Unsupported { file, feature } => write!(f, "{}: {feature}", file.display()),
-            FolderError::NoTokenizer { dir } => {
-                write!(f, "{}: no tokenizer found; expected tokenizer.model or tokenizer.json", dir.display())
+            FolderError::NoTokenizer { dir, expected } => {
+                write!(f, "{}: no tokenizer found; expected {expected}", dir.display())
             }
             FolderError::UnknownPre { file, hash, nearest } => {
                 write!(f, "{}: unknown pre-tokenizer", file.display())?;

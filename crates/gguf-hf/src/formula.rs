@@ -894,6 +894,8 @@ mod tests {
             ("[is_list(list), is_list(a)]", json!([true, false])),
             ("inner['n']", json!(4)),
             ("by_number({'10': 'c', '9': 'b', '0': 'a'})", json!(["a", "b", "c"])),
+            ("by_name({'10': 'c', '9': 'b', '0': 'a'})", json!(["a", "c", "b"])),
+            ("[round(x) for x in [0.5, 1.5, 2.5, 2.4, 0 - 0.5, 7]]", json!([0, 2, 2, 2, 0, 7])),
             ("max(a, b) - min(a, b)", json!(5)),
             ("yes + 1", json!(2)),
         ];
@@ -914,6 +916,7 @@ mod tests {
             ("a % zero", "zero is 0, expected a number"),
             ("text[9]", "expected a text that has such a letter"),
             ("by_number({'x': 1})", "numbers for names"),
+            ("by_name([1])", "expected an object"),
             ("text * 2", "text is \"full\", expected a number"),
             ("list[3]", "list[3] is 3, expected a list that has such an element"),
             ("text.x", "text is \"full\", expected an object"),

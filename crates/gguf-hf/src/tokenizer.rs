@@ -243,6 +243,26 @@ fn kind_of(folder: &Folder, vocab: Vocab) -> Result<Vocab, FolderError> {
     })
 }
 
+/// The files of which one is needed, for messages.
+fn expected_files(kind: Vocab) -> &'static str {
+    match kind {
+        Vocab::Bpe
+        | Vocab::BpeWithEndOfTurn
+        | Vocab::MarkedBpe
+        | Vocab::LlamaHf
+        | Vocab::Pieces
+        | Vocab::BpeOrWordPiece => "tokenizer.json",
+        Vocab::WordPiece => "tokenizer.json or vocab.txt",
+        Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => "sentencepiece.bpe.model or tokenizer.json",
+        Vocab::T5 => "tokenizer.model or spiece.model",
+        Vocab::Tiktoken | Vocab::TiktokenWithoutDefaults => "qwen.tiktoken or hy.tiktoken",
+        Vocab::RwkvWorld => rwkv::FILE,
+        Vocab::Plamo | Vocab::PlamoWithTemplate => plamo::FILE,
+        Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 => "tokenizer.model",
+        _ => "tokenizer.model or tokenizer.json",
+    }
+}
+
 /// Reads the vocabulary.
 fn read_vocab(
     folder: &Folder,
@@ -253,13 +273,21 @@ fn read_vocab(
     warnings: &mut Vec<TokenizerWarning>,
 ) -> Result<TokenList, FolderError> {
     let dir = folder.dir.as_path();
-    let missing = || FolderError::NoTokenizer { dir: dir.to_owned() };
+    let missing = || FolderError::NoTokenizer { dir: dir.to_owned(), expected: expected_files(kind) };
     let hugging_face = |kind, warnings| match &folder.tokenizer {
         Some(t) => vocab::hugging_face(folder, t, kind, vocab_size, options, warnings),
         None => Err(missing()),
     };
     match kind {
-        Vocab::WordPiece => return hugging_face(vocab::Kind::WordPiece, warnings),
+        Vocab::WordPiece => {
+            return match (&folder.tokenizer, files::read_lines(dir, bert::FILE)?) {
+                (None, Some(text)) => {
+                    let t = bert::of_text(folder, &text)?;
+                    vocab::hugging_face(folder, &t, vocab::Kind::WordPiece, vocab_size, options, warnings)
+                }
+                _ => hugging_face(vocab::Kind::WordPiece, warnings),
+            };
+        }
         Vocab::BpeOrWordPiece => {
             let pre_tokenizer = folder.tokenizer.as_ref().and_then(|t| t.pre_tokenizer.get("type")?.as_str());
             let is_words = pre_tokenizer == Some("Whitespace");

@@ -8,6 +8,8 @@ use gguf_pipeline::moves::Axis;
 use gguf_pipeline::plan::Op;
 use serde_json::{Value as Json, json};
 
+mod hooks;
+
 fn config(extra: Json) -> Config {
     let mut document = json!({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 96,

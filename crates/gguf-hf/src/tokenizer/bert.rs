@@ -4,14 +4,18 @@
 //! It follows `BertNormalizer`, `BertPreTokenizer` and `WordPiece` of Hugging Face's `tokenizers` library (0.22).
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use fancy_regex::Regex;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use unicode_normalization::UnicodeNormalization;
 
-use super::StepProblem;
-use super::hf::Model;
+use super::hf::{Model, TokenizerJson};
 use super::pretokenize::compile;
+use super::special::token_text;
+use super::{Folder, MAX_VOCAB, StepProblem};
+use crate::folder_error::FolderError;
+use crate::problem::FileProblem;
 
 /// What stands before pieces that continue a word.
 const PREFIX: &str = "##";
@@ -24,11 +28,10 @@ pub(crate) fn normalize(step: &Json, text: &str) -> Result<String, StepProblem> 
     let flag = |name: &str| step.get(name).and_then(Json::as_bool);
     let mut text = text.to_owned();
     if flag("clean_text").unwrap_or(true) {
-        // Control characters, and characters of formats and private use.
-        let other = compile(r"[\p{Cc}\p{Cf}\p{Co}]")?;
+        let other = class_of_chars(&OTHER, r"[\p{Cc}\p{Cf}\p{Co}]")?;
         let is_space = |c: char| c.is_whitespace();
         let is_dropped =
-            |c: char| !matches!(c, '\t' | '\n' | '\r') && (matches!(c, '\0' | '\u{fffd}') || is_match(&other, c));
+            |c: char| !matches!(c, '\t' | '\n' | '\r') && (matches!(c, '\0' | '\u{fffd}') || is_match(other, c));
         text = text.chars().filter(|c| !is_dropped(*c)).map(|c| if is_space(c) { ' ' } else { c }).collect();
     }
     if flag("handle_chinese_chars").unwrap_or(true) {
@@ -54,8 +57,21 @@ pub(crate) fn normalize(step: &Json, text: &str) -> Result<String, StepProblem> 
 
 /// A text without the marks that take no space of their own.
 pub(crate) fn strip_accents(text: &str) -> Result<String, StepProblem> {
-    let marks = compile(r"\p{Mn}")?;
-    Ok(text.chars().filter(|c| !is_match(&marks, *c)).collect())
+    let marks = class_of_chars(&MARKS, r"\p{Mn}")?;
+    Ok(text.chars().filter(|c| !is_match(marks, *c)).collect())
+}
+
+/// Compiled classes of characters: a tokenizer normalizes all of its added tokens.
+type Class = OnceLock<Result<Regex, StepProblem>>;
+
+/// Control characters, and characters of formats and private use.
+static OTHER: Class = OnceLock::new();
+
+/// Marks that take no space of their own.
+static MARKS: Class = OnceLock::new();
+
+fn class_of_chars(class: &'static Class, pattern: &str) -> Result<&'static Regex, StepProblem> {
+    class.get_or_init(|| compile(pattern)).as_ref().map_err(Clone::clone)
 }
 
 fn is_match(regex: &Regex, c: char) -> bool {
@@ -103,6 +119,40 @@ pub(crate) fn encode(
     Ok(())
 }
 
+/// The vocabulary of older models: one token a line.
+pub(crate) const FILE: &str = "vocab.txt";
+
+/// What `transformers` makes of a [`FILE`] (`BertConverter` in convert_slow_tokenizer.py). The class of the tokenizer adds its special
+/// tokens, and sets the fields of the normalizer.
+pub(crate) fn of_text(folder: &Folder, text: &str) -> Result<TokenizerJson, FolderError> {
+    let n_lines = text.lines().count();
+    if n_lines as u64 > MAX_VOCAB {
+        return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found: n_lines, max: MAX_VOCAB }));
+    }
+    let vocab: serde_json::Map<String, Json> =
+        text.lines().enumerate().map(|(id, token)| (token.to_owned(), id.into())).collect();
+    let token = |kind: &str, default: &'static str| {
+        let setting = folder.tokenizer_config.get(format!("{kind}_token")).and_then(token_text);
+        setting.unwrap_or(default).to_owned()
+    };
+    let (cls, sep) = (token("cls", "[CLS]"), token("sep", "[SEP]"));
+    let ids = |token: &str| vocab.get(token).cloned().into_iter().collect::<Vec<Json>>();
+    let special = json!({ &cls: { "id": cls, "ids": ids(&cls) }, &sep: { "id": sep, "ids": ids(&sep) } });
+    let around = |token: &str| json!({ "SpecialToken": { "id": token } });
+    let document = json!({
+        "normalizer": { "type": "BertNormalizer" },
+        "pre_tokenizer": { "type": "BertPreTokenizer" },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [around(&cls), { "Sequence": { "id": "A" } }, around(&sep)],
+            "special_tokens": special,
+        },
+        "decoder": { "type": "WordPiece", "prefix": PREFIX },
+        "model": { "type": "WordPiece", "unk_token": token("unk", "[UNK]"), "vocab": vocab },
+    });
+    serde_json::from_value(document).map_err(|source| FolderError::Json { file: folder.dir.join(FILE), source })
+}
+
 /// What llama.cpp has in place of a token that is no control token: with U+2581 before the start of a word, and nothing before what
 /// continues one (`BertModel.set_vocab`).
 pub(crate) fn phantom_space(token: &str) -> String {
@@ -115,7 +165,6 @@ pub(crate) fn phantom_space(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn texts_are_normalized_as_in_the_library() {

@@ -25,7 +25,7 @@ struct Class {
 const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// The classes with rules of their own; the others have no defaults and leave the post-processor alone.
-const CLASSES: [Class; 12] = [
+const CLASSES: [Class; 11] = [
     Class {
         name: "LlamaTokenizer",
         model_types: &["llama", "mistral", "mixtral", "mllama"],
@@ -79,7 +79,6 @@ const CLASSES: [Class; 12] = [
     Class { name: "BertTokenizer", model_types: &["bert"], tokens: BERT_TOKENS, adds_bos: None },
     Class { name: "DistilBertTokenizer", model_types: &["distilbert"], tokens: BERT_TOKENS, adds_bos: None },
     Class { name: "RobertaTokenizer", model_types: &["roberta"], tokens: ROBERTA_TOKENS, adds_bos: None },
-    Class { name: "CamembertTokenizer", model_types: &["camembert"], tokens: ROBERTA_TOKENS, adds_bos: None },
     Class { name: "XLMRobertaTokenizer", model_types: &["xlm-roberta"], tokens: ROBERTA_TOKENS, adds_bos: None },
 ];
 

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
+use super::MAX_VOCAB;
+
 /// A parsed `tokenizer.json`.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct TokenizerJson {
@@ -146,8 +148,8 @@ impl<'de> Deserialize<'de> for Vocab {
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vocab, A::Error> {
                 let mut vocab = Vocab::default();
                 while let Some((token, score)) = seq.next_element::<(String, f64)>()? {
-                    let id = u32::try_from(vocab.0.len()).map_err(|_| de::Error::custom("too many tokens"))?;
-                    vocab.0.push((token, id));
+                    let id = u32::try_from(vocab.0.len()).ok().filter(|id| u64::from(*id) < MAX_VOCAB);
+                    vocab.0.push((token, id.ok_or_else(|| de::Error::custom("the vocabulary has too many tokens"))?));
                     vocab.1.push(score);
                 }
                 Ok(vocab)

@@ -42,10 +42,10 @@ pub(crate) fn read(
             _ => piece_type::NORMAL,
         };
         list.push(token.to_owned(), score as f32, kind);
-    }
-    if list.tokens.len() as u64 > MAX_VOCAB {
-        let (found, max) = (list.tokens.len(), MAX_VOCAB);
-        return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found, max }));
+        if list.tokens.len() as u64 > MAX_VOCAB {
+            let (found, max) = (text.lines().count(), MAX_VOCAB);
+            return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found, max }));
+        }
     }
     for number in 1..=vocab_size.unwrap_or(0).saturating_sub(list.tokens.len()) {
         list.push(format!("[PAD{number}]"), NO_SCORE, piece_type::UNUSED);

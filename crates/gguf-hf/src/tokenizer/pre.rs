@@ -88,9 +88,9 @@ fn by_hash(hash: &str) -> Option<&'static str> {
 }
 
 fn by_definition(json: &TokenizerJson, steps: &[String]) -> Option<&'static str> {
-    // llama.cpp cuts all texts for WordPiece alike, and does not read the name.
+    // llama.cpp cuts all texts for WordPiece alike, and does not read the name. This is that of BERT's own vocabulary.
     if json.model.kind.as_deref() == Some("WordPiece") {
-        return Some("bert-bge");
+        return Some("jina-v2-en");
     }
     let nfc = match kind(&json.normalizer) {
         None if json.normalizer.is_null() => false,

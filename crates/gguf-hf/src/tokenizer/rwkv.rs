@@ -1,9 +1,9 @@
 //! The vocabulary of the RWKV world models: a file with one token a line, each an id, the token as Python writes it, and the number of
 //! its bytes. In GGUF tokens stand as Python writes bytes, with escapes (`_set_vocab_rwkv_world` in conversion/base.py).
 
+use super::Folder;
 use super::sentencepiece::piece_type;
 use super::vocab::{Special, TokenList};
-use super::{Folder, MAX_VOCAB};
 use crate::files;
 use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
@@ -41,10 +41,10 @@ pub(crate) fn read(folder: &Folder, vocab_size: Option<usize>) -> Result<Option<
         }
         list.tokens.push(shown(&token));
         list.types.push(piece_type::NORMAL);
-    }
-    if list.tokens.len() > size {
-        let (found, max) = (list.tokens.len(), (size as u64).min(MAX_VOCAB));
-        return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found, max }));
+        if list.tokens.len() > size {
+            let (found, max) = (text.lines().count() + 1, size as u64);
+            return Err(folder.invalid(FILE, FileProblem::TooManyPieces { found, max }));
+        }
     }
     for id in list.tokens.len()..size {
         list.tokens.push(format!("[PAD{id}]"));

@@ -9,6 +9,8 @@ use serde_json::{Value as Json, json};
 use super::sentencepiece::tests::model;
 use super::*;
 
+mod kinds;
+
 /// A folder under the system's temporary one, removed when dropped.
 pub(crate) struct Dir(pub(crate) PathBuf);
 

@@ -125,6 +125,10 @@ impl Ranks {
                 return Err(folder.invalid(file, FileProblem::Line { line: i + 1, found, expected }));
             };
             tokens.push(entry);
+            if tokens.len() as u64 > MAX_VOCAB {
+                let (found, max) = (bytes.split(|b| *b == b'\n').count(), MAX_VOCAB);
+                return Err(folder.invalid(file, FileProblem::TooManyPieces { found, max }));
+            }
         }
         Ok(Ranks { tokens })
     }

@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["hunyuan-moe"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH]],
-    outside: &[EMBEDDINGS, ROPE_FREQS],
+    outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["HunYuanMoEV1ForCausalLM"],

@@ -18,7 +18,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys::SSM_GROUP_COUNT,
         ],
     ],
-    outside: &[PLAMO_EMBEDDINGS, ROPE_FREQS],
+    outside: &[PLAMO_EMBEDDINGS],
     block: &[PLAMO_NORMS_AND_FFN, STATE_SPACE, ATTENTION_OF_SOME],
     checkpoints: &[Checkpoint {
         classes: &["Plamo2ForCausalLM", "PLaMo2ForCausalLM"],

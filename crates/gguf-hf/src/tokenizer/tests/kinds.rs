@@ -1,0 +1,275 @@
+//! Vocabularies that only some classes of checkpoints have. What is expected is what llama.cpp's converter writes.
+
+use super::*;
+
+fn options(vocab: Vocab) -> TokenizerOptions {
+    TokenizerOptions { vocab, ..TokenizerOptions::default() }
+}
+
+/// The lines about the lists of tokens and what follows from the class, without those of every vocabulary.
+fn written(vocab: Vocab, name: &str, files: &[(&str, &[u8])], config: Json) -> Vec<String> {
+    lines(&run_with(name, files, config, &options(vocab)).unwrap().kvs)
+}
+
+fn error(vocab: Vocab, name: &str, files: &[(&str, &[u8])], config: Json) -> String {
+    let found = run_with(name, files, config, &options(vocab));
+    found.map(|keys| lines(&keys.kvs)).unwrap_err().to_string()
+}
+
+fn word_piece() -> Json {
+    json!({
+        "added_tokens": [
+            {"id": 0, "content": "[PAD]", "special": true, "normalized": false},
+            {"id": 1, "content": "[UNK]", "special": true, "normalized": false},
+            {"id": 4, "content": "new", "special": false, "normalized": true},
+        ],
+        "normalizer": {"type": "BertNormalizer", "lowercase": true, "strip_accents": null},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[PAD]": 0, "[UNK]": 1, "a": 2, "##b": 3}},
+    })
+}
+
+#[test]
+fn word_pieces_get_the_space_before_words() {
+    let settings = br#"{"tokenizer_class": "BertTokenizer", "unk_token": "[UNK]", "pad_token": "[PAD]"}"#;
+    let tokenizer = word_piece().to_string();
+    let files = [("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", &settings[..])];
+    // The class adds [CLS], [MASK] and [SEP], which the file does not have.
+    let found = written(Vocab::WordPiece, "wordpiece", &files, json!({"vocab_size": 10}));
+    assert_eq!(
+        found,
+        [
+            "tokenizer.ggml.model = bert",
+            "tokenizer.ggml.pre = jina-v2-en",
+            "tokenizer.ggml.tokens = [PAD] [UNK] ▁a b ▁new [SEP] [CLS] [MASK] ▁[PAD8] ▁[PAD9]",
+            "tokenizer.ggml.token_type = 3 3 1 1 4 3 3 3 5 5",
+            "tokenizer.ggml.unknown_token_id = 1",
+            "tokenizer.ggml.padding_token_id = 0",
+            "tokenizer.ggml.normalizer.lowercase = true",
+        ]
+    );
+    let bpe = error(Vocab::Bpe, "wordpiece-bpe", &files, json!({}));
+    assert!(bpe.contains("of the type WordPiece; checkpoints of this class have BPE"), "{bpe}");
+    let files = [files[0], ("tokenizer_config.json", br#"{"tokenizer_class": "T5Tokenizer"}"#)];
+    let other = error(Vocab::BpeOrWordPiece, "wordpiece-class", &files, json!({}));
+    assert!(other.contains("tokenizer_class is T5Tokenizer, expected BertTokenizer or RobertaTokenizer"), "{other}");
+    for (vocab, expected) in [
+        (Vocab::WordPiece, "no tokenizer found; expected tokenizer.json or vocab.txt"),
+        (Vocab::T5, "expected tokenizer.model or spiece.model"),
+        (Vocab::Tiktoken, "expected qwen.tiktoken or hy.tiktoken"),
+        (Vocab::RwkvWorld, "expected rwkv_vocab_v20230424.txt"),
+    ] {
+        assert!(error(vocab, "no-vocabulary", &[], json!({})).contains(expected), "{vocab:?}");
+    }
+}
+
+#[test]
+fn word_pieces_in_a_text() {
+    let text = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b";
+    let config = br#"{"model_type": "bert", "pad_token_id": 0}"#;
+    let files = [("vocab.txt", &text[..]), ("config.json", &config[..])];
+    let found = written(Vocab::WordPiece, "wordpiece-text", &files, json!({}));
+    assert_eq!(
+        found,
+        [
+            "tokenizer.ggml.model = bert",
+            "tokenizer.ggml.pre = jina-v2-en",
+            "tokenizer.ggml.tokens = [PAD] [UNK] [CLS] [SEP] [MASK] ▁a b",
+            "tokenizer.ggml.token_type = 3 3 3 3 3 1 1",
+            "tokenizer.ggml.padding_token_id = 0",
+        ]
+    );
+}
+
+/// A Unigram model with rules for texts. The specifications of [`model`] come first, and these count.
+fn unigram() -> Vec<u8> {
+    let mut bytes = model(&[("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("▁a", -1.5, 1), ("b", -2.0, 4)]);
+    bytes.extend([0x12, 2, 0x18, 1]); // trainer_spec { 3: 1 }
+    bytes.extend([0x1a, 6, 0x12, 2, 7, 8, 0x20, 0]); // normalizer_spec { 2: 7 8, 4: false }
+    bytes
+}
+
+#[test]
+fn unigram_models_of_t5() {
+    let bytes = unigram();
+    let files = [("spiece.model", &bytes[..]), ("added_tokens.json", br#"{"new": 5, "b": 4}"#)];
+    let found = written(Vocab::T5, "t5", &files, json!({"vocab_size": 7}));
+    assert_eq!(
+        found,
+        [
+            "tokenizer.ggml.model = t5",
+            "tokenizer.ggml.pre = default",
+            "tokenizer.ggml.tokens = <unk> <s> </s> ▁a b new [PAD6]",
+            "tokenizer.ggml.scores = 0 0 0 -1.5 -1000 -1000 -10000",
+            "tokenizer.ggml.token_type = 2 3 3 1 4 4 5",
+            "tokenizer.ggml.add_space_prefix = true",
+            "tokenizer.ggml.remove_extra_whitespaces = false",
+            "tokenizer.ggml.precompiled_charsmap = U8(7) U8(8)",
+        ]
+    );
+    let bpe = [&bytes[..], &[0x12, 2, 0x18, 2]].concat();
+    let refused = error(Vocab::T5, "t5-bpe", &[("spiece.model", &bpe)], json!({}));
+    assert!(refused.contains("of the type number 2"), "{refused}");
+    let plain = written(Vocab::T5, "t5-plain", &[("tokenizer.model", &bpe)], json!({}));
+    assert_eq!(plain[0], "tokenizer.ggml.model = llama");
+}
+
+#[test]
+fn unigram_models_of_xlm_roberta_are_realigned() {
+    let bytes = unigram();
+    let files = [("sentencepiece.bpe.model", &bytes[..])];
+    let found = written(Vocab::XlmRoberta, "xlmr", &files, json!({"vocab_size": 8, "type_vocab_size": 2}));
+    assert_eq!(
+        found,
+        [
+            "tokenizer.ggml.model = t5",
+            "tokenizer.ggml.pre = default",
+            "tokenizer.ggml.tokens = <s> <pad> </s> <unk> ▁a b [PAD5] [PAD6]",
+            "tokenizer.ggml.scores = 0 0 0 0 -1.5 -2 -10000 -10000",
+            "tokenizer.ggml.token_type = 3 3 3 2 1 1 5 5",
+            "tokenizer.ggml.add_space_prefix = true",
+            "tokenizer.ggml.token_type_count = 2",
+            "tokenizer.ggml.remove_extra_whitespaces = false",
+            "tokenizer.ggml.precompiled_charsmap = U8(7) U8(8)",
+        ]
+    );
+}
+
+#[test]
+fn unigram_in_tokenizer_json() {
+    let tokenizer = json!({
+        "added_tokens": [
+            {"id": 0, "content": "<s>", "special": true},
+            {"id": 3, "content": "<user>", "special": false},
+            {"id": 5, "content": "<mask>", "special": true},
+        ],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": "Bwg="}]},
+        "model": {"type": "Unigram", "unk_id": 1,
+            "vocab": [["<s>", 0.0], ["<unk>", 0.0], ["▁a", -1.25], ["<user>", 0.0], ["b", -2]]},
+    });
+    let settings = json!({"cls_token": "<s>", "add_prefix_space": true, "tokenizer_class": "PreTrainedTokenizerFast"});
+    let (tokenizer, settings) = (tokenizer.to_string(), settings.to_string());
+    let files = [("tokenizer.json", tokenizer.as_bytes()), ("tokenizer_config.json", settings.as_bytes())];
+    for vocab in [Vocab::XlmRoberta, Vocab::UnigramOrWordPiece] {
+        let found = written(vocab, &format!("unigram-json-{vocab:?}"), &files, json!({"vocab_size": 6}));
+        assert_eq!(
+            found[..9],
+            [
+                "tokenizer.ggml.model = t5",
+                "tokenizer.ggml.pre = default",
+                "tokenizer.ggml.tokens = <s> <unk> ▁a <user> b [PAD5]",
+                "tokenizer.ggml.scores = 0 0 -1.25 0 -2 -10000",
+                "tokenizer.ggml.token_type = 3 2 1 4 1 5",
+                "tokenizer.ggml.add_space_prefix = true",
+                "tokenizer.ggml.token_type_count = 1",
+                "tokenizer.ggml.remove_extra_whitespaces = false",
+                "tokenizer.ggml.precompiled_charsmap = U8(7) U8(8)",
+            ]
+        );
+    }
+    let broken = tokenizer.replace("Bwg=", "Bw!=");
+    let refused = error(Vocab::XlmRoberta, "unigram-charsmap", &[("tokenizer.json", broken.as_bytes())], json!({}));
+    assert!(refused.contains("precompiled_charsmap is \"Bw!=\", expected base64"), "{refused}");
+    let other = word_piece().to_string();
+    let refused = error(Vocab::XlmRoberta, "unigram-other", &[("tokenizer.json", other.as_bytes())], json!({}));
+    assert!(refused.contains("checkpoints of this class have Unigram"), "{refused}");
+}
+
+#[test]
+fn ranks_of_tiktoken() {
+    // a, b, ab, and a byte that is no text.
+    let ranks = b"YQ== 0\nYg== 1\n\nYWI= 2\n/w== 3\n";
+    let found = written(Vocab::Tiktoken, "tiktoken", &[("qwen.tiktoken", ranks)], json!({"vocab_size": 213}));
+    let ids = ["bos", "eos", "unknown"].map(|kind| format!("tokenizer.ggml.{kind}_token_id = 4"));
+    assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = qwen2"]);
+    let tokens = "tokenizer.ggml.tokens = a b ab ÿ <|endoftext|> <|im_start|> <|im_end|> <|extra_0|> ";
+    assert!(found[2].starts_with(tokens) && found[2].ends_with(" <|extra_204|> [PAD212]"), "{}", found[2]);
+    assert_eq!(found[4..5], ["tokenizer.ggml.merges = a b"]);
+    assert_eq!(found[5..], ids);
+    let config = br#"{"bos_token_id": 2}"#;
+    let files = [("hy.tiktoken", &ranks[..]), ("config.json", &config[..])];
+    let found = written(Vocab::TiktokenWithoutDefaults, "tiktoken-hy", &files, json!({}));
+    assert_eq!(found[1], "tokenizer.ggml.pre = hunyuan");
+    assert_eq!(found[5..], ["tokenizer.ggml.bos_token_id = 2"]);
+    for (ranks, config, expected) in [
+        (&b"YQ== 0\nYQ="[..], json!({}), "line 2 is \"YQ=\", expected a token in base64 and its rank"),
+        (b"YQ== -1", json!({}), "line 1 is \"YQ== -1\""),
+        (b"YQ== 99999999", json!({}), "line 1"),
+        (b"!! 0", json!({}), "line 1"),
+        (b"YQ== 0", json!({"vocab_size": 5}), "the token \"<|extra_204|>\" has the id 208, but vocab_size is 5"),
+    ] {
+        let found = error(Vocab::Tiktoken, "tiktoken-wrong", &[("qwen.tiktoken", ranks)], config);
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn the_vocabulary_of_rwkv() {
+    const FILE: &str = "rwkv_vocab_v20230424.txt";
+    let text = "1 '\\n' 1\r\n2 ' ' 1\n3 b'\\xe4\\xb8' 2\n4 \"'\" 1\n5 'a b' 3\n";
+    let files = [(FILE, text.as_bytes()), ("config.json", br#"{"eos_token_id": 7, "pad_token_id": 1}"#)];
+    let found = written(Vocab::RwkvWorld, "rwkv", &files, json!({"vocab_size": 7}));
+    assert_eq!(
+        found[..6],
+        [
+            "tokenizer.ggml.model = rwkv",
+            // Shown with the backslashes escaped once more.
+            r"tokenizer.ggml.tokens = <s> \\n   \\xe4\\xb8 ' a b [PAD6]",
+            "tokenizer.ggml.token_type = 3 1 1 1 1 1 5",
+            "tokenizer.ggml.eos_token_id = 0",
+            "tokenizer.ggml.padding_token_id = 1",
+            "tokenizer.ggml.eot_token_id = 261",
+        ]
+    );
+    assert_eq!(found[6], "tokenizer.ggml.bos_token_id = 0");
+    assert!(found[7].starts_with("tokenizer.chat_template = {%- if not add_generation_prompt"), "{}", found[7]);
+    let settings = br#"{"chat_template": "T"}"#;
+    let files = [(FILE, text.as_bytes()), ("tokenizer_config.json", &settings[..])];
+    assert_eq!(
+        written(Vocab::RwkvWorld, "rwkv-template", &files, json!({"vocab_size": 6})).last().unwrap(),
+        "tokenizer.chat_template = T"
+    );
+    for (text, expected) in [
+        ("1 'a' 1\n2 'b'", "line 2"),
+        ("1 'a' 2", "line 1 is \"1 'a' 2\", expected a token of the length that stands behind it"),
+        ("1 a 1", "expected a token as Python writes texts or bytes"),
+        ("1 'a' 1\n2 'b' 1", "3 pieces, expected at most 2"),
+    ] {
+        let found = error(Vocab::RwkvWorld, "rwkv-wrong", &[(FILE, text.as_bytes())], json!({"vocab_size": 2}));
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn the_vocabulary_of_plamo() {
+    let text = "[\"<u>\", 0.0, \"UNKNOWN\", 1]\n\n[\"<|plamo:bos|>\", 0, \"NORMAL\"]\n[\"<0x41>\", -1.5, \"BYTE\"]\n[\"a\", \"2.5\"]\n";
+    let settings = br#"{"bos_token": "<|plamo:bos|>", "unk_token": "<u>", "pad_token": null, "chat_template": "T"}"#;
+    let files = [("tokenizer.jsonl", text.as_bytes()), ("tokenizer_config.json", &settings[..])];
+    let mut expected = vec![
+        "tokenizer.ggml.model = plamo2",
+        "tokenizer.ggml.pre = default",
+        "tokenizer.ggml.tokens = <u> <|plamo:bos|> <0x41> a [PAD1] [PAD2]",
+        "tokenizer.ggml.scores = 0 0 -1.5 2.5 -1000 -1000",
+        "tokenizer.ggml.token_type = 2 3 6 1 5 5",
+        "tokenizer.ggml.bos_token_id = 1",
+        "tokenizer.ggml.unknown_token_id = 0",
+        "tokenizer.ggml.eot_token_id = 4",
+        "tokenizer.ggml.add_space_prefix = false",
+    ];
+    assert_eq!(written(Vocab::Plamo, "plamo", &files, json!({"vocab_size": 6})), expected);
+    expected.push("tokenizer.chat_template = T");
+    assert_eq!(written(Vocab::PlamoWithTemplate, "plamo3", &files, json!({"vocab_size": 6})), expected);
+    for (text, expected) in [
+        ("[\"a\", 0]\n[\"b\"]", "line 2 is \"[\\\"b\\\"]\", expected a list of text, score and type"),
+        ("{}", "line 1"),
+        ("[1, 0]", "line 1"),
+        ("[\"a\", \"x\"]", "line 1"),
+    ] {
+        let found = error(Vocab::Plamo, "plamo-wrong", &[("tokenizer.jsonl", text.as_bytes())], json!({}));
+        assert!(found.contains(expected), "{found}");
+    }
+    let files = [files[0], ("tokenizer_config.json", br#"{"bos_token": "none"}"#)];
+    let found = error(Vocab::Plamo, "plamo-token", &files, json!({}));
+    assert!(found.contains("bos_token is \"none\", expected a token of tokenizer.jsonl"), "{found}");
+}
