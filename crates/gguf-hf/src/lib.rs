@@ -11,6 +11,7 @@ mod error;
 mod files;
 mod folder_error;
 mod formula;
+mod json;
 mod key_values;
 pub mod metadata;
 mod model_plan;

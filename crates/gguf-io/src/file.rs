@@ -1,7 +1,7 @@
 //! One GGUF file, opened.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -183,12 +183,24 @@ impl fmt::Debug for ModelFile {
     }
 }
 
-fn open_regular(path: &Path) -> Result<File, Error> {
-    // Before opening: to open a pipe would wait for its other end.
-    if !std::fs::metadata(path).map_err(Error::io(path, "open"))?.is_file() {
-        return Err(Error::NotAFile(path.to_owned()));
+/// Opens a regular file for reading. What the path leads to is looked at once it is open, so that nothing can take its place in
+/// between, and a pipe is never waited for.
+///
+/// # Errors
+/// [`Error::NotAFile`] for a folder, pipe or device; [`Error::Io`].
+pub fn open_regular(path: impl AsRef<Path>) -> Result<File, Error> {
+    let path = path.as_ref();
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let is_other = || std::fs::metadata(path).is_ok_and(|there| !there.is_file());
+    match options.open(path) {
+        Ok(file) if file.metadata().map_err(Error::io(path, "open"))?.is_file() => Ok(file),
+        Ok(_) => Err(Error::NotAFile(path.to_owned())),
+        Err(_) if is_other() => Err(Error::NotAFile(path.to_owned())),
+        Err(e) => Err(Error::io(path, "open")(e)),
     }
-    File::open(path).map_err(Error::io(path, "open"))
 }
 
 /// The head at byte `start` of a source, and how many bytes there are from there on.

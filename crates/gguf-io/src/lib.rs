@@ -9,13 +9,14 @@
 //! * [`Writer`] writes a head and its tensors to any [`Write`](std::io::Write), in three orders and always with the same
 //!   bytes.
 //! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
-//!   opens a file for one process at a time.
+//!   opens a file for one process at a time, [`open_regular`] a regular file and nothing else.
 #![deny(unsafe_code)]
 
 mod buffer;
 mod error;
 mod file;
 mod head;
+mod leftover;
 mod lock;
 mod map;
 mod model;
@@ -26,7 +27,7 @@ mod tensor;
 mod writer;
 
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
-pub use file::ModelFile;
+pub use file::{ModelFile, open_regular};
 pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::open_locked;
 pub use map::Map;

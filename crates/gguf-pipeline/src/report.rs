@@ -1,7 +1,7 @@
 //! How far what was written is from what was read, for each tensor whose type changes.
 //!
 //! A run that is asked for a report decodes each chunk of the output and compares it with the source. The figures are those
-//! of [`gguf_quants::measure`], the same for any number of threads.
+//! of [`gguf_quants::measure`], the same for any number of threads. Rows of more than a million values are measured in parts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -84,7 +84,9 @@ pub(crate) struct Written<'a> {
     pub out: &'a [u8],
     /// Number of the first row in the output.
     pub first_row: u64,
-    /// Values of a row.
+    /// Number of the first column: 0, unless this is a part of one row.
+    pub first_column: u64,
+    /// Values of a row, or of the part.
     pub row_len: u64,
     /// The importance of the columns.
     pub weights: Option<&'a [f32]>,
@@ -114,7 +116,7 @@ impl Errors {
                 codec.decode(packed, values).map_err(wrong)?;
             }
             for (x, y) in original.chunks(row_len).zip(decoded.chunks(row_len)) {
-                total.add(row, &RowError::new(x, y, written.weights));
+                total.add_part(row, written.first_column, &RowError::new(x, y, written.weights));
                 row += 1;
             }
         }

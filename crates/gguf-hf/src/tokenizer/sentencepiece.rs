@@ -16,6 +16,9 @@ pub(crate) mod piece_type {
     pub(crate) const BYTE: i32 = 6;
 }
 
+/// The most pieces of a model. The largest in use have some million.
+pub(crate) const MAX_PIECES: usize = 1 << 22;
+
 /// One piece of the vocabulary; its index is its id.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Piece<'a> {
@@ -36,6 +39,9 @@ pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProble
     let mut pieces = Vec::new();
     while let Some(field) = message.field()? {
         if field.number == 1 {
+            if pieces.len() == MAX_PIECES {
+                return Err(SentencePieceProblem::TooManyPieces { max: MAX_PIECES });
+            }
             let (index, at) = (pieces.len(), message.pos - field.payload()?.len());
             let piece = piece(field.payload()?);
             pieces.push(piece.map_err(|problem| SentencePieceProblem::Piece { index, at, problem })?);
