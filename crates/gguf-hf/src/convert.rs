@@ -152,9 +152,12 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
     for name in ["tokenizer_config", "generation_config"] {
-        if let Some(document) = files::read_json(dir, &format!("{name}.json"))? {
-            model.fields.fields.insert(name.to_owned(), document);
-        }
+        let document = match files::read_json(dir, &format!("{name}.json")) {
+            // What is wrong with it was a warning of the metadata.
+            Err(_) if name == "generation_config" => None,
+            document => document?,
+        };
+        model.fields.fields.extend(document.map(|document| (name.to_owned(), document)));
     }
     // Which of several kinds the vocabulary is of, for the formulas of key-values behind it.
     if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {

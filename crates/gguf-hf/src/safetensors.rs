@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::dtype::Dtype;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 
 /// The longest head that is read; the format sets the same bound.
 pub const MAX_HEADER: u64 = 100_000_000;
