@@ -9,6 +9,7 @@ use gguf_format::{GgmlType, LayoutError};
 use gguf_quants::RowsError;
 use gguf_quants::codec::CodecError;
 
+use crate::plan::MAX_PADDING;
 use crate::progress::Cancelled;
 
 /// Why a plan cannot be made or run. A message includes that of its cause.
@@ -109,6 +110,17 @@ pub enum Error {
         /// How many there would be.
         n_shards: usize,
     },
+    /// A file would be padding for the most part.
+    Padding {
+        /// The file or folder that it is made from.
+        path: PathBuf,
+        /// Its alignment.
+        alignment: u64,
+        /// Bytes of padding.
+        padding: u64,
+        /// Bytes of everything else.
+        content: u64,
+    },
     /// The result cannot be written as a GGUF file.
     Layout {
         /// The file or folder that it is made from.
@@ -141,6 +153,7 @@ impl Error {
             | Error::Rows { .. }
             | Error::NotFinite { .. }
             | Error::TooManyShards { .. }
+            | Error::Padding { .. }
             | Error::Layout { .. } => true,
             Error::Io { .. }
             | Error::NoCodec { .. }
@@ -169,6 +182,7 @@ impl Error {
             | Error::OtherPlan { .. }
             | Error::NotOurs { .. }
             | Error::TooManyShards { .. }
+            | Error::Padding { .. }
             | Error::Layout { .. }
             | Error::Output(_) => false,
         }
@@ -193,7 +207,7 @@ impl fmt::Display for Error {
                  its numbers are too large for the new type"
             ),
             Error::OutOfMemory { tensor, bytes } => {
-                write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
+                write!(f, "the tensor {tensor}: no memory for {bytes} bytes, a piece of its data")
             }
             Error::OverwritesInput { path } => write!(
                 f,
@@ -230,6 +244,12 @@ impl fmt::Display for Error {
             Error::TooManyShards { n_shards } => {
                 write!(f, "the model has {n_shards} shards; the key that counts them has 16 bits")
             }
+            Error::Padding { path, alignment, padding, content } => write!(
+                f,
+                "{}: general.alignment is {alignment}, so that the output would have {padding} bytes of padding for {content} bytes \
+                 of content; as much as the content is written, or {MAX_PADDING} bytes; set a smaller alignment",
+                path.display()
+            ),
             Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),
         }
     }
