@@ -247,7 +247,7 @@ impl fmt::Display for Error {
             Error::Padding { path, alignment, padding, content } => write!(
                 f,
                 "{}: general.alignment is {alignment}, so that the output would have {padding} bytes of padding for {content} bytes \
-                 of content; as much as the content is written, or {MAX_PADDING} bytes; set a smaller alignment",
+                 of content; more than {MAX_PADDING} bytes are only written beside as much content; set a smaller alignment",
                 path.display()
             ),
             Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),
