@@ -67,7 +67,11 @@ fn judge(case: &Case) -> Vec<String> {
     }
     for finding in report.findings() {
         let may_warn = finding.code == "tensor.shared";
-        assert!(finding.structural && (may_warn || finding.severity == check::Severity::Error), "{}: {finding}", case.name);
+        assert!(
+            finding.structural && (may_warn || finding.severity == check::Severity::Error),
+            "{}: {finding}",
+            case.name
+        );
         assert!(!finding.to_string().contains(char::is_control), "{}: {finding:?}", case.name);
     }
     // The full check finds at least as much, and may find more.

@@ -130,11 +130,7 @@ pub(crate) fn read_bytes(dir: &Path, name: impl AsRef<Path>) -> Result<Option<Ve
 }
 
 /// The bytes of a file of the folder that may have so many; `None` when there is no such file.
-pub(crate) fn read_at_most(
-    limit: u64,
-    dir: &Path,
-    name: impl AsRef<Path>,
-) -> Result<Option<Vec<u8>>, FolderError> {
+pub(crate) fn read_at_most(limit: u64, dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
     let name = name.as_ref();
     let Some((opened, _)) = open(dir, name)? else { return Ok(None) };
     read_up_to(limit, opened, dir.join(name)).map(Some)
@@ -195,9 +191,7 @@ pub(crate) fn read_json_as<T: DeserializeOwned>(dir: &Path, name: &str) -> Resul
 pub(crate) fn read_json_anywhere(file: &Path) -> Result<Option<Json>, FolderError> {
     let parse = |bytes: &[u8]| json::parse(bytes, JSON_VALUES);
     match gguf_io::open_regular(file) {
-        Ok(opened) => {
-            parse_json(&read_up_to(JSON_LIMIT, opened, file.to_owned())?, file.to_owned(), parse).map(Some)
-        }
+        Ok(opened) => parse_json(&read_up_to(JSON_LIMIT, opened, file.to_owned())?, file.to_owned(), parse).map(Some),
         Err(gguf_io::Error::Io { source, .. }) => match source.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
             _ => Err(FolderError::Read { file: file.to_owned(), source }),

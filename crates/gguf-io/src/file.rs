@@ -5,10 +5,22 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gguf_format::Gguf;
+use gguf_format::{Gguf, HeadScan, Limits};
 
 use crate::tensor::{Tensor, nearest};
-use crate::{Error, Map, ReadAt, read_head};
+use crate::{Error, Map, ReadAt, read_head_with};
+
+/// How large the parts of a head may be for it to be opened as a model: tensors and key-value pairs are some hundred times as many as
+/// the largest models have, strings and arrays as long as ggml reads them.
+pub const MODEL_LIMITS: Limits = Limits {
+    tensors: 1 << 18,
+    kvs: 1 << 18,
+    string_bytes: 1 << 30,
+    name_bytes: u64::MAX,
+    elements: 1 << 30,
+    levels: usize::MAX,
+    dims: u32::MAX,
+};
 
 /// An open GGUF file, wherever its bytes are. The head is on the heap, so it stays what it was when it was checked; tensor
 /// data stays in the source and is read when it is asked for.
@@ -46,7 +58,7 @@ impl ModelFile {
     ///
     /// # Errors
     /// [`Error::Io`] from the operating system, [`Error::NotAFile`] for a folder, pipe or device, [`Error::Head`] when the
-    /// head cannot be read.
+    /// head cannot be read, or is over [`MODEL_LIMITS`].
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         ModelFile::open_at(path, 0)
     }
@@ -206,7 +218,8 @@ pub fn open_regular(path: impl AsRef<Path>) -> Result<File, Error> {
 /// The head at byte `start` of a source, and how many bytes there are from there on.
 fn read(source: &dyn ReadAt, start: u64, path: &Path) -> Result<(Gguf<'static>, u64), Error> {
     let file_bytes = source.size().map_err(Error::io(path, "read"))?.saturating_sub(start);
-    let head = source.stream(start).and_then(|mut stream| read_head(&mut stream, Some(file_bytes)));
+    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
+    let head = source.stream(start).and_then(|mut stream| read_head_with(&mut stream, scan, |_, _| Ok(())));
     let head = head.map_err(Error::io(path, "read"))?;
     let gguf = head.into_gguf().map_err(|source| Error::Head { path: path.to_owned(), source: Box::new(source) })?;
     Ok((gguf, file_bytes))

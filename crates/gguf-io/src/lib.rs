@@ -27,7 +27,7 @@ mod tensor;
 mod writer;
 
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
-pub use file::{ModelFile, open_regular};
+pub use file::{MODEL_LIMITS, ModelFile, open_regular};
 pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::open_locked;
 pub use map::Map;

@@ -9,6 +9,7 @@ use gguf_format::{GgmlType, LayoutError};
 use gguf_quants::RowsError;
 use gguf_quants::codec::CodecError;
 
+use crate::gguf::MAX_TENSORS;
 use crate::plan::MAX_PADDING;
 use crate::progress::Cancelled;
 
@@ -72,6 +73,20 @@ pub enum Error {
         tensor: String,
         /// The bytes that were asked for.
         bytes: u64,
+    },
+    /// The head of a model is too large for the memory there is.
+    HeadTooLarge {
+        /// The model.
+        path: PathBuf,
+        /// Bytes of its head.
+        bytes: u64,
+    },
+    /// A model has more tensors than any model has.
+    TooManyTensors {
+        /// The model.
+        path: PathBuf,
+        /// How many.
+        n_tensors: u64,
     },
     /// The output would take the place of a file that is read for it.
     OverwritesInput {
@@ -153,11 +168,13 @@ impl Error {
             | Error::Rows { .. }
             | Error::NotFinite { .. }
             | Error::TooManyShards { .. }
+            | Error::TooManyTensors { .. }
             | Error::Padding { .. }
             | Error::Layout { .. } => true,
             Error::Io { .. }
             | Error::NoCodec { .. }
             | Error::OutOfMemory { .. }
+            | Error::HeadTooLarge { .. }
             | Error::OverwritesInput { .. }
             | Error::Cancelled
             | Error::OtherPlan { .. }
@@ -176,6 +193,8 @@ impl Error {
             | Error::OutOfTensor { .. }
             | Error::NoCodec { .. }
             | Error::OutOfMemory { .. }
+            | Error::HeadTooLarge { .. }
+            | Error::TooManyTensors { .. }
             | Error::OverwritesInput { .. }
             | Error::Cancelled
             | Error::Kept { .. }
@@ -208,6 +227,12 @@ impl fmt::Display for Error {
             ),
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, a piece of its data")
+            }
+            Error::HeadTooLarge { path, bytes } => {
+                write!(f, "{}: no memory to work with its head of {bytes} bytes", path.display())
+            }
+            Error::TooManyTensors { path, n_tensors } => {
+                write!(f, "{}: {n_tensors} tensors; at most {MAX_TENSORS} are copied", path.display())
             }
             Error::OverwritesInput { path } => write!(
                 f,

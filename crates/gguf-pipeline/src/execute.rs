@@ -16,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gguf_format::{ByteOrder, GgmlType, scan_data, swap_blocks};
 use gguf_io::Output;
-use gguf_quants::{RowSquares, Rows};
 use gguf_quants::codec::{Codec, codec};
+use gguf_quants::{RowSquares, Rows};
 
 use crate::chunk::{Chunk, Chunks, goes_through_blocks, parts};
 use crate::error::Error;

@@ -244,9 +244,10 @@ fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
     let head = (0..).step_by(PIECE).zip(file.plan.head().chunks(PIECE));
     output.file().metadata().is_ok_and(|there| there.len() == file.plan.file_bytes())
         && head.into_iter().all(|(start, piece)| holds(start, piece))
-        && padding(file).into_iter().flat_map(pieces).all(|(start, len)| {
-            holds(start, zeros.get(..len).unwrap_or_default())
-        })
+        && padding(file)
+            .into_iter()
+            .flat_map(pieces)
+            .all(|(start, len)| holds(start, zeros.get(..len).unwrap_or_default()))
 }
 
 /// Does the run, and makes all data durable.

@@ -257,7 +257,9 @@ pub fn default_file_name(model: &ModelMetadata, file_type: Option<&str>) -> Stri
     append(model.version.as_deref().map(dashed));
     append(Some(file_type.map_or_else(|| "vocab".to_owned(), |t| dashed(t).to_uppercase())));
     // Only the base name is cleaned of slashes there; here no part may lead out of the folder, nor deceive who sees it.
-    name.replace(is_unfit, "-") + ".gguf"
+    let name = name.replace(is_unfit, "-");
+    // A name that starts with a dash is taken for an option by programs.
+    name.trim_start_matches('-').to_owned() + ".gguf"
 }
 
 /// Whether a character has no place in a file name: separators of paths, and all that is not shown as it is.

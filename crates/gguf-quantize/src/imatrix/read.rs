@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::check::shown;
 use gguf_format::keys;
-use gguf_format::{ByteOrder, GgmlType, Gguf, MAGIC, ValueRef};
+use gguf_format::{ByteOrder, GgmlType, Gguf, HeadScan, Limits, MAGIC, ValueRef};
 
 use super::{Entry, Error, Format, Imatrix, Problem, normalise};
 
@@ -16,7 +16,7 @@ use super::{Entry, Error, Format, Imatrix, Problem, normalise};
 const PIECE: u64 = 1 << 16;
 
 /// The most entries of a matrix. A model of a trillion parameters has some two hundred.
-pub const MAX_ENTRIES: u64 = 1 << 20;
+pub const MAX_ENTRIES: u64 = 1 << 18;
 
 /// The most values of an entry, one for each column of each expert. The largest in use have some millions.
 pub const MAX_VALUES: u64 = 1 << 28;
@@ -504,11 +504,12 @@ struct Pair {
 
 /// `common_imatrix_load` in `common/imatrix-loader.cpp`.
 fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
-    let head = gguf_io::read_head(&mut Reader { bytes: &bytes, at: 0 }, Some(bytes.len()))?;
+    let limits = Limits { tensors: 2 * MAX_ENTRIES, elements: MAX_TEXTS, ..gguf_io::MODEL_LIMITS };
+    let scan = HeadScan::new(Some(bytes.len())).within(limits);
+    let head = gguf_io::read_head_with(&mut Reader { bytes: &bytes, at: 0 }, scan, |_, _| Ok::<_, Error>(()))?;
     let gguf: Gguf<'static> = head.into_gguf().map_err(|e| Problem::Head(Box::new(e)))?;
     let order = gguf.dialect().order;
 
-    at_most("tensors", gguf.n_tensors(), 2 * MAX_ENTRIES)?;
     let mut pairs: BTreeMap<Vec<u8>, Pair> = BTreeMap::new();
     let mut ignored = Vec::new();
     let mut total = 0u64;
@@ -565,10 +566,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
     }
 
     let datasets = match gguf.get(keys::IMATRIX_DATASETS) {
-        Some(ValueRef::Array(all)) => {
-            at_most("texts", all.len(), MAX_TEXTS)?;
-            all.strings().map(|all| all.map(|s| s.as_bytes().to_vec()).collect())
-        }
+        Some(ValueRef::Array(all)) => all.strings().map(|all| all.map(|s| s.as_bytes().to_vec()).collect()),
         _ => None,
     };
     let number = |key: &'static str| match gguf.get(key).map(|v| v.get::<u32>()) {
