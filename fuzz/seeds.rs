@@ -1,20 +1,22 @@
-//! Writes every file of the test corpus into a folder for each fuzz target: `seeds FOLDER`.
+//! Writes the seeds of the fuzz targets, a folder for each: `seeds FOLDER`. They are the hostile files of the tests, and small sound
+//! files of every kind that a target reads.
 
-use gguf_test::{corpus, legacy};
+use gguf_test::{checkpoint, corpus, legacy};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Larger files slow a fuzzer down more than they teach it.
 const LARGEST: usize = 4096;
+
+/// What stands between the files in the input of a target.
+const SEPARATOR: &[u8] = b"\n=FILE=\n";
 
 fn main() -> io::Result<()> {
     let Some(folder) = env::args_os().nth(1).map(PathBuf::from) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "name the folder to write the seeds to"));
     };
     for target in ["parse", "prefix_growth", "round_trip", "check"] {
-        let folder = folder.join(target);
-        fs::create_dir_all(&folder)?;
         for case in corpus::all().iter().filter(|c| c.bytes.len() <= LARGEST) {
             // Two of the targets take their last bytes for something else.
             let more: &[u8] = match target {
@@ -22,7 +24,7 @@ fn main() -> io::Result<()> {
                 "check" => &[0, 0],
                 _ => &[],
             };
-            fs::write(folder.join(&case.name), [&case.bytes, more].concat())?;
+            write(&folder, target, &case.name, &[&case.bytes, more].concat())?;
         }
     }
     // Legacy targets put the magic and the version before their input themselves.
@@ -44,5 +46,121 @@ fn main() -> io::Result<()> {
     for case in corpus::all().iter().filter(|c| c.name.contains("draft") && c.bytes.len() <= LARGEST) {
         fs::write(drafts.join(&case.name), case.bytes.get(8..).unwrap_or_default())?;
     }
+    matrices(&folder)?;
+    safetensors(&folder)?;
+    tokenizers(&folder)?;
+    cards(&folder)?;
+    recipes(&folder)?;
+    journals(&folder)
+}
+
+fn write(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder.join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), bytes)
+}
+
+/// The small files that `llama-imatrix` wrote, and matrices of one entry.
+fn matrices(folder: &Path) -> io::Result<()> {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gguf-quantize/tests/data/imatrix");
+    for file in fs::read_dir(files)? {
+        let file = file?;
+        let bytes = fs::read(file.path())?;
+        if bytes.len() <= LARGEST {
+            write(folder, "imatrix", &file.file_name().to_string_lossy(), &bytes)?;
+        }
+    }
+    let mut old = Vec::new();
+    for number in [1i32, 1] {
+        old.extend(number.to_le_bytes());
+    }
+    old.extend(b"x");
+    for number in [2i32, 2] {
+        old.extend(number.to_le_bytes());
+    }
+    old.extend([1.0f32, 0.5].map(f32::to_le_bytes).concat());
+    write(folder, "imatrix", "one-entry.dat", &old)?;
+    old.extend([3i32, 1].map(i32::to_le_bytes).concat());
+    old.extend(b"t");
+    write(folder, "imatrix", "one-entry-and-text.dat", &old)
+}
+
+fn safetensors(folder: &Path) -> io::Result<()> {
+    for (name, data_bytes, json) in [
+        ("empty", 0u16, "{}"),
+        ("metadata", 0, r#"{"__metadata__":{"format":"pt"}}"#),
+        ("one", 8, r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#),
+        (
+            "three",
+            15,
+            r#"{"b":{"dtype":"BF16","shape":[1,3],"data_offsets":[8,14]},"c":{"dtype":"U8","shape":[],"data_offsets":[14,15]},"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}"#,
+        ),
+        (
+            "small-types",
+            2,
+            r#"{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]},"b":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[1,2]}}"#,
+        ),
+    ] {
+        write(folder, "safetensors", name, &[&data_bytes.to_le_bytes(), json.as_bytes()].concat())?;
+    }
     Ok(())
+}
+
+/// Files of one input, the first byte before them.
+fn joined(first: &[u8], files: &[&[u8]]) -> Vec<u8> {
+    [first, &files.join(SEPARATOR)].concat()
+}
+
+fn tokenizers(folder: &Path) -> io::Result<()> {
+    let bpe = br#"{"added_tokens":[{"id":4,"content":"<s>","single_word":false,"lstrip":false,"rstrip":true,"normalized":false,"special":true}],"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Replace","pattern":{"String":" "},"content":"_"},{"type":"Lowercase"}]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"\\p{L}+|\\d{1,3}| ?[^\\s]+"},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]},"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{"<s>":{"id":"<s>","ids":[4],"tokens":["<s>"]}}},"decoder":{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},"model":{"type":"BPE","unk_token":null,"fuse_unk":false,"byte_fallback":true,"vocab":{"a":0,"b":1,"ab":2,"<0x0A>":3},"merges":["a b",["a","b"]]}}"#;
+    let config = br#"{"tokenizer_class":"LlamaTokenizer","add_bos_token":true,"bos_token":"<s>","eos_token":{"content":"</s>"},"chat_template":"{{ x }}","additional_special_tokens":["<x>"],"added_tokens_decoder":{"4":{"content":"<s>","special":true},"5":{"content":"</s>","special":true}}}"#;
+    let map = br#"{"bos_token":"<s>","unk_token":{"content":"<unk>"}}"#;
+    let added = br#"{"<x>":6}"#;
+    let model_config = br#"{"model_type":"llama","vocab_size":7,"bos_token_id":1}"#;
+    let merges = b"#version: 0.2\na b\nab c\n";
+    let template = b"{% for m in messages %}{{ m }}{% endfor %}";
+    let pieces =
+        checkpoint::sentencepiece(&[("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("\u{2581}a", -1.5, 1), ("<0x0A>", 0.0, 6)]);
+    for (kind, name) in
+        [(0, "llama"), (1, "bpe"), (4, "pieces"), (5, "llama-hf"), (8, "internlm2"), (10, "phi3"), (0x81, "given")]
+    {
+        let files: [&[u8]; 8] = [bpe, config, map, added, model_config, merges, template, &pieces];
+        write(folder, "tokenizer", name, &joined(&[kind], &files))?;
+    }
+    let files: [&[u8]; 8] = [b"", config, b"", b"", b"", b"", b"", &pieces];
+    write(folder, "tokenizer", "sentencepiece-alone", &joined(&[4], &files))?;
+    write(folder, "tokenizer", "json-alone", &joined(&[1], &[bpe]))
+}
+
+fn cards(folder: &Path) -> io::Result<()> {
+    let card = b"---\nlicense: apache-2.0\nlanguage:\n- en\n- no\nbase_model: mistralai/Mistral-7B-v0.1\ndatasets: [a/b, https://huggingface.co/c/d]\ntags:\n  - x\nmodel-index:\n- name: a\n  results: &r\n  - task: {type: t}\ntext: |\n  two\n  lines\nsame: *r\n---\n# Title\n";
+    let generation =
+        br#"{"temperature":0.7,"top_k":20,"repetition_penalty":1.1,"sequence":"a","other":[1,{"x":null}]}"#;
+    let config = br#"{"_name_or_path":"org/Name-8x7B-Instruct-v1.0"}"#;
+    let metadata = br#"{"general.name":"N","general.tags":["a"],"general.base_models":[{"name":"b","version":null}],"general.sampling.top_k":3}"#;
+    write(folder, "card", "all", &joined(b"", &[card, generation, config, metadata]))?;
+    write(folder, "card", "card", card)?;
+    write(folder, "card", "flow", b"---\n{a: [b, {c: d}], \"e\": 'f', ? g : h}\n---\n")
+}
+
+fn recipes(folder: &Path) -> io::Result<()> {
+    for (name, text) in [
+        ("mixture", "Q4_K_M\n^blk\\.\\d+\\.attn_k\\.weight$=iq4_nl\n^blk\\.[01]\\.ffn_down\\.weight$=q8_0 # more\n"),
+        ("rules", "^blk\\.([0-2]|1\\d|29)\\.(attn_v|ffn_down)\\.weight$=q6_K\nweight$=q4_K\n"),
+        ("patterns", "(?=a)(?!b)\\bx{2,3}?(a|b|)*[^a-z\\d-]+.\\W$=q5_0"),
+        ("type", "IQ2_XS"),
+    ] {
+        write(folder, "recipe", name, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn journals(folder: &Path) -> io::Result<()> {
+    let hash = "0123456789abcdef0123456789abcdef";
+    for how in 0..16u8 {
+        let lines = format!("0 0 8 0 {hash}\n1 0 8 0 {hash}\n2 0 8 3 {hash}\n");
+        write(folder, "journal", &format!("how-{how}"), &[&[how, 20, 1][..], lines.as_bytes()].concat())?;
+    }
+    let line = format!("{{\"gguf_journal\":2,\"program\":\"x\",\"head\":\"\"}} {hash}\n");
+    write(folder, "journal", "another", &[&[4][..], line.as_bytes()].concat())
 }

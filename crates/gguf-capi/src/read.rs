@@ -24,6 +24,8 @@ const PIECE: usize = 1 << 20;
 
 /// What gguf.h takes at most. What states more is refused before it is read.
 const LIMITS: Limits = Limits {
+    tensors: u64::MAX,
+    kvs: u64::MAX,
     string_bytes: MAX_LEN,
     name_bytes: MAX_NAME as u64 - 1,
     elements: MAX_LEN,

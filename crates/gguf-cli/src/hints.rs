@@ -38,6 +38,7 @@ pub fn for_run(e: &PipelineError) -> String {
             _ => "; the same command continues from there".to_owned(),
         },
         PipelineError::OtherPlan { .. } => ", or start anew with --force".to_owned(),
+        PipelineError::Padding { .. } => ", with --override-kv general.alignment=int:32".to_owned(),
         PipelineError::NotOurs { .. } => "; delete it, or replace it with --force".to_owned(),
         _ => String::new(),
     }

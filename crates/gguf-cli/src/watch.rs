@@ -73,9 +73,9 @@ impl Watch {
         let unusable = self.unusable.load(Ordering::Relaxed);
         match (kept, damaged) {
             (0, 0) if !unusable => None,
-            (0, _) => Some("what was kept could not be used; started anew".to_owned()),
+            (0, _) => Some("what was kept is damaged or incomplete and could not be used; started anew".to_owned()),
             (_, 0) if unusable => Some(format!(
-                "resumed: {} of the tensor data were there and are right; what else was kept could not be used",
+                "resumed: {} of the tensor data were there and are right; what else was kept is damaged or incomplete",
                 size(kept)
             )),
             (_, 0) => Some(format!("resumed: {} of the tensor data were there and are right", size(kept))),

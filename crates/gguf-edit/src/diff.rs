@@ -286,7 +286,7 @@ fn compare_data(
         };
         of(rows.a.0, rows.a.2, a, x)?;
         of(rows.b.0, rows.b.2, b, y)?;
-        let error = compare_rows(&rows.name, (rows.a.1, x), (rows.b.1, y), first, rows.row_len, None)?;
+        let error = compare_rows(&rows.name, (rows.a.1, x), (rows.b.1, y), (first, 0), rows.row_len, None)?;
         errors.lock().unwrap_or_else(PoisonError::into_inner).entry(rows.tensor).or_default().merge(&error);
         progress.event(Event::Advanced { bytes: n.saturating_mul(rows.a.2) });
         Ok::<_, Error>(())

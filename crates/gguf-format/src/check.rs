@@ -397,7 +397,8 @@ impl Report {
     }
 }
 
-/// Judges what any reader needs to read the file safely, and nothing else: every finding is a structural error.
+/// Judges what any reader needs to read the file safely, and nothing else: every finding is a structural error, or the warning that
+/// tensors share their data.
 ///
 /// `head` is the file from its start, at least as far as [`HeadScan`] reads; the whole file will do. `file_bytes` is the
 /// length of the file.

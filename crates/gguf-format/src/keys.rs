@@ -284,9 +284,10 @@ fn is_filled(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// The key of `arch` that a pattern stands for: `llama.context_length` for [`CONTEXT_LENGTH`].
+/// The key of `arch` that a pattern stands for: `llama.context_length` for [`CONTEXT_LENGTH`]. The pattern itself for a name that is
+/// longer than any key.
 pub fn for_arch(pattern: &str, arch: &str) -> String {
-    pattern.replace("{arch}", arch)
+    if arch.len() > crate::layout::MAX_KEY { pattern.into() } else { pattern.replace("{arch}", arch) }
 }
 
 /// The key number `id` that a pattern stands for: `general.base_model.0.name` for [`GENERAL_BASE_MODEL_NAME`].

@@ -366,13 +366,19 @@ impl Layout {
         self.head.len() as u64
     }
 
+    /// The encoded head without its padding, without a copy; see [`head`](Layout::head).
+    pub fn into_head(self) -> Vec<u8> {
+        self.head
+    }
+
     /// A copy of the head with its padding: exactly [`data_offset`](Layout::data_offset) bytes.
     ///
     /// # Errors
     /// [`LayoutError::TooLarge`] when an extreme alignment makes it longer than memory can be.
     pub fn padded_head(&self) -> Result<Vec<u8>, LayoutError> {
         let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
-        let mut padded = Vec::with_capacity(len);
+        let mut padded = Vec::new();
+        padded.try_reserve_exact(len).map_err(|_| LayoutError::TooLarge)?;
         padded.extend_from_slice(&self.head);
         padded.resize(len, 0);
         Ok(padded)
@@ -384,6 +390,8 @@ impl Layout {
     /// See [`padded_head`](Layout::padded_head).
     pub fn into_padded_head(mut self) -> Result<Vec<u8>, LayoutError> {
         let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
+        let more = len.saturating_sub(self.head.len());
+        self.head.try_reserve_exact(more).map_err(|_| LayoutError::TooLarge)?;
         self.head.resize(len, 0);
         Ok(self.head)
     }

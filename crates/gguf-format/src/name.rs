@@ -228,6 +228,8 @@ pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
     let stem = strip_extension(name)?;
     let parts = FileName::parse(name);
     let base_name = dashed(parts.base_name?);
+    // A name that starts with a dash is taken for an option by programs.
+    let base_name = base_name.trim_start_matches('-');
     let fine_tune = parts.fine_tune.map(dashed);
     let shard = match split_shard(stem).1 {
         Some(text) => Some(
@@ -237,7 +239,7 @@ pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
     };
     let suggestion = FileName {
         shard,
-        base_name: present(&base_name),
+        base_name: present(base_name),
         fine_tune: fine_tune.as_deref().and_then(present),
         size_label: parts.size_label.or(size_label),
         version: Some(parts.version()),

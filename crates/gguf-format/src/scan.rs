@@ -31,6 +31,10 @@ pub enum Progress {
 /// so that nobody reads or holds more because of a length alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// Number of tensors.
+    pub tensors: u64,
+    /// Number of key-value pairs.
+    pub kvs: u64,
     /// Bytes of a key or a string.
     pub string_bytes: u64,
     /// Bytes of a tensor name.
@@ -340,6 +344,12 @@ impl HeadScan {
             .saturating_add(pos);
         if self.total.is_some_and(|len| need > len) {
             return Err(Stop::Need(Field::Counts, 8, Need(need)));
+        }
+        if let Some(limits) = self.limits {
+            let counts = [("tensors", n_tensors, limits.tensors), ("key-value pairs", n_kv, limits.kvs)];
+            if let Some((what, stated, limit)) = counts.into_iter().find(|(_, stated, limit)| stated > limit) {
+                return Err(Stop::Error(Field::Counts, 8, Problem::OverLimit { what, stated, limit }));
+            }
         }
         (self.n_tensors, self.n_kv, self.pos, self.kvs_end) = (n_tensors, n_kv, pos, pos);
         self.phase = Phase::Kvs;

@@ -334,8 +334,10 @@ fn every_case_has_its_findings_and_no_others() {
         let structural = |code: &&str| RULES.iter().any(|rule| rule.code == *code && rule.structural);
         let due: Vec<&str> = case.codes.iter().copied().filter(structural).collect();
         assert_eq!(codes(&structure), due, "{}", case.name);
-        assert_eq!(structure.is_safe(), due.is_empty(), "{}", case.name);
-        assert_eq!(report.is_safe(), due.is_empty(), "{}", case.name);
+        // To share data is safe for a reader that knows of it, so it is reported.
+        let is_safe = due.iter().all(|code| *code == "tensor.shared");
+        assert_eq!(structure.is_safe(), is_safe, "{}", case.name);
+        assert_eq!(report.is_safe(), is_safe, "{}", case.name);
     }
 }
 
@@ -367,7 +369,8 @@ fn the_table_of_rules_is_sound() {
         let spelled = rule.code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._".contains(&b));
         assert!(spelled && rule.code.contains('.'), "{}", rule.code);
         assert!(RULES[..i].iter().all(|other| other.code != rule.code), "{} twice", rule.code);
-        assert!(!rule.structural || rule.severity == Severity::Error, "{}", rule.code);
+        let may_warn = rule.code == "tensor.shared";
+        assert!(!rule.structural || may_warn || rule.severity == Severity::Error, "{}", rule.code);
         for text in [rule.expected, rule.hint, rule.source] {
             assert!(!text.is_empty() && !text.ends_with('.'), "{}: {text}", rule.code);
         }

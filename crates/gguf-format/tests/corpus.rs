@@ -61,11 +61,17 @@ fn judge(case: &Case) -> Vec<String> {
         let found: Vec<String> = report.findings().map(|f| f.to_string()).collect();
         wrong.push(format!("found {codes:?}, not {:?}: {}", case.codes, found.join("; ")));
     }
-    if report.is_safe() != case.codes.is_empty() {
+    // To share data is safe for a reader that knows of it, so it is reported.
+    if report.is_safe() != case.codes.iter().all(|code| *code == "tensor.shared") {
         wrong.push(format!("safe: {}", report.is_safe()));
     }
     for finding in report.findings() {
-        assert!(finding.structural && finding.severity == check::Severity::Error, "{}: {finding}", case.name);
+        let may_warn = finding.code == "tensor.shared";
+        assert!(
+            finding.structural && (may_warn || finding.severity == check::Severity::Error),
+            "{}: {finding}",
+            case.name
+        );
         assert!(!finding.to_string().contains(char::is_control), "{}: {finding:?}", case.name);
     }
     // The full check finds at least as much, and may find more.

@@ -122,7 +122,8 @@ fn pieces_make_no_difference() {
 /// A scan with limits refuses what is over them before it asks for the bytes, and asks for what is at them.
 #[test]
 fn limits_are_kept_before_bytes_are_asked_for() {
-    const LIMITS: Limits = Limits { string_bytes: 1000, name_bytes: 63, elements: 500, levels: 2, dims: 4 };
+    const LIMITS: Limits =
+        Limits { tensors: 50, kvs: 100, string_bytes: 1000, name_bytes: 63, elements: 500, levels: 2, dims: 4 };
     for f in [V3, V3_BIG, V2, V1] {
         let of = |n_tensors, n_kv, rest: Vec<u8>| [f.file().n_tensors(n_tensors).n_kv(n_kv).head(), rest].concat();
         let value = |ty, rest: Vec<u8>| of(0, 1, [f.string(b"k"), f.u32(ty), rest].concat());
@@ -142,6 +143,8 @@ fn limits_are_kept_before_bytes_are_asked_for() {
             ("levels of arrays", 2, nested(U64), nested(ARRAY)),
             ("bytes", 63, of(1, 0, f.string_of(63, b"")), of(1, 0, f.string_of(64, b""))),
             ("dimensions", 4, dims(4), dims(5)),
+            ("tensors", 50, of(50, 0, Vec::new()), of(51, 0, Vec::new())),
+            ("key-value pairs", 100, of(0, 100, Vec::new()), of(0, 101, Vec::new())),
         ];
         for (what, limit, at, over) in cases {
             for total in [None, Some(1 << 40)] {

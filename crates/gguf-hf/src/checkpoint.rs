@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use gguf_io::ReadAt;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 
 use crate::dtype::SourceTensor;
 use crate::error::{Error, IndexProblem, Names};
-use crate::files::{INDEX, locate, read_up_to};
+use crate::files::{self, INDEX, read_at_most};
 use crate::safetensors::{self, UniqueMap};
 
 /// The longest index that is read; those of the largest checkpoints take a few MB.
@@ -62,8 +63,8 @@ impl Checkpoint {
         let mut checkpoint = Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() };
         let mut missing = Vec::new();
         for name in &names {
-            match locate(dir, name)? {
-                Some(path) => checkpoint.add_part(path)?,
+            match files::open(dir, name)? {
+                Some((file, path)) => checkpoint.add_part(file, path)?,
                 None => missing.push(name.clone()),
             }
         }
@@ -119,9 +120,8 @@ impl Checkpoint {
         Ok(true)
     }
 
-    fn add_part(&mut self, path: PathBuf) -> Result<(), Error> {
+    fn add_part(&mut self, file: File, path: PathBuf) -> Result<(), Error> {
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
-        let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
         let metadata = file.metadata().map_err(|e| Error::io("read", &path, e))?;
         let file_bytes = metadata.len();
         if file_bytes < safetensors::PREFIX {
@@ -131,7 +131,10 @@ impl Checkpoint {
         file.read_exact_at(0, &mut prefix).map_err(|e| Error::io("read", &path, e))?;
         let header_bytes = safetensors::header_bytes(prefix, file_bytes).map_err(fail)?;
         // Bounded by the length of the file and by `MAX_HEADER`.
-        let mut json = vec![0; usize::try_from(header_bytes).unwrap_or_default()];
+        let mut json = Vec::new();
+        let len = usize::try_from(header_bytes).unwrap_or(usize::MAX);
+        json.try_reserve_exact(len).map_err(|_| Error::io("read", &path, io::ErrorKind::OutOfMemory.into()))?;
+        json.resize(len, 0);
         file.read_exact_at(safetensors::PREFIX, &mut json).map_err(|e| Error::io("read", &path, e))?;
         let data_offset = safetensors::PREFIX + header_bytes;
         for entry in safetensors::parse_header(&json, file_bytes - data_offset).map_err(fail)? {
@@ -186,9 +189,8 @@ struct IndexFile {
 
 /// The pairs of tensor and part that an index lists; `None` when there is no index.
 fn read_index(dir: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
-    let Some(real) = locate(dir, INDEX)? else { return Ok(None) };
     let path = dir.join(INDEX);
-    let json = read_up_to(MAX_INDEX, &real, path.clone())?;
+    let Some(json) = read_at_most(MAX_INDEX, dir, INDEX)? else { return Ok(None) };
     let invalid = |problem| Error::Index { index: path.clone(), problem };
     let index: IndexFile = serde_json::from_slice(&json).map_err(|e| invalid(IndexProblem::Json(e)))?;
     let pairs = index.weight_map.0;

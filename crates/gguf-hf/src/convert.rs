@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gguf_format::check::{Finding, Severity};
-use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Version};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
 
@@ -12,6 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
+use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{OutType, PlanError, Skipped};
 use crate::peek;
@@ -158,9 +159,12 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
     for name in ["tokenizer_config", "generation_config"] {
-        if let Some(document) = files::read_json(dir, &format!("{name}.json"))? {
-            model.fields.fields.insert(name.to_owned(), document);
-        }
+        let document = match files::read_json(dir, &format!("{name}.json")) {
+            // What is wrong with it was a warning of the metadata.
+            Err(_) if name == "generation_config" => None,
+            document => document?,
+        };
+        model.fields.fields.extend(document.map(|document| (name.to_owned(), document)));
     }
     // Which of several kinds the vocabulary is of, for the formulas of key-values behind it.
     if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {
@@ -171,12 +175,14 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
     let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
-    head.set("general.architecture", model.architecture);
+    let mut kvs = KeyValues::default();
+    kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
     let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
     for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
-        head.set(&key, value);
+        kvs.set(key, value);
     }
+    head.kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
     let mut inputs = files::small_files(dir);
     inputs.extend(checkpoint.paths().map(Path::to_owned));
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));

@@ -1,19 +1,26 @@
 //! Reading the files of a checkpoint folder, none of them trusted: regular files of this folder only, bounded, UTF-8 or
 //! an error.
 //!
-//! Everything that a conversion reads goes through [`locate`], weights included: a checkpoint must neither publish other
+//! Everything that a conversion reads goes through [`open`], weights included: a checkpoint must neither publish other
 //! files of the machine by links that lead out of its folder, nor hang the program by pipes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::folder_error::FolderError;
+use crate::json;
 
 /// The most bytes that are read from one of the small files. The largest tokenizers in use take some 35 MB.
-const LIMIT: u64 = 256 << 20;
+const LIMIT: u64 = 100_000_000;
+
+/// The most bytes of a JSON document whose form is open, and the most values in it. The largest in use list some ten thousand tokens
+/// with seven values each.
+const JSON_LIMIT: u64 = 32 << 20;
+const JSON_VALUES: usize = 500_000;
 
 /// The list that says which tensor is in which part.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
@@ -45,32 +52,61 @@ const SMALL_FILES: [&str; 20] = [
     "vocab.txt",
 ];
 
-/// The real path of the file `name` in the folder `dir`; `None` when there is none.
+/// The file `name` in the folder `dir`, open, and its real path; `None` when there is none.
 ///
 /// A name may be a symbolic link, as it is in the cache of the Hugging Face hub, but only to a file of the same folder or
-/// of that cache's store for this model.
+/// of that cache's store for this model. Where the name leads is looked at once the file is open, and the file is compared with what
+/// is there, so that nothing can take its place in between.
 ///
 /// # Errors
 /// When the name leads out of these, when it is that of something else than a regular file, and when the system cannot
 /// tell.
-pub(crate) fn locate(dir: &Path, name: impl AsRef<Path>) -> Result<Option<PathBuf>, FolderError> {
+pub(crate) fn open(dir: &Path, name: impl AsRef<Path>) -> Result<Option<(File, PathBuf)>, FolderError> {
     let file = dir.join(name);
+    let failed = |source| FolderError::Read { file: file.clone(), source };
+    let opened = match gguf_io::open_regular(&file) {
+        Ok(opened) => opened,
+        Err(gguf_io::Error::Io { source, .. }) => match source.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(None),
+            _ => return Err(failed(source)),
+        },
+        // What a link leads to is only said of files that may be read.
+        Err(_) => return real_path(dir, &file).and_then(|_| Err(FolderError::NotAFile { file })),
+    };
+    let Some(real) = real_path(dir, &file)? else { return Ok(None) };
+    match is_same(&opened, &real).map_err(failed)? {
+        true => Ok(Some((opened, real))),
+        false => Err(FolderError::Replaced { file }),
+    }
+}
+
+/// Where a file of the folder `dir` leads; `None` when it is gone.
+fn real_path(dir: &Path, file: &Path) -> Result<Option<PathBuf>, FolderError> {
     let real = match file.canonicalize() {
         Ok(real) => real,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(source) => return Err(FolderError::Read { file, source }),
+        Err(source) => return Err(FolderError::Read { file: file.to_owned(), source }),
     };
     let folder = dir.canonicalize().map_err(|source| FolderError::Read { file: dir.to_owned(), source })?;
     let store = hub_store(&folder);
-    if !real.starts_with(&folder) && !store.is_some_and(|store| real.starts_with(store)) {
-        return Err(FolderError::LeadsOut { file, target: real });
+    match real.starts_with(&folder) || store.is_some_and(|store| real.starts_with(store)) {
+        true => Ok(Some(real)),
+        false => Err(FolderError::LeadsOut { file: file.to_owned(), target: real }),
     }
-    // Before opening: to open a pipe would wait for its other end.
-    match std::fs::metadata(&real) {
-        Ok(m) if m.is_file() => Ok(Some(real)),
-        Ok(_) => Err(FolderError::NotAFile { file }),
-        Err(source) => Err(FolderError::Read { file, source }),
-    }
+}
+
+/// Whether an open file is the one that a path leads to now, without a link at its end.
+#[cfg(unix)]
+fn is_same(opened: &File, path: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (a, b) = (opened.metadata()?, std::fs::symlink_metadata(path)?);
+    Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+/// Whether an open file is the one that a path leads to now, as far as the system tells.
+#[cfg(not(unix))]
+fn is_same(_: &File, path: &Path) -> std::io::Result<bool> {
+    Ok(std::fs::symlink_metadata(path)?.is_file())
 }
 
 /// The folder `blobs` beside `snapshots`, for a folder `snapshots/REVISION`.
@@ -83,7 +119,7 @@ fn hub_store(folder: &Path) -> Option<PathBuf> {
 /// The real paths of the small files of a folder that a conversion may read.
 pub(crate) fn small_files(dir: &Path) -> Vec<PathBuf> {
     let names = SMALL_FILES.iter().map(PathBuf::from).chain(named_templates(dir));
-    names.filter_map(|name| locate(dir, name).ok()?).collect()
+    names.filter_map(|name| Some(open(dir, name).ok()??.1)).collect()
 }
 
 /// The names of the templates in [`TEMPLATES`], with that folder before them, in order.
@@ -97,16 +133,38 @@ pub(crate) fn named_templates(dir: &Path) -> Vec<PathBuf> {
 
 /// The bytes of a file of the folder; `None` when there is no such file.
 pub(crate) fn read_bytes(dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
-    let name = name.as_ref();
-    let Some(real) = locate(dir, name)? else { return Ok(None) };
-    read_up_to(LIMIT, &real, dir.join(name)).map(Some)
+    read_at_most(LIMIT, dir, name)
 }
 
-/// The bytes of the file at `real`, which errors call `file`.
-pub(crate) fn read_up_to(limit: u64, real: &Path, file: PathBuf) -> Result<Vec<u8>, FolderError> {
+/// The bytes of a file of the folder that may have so many; `None` when there is no such file.
+pub(crate) fn read_at_most(limit: u64, dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
+    let name = name.as_ref();
+    let Some((opened, _)) = open(dir, name)? else { return Ok(None) };
+    read_up_to(limit, opened, dir.join(name)).map(Some)
+}
+
+/// The first bytes of a file of the folder, at most `most` of them; `None` when there is no such file.
+pub(crate) fn read_start(most: u64, dir: &Path, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
+    let Some((opened, _)) = open(dir, name)? else { return Ok(None) };
     let mut bytes = Vec::new();
-    match File::open(real).and_then(|f| f.take(limit.saturating_add(1)).read_to_end(&mut bytes)) {
-        Ok(_) if bytes.len() as u64 <= limit => Ok(bytes),
+    match opened.take(most).read_to_end(&mut bytes) {
+        Ok(_) => Ok(Some(bytes)),
+        Err(source) => Err(FolderError::Read { file: dir.join(name), source }),
+    }
+}
+
+/// Whether the folder has a file.
+pub(crate) fn has(dir: &Path, name: &str) -> Result<bool, FolderError> {
+    Ok(open(dir, name)?.is_some())
+}
+
+/// The bytes of an open file, which errors call `file`.
+pub(crate) fn read_up_to(limit: u64, opened: File, file: PathBuf) -> Result<Vec<u8>, FolderError> {
+    let mut bytes = Vec::new();
+    // A file that says it is too large is not read first.
+    let said = opened.metadata().map_or(0, |m| m.len());
+    match opened.take(limit.saturating_add(1).min(if said > limit { 0 } else { u64::MAX })).read_to_end(&mut bytes) {
+        Ok(_) if said.max(bytes.len() as u64) <= limit => Ok(bytes),
         Ok(_) => Err(FolderError::TooLarge { file, limit }),
         Err(source) => Err(FolderError::Read { file, source }),
     }
@@ -126,23 +184,36 @@ pub(crate) fn read_lines(dir: &Path, name: impl AsRef<Path>) -> Result<Option<St
 
 /// The JSON value of a file of the folder; `None` when there is no such file. Nesting is bounded by the parser.
 pub(crate) fn read_json(dir: &Path, name: &str) -> Result<Option<Json>, FolderError> {
-    let Some(bytes) = read_bytes(dir, name)? else { return Ok(None) };
-    parse_json(&bytes, dir.join(name)).map(Some)
+    let Some(bytes) = read_at_most(JSON_LIMIT, dir, name)? else { return Ok(None) };
+    parse_json(&bytes, dir.join(name), |bytes| json::parse(bytes, JSON_VALUES)).map(Some)
+}
+
+/// The wanted part of a JSON file of the folder; the rest of it is stepped over. `None` when there is no such file.
+pub(crate) fn read_json_as<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, FolderError> {
+    let Some(bytes) = read_at_most(JSON_LIMIT, dir, name)? else { return Ok(None) };
+    parse_json(&bytes, dir.join(name), |bytes| serde_json::from_slice(bytes)).map(Some)
 }
 
 /// The JSON value of a file that the user names, wherever it is; `None` when there is no such file.
 pub(crate) fn read_json_anywhere(file: &Path) -> Result<Option<Json>, FolderError> {
-    match std::fs::metadata(file) {
-        Ok(m) if m.is_file() => parse_json(&read_up_to(LIMIT, file, file.to_owned())?, file.to_owned()).map(Some),
-        Ok(_) => Err(FolderError::NotAFile { file: file.to_owned() }),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(source) => Err(FolderError::Read { file: file.to_owned(), source }),
+    let parse = |bytes: &[u8]| json::parse(bytes, JSON_VALUES);
+    match gguf_io::open_regular(file) {
+        Ok(opened) => parse_json(&read_up_to(JSON_LIMIT, opened, file.to_owned())?, file.to_owned(), parse).map(Some),
+        Err(gguf_io::Error::Io { source, .. }) => match source.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
+            _ => Err(FolderError::Read { file: file.to_owned(), source }),
+        },
+        Err(_) => Err(FolderError::NotAFile { file: file.to_owned() }),
     }
 }
 
-fn parse_json(bytes: &[u8], file: PathBuf) -> Result<Json, FolderError> {
-    let parsed = serde_json::from_slice(bytes).or_else(|error| match without_special_floats(bytes) {
-        Some(json) => serde_json::from_slice(&json),
+fn parse_json<T>(
+    bytes: &[u8],
+    file: PathBuf,
+    parse: impl Fn(&[u8]) -> serde_json::Result<T>,
+) -> Result<T, FolderError> {
+    let parsed = parse(bytes).or_else(|error| match without_special_floats(bytes) {
+        Some(json) => parse(&json),
         None => Err(error),
     });
     parsed.map_err(|source| FolderError::Json { file, source })

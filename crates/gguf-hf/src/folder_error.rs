@@ -24,6 +24,11 @@ pub enum FolderError {
         /// What it leads to.
         target: PathBuf,
     },
+    /// Another file took the file's place while it was opened.
+    Replaced {
+        /// Its path.
+        file: PathBuf,
+    },
     /// What should be a file is something else: a folder, a pipe, a device.
     NotAFile {
         /// Its path.
@@ -92,6 +97,9 @@ impl fmt::Display for FolderError {
                 file.display(),
                 target.display()
             ),
+            FolderError::Replaced { file } => {
+                write!(f, "{}: another file took its place while it was opened; nothing is read of it", file.display())
+            }
             FolderError::NotAFile { file } => write!(f, "{}: not a regular file", file.display()),
             FolderError::TooLarge { file, limit } => {
                 write!(f, "{}: larger than {limit} bytes, which no file of this kind is", file.display())

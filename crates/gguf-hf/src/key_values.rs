@@ -1,19 +1,28 @@
 //! The ordered key-values under construction, with the rules of gguf-py's `GGUFWriter`: a key that is set again keeps
 //! its place, and an empty string or array is not written.
 
+use std::collections::HashMap;
+
 use gguf_format::{Array, Str, Value, ValueRef, ValueType};
 
 /// Key-values in the order in which their keys were first set.
 #[derive(Debug, Default)]
-pub(crate) struct KeyValues(Vec<(String, Value)>);
+pub(crate) struct KeyValues {
+    pairs: Vec<(String, Value)>,
+    /// Where each key is.
+    places: HashMap<String, usize>,
+}
 
 impl KeyValues {
     /// Sets a key, in place when it was set before.
     pub(crate) fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
-        match self.0.iter_mut().find(|(k, _)| *k == key) {
+        match self.places.get(&key).and_then(|&place| self.pairs.get_mut(place)) {
             Some((_, old)) => *old = value,
-            None => self.0.push((key, value)),
+            None => {
+                self.places.insert(key.clone(), self.pairs.len());
+                self.pairs.push((key, value));
+            }
         }
     }
 
@@ -53,6 +62,6 @@ impl KeyValues {
 
     /// The finished list.
     pub(crate) fn into_vec(self) -> Vec<(String, Value)> {
-        self.0
+        self.pairs
     }
 }

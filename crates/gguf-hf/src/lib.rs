@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod folder_error;
 mod formula;
+mod json;
 mod key_values;
 pub mod metadata;
 mod model_plan;

@@ -13,10 +13,13 @@ mod warning;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::Value;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
 pub use self::card::CardProblem;
@@ -25,7 +28,7 @@ use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;
 pub use self::warning::MetadataWarning;
 use crate::config::shortened;
-use crate::files::{read_bytes, read_json, read_json_anywhere};
+use crate::files::{read_json, read_json_anywhere, read_json_as, read_start};
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
@@ -77,6 +80,9 @@ const SAMPLING: [(&str, &str); 12] = [
     ("mirostat_tau", "mirostat_tau"),
     ("mirostat_eta", "mirostat_eta"),
 ];
+
+/// The older name of `penalty_repeat`.
+const REPETITION_PENALTY: &str = "repetition_penalty";
 
 /// The texts in the order of their keys (`general.…`), the license apart.
 const TEXTS: [&str; 19] = [
@@ -218,10 +224,14 @@ impl Metadata {
     }
 
     fn read_card(&mut self, dir: &Path) -> Result<card::Card, FolderError> {
-        let Some(bytes) = read_bytes(dir, "README.md")? else { return Ok(card::Card::default()) };
-        let card = match String::from_utf8(bytes) {
-            Ok(text) => card::Card::parse(&text),
-            Err(e) => Err(CardProblem::NotUtf8 { at: e.utf8_error().valid_up_to() }),
+        let Some(bytes) = read_start(card::MAX_README, dir, "README.md")? else { return Ok(card::Card::default()) };
+        // A character may be cut at the end of what is read.
+        let card = match std::str::from_utf8(&bytes) {
+            Ok(text) => card::Card::parse(text),
+            Err(e) if e.error_len().is_none() && bytes.len() as u64 == card::MAX_README => {
+                card::Card::parse(&String::from_utf8_lossy(&bytes))
+            }
+            Err(e) => Err(CardProblem::NotUtf8 { at: e.valid_up_to() }),
         };
         Ok(card.unwrap_or_else(|problem| {
             self.warnings.push(MetadataWarning::Card(problem));
@@ -234,11 +244,24 @@ impl Metadata {
             let text = self.card_text(card, card_key);
             self.offer(key, text);
         }
+        let too_many = |key: &'static str, node: &card::Node| match node {
+            card::Node::List(list) if list.len() > card::MAX_ORIGINS => {
+                let (found, max) = (list.len(), card::MAX_ORIGINS);
+                Some(MetadataWarning::CardList(CardProblem::TooManyOrigins { key, found, max }))
+            }
+            _ => None,
+        };
         if let Some(ids) = card.first(&["base_model", "base_models", "base_model_sources"]) {
-            self.base_models = Some(self.origins(ids, total));
+            match too_many("base_model", ids) {
+                Some(warning) => self.warnings.push(warning),
+                None => self.base_models = Some(self.origins(ids, total)),
+            }
         }
         if let Some(ids) = card.first(&["datasets", "dataset", "dataset_sources"]) {
-            self.datasets = Some(self.origins(ids, total));
+            match too_many("datasets", ids) {
+                Some(warning) => self.warnings.push(warning),
+                None => self.datasets = Some(self.origins(ids, total)),
+            }
         }
         let license = match card.get("license") {
             Some(card::Node::List(list)) => {
@@ -308,8 +331,8 @@ impl Metadata {
     }
 
     fn read_generation_config(&mut self, dir: &Path) -> Result<(), FolderError> {
-        let config = match read_json(dir, "generation_config.json") {
-            Err(e @ (FolderError::Json { .. } | FolderError::Read { .. })) => {
+        let Sampling(config) = match read_json_as(dir, "generation_config.json") {
+            Err(e @ (FolderError::Json { .. } | FolderError::Read { .. } | FolderError::TooLarge { .. })) => {
                 self.warnings.push(MetadataWarning::GenerationConfig(Arc::new(e)));
                 return Ok(());
             }
@@ -318,7 +341,7 @@ impl Metadata {
         for (key, hf_key) in SAMPLING {
             let mut value = config.get(hf_key);
             if value.is_none() && key == "penalty_repeat" {
-                value = config.get("repetition_penalty");
+                value = config.get(REPETITION_PENALTY);
             }
             let Some(value) = value.filter(|v| !v.is_null()) else { continue };
             match sampling_value(key, value) {
@@ -425,6 +448,43 @@ fn sampling_value(key: &str, value: &Json) -> Option<Value> {
         _ => Some(value.as_f64()? as f32).filter(|v| v.is_finite()).map(Value::F32),
     }
 }
+
+/// The sampling parameters of `generation_config.json`, by their names there. Nothing else of it is kept.
+#[derive(Debug, Default)]
+struct Sampling(Map<String, Json>);
+
+impl<'de> Deserialize<'de> for Sampling {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Sampling, D::Error> {
+        struct V;
+        impl<'de> Visitor<'de> for V {
+            type Value = Sampling;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of settings")
+            }
+            fn visit_unit<E>(self) -> Result<Sampling, E> {
+                Ok(Sampling::default())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sampling, A::Error> {
+                let mut found = Map::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    let wanted = key == REPETITION_PENALTY || SAMPLING.iter().any(|(_, name)| *name == key);
+                    if wanted {
+                        let SamplingValue(value) = map.next_value()?;
+                        found.insert(key, value);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Sampling(found))
+            }
+        }
+        d.deserialize_any(V)
+    }
+}
+
+/// A value of a sampling parameter, whatever it is.
+#[derive(Deserialize)]
+struct SamplingValue(#[serde(deserialize_with = "crate::json::bounded::<1000, _>")] Json);
 
 fn string_list(value: &Json) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect()

@@ -70,7 +70,7 @@ fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<f64>,
 /// The number of tokens: of a `tokenizer.model` with what is added to it, else of the vocabulary and the added tokens of
 /// `tokenizer.json` (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
 fn n_tokens(dir: &Path, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
-    if files::locate(dir, "tokenizer.model")?.is_some() {
+    if files::open(dir, "tokenizer.model")?.is_some() {
         let options = TokenizerOptions { vocab: table.vocab, ..TokenizerOptions::default() };
         let tokenizer = tokenizer::key_values(dir, config.hparams(), &options)?;
         let tokens = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");

@@ -37,6 +37,11 @@ pub enum FileProblem {
         /// The largest number that is accepted.
         max: u64,
     },
+    /// A list of merges is longer than is accepted.
+    TooManyMerges {
+        /// The most lines that are accepted.
+        max: usize,
+    },
     /// No token of the vocabulary has the id.
     NoToken {
         /// The id.
@@ -101,6 +106,7 @@ impl fmt::Display for FileProblem {
             FileProblem::VocabSize { found, max } => write!(f, "vocab_size is {found}, expected 1 to {max}"),
             FileProblem::SentencePiece(problem) => write!(f, "{problem}"),
             FileProblem::TooManyPieces { found, max } => write!(f, "{found} pieces, expected at most {max}"),
+            FileProblem::TooManyMerges { max } => write!(f, "more than {max} lines of merges"),
             FileProblem::NoToken { id, n_tokens } => {
                 write!(f, "the vocabulary of {n_tokens} tokens has no token with the id {id}")
             }

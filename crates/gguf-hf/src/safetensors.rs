@@ -5,15 +5,20 @@
 //! and the tensors have to cover the data exactly, without gap, overlap or trailing bytes. The rules are those of the
 //! format's own description (`README.md` of the safetensors repository).
 
-use std::collections::HashSet;
 use std::fmt;
 
 use crate::dtype::Dtype;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 
 /// The longest head that is read; the format sets the same bound.
 pub const MAX_HEADER: u64 = 100_000_000;
+
+/// The most tensors of a file, and the most pairs of its metadata or of an index. The largest checkpoints have some hundred thousand.
+pub const MAX_TENSORS: usize = 1_000_000;
+
+/// The most dimensions of a tensor; PyTorch allows as many.
+pub const MAX_DIMS: usize = 64;
 
 /// Bytes before the head: its length.
 pub const PREFIX: u64 = 8;
@@ -64,8 +69,9 @@ pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderEr
     let mut end_before = 0;
     let mut entries = Vec::with_capacity(raw.len());
     for (name, RawEntry { dtype, shape, data_offsets: (begin, end) }) in raw {
-        let Some(dtype) = Dtype::from_name(&dtype) else {
-            return Err(HeaderError::UnknownDtype { tensor: name, dtype });
+        let dtype = match dtype.0 {
+            Ok(dtype) => dtype,
+            Err(dtype) => return Err(HeaderError::UnknownDtype { tensor: name, dtype: dtype.into() }),
         };
         let bytes = dtype.tensor_bytes(&shape).filter(|b| begin.checked_add(*b) == Some(end));
         let Some(bytes) = bytes else {
@@ -89,9 +95,20 @@ pub fn parse_header(json: &[u8], data_bytes: u64) -> Result<Vec<Entry>, HeaderEr
 
 #[derive(Deserialize)]
 struct RawEntry {
-    dtype: String,
+    dtype: KnownDtype,
+    #[serde(deserialize_with = "crate::json::list::<MAX_DIMS, _, _>")]
     shape: Vec<u64>,
     data_offsets: (u64, u64),
+}
+
+/// A number format, or the name of one that is not known.
+struct KnownDtype(Result<Dtype, Box<str>>);
+
+impl<'de> Deserialize<'de> for KnownDtype {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KnownDtype, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Ok(KnownDtype(Dtype::from_name(&name).ok_or_else(|| name.into())))
+    }
 }
 
 /// The head's object: every key names a tensor, except for `__metadata__`.
@@ -108,21 +125,43 @@ impl<'de> Deserialize<'de> for Header {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let (mut names, mut entries) = (HashSet::new(), Vec::new());
+                let (mut has_metadata, mut entries) = (false, Vec::new());
                 while let Some(name) = map.next_key::<String>()? {
-                    if !names.insert(name.clone()) {
-                        return Err(A::Error::custom(format_args!("the name {name:?} is there twice")));
-                    }
-                    if name == "__metadata__" {
+                    if name == METADATA {
+                        if std::mem::replace(&mut has_metadata, true) {
+                            return Err(twice(&name));
+                        }
                         map.next_value::<UniqueMap>()?;
                     } else {
+                        refuse_more(entries.len())?;
                         entries.push((name, map.next_value()?));
                     }
                 }
+                refuse_duplicates(&entries)?;
                 Ok(Header(entries))
             }
         }
         deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+/// The key of the head's object that names no tensor.
+const METADATA: &str = "__metadata__";
+
+fn twice<E: serde::de::Error>(name: &str) -> E {
+    E::custom(format_args!("the name {name:?} is there twice"))
+}
+
+fn refuse_more<E: serde::de::Error>(n: usize) -> Result<(), E> {
+    if n < MAX_TENSORS { Ok(()) } else { Err(E::custom(format_args!("more than {MAX_TENSORS} names"))) }
+}
+
+fn refuse_duplicates<T, E: serde::de::Error>(pairs: &[(String, T)]) -> Result<(), E> {
+    let mut names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some(pair) => Err(twice(pair.first().copied().unwrap_or_default())),
+        None => Ok(()),
     }
 }
 
@@ -140,13 +179,12 @@ impl<'de> Deserialize<'de> for UniqueMap {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueMap, A::Error> {
-                let (mut names, mut pairs) = (HashSet::new(), Vec::new());
-                while let Some((name, value)) = map.next_entry::<String, String>()? {
-                    if !names.insert(name.clone()) {
-                        return Err(A::Error::custom(format_args!("the name {name:?} is there twice")));
-                    }
-                    pairs.push((name, value));
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry::<String, String>()? {
+                    refuse_more(pairs.len())?;
+                    pairs.push(pair);
                 }
+                refuse_duplicates(&pairs)?;
                 Ok(UniqueMap(pairs))
             }
         }

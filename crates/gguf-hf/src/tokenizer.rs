@@ -136,7 +136,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     let mut warnings = Vec::new();
 
     let is_llama = options.vocab == Vocab::Llama;
-    if is_llama && folder.tokenizer.is_none() && files::read_bytes(dir, "tekken.json")?.is_some() {
+    if is_llama && folder.tokenizer.is_none() && files::has(dir, "tekken.json")? {
         return Err(folder.unsupported("tekken.json", UnsupportedFeature::Tekken));
     }
     if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool).filter(|_| is_llama) {

@@ -1,14 +1,26 @@
 //! One GGUF file, opened.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gguf_format::Gguf;
+use gguf_format::{Gguf, HeadScan, Limits};
 
 use crate::tensor::{Tensor, nearest};
-use crate::{Error, Map, ReadAt, in_place, read_head};
+use crate::{Error, Map, ReadAt, in_place, read_head_with};
+
+/// How large the parts of a head may be for it to be opened as a model: tensors and key-value pairs are some hundred times as many as
+/// the largest models have, strings and arrays as long as ggml reads them.
+pub const MODEL_LIMITS: Limits = Limits {
+    tensors: 1 << 18,
+    kvs: 1 << 18,
+    string_bytes: 1 << 30,
+    name_bytes: u64::MAX,
+    elements: 1 << 30,
+    levels: usize::MAX,
+    dims: u32::MAX,
+};
 
 /// An open GGUF file, wherever its bytes are. The head is on the heap, so it stays what it was when it was checked; tensor
 /// data stays in the source and is read when it is asked for.
@@ -47,7 +59,8 @@ impl ModelFile {
     ///
     /// # Errors
     /// [`Error::Io`] from the operating system, [`Error::NotAFile`] for a folder, pipe or device, [`Error::Head`] when the
-    /// head cannot be read. [`Error::Unfinished`], [`Error::OtherJournal`] and [`Error::Busy`]: see [`in_place::finish`].
+    /// head cannot be read, or is over [`MODEL_LIMITS`]. [`Error::Unfinished`], [`Error::OtherJournal`] and [`Error::Busy`]: see
+    /// [`in_place::finish`].
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         ModelFile::open_at(path, 0)
     }
@@ -59,6 +72,7 @@ impl ModelFile {
     /// See [`open`](ModelFile::open).
     pub fn open_at(path: impl AsRef<Path>, start: u64) -> Result<ModelFile, Error> {
         let path = path.as_ref();
+        in_place::finish(path)?;
         let file = open_regular(path)?;
         let (gguf, file_bytes) = read(&file, start, path)?;
         Ok(ModelFile { path: path.to_owned(), source: Box::new(file), start, file_bytes, gguf })
@@ -107,6 +121,7 @@ impl ModelFile {
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         let path = path.as_ref();
+        in_place::finish(path)?;
         let file = open_regular(path)?;
         // The head is read: that is faster than to copy it out of new pages.
         let (gguf, file_bytes) = read(&file, 0, path)?;
@@ -193,19 +208,31 @@ impl fmt::Debug for ModelFile {
     }
 }
 
-fn open_regular(path: &Path) -> Result<File, Error> {
-    // Before opening: to open a pipe would wait for its other end.
-    if !std::fs::metadata(path).map_err(Error::io(path, "open"))?.is_file() {
-        return Err(Error::NotAFile(path.to_owned()));
+/// Opens a regular file for reading. What the path leads to is looked at once it is open, so that nothing can take its place in
+/// between, and a pipe is never waited for.
+///
+/// # Errors
+/// [`Error::NotAFile`] for a folder, pipe or device; [`Error::Io`].
+pub fn open_regular(path: impl AsRef<Path>) -> Result<File, Error> {
+    let path = path.as_ref();
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let is_other = || std::fs::metadata(path).is_ok_and(|there| !there.is_file());
+    match options.open(path) {
+        Ok(file) if file.metadata().map_err(Error::io(path, "open"))?.is_file() => Ok(file),
+        Ok(_) => Err(Error::NotAFile(path.to_owned())),
+        Err(_) if is_other() => Err(Error::NotAFile(path.to_owned())),
+        Err(e) => Err(Error::io(path, "open")(e)),
     }
-    in_place::finish(path)?;
-    File::open(path).map_err(Error::io(path, "open"))
 }
 
 /// The head at byte `start` of a source, and how many bytes there are from there on.
 fn read(source: &dyn ReadAt, start: u64, path: &Path) -> Result<(Gguf<'static>, u64), Error> {
     let file_bytes = source.size().map_err(Error::io(path, "read"))?.saturating_sub(start);
-    let head = source.stream(start).and_then(|mut stream| read_head(&mut stream, Some(file_bytes)));
+    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
+    let head = source.stream(start).and_then(|mut stream| read_head_with(&mut stream, scan, |_, _| Ok(())));
     let head = head.map_err(Error::io(path, "read"))?;
     let gguf = head.into_gguf().map_err(|source| Error::Head { path: path.to_owned(), source: Box::new(source) })?;
     Ok((gguf, file_bytes))

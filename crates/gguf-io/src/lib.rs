@@ -9,7 +9,7 @@
 //! * [`Writer`] writes a head and its tensors to any [`Write`](std::io::Write), in three orders and always with the same
 //!   bytes.
 //! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
-//!   opens a file for one process at a time.
+//!   opens a file for one process at a time, [`open_regular`] a regular file and nothing else.
 //! * [`in_place`] replaces the start of a file so that it is always the old one or the new one.
 #![deny(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod error;
 mod file;
 mod head;
 pub mod in_place;
+mod leftover;
 mod lock;
 mod map;
 mod model;
@@ -29,7 +30,7 @@ mod tensor;
 mod writer;
 
 pub use error::{Error, ShardsProblem, TensorProblem, shown_path};
-pub use file::ModelFile;
+pub use file::{MODEL_LIMITS, ModelFile, open_regular};
 pub use head::{HeadRead, read_head, read_head_with};
 pub use lock::open_locked;
 pub use map::Map;

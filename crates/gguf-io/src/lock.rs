@@ -36,21 +36,46 @@ pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
             return Err(Error::NotAFile(path.to_owned()));
         }
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(there.is_err());
+        options.read(true).write(true);
         // Nobody removes or renames the file meanwhile; this is for readers and writers.
         #[cfg(windows)]
         std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
-        match options.open(path) {
+        if there.is_ok() {
+            return open_present(path, &mut options);
+        }
+        match options.create_new(true).open(path) {
             // Another process was quicker.
-            Err(e) if there.is_err() && e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             opened => return opened.map_err(Error::io(path, "open for writing")),
         }
     }
 }
 
+/// Opens a file that is there; never what a link leads to. What has the name is looked at once it is open, so that nothing can take
+/// its place in between.
+///
+/// # Errors
+/// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+pub(crate) fn open_present(path: &Path, options: &mut OpenOptions) -> Result<File, Error> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        // To open a pipe would otherwise wait for its other end.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.bits() as i32);
+    }
+    let is_other = || fs::symlink_metadata(path).is_ok_and(|there| !there.is_file());
+    match options.open(path) {
+        Ok(file) if file.metadata().map_err(Error::io(path, "open"))?.is_file() => Ok(file),
+        Ok(_) => Err(Error::NotAFile(path.to_owned())),
+        Err(_) if is_other() => Err(Error::NotAFile(path.to_owned())),
+        Err(e) => Err(Error::io(path, "open")(e)),
+    }
+}
+
 /// Whether the file has the name.
 #[cfg(unix)]
-fn is_still(file: &File, path: &Path) -> bool {
+pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let id = |m: &fs::Metadata| (m.dev(), m.ino());
     matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
@@ -58,7 +83,7 @@ fn is_still(file: &File, path: &Path) -> bool {
 
 /// Whether the file has the name: it is opened so that nobody can take it away.
 #[cfg(not(unix))]
-fn is_still(_: &File, _: &Path) -> bool {
+pub(crate) fn is_still(_: &File, _: &Path) -> bool {
     true
 }
 
@@ -75,6 +100,30 @@ mod tests {
         drop(first);
         drop(open_locked(&path).unwrap());
         assert!(matches!(open_locked(dir.path()), Err(Error::NotAFile(_))));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_pipes_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "text").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let mut options = OpenOptions::new();
+        for name in ["link", "pipe", "."] {
+            let opened = open_present(&path(name), options.read(true));
+            assert!(matches!(opened, Err(Error::NotAFile(_))), "{name}: {opened:?}");
+        }
+        assert!(open_present(&path("file"), options.read(true)).is_ok());
+        assert!(matches!(open_present(&path("none"), options.read(true)), Err(Error::Io { .. })));
     }
 
     /// As when the one before removes the file when it is done.

@@ -1,12 +1,13 @@
 //! Files that appear whole or not at all.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempPath};
 
-use crate::lock::open_or_create;
+use crate::leftover;
+use crate::lock::{open_or_create, open_present};
 use crate::{Error, ReadAt};
 
 /// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
@@ -92,10 +93,7 @@ impl Output {
     /// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
     pub fn finished(path: impl AsRef<Path>) -> Result<Output, Error> {
         let path = path.as_ref();
-        if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Err(Error::NotAFile(path.to_owned()));
-        }
-        let file = File::open(path).map_err(Error::io(path, "open"))?;
+        let file = open_present(path, OpenOptions::new().read(true))?;
         Ok(Output { temp: Temp::Finished(file), path: path.to_owned(), replace: false })
     }
 
@@ -113,7 +111,8 @@ impl Output {
         Error::io(&self.path, action)
     }
 
-    /// Starts a file that is to be called `path`.
+    /// Starts a file that is to be called `path`. Temporary files that processes left for the same name when they were killed are
+    /// removed.
     ///
     /// # Errors
     /// [`Error::Exists`] when there is one and `replace` is false; [`Error::Io`] when the folder cannot be written.
@@ -123,12 +122,11 @@ impl Output {
         let name = path.file_name().ok_or_else(|| Error::NotAFile(path.to_owned()))?;
         // So much of the name that it can be told, and stays short of what file systems allow.
         let prefix = format!(".{}.", name.to_string_lossy().chars().take(48).collect::<String>());
+        leftover::remove(folder(path), &prefix);
         let mut builder = Builder::new();
-        builder.prefix(&prefix).suffix(".partial");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let fail = |e| Error::io(path, "create a file there")(plain(e, folder(path)));
-        let temp = builder.tempfile_in(folder(path)).map_err(fail)?;
+        builder.prefix(&prefix).suffix(leftover::SUFFIX).rand_bytes(leftover::RANDOM);
+        let temp = builder.make_in(folder(path), leftover::create);
+        let temp = temp.map_err(|e| Error::io(path, "create a file there")(plain(e, folder(path))))?;
         Ok(Output { temp: Temp::Passing(temp), path: path.to_owned(), replace })
     }
 
@@ -215,10 +213,16 @@ impl Output {
     pub fn commit(self) -> Result<(), Error> {
         self.sync()?;
         let Output { temp, path, replace } = self;
+        let mut file = None;
         let (temp, is_kept) = match temp {
-            Temp::Passing(temp) => (temp.into_temp_path(), false),
-            Temp::Kept(file, partial) => {
-                drop(file);
+            // The file stays open, and with that locked, until it has its name.
+            Temp::Passing(temp) => {
+                let (open, temp) = temp.into_parts();
+                file = Some(open);
+                (temp, false)
+            }
+            Temp::Kept(open, partial) => {
+                drop(open);
                 let temp = TempPath::try_from_path(partial).map_err(Error::io(&path, "rename"))?;
                 (temp, true)
             }
@@ -236,6 +240,7 @@ impl Output {
         }
         // An interrupted edit of the file that was replaced is none of the new one.
         crate::in_place::forget(&path);
+        drop(file);
         // The name is in the folder; make that durable as well. Not every file system can, and the file is whole anyway.
         if let Ok(folder) = File::open(folder(&path)) {
             let _ = folder.sync_all();
@@ -267,14 +272,13 @@ fn check_room(_: &File, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What the operating system said about a file in a folder, without the temporary name that is wrapped around it.
+/// What the operating system said about a new file in a folder, in its own words; a folder that is missing is named.
 fn plain(e: io::Error, folder: &Path) -> io::Error {
     match e.kind() {
-        io::ErrorKind::Other => e,
         io::ErrorKind::NotFound if !folder.exists() => {
             io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display()))
         }
-        kind => kind.into(),
+        _ => e,
     }
 }
 

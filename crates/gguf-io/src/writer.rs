@@ -56,7 +56,7 @@ struct Place {
 struct Late<W> {
     head: Head,
     data_offset: u64,
-    write: fn(&mut W, &[u8]) -> io::Result<()>,
+    write: fn(&mut W, &Plan) -> io::Result<()>,
 }
 
 impl<W> fmt::Debug for Late<W> {
@@ -65,9 +65,10 @@ impl<W> fmt::Debug for Late<W> {
     }
 }
 
-/// What follows from a head: its bytes, padded up to the data section, and where everything comes.
+/// What follows from a head: its bytes, where the data section starts, and where everything comes.
 struct Plan {
     head: Vec<u8>,
+    data_offset: u64,
     places: Vec<Place>,
     file_bytes: u64,
 }
@@ -80,9 +81,26 @@ impl Plan {
             let start = layout.file_offset(i).unwrap_or(0);
             Place { name: t.name.clone(), start, end: start + t.n_bytes().unwrap_or(0) }
         });
-        let (places, file_bytes) = (places.collect(), layout.file_bytes());
-        Ok(Plan { places, head: layout.into_padded_head()?, file_bytes })
+        let (places, data_offset, file_bytes) = (places.collect(), layout.data_offset(), layout.file_bytes());
+        Ok(Plan { places, head: layout.into_head(), data_offset, file_bytes })
     }
+
+    /// Writes the head and its padding, which may be far longer.
+    fn write_head(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&self.head)?;
+        zeros(self.data_offset.saturating_sub(self.head.len() as u64), |zeros| out.write_all(zeros))
+    }
+}
+
+/// Calls `write` with so many zeros, a piece at a time.
+fn zeros<E>(mut n: u64, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    while n > 0 {
+        let piece = ZEROS.get(..usize::try_from(n).unwrap_or(ZEROS.len())).unwrap_or(&ZEROS);
+        write(piece)?;
+        n -= piece.len() as u64;
+    }
+    Ok(())
 }
 
 impl<W: Write> Writer<W> {
@@ -105,12 +123,12 @@ impl<W: Write> Writer<W> {
     /// [`WriteError::Layout`], [`WriteError::Io`].
     pub fn new(mut out: W, head: &Head) -> Result<Writer<W>, WriteError> {
         let plan = Plan::of(head)?;
-        out.write_all(&plan.head)?;
+        plan.write_head(&mut out)?;
         Ok(Writer::start(out, plan, None))
     }
 
     fn start(out: W, plan: Plan, late: Option<Late<W>>) -> Writer<W> {
-        let pos = plan.head.len() as u64;
+        let pos = plan.data_offset;
         Writer { out, places: plan.places, file_bytes: plan.file_bytes, next: 0, pos, late, is_broken: false }
     }
 
@@ -185,7 +203,7 @@ impl<W: Write> Writer<W> {
             return Err(WriteError::Short { tensor: printable(&place.name), missing });
         }
         if let Some(late) = self.late {
-            (late.write)(&mut self.out, &Plan::of(&late.head)?.head)?;
+            (late.write)(&mut self.out, &Plan::of(&late.head)?)?;
         }
         self.out.flush()?;
         Ok(self.out)
@@ -220,14 +238,7 @@ impl<W: Write> Writer<W> {
     fn end(&mut self) -> Result<(), WriteError> {
         self.next += 1;
         let to = self.places.get(self.next).map_or(self.file_bytes, |place| place.start);
-        let mut left = usize::try_from(to.saturating_sub(self.pos)).unwrap_or(usize::MAX);
-        let zeros = [0; 256];
-        while left > 0 {
-            let n = left.min(zeros.len());
-            self.put(zeros.get(..n).unwrap_or_default())?;
-            left -= n;
-        }
-        Ok(())
+        zeros(to.saturating_sub(self.pos), |zeros| self.put(zeros))
     }
 }
 
@@ -239,11 +250,11 @@ impl<W: Write + Seek> Writer<W> {
     /// [`WriteError::Layout`], [`WriteError::Io`].
     pub fn data_first(mut out: W, head: Head) -> Result<Writer<W>, WriteError> {
         let plan = Plan::of(&head)?;
-        let data_offset = plan.head.len() as u64;
+        let data_offset = plan.data_offset;
         out.seek(SeekFrom::Start(data_offset))?;
-        let write = |out: &mut W, head: &[u8]| {
+        let write = |out: &mut W, plan: &Plan| {
             out.seek(SeekFrom::Start(0))?;
-            out.write_all(head)
+            plan.write_head(out)
         };
         Ok(Writer::start(out, plan, Some(Late { head, data_offset, write })))
     }
@@ -265,7 +276,7 @@ impl<W> Writer<W> {
         let mut head = late.head.clone();
         head.set(key, value);
         // Tensors cannot change, so all of them stay in their places if the data section does.
-        if Plan::of(&head)?.head.len() as u64 != late.data_offset {
+        if Plan::of(&head)?.data_offset != late.data_offset {
             return Err(WriteError::Layout(LayoutError::Changed));
         }
         late.head = head;

@@ -7,11 +7,15 @@ use gguf_format::{Gguf, keys};
 
 use crate::summary::summary;
 
+/// The longest text of the metadata that becomes part of a name, in bytes: file systems allow no longer names.
+const LONGEST: usize = 255;
+
 /// The standard name of a file that is called `name` now; `heads` are those of the model's shards, in order. `None` when
 /// neither the metadata nor the present name says enough.
 pub fn file_name(name: &str, heads: &[&Gguf<'_>]) -> Option<String> {
     let first = heads.first()?;
-    let text = |key: &str| first.get_as::<&str>(key).ok().filter(|text| !text.trim().is_empty());
+    let is_part = |text: &&str| text.len() <= LONGEST && !text.trim().is_empty();
+    let text = |key: &str| first.get_as::<&str>(key).ok().filter(is_part);
     let present = FileName::parse(name);
     let s = summary(heads);
     // With experts, the label cannot be told from the number of parameters alone.

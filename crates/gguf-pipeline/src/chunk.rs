@@ -1,23 +1,52 @@
-//! How the tensors of a plan are cut into chunks: runs of output rows that a few MiB of the source make.
+//! How the tensors of a plan are cut into chunks: runs of output rows, or parts of long rows, of a few MiB.
+
+use std::ops::Range;
 
 use gguf_format::GgmlType;
 
 use crate::plan::{Draft, Op, Rounding, TensorPlan};
 
-/// Bytes of source data that one chunk covers, about.
+/// Bytes that one chunk covers, about, on the larger of its two sides: source or output.
 const CHUNK: u64 = 4 << 20;
 
-/// A run of output rows, and the input rows it is made of.
+/// The longest row that is not cut into parts, and the length of its parts but the last. Whole blocks of every type.
+const PART: u64 = 1 << 20;
+
+/// A run of output rows, or a part of one, and the input elements that it is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     /// First output row.
     pub(crate) first_row: u64,
-    /// Number of rows.
+    /// Number of rows; 1 when the chunk is a part of a row.
     pub(crate) n_rows: u64,
     /// Elements of a row.
     pub(crate) row_len: u64,
+    /// The columns that the chunk covers: all of them, or those of the part.
+    pub(crate) columns: Range<u64>,
     /// The number of the matrix that the rows belong to, in a tensor that is a stack of them.
     pub(crate) matrix: u64,
+}
+
+impl Chunk {
+    /// Number of the first element, in the order of the output.
+    pub(crate) fn first(&self) -> u64 {
+        self.first_row * self.row_len + self.columns.start
+    }
+
+    /// Columns that it covers.
+    pub(crate) fn width(&self) -> u64 {
+        self.columns.end - self.columns.start
+    }
+
+    /// Number of elements.
+    pub(crate) fn n_elements(&self) -> u64 {
+        self.n_rows * self.width()
+    }
+
+    /// Whether it is a part of a row.
+    pub(crate) fn is_part(&self) -> bool {
+        self.width() != self.row_len
+    }
 }
 
 /// Whether the values are decoded and encoded by ggml's rules; otherwise they are copied, or cast as the converter does.
@@ -28,20 +57,28 @@ pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &T
     }
 }
 
+/// The columns of a row in runs that are read at once: all of it, or the parts of a long one.
+pub(crate) fn parts(row_len: u64) -> impl Iterator<Item = Range<u64>> {
+    let n = if row_len == 0 { 0 } else { (row_len - 1) / PART };
+    (0..=n).map(move |i| i * PART..row_len.min((i + 1) * PART))
+}
+
 /// Cuts the tensors into chunks, in order.
 #[derive(Clone)]
 pub(crate) struct Chunks<'a> {
     draft: &'a Draft,
-    /// Whether chunks have to be whole rows, so that errors of rows can be measured.
+    /// Whether chunks have to be whole rows, or parts of a row, so that errors of rows can be measured.
     whole_rows: bool,
     tensor: usize,
     row: u64,
+    /// The first column of the next chunk, which is not 0 inside a row of several parts.
+    column: u64,
 }
 
 impl<'a> Chunks<'a> {
     /// Those of the tensors from number `first` on.
     pub(crate) fn from(draft: &'a Draft, first: usize, whole_rows: bool) -> Chunks<'a> {
-        Chunks { draft, whole_rows, tensor: first, row: 0 }
+        Chunks { draft, whole_rows, tensor: first, row: 0, column: 0 }
     }
 }
 
@@ -69,20 +106,53 @@ impl<'a> Iterator for Chunks<'a> {
                 Op::Computed(_) => n,
             };
             if n == 0 || self.row >= n_rows {
-                (self.tensor, self.row) = (index + 1, 0);
+                (self.tensor, self.row, self.column) = (index + 1, 0, 0);
                 continue;
             }
             let row_len = n / n_rows;
-            let row_bytes = tensor.op.value_type().tensor_bytes([row_len]).unwrap_or(row_len);
-            let mut n_rows = (CHUNK / row_bytes.max(1)).max(1).min(n_rows - self.row);
             // Each matrix of a stack has weights of its own.
             let height = if row_len == row_of_shape { tensor.shape.get(1).copied().unwrap_or(1).max(1) } else { n };
+            let (first_row, matrix) = (self.row, self.row / height);
+            if row_len > PART {
+                let columns = self.column..row_len.min(self.column + PART);
+                (self.row, self.column) = match columns.end == row_len {
+                    true => (self.row + 1, 0),
+                    false => (self.row, columns.end),
+                };
+                return Some((index, tensor, Chunk { first_row, n_rows: 1, row_len, columns, matrix }));
+            }
+            let row_bytes = |ty: GgmlType| ty.tensor_bytes([row_len]).unwrap_or(row_len);
+            let row_bytes = row_bytes(tensor.op.value_type()).max(row_bytes(tensor.ty)).max(1);
+            let mut n_rows = (CHUNK / row_bytes).max(1).min(n_rows - self.row);
             if tensor.importance.is_some() {
                 n_rows = n_rows.min(height - self.row % height);
             }
-            let chunk = Chunk { first_row: self.row, n_rows, row_len, matrix: self.row / height };
-            self.row += chunk.n_rows;
-            return Some((index, tensor, chunk));
+            self.row += n_rows;
+            return Some((index, tensor, Chunk { first_row, n_rows, row_len, columns: 0..row_len, matrix }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gguf_format::TYPES;
+
+    #[test]
+    fn parts_are_whole_blocks_of_every_type() {
+        for info in TYPES {
+            assert!(PART.is_multiple_of(info.block_len.into()), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn parts_cover_a_row() {
+        for (row_len, ends) in
+            [(0, vec![0]), (1, vec![1]), (PART, vec![PART]), (2 * PART + 7, vec![PART, 2 * PART, 2 * PART + 7])]
+        {
+            let all: Vec<Range<u64>> = parts(row_len).collect();
+            assert_eq!(all.iter().map(|part| part.end).collect::<Vec<_>>(), ends);
+            assert!(all.first().unwrap().start == 0 && all.windows(2).all(|w| w[0].end == w[1].start));
         }
     }
 }

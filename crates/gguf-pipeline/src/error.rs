@@ -9,6 +9,8 @@ use gguf_format::{GgmlType, LayoutError};
 use gguf_quants::RowsError;
 use gguf_quants::codec::CodecError;
 
+use crate::gguf::MAX_TENSORS;
+use crate::plan::MAX_PADDING;
 use crate::progress::Cancelled;
 
 /// Why a plan cannot be made or run. A message includes that of its cause.
@@ -72,6 +74,20 @@ pub enum Error {
         /// The bytes that were asked for.
         bytes: u64,
     },
+    /// The head of a model is too large for the memory there is.
+    HeadTooLarge {
+        /// The model.
+        path: PathBuf,
+        /// Bytes of its head.
+        bytes: u64,
+    },
+    /// A model has more tensors than any model has.
+    TooManyTensors {
+        /// The model.
+        path: PathBuf,
+        /// How many.
+        n_tensors: u64,
+    },
     /// The output would take the place of a file that is read for it.
     OverwritesInput {
         /// The output.
@@ -108,6 +124,17 @@ pub enum Error {
     TooManyShards {
         /// How many there would be.
         n_shards: usize,
+    },
+    /// A file would be padding for the most part.
+    Padding {
+        /// The file or folder that it is made from.
+        path: PathBuf,
+        /// Its alignment.
+        alignment: u64,
+        /// Bytes of padding.
+        padding: u64,
+        /// Bytes of everything else.
+        content: u64,
     },
     /// The result cannot be written as a GGUF file.
     Layout {
@@ -146,11 +173,14 @@ impl Error {
             | Error::Rows { .. }
             | Error::NotFinite { .. }
             | Error::TooManyShards { .. }
+            | Error::TooManyTensors { .. }
+            | Error::Padding { .. }
             | Error::Layout { .. }
             | Error::OtherLayout { .. } => true,
             Error::Io { .. }
             | Error::NoCodec { .. }
             | Error::OutOfMemory { .. }
+            | Error::HeadTooLarge { .. }
             | Error::OverwritesInput { .. }
             | Error::Cancelled
             | Error::OtherPlan { .. }
@@ -169,12 +199,15 @@ impl Error {
             | Error::OutOfTensor { .. }
             | Error::NoCodec { .. }
             | Error::OutOfMemory { .. }
+            | Error::HeadTooLarge { .. }
+            | Error::TooManyTensors { .. }
             | Error::OverwritesInput { .. }
             | Error::Cancelled
             | Error::Kept { .. }
             | Error::OtherPlan { .. }
             | Error::NotOurs { .. }
             | Error::TooManyShards { .. }
+            | Error::Padding { .. }
             | Error::Layout { .. }
             | Error::OtherLayout { .. }
             | Error::Output(_) => false,
@@ -200,7 +233,13 @@ impl fmt::Display for Error {
                  its numbers are too large for the new type"
             ),
             Error::OutOfMemory { tensor, bytes } => {
-                write!(f, "the tensor {tensor}: no memory for {bytes} bytes, which two of its rows take")
+                write!(f, "the tensor {tensor}: no memory for {bytes} bytes, a piece of its data")
+            }
+            Error::HeadTooLarge { path, bytes } => {
+                write!(f, "{}: no memory to work with its head of {bytes} bytes", path.display())
+            }
+            Error::TooManyTensors { path, n_tensors } => {
+                write!(f, "{}: {n_tensors} tensors; at most {MAX_TENSORS} are copied", path.display())
             }
             Error::OverwritesInput { path } => write!(
                 f,
@@ -237,6 +276,12 @@ impl fmt::Display for Error {
             Error::TooManyShards { n_shards } => {
                 write!(f, "the model has {n_shards} shards; the key that counts them has 16 bits")
             }
+            Error::Padding { path, alignment, padding, content } => write!(
+                f,
+                "{}: general.alignment is {alignment}, so that the output would have {padding} bytes of padding for {content} bytes \
+                 of content; more than {MAX_PADDING} bytes are only written beside as much content; set a smaller alignment",
+                path.display()
+            ),
             Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),
             Error::OtherLayout { path } => {
                 write!(f, "{}: the layout of the output is not one of the model's tensors", path.display())

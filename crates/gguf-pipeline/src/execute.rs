@@ -16,10 +16,10 @@ use std::sync::{Mutex, PoisonError};
 
 use gguf_format::{ByteOrder, GgmlType, scan_data, swap_blocks};
 use gguf_io::Output;
-use gguf_quants::Rows;
 use gguf_quants::codec::{Codec, codec};
+use gguf_quants::{RowSquares, Rows};
 
-use crate::chunk::{Chunk, Chunks, goes_through_blocks};
+use crate::chunk::{Chunk, Chunks, goes_through_blocks, parts};
 use crate::error::Error;
 use crate::journal::{Finished, Journal};
 use crate::moves;
@@ -78,8 +78,10 @@ impl Run<'_> {
     /// The first error that any thread meets; the others stop soon after.
     pub(crate) fn execute(&self, parts: &[Part<'_>], progress: &dyn Progress) -> Result<Vec<Overflow>, Error> {
         let overflows = Mutex::new(BTreeMap::new());
+        let squares = Squares { known: Mutex::default(), progress };
+        let buffers = || Buffers { squares: &squares, input: Input::default(), values: Vec::new(), out: Vec::new() };
         let chunks = Chunks::from(self.draft, 0, self.errors.is_some());
-        workers::for_each(self.threads, chunks, progress, Buffers::default, |buffers, (index, tensor, chunk)| {
+        workers::for_each(self.threads, chunks, progress, buffers, |buffers, (index, tensor, chunk)| {
             match self.finish(index, tensor, &chunk, parts, buffers, progress)? {
                 0 => {}
                 values => *overflows.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_insert(0) += values,
@@ -117,7 +119,7 @@ impl Run<'_> {
         tensor: &TensorPlan,
         chunk: &Chunk,
         parts: &[Part<'_>],
-        buffers: &mut Buffers,
+        buffers: &mut Buffers<'_>,
         progress: &dyn Progress,
     ) -> Result<u64, Error> {
         let place = Place::of(index, tensor, chunk, parts)?;
@@ -137,13 +139,13 @@ impl Run<'_> {
             progress.event(Event::Damaged { bytes: place.bytes });
         }
         // When work is resumed, it may go on in the middle of a tensor.
-        if chunk.first_row == 0 || journal.is_some_and(Journal::is_resumed) {
+        if chunk.first() == 0 || journal.is_some_and(Journal::is_resumed) {
             progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&tensor.name) });
         }
         let overflows = self.convert(index, tensor, chunk, place, buffers)?;
         if let Some(journal) = journal {
-            let Chunk { first_row, n_rows, .. } = *chunk;
-            journal.add(Finished { tensor: of_part, first_row, n_rows, overflows }, &buffers.out)?;
+            let (first, n_elements) = (chunk.first(), chunk.n_elements());
+            journal.add(Finished { tensor: of_part, first, n_elements, overflows }, &buffers.out)?;
         }
         progress.event(Event::Advanced { bytes: place.bytes });
         Ok(overflows)
@@ -156,46 +158,24 @@ impl Run<'_> {
         tensor: &TensorPlan,
         chunk: &Chunk,
         place: Place<'_>,
-        buffers: &mut Buffers,
+        buffers: &mut Buffers<'_>,
     ) -> Result<u64, Error> {
         if self.copy_stored(tensor, chunk, place)? {
             return Ok(0);
         }
-        let Buffers { raw, scratch, mapped, values, out } = buffers;
+        let Buffers { squares, input, values, out } = buffers;
         resize(out, place.bytes, tensor)?;
         let overflows = match &tensor.op {
             Op::Computed(computed) => {
-                let from = usize::try_from(chunk.first_row).unwrap_or(usize::MAX);
+                let from = usize::try_from(chunk.first()).unwrap_or(usize::MAX);
                 let computed = computed.get(from..).unwrap_or_default();
-                let raw: Vec<u8> = computed.iter().take(chunk.n_rows as usize).flat_map(|v| v.to_le_bytes()).collect();
+                let n = usize::try_from(chunk.n_elements()).unwrap_or(usize::MAX);
+                let raw: Vec<u8> = computed.iter().take(n).flat_map(|v| v.to_le_bytes()).collect();
                 self.cast(GgmlType::F32, tensor, &raw, out)?
             }
-            Op::Copy(input) => {
-                let row_bytes = packed_bytes(input.ty, chunk.row_len, tensor)?;
-                resize(raw, chunk.n_rows * row_bytes, tensor)?;
-                self.draft.source.read(input.index, chunk.first_row * row_bytes, raw)?;
-                self.write_values(index, tensor, chunk, raw, values, out)?
-            }
-            Op::Gather(Gather { inputs, moves, maps }) => {
-                let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
-                resize(raw, chunk.n_rows * packed_bytes(from, chunk.row_len, tensor)?, tensor)?;
-                let read = |input: usize, offset, bytes: &mut [u8]| {
-                    let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
-                    self.draft.source.read(input.index, offset, bytes)
-                };
-                moves::gather(moves, width(from), chunk.first_row * chunk.row_len, raw, scratch, read)?;
-                let source = if maps.is_empty() {
-                    &*raw
-                } else {
-                    resize(
-                        mapped,
-                        chunk.n_rows * packed_bytes(tensor.op.value_type(), chunk.row_len, tensor)?,
-                        tensor,
-                    )?;
-                    apply_maps(maps, from, raw, mapped).ok_or_else(|| no_codec(tensor))?;
-                    &*mapped
-                };
-                self.write_values(index, tensor, chunk, source, values, out)?
+            Op::Copy(_) | Op::Gather(_) => {
+                let source = self.read(tensor, chunk.first(), chunk.n_elements(), input)?;
+                self.write_values(index, tensor, chunk, source, squares, values, out)?
             }
         };
         if self.draft.head.dialect.order == ByteOrder::Big {
@@ -212,8 +192,7 @@ impl Run<'_> {
         let stored = if is_copy { self.draft.source.stored(input.index) } else { None };
         let order = self.draft.head.dialect.order;
         let Some(stored) = stored.filter(|s| s.file.gguf().dialect().order == order) else { return Ok(false) };
-        let row_bytes = packed_bytes(input.ty, chunk.row_len, tensor)?;
-        let from = chunk.first_row.saturating_mul(row_bytes);
+        let from = packed_bytes(input.ty, chunk.first(), tensor)?;
         let end = from.checked_add(place.bytes).filter(|&end| end <= stored.bytes);
         let Some(end) = end else {
             return Err(Error::OutOfTensor { tensor: tensor.shown(), bytes: stored.bytes });
@@ -224,6 +203,40 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// Reads elements of a tensor, in the order of the output and as values of the type of its operation. They are whole blocks.
+    fn read<'b>(
+        &self,
+        tensor: &TensorPlan,
+        first: u64,
+        n_elements: u64,
+        input: &'b mut Input,
+    ) -> Result<&'b [u8], Error> {
+        let Input { raw, scratch, mapped } = input;
+        match &tensor.op {
+            Op::Computed(_) => Err(no_codec(tensor)),
+            Op::Copy(copied) => {
+                resize(raw, packed_bytes(copied.ty, n_elements, tensor)?, tensor)?;
+                self.draft.source.read(copied.index, packed_bytes(copied.ty, first, tensor)?, raw)?;
+                Ok(raw)
+            }
+            Op::Gather(Gather { inputs, moves, maps }) => {
+                let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
+                resize(raw, packed_bytes(from, n_elements, tensor)?, tensor)?;
+                let read = |input: usize, offset, bytes: &mut [u8]| {
+                    let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
+                    self.draft.source.read(input.index, offset, bytes)
+                };
+                moves::gather(moves, width(from), first, raw, scratch, read)?;
+                if maps.is_empty() {
+                    return Ok(raw);
+                }
+                resize(mapped, packed_bytes(tensor.op.value_type(), n_elements, tensor)?, tensor)?;
+                apply_maps(maps, from, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+                Ok(mapped)
+            }
+        }
+    }
+
     /// Makes the bytes of a chunk from its values, whose type is that of the operation; says how many values became infinite.
     fn write_values(
         &self,
@@ -231,13 +244,14 @@ impl Run<'_> {
         tensor: &TensorPlan,
         chunk: &Chunk,
         source: &[u8],
+        squares: &Squares<'_>,
         values: &mut Vec<f32>,
         out: &mut [u8],
     ) -> Result<u64, Error> {
         let from = tensor.op.value_type();
         let mut overflows = 0;
         if goes_through_blocks(self.draft.rounding, from, tensor) {
-            self.encode(from, tensor, chunk, source, values, out)?;
+            self.encode(index, tensor, chunk, source, squares, values, out)?;
         } else if self.draft.rounding == Rounding::Ggml {
             out.copy_from_slice(source);
         } else {
@@ -245,9 +259,9 @@ impl Run<'_> {
         }
         if let Some(errors) = self.errors.filter(|_| from != tensor.ty) {
             let weights = self.columns(tensor, chunk)?;
-            let (first_row, row_len) = (chunk.first_row, chunk.row_len);
+            let (first_row, first_column, row_len) = (chunk.first_row, chunk.columns.start, chunk.width());
             let weights = weights.as_deref();
-            errors.add(tensor, &Written { index, from, source, out, first_row, row_len, weights })?;
+            errors.add(tensor, &Written { index, from, source, out, first_row, first_column, row_len, weights })?;
         }
         Ok(overflows)
     }
@@ -258,7 +272,8 @@ impl Run<'_> {
             return Ok(None);
         };
         let first = chunk.matrix.saturating_mul(chunk.row_len);
-        importance.weights(entry, first..first.saturating_add(chunk.row_len))
+        let column = |column: u64| first.saturating_add(column);
+        importance.weights(entry, column(chunk.columns.start)..column(chunk.columns.end))
     }
 
     fn cast(&self, from: GgmlType, tensor: &TensorPlan, packed: &[u8], out: &mut [u8]) -> Result<u64, Error> {
@@ -267,47 +282,91 @@ impl Run<'_> {
     }
 
     /// Decodes the rows of a chunk and encodes them anew, some at a time.
+    #[expect(clippy::too_many_arguments, reason = "what a chunk is, and the memory that is reused for it")]
     fn encode(
         &self,
-        from: GgmlType,
+        index: usize,
         tensor: &TensorPlan,
         chunk: &Chunk,
         source: &[u8],
+        squares: &Squares<'_>,
         values: &mut Vec<f32>,
         out: &mut [u8],
     ) -> Result<(), Error> {
         let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
-        let from_bytes = packed_bytes(from, chunk.row_len, tensor)? as usize;
-        let (from, to): (&Codec, &Codec) = (find(from)?, find(tensor.ty)?);
-        let row_len = usize::try_from(chunk.row_len).map_err(|_| no_codec(tensor))?;
+        let (from, to): (&Codec, &Codec) = (find(tensor.op.value_type())?, find(tensor.ty)?);
         let weights = self.columns(tensor, chunk)?;
         let weights = weights.as_deref();
-        let span = (SPAN / row_len.max(1)).max(1);
-        let (from_span, to_span) = (span * from_bytes, span * packed_bytes(tensor.ty, chunk.row_len, tensor)? as usize);
+        let width = usize::try_from(chunk.width()).map_err(|_| no_codec(tensor))?;
+        let row_squares = match chunk.is_part() {
+            true if to.looks_at_rows(weights.is_some()) => Some(self.row_squares(index, tensor, chunk, squares, from)?),
+            true => Some(RowSquares::default()),
+            false => None,
+        };
+        // A part can be cut again between any blocks.
+        let span = if chunk.is_part() { SPAN } else { (SPAN / width.max(1)).max(1) * width };
+        let bytes = |codec: &Codec| codec.packed_bytes(span).filter(|&bytes| bytes > 0).ok_or_else(|| no_codec(tensor));
+        let (from_span, to_span) = (bytes(from)?, bytes(to)?);
         for (n, (packed, out)) in source.chunks(from_span).zip(out.chunks_mut(to_span)).enumerate() {
-            let first_row = chunk.first_row + (n * span) as u64;
+            let n_values = (packed.len() as u64 * span as u64 / from_span as u64) as usize;
+            let first = n * span;
+            let row = chunk.first_row + (first / width) as u64;
             // llama.cpp looks at what it reads and at what it has made in the same way (`ggml_validate_row_data`).
             let check = |ty, bytes: &[u8]| match scan_data(ty, ByteOrder::Little, bytes, 0) {
                 Ok(scan) if scan.is_clean() => Ok(()),
-                _ => Err(Error::NotFinite { tensor: tensor.shown(), row: first_row, ty }),
+                _ => Err(Error::NotFinite { tensor: tensor.shown(), row, ty }),
             };
             check(from.ty, packed)?;
-            let n_values = packed.len() * span * row_len / from_span;
-            values.resize(n_values, 0.0);
-            let wrong = |source| Error::Codec { tensor: tensor.shown(), row: first_row, source };
+            resize_values(values, n_values, tensor)?;
+            let wrong = |source| Error::Codec { tensor: tensor.shown(), row, source };
             from.decode(packed, values).map_err(wrong)?;
-            let rows =
-                Rows::new(values, row_len, weights).map_err(|source| Error::Rows { tensor: tensor.shown(), source })?;
+            let rows = match row_squares {
+                None => Rows::new(values, width, weights),
+                Some(squares) => {
+                    Rows::part_of_row(values, weights.and_then(|w| w.get(first..first + n_values)), squares)
+                }
+            };
+            let rows = rows.map_err(|source| Error::Rows { tensor: tensor.shown(), source })?;
             to.encode(rows, out).map_err(wrong)?;
             check(to.ty, out)?;
         }
         Ok(())
     }
+
+    /// The squares of the whole row that a chunk is a part of. They are added up by the thread that needs them first; others wait.
+    fn row_squares(
+        &self,
+        index: usize,
+        tensor: &TensorPlan,
+        chunk: &Chunk,
+        squares: &Squares<'_>,
+        from: &Codec,
+    ) -> Result<RowSquares, Error> {
+        let mut known = squares.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&(index, chunk.first_row)) {
+            return Ok(*found);
+        }
+        let (mut input, mut values, mut sum) = (Input::default(), Vec::new(), RowSquares::default());
+        for columns in parts(chunk.row_len) {
+            if squares.progress.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let first = chunk.first_row * chunk.row_len + columns.start;
+            let n_elements = columns.end - columns.start;
+            let packed = self.read(tensor, first, n_elements, &mut input)?;
+            resize_values(&mut values, usize::try_from(n_elements).unwrap_or(usize::MAX), tensor)?;
+            let wrong = |source| Error::Codec { tensor: tensor.shown(), row: chunk.first_row, source };
+            from.decode(packed, &mut values).map_err(wrong)?;
+            sum.add(&values);
+        }
+        known.insert((index, chunk.first_row), sum);
+        Ok(sum)
+    }
 }
 
-/// Bytes of one row of values.
-fn packed_bytes(ty: GgmlType, row_len: u64, tensor: &TensorPlan) -> Result<u64, Error> {
-    ty.tensor_bytes([row_len]).map_err(|_| no_codec(tensor))
+/// Bytes of a number of values, which are whole blocks.
+fn packed_bytes(ty: GgmlType, n_elements: u64, tensor: &TensorPlan) -> Result<u64, Error> {
+    ty.tensor_bytes([n_elements]).map_err(|_| no_codec(tensor))
 }
 
 fn no_codec(tensor: &TensorPlan) -> Error {
@@ -323,17 +382,37 @@ fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &TensorPlan) -> Result<(), E
     Ok(())
 }
 
+/// Gives a buffer of values its length.
+fn resize_values(values: &mut Vec<f32>, len: usize, tensor: &TensorPlan) -> Result<(), Error> {
+    let refused = |_| Error::OutOfMemory { tensor: tensor.shown(), bytes: (len as u64).saturating_mul(4) };
+    values.try_reserve(len.saturating_sub(values.len())).map_err(refused)?;
+    values.resize(len, 0.0);
+    Ok(())
+}
+
 /// What one thread reuses from chunk to chunk.
+struct Buffers<'a> {
+    squares: &'a Squares<'a>,
+    input: Input,
+    values: Vec<f32>,
+    out: Vec<u8>,
+}
+
+/// What was read of a chunk.
 #[derive(Default)]
-struct Buffers {
-    /// What was read, in the order of the output.
+struct Input {
+    /// In the order of the output.
     raw: Vec<u8>,
-    /// What was read, in the order of the source.
+    /// In the order of the source.
     scratch: Vec<u8>,
     /// Values that functions were applied to.
     mapped: Vec<u8>,
-    values: Vec<f32>,
-    out: Vec<u8>,
+}
+
+/// The squares of rows that are encoded in parts, by tensor and row, for types that look at whole rows.
+struct Squares<'a> {
+    known: Mutex<BTreeMap<(usize, u64), RowSquares>>,
+    progress: &'a dyn Progress,
 }
 
 /// Where a chunk goes.
@@ -347,17 +426,18 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn of(index: usize, tensor: &TensorPlan, chunk: &Chunk, parts: &'a [Part<'a>]) -> Result<Place<'a>, Error> {
-        let row_bytes = packed_bytes(tensor.ty, chunk.row_len, tensor)?;
+        let (first, bytes) =
+            (packed_bytes(tensor.ty, chunk.first(), tensor)?, packed_bytes(tensor.ty, chunk.n_elements(), tensor)?);
         let part = parts.iter().rfind(|part| part.plan.tensors().start <= index);
         // Every tensor is in a part, whose layout has an offset for it.
         let start = part.and_then(|part| Some((part, part.plan.start_of(index)?)));
         let (part, start) = start.ok_or_else(|| no_codec(tensor))?;
-        Ok(Place { part, start: start + chunk.first_row * row_bytes, bytes: chunk.n_rows * row_bytes })
+        Ok(Place { part, start: start + first, bytes })
     }
 
     /// What the journal has of the chunk of the tensor with that number.
     fn record(&self, index: usize, chunk: &Chunk) -> Option<&'a (Finished, u128)> {
-        self.part.journal?.finished(index - self.part.plan.tensors().start, chunk.first_row, chunk.n_rows)
+        self.part.journal?.finished(index - self.part.plan.tensors().start, chunk.first(), chunk.n_elements())
     }
 
     /// Whether the bytes there are those of the record. Those that cannot be read are not.

@@ -93,6 +93,29 @@ impl Source for GgufSource {
     }
 }
 
+/// The most tensors of a model that is copied. Models in use have some thousands.
+pub const MAX_TENSORS: u64 = 1 << 18;
+
+/// Sees that there is memory for the copies of the heads that a plan makes: the values, and what is encoded of them.
+fn refuse_without_memory(model: &Model) -> Result<(), Error> {
+    const COPIES: u64 = 4;
+    const BYTES_OF_TENSOR: u64 = 1024;
+    let heads = model.files().iter().map(gguf_io::ModelFile::gguf);
+    let (bytes, n_tensors) = heads.fold((0u64, 0u64), |(bytes, n), gguf| {
+        (bytes.saturating_add(gguf.head_bytes()), n.saturating_add(gguf.n_tensors()))
+    });
+    let path = || model.files().first().map(|file| file.path().to_owned()).unwrap_or_default();
+    if n_tensors > MAX_TENSORS {
+        return Err(Error::TooManyTensors { path: path(), n_tensors });
+    }
+    let needed = bytes.saturating_mul(COPIES).saturating_add(n_tensors.saturating_mul(BYTES_OF_TENSOR));
+    let mut probe: Vec<u8> = Vec::new();
+    match usize::try_from(needed).map(|needed| probe.try_reserve_exact(needed)) {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Error::HeadTooLarge { path: path(), bytes }),
+    }
+}
+
 impl Draft {
     /// A draft that copies the model that `path` belongs to, with all its shards, into one file of version 3 in little-endian order. The
     /// keys of a split are left out.
@@ -101,7 +124,9 @@ impl Draft {
     /// When a file cannot be read or is not a sound GGUF file, when a shard is missing, and when the data of a tensor is incomplete.
     pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
         let path = path.as_ref();
-        Ok(Draft::from_source(GgufSource::open(path)?, path))
+        let source = GgufSource::open(path)?;
+        refuse_without_memory(source.model())?;
+        Ok(Draft::from_source(source, path))
     }
 
     /// The same of a model that is open already; `path` names it in messages.

@@ -1,10 +1,10 @@
 //! The journal of a run that can be interrupted and resumed.
 //!
 //! It lies beside the output (`out.gguf.journal`, and the data so far in `out.gguf.partial`). Its first line says what is being
-//! made of what: an [`Identity`]. Then comes a line for each finished chunk, with a hash of its bytes. Lines are only ever added,
-//! one write each, so all that an interruption can do is to tear the last one or to lose some. Nothing in it is believed: a chunk
-//! counts as done when the bytes of the partial file have the hash, which covers the rest of the line as well; so neither file has
-//! to reach the disk before the other.
+//! made of what: an [`Identity`] and its hash. Then comes a line for each finished chunk, with a hash of its bytes. Lines are only
+//! ever added, one write each, so all that an interruption can do is to tear the last one or to lose some. Nothing in it is believed:
+//! a chunk counts as done when the bytes of the partial file have the hash, which covers the rest of the line as well; so neither
+//! file has to reach the disk before the other. A first line that does not have its hash is damaged, and the work starts anew.
 //!
 //! The journal is locked as long as it is open, and with it the partial file.
 
@@ -25,8 +25,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
 use crate::error::{Difference, Error};
 use crate::plan::{Draft, FilePlan, TensorPlan};
 
-/// The longest journal that is read: enough for some 10 TB of source data.
-const MAX_BYTES: u64 = 256 << 20;
+/// The longest journal that is read: enough for some 4 TB of data. What lies beyond is done again.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The form of the journal.
+const VERSION: u32 = 2;
 
 /// How a journal starts, whatever its version.
 const START: &[u8] = b"{\"gguf_journal\":";
@@ -34,7 +37,7 @@ const START: &[u8] = b"{\"gguf_journal\":";
 /// Everything that the bytes of an output depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Version of the journal's form. The first field: see [`START`].
+    /// Version of the journal's form: [`VERSION`]. The first field: see [`START`].
     gguf_journal: u32,
     /// Who writes: another version may cut chunks or encode otherwise.
     program: String,
@@ -78,7 +81,7 @@ impl Identity {
             draft.tensors.iter().map(|t| TensorPlan { importance: None, ..t.clone() }).collect();
         let entries: Vec<_> = draft.tensors.iter().filter_map(|t| Some((&t.name, t.importance.as_ref()?))).collect();
         Ok(Identity {
-            gguf_journal: 1,
+            gguf_journal: VERSION,
             program: concat!("ggufkit ", env!("CARGO_PKG_VERSION")).to_owned(),
             head: hash_of(file.head()),
             // The debug form has every field, also those that are yet to come.
@@ -87,6 +90,23 @@ impl Identity {
             file_bytes: file.file_bytes(),
             inputs: inputs.iter().map(input).collect::<Result<_, Error>>()?,
         })
+    }
+
+    /// The first line of a journal: the identity, a space and the hash of what stands before it.
+    fn to_line(&self) -> serde_json::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(self)?;
+        let hash = hash_of(&line);
+        line.push(b' ');
+        line.extend_from_slice(hash.as_bytes());
+        Ok(line)
+    }
+
+    /// Reads a first line, without its end; `None` when it is damaged.
+    fn parse(line: &[u8]) -> Option<Identity> {
+        let (json, hash) = line.split_at_checked(line.len().checked_sub(HASH_LEN)?)?;
+        let json = json.strip_suffix(b" ")?;
+        (hash_of(json).as_bytes() == hash).then_some(())?;
+        serde_json::from_slice(json).ok()
     }
 
     /// How another plan, that of a journal, is not this one.
@@ -118,6 +138,9 @@ impl Identity {
     }
 }
 
+/// Digits of a hash.
+const HASH_LEN: usize = 32;
+
 fn hash_of(bytes: &[u8]) -> String {
     let mut hash = Xxh3::new();
     hash.update(bytes);
@@ -138,15 +161,15 @@ fn hash_of_debug(value: &impl fmt::Debug) -> String {
     format!("{:032x}", hash.0.digest128())
 }
 
-/// A finished chunk: a run of rows of a tensor.
+/// A finished chunk: a run of elements of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finished {
     /// The tensor's number in the plan.
     pub(crate) tensor: usize,
-    /// The first row.
-    pub(crate) first_row: u64,
-    /// Number of rows.
-    pub(crate) n_rows: u64,
+    /// The first element.
+    pub(crate) first: u64,
+    /// Number of elements.
+    pub(crate) n_elements: u64,
     /// How many finite values became infinite in it.
     pub(crate) overflows: u64,
 }
@@ -154,7 +177,7 @@ pub(crate) struct Finished {
 impl Finished {
     /// Hash of the chunk and its bytes.
     fn hash(&self, bytes: &[u8]) -> u128 {
-        let fields = [self.tensor as u64, self.first_row, self.n_rows, self.overflows];
+        let fields = [self.tensor as u64, self.first, self.n_elements, self.overflows];
         let fields: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
         xxh3_128_with_seed(bytes, xxh3_64(&fields))
     }
@@ -163,10 +186,12 @@ impl Finished {
     fn parse(line: &[u8]) -> Option<(Finished, u128)> {
         let mut words = std::str::from_utf8(line).ok()?.split(' ');
         let mut number = || words.next()?.parse().ok();
-        let (tensor, first_row, n_rows, overflows) = (number()?, number()?, number()?, number()?);
-        let hash = u128::from_str_radix(words.next()?, 16).ok()?;
+        let (tensor, first, n_elements, overflows) = (number()?, number()?, number()?, number()?);
+        // So short lines, of which there could be many, are none.
+        let hash = words.next().filter(|hash| hash.len() == HASH_LEN)?;
+        let hash = u128::from_str_radix(hash, 16).ok()?;
         let tensor = usize::try_from(tensor).ok()?;
-        words.next().is_none().then_some((Finished { tensor, first_row, n_rows, overflows }, hash))
+        words.next().is_none().then_some((Finished { tensor, first, n_elements, overflows }, hash))
     }
 }
 
@@ -189,7 +214,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
     left: Left,
-    /// What an earlier run says it has finished, by tensor and first row.
+    /// What an earlier run says it has finished, by tensor and first element.
     found: HashMap<(usize, u64), (Finished, u128)>,
 }
 
@@ -241,8 +266,8 @@ impl Journal {
             }
         } else if text.starts_with(START) {
             let (first, rest) = split_line(&text).unwrap_or((&text, &[]));
-            match serde_json::from_slice::<Identity>(first) {
-                Ok(other) if other == *identity => {
+            match Identity::parse(first) {
+                Some(other) if other == *identity => {
                     left = match (has_partial, may_be_done) {
                         (true, _) => Left::Partial,
                         (false, true) => Left::Output,
@@ -251,13 +276,13 @@ impl Journal {
                     };
                     notes = rest;
                 }
-                Ok(other) if !force && !may_be_done => {
+                Some(other) if !force && !may_be_done => {
                     return Err(Error::OtherPlan { partial, journal: path, differences: identity.differences(&other) });
                 }
                 // To be given up, as was asked for.
-                Ok(_) => {}
+                Some(_) => {}
                 // Its first line did not survive, so there is nothing to trust in.
-                Err(_) => left = Left::Unusable,
+                None => left = Left::Unusable,
             }
         } else if !force {
             return Err(Error::NotOurs { path });
@@ -284,8 +309,10 @@ impl Journal {
     fn read_notes(&mut self, mut rest: &[u8]) -> usize {
         while let Some((line, after)) = split_line(rest) {
             // A line that is damaged is a chunk that is done again.
-            if let Some((finished, hash)) = Finished::parse(line) {
-                self.found.insert((finished.tensor, finished.first_row), (finished, hash));
+            if let Some((finished, hash)) = Finished::parse(line)
+                && self.found.try_reserve(1).is_ok()
+            {
+                self.found.insert((finished.tensor, finished.first), (finished, hash));
             }
             rest = after;
         }
@@ -301,7 +328,7 @@ impl Journal {
         }
         self.found.clear();
         let write = |e| Error::io("write", &self.path, e);
-        let mut line = serde_json::to_vec(identity).map_err(|e| write(e.into()))?;
+        let mut line = identity.to_line().map_err(|e| write(e.into()))?;
         line.push(b'\n');
         let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
         file.set_len(0).and_then(|()| file.rewind()).map_err(write)?;
@@ -340,8 +367,8 @@ impl Journal {
     }
 
     /// What an earlier run says of the chunk, if it has finished it.
-    pub(crate) fn finished(&self, tensor: usize, first_row: u64, n_rows: u64) -> Option<&(Finished, u128)> {
-        self.found.get(&(tensor, first_row)).filter(|(finished, _)| finished.n_rows == n_rows)
+    pub(crate) fn finished(&self, tensor: usize, first: u64, n_elements: u64) -> Option<&(Finished, u128)> {
+        self.found.get(&(tensor, first)).filter(|(finished, _)| finished.n_elements == n_elements)
     }
 
     /// Whether the bytes are those of the chunk when it was finished.
@@ -354,8 +381,8 @@ impl Journal {
     /// # Errors
     /// Those of the system.
     pub(crate) fn add(&self, finished: Finished, bytes: &[u8]) -> Result<(), Error> {
-        let Finished { tensor, first_row, n_rows, overflows } = finished;
-        let line = format!("{tensor} {first_row} {n_rows} {overflows} {:032x}\n", finished.hash(bytes));
+        let Finished { tensor, first, n_elements, overflows } = finished;
+        let line = format!("{tensor} {first} {n_elements} {overflows} {:032x}\n", finished.hash(bytes));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes()).map_err(|e| Error::io("write", &self.path, e))
     }

@@ -205,6 +205,10 @@ pub enum Rounding {
     Ggml,
 }
 
+/// The most bytes of padding in a file that has less content than padding. The alignment is a number in the metadata, and every
+/// tensor is padded to a multiple of it: files in use have 32, up to a huge page of 2 MiB.
+pub const MAX_PADDING: u64 = 256 << 20;
+
 /// A plan that can still be edited.
 #[derive(Debug)]
 pub struct Draft {
@@ -235,7 +239,8 @@ impl Draft {
     /// Lays everything out.
     ///
     /// # Errors
-    /// [`Error::Layout`] for what cannot be written, [`Error::TooManyShards`].
+    /// [`Error::Layout`] for what cannot be written, [`Error::TooManyShards`], and [`Error::Padding`] for a file that would be
+    /// padding for the most part: of more than [`MAX_PADDING`] bytes, half at most.
     pub fn lay_out(mut self) -> Result<Plan, Error> {
         self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
         Ok(Plan { files: self.files(&self.head)?, draft: self })
@@ -326,6 +331,13 @@ impl Draft {
     /// The file that has a head with some of the tensors.
     fn file(&self, head: &Head, tensors: Range<usize>) -> Result<FilePlan, Error> {
         let layout = head.layout().map_err(|source| Error::Layout { path: self.path.clone(), source })?;
+        let data = self.tensors.get(tensors.clone()).unwrap_or_default().iter().map(TensorPlan::n_bytes);
+        let content = data.fold(layout.head_bytes(), u64::saturating_add);
+        let padding = layout.file_bytes().saturating_sub(content);
+        if !self.is_vocab_only && padding > MAX_PADDING && padding > content {
+            let (path, alignment) = (self.path.clone(), layout.alignment());
+            return Err(Error::Padding { path, alignment, padding, content });
+        }
         Ok(FilePlan { file_bytes: layout.file_bytes(), layout, tensors })
     }
 }

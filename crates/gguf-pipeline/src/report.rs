@@ -1,7 +1,7 @@
 //! How far what was written is from what was read, for each tensor whose type changes.
 //!
 //! A run that is asked for a report decodes each chunk of the output and compares it with the source. The figures are those
-//! of [`gguf_quants::measure`], the same for any number of threads.
+//! of [`gguf_quants::measure`], the same for any number of threads. Rows of more than a million values are measured in parts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -68,8 +68,8 @@ impl Report {
     }
 }
 
-/// How far rows of a tensor are from what they were: each side by its type and its little-endian bytes, the original first. `first_row` is the
-/// number of the first of them in the tensor, `row_len` the values of each, `weights` the importance of the columns.
+/// How far rows of a tensor are from what they were: each side by its type and its little-endian bytes, the original first. `first` is the row
+/// of the tensor and the column at which they start, `row_len` the values of each, `weights` the importance of the columns.
 ///
 /// # Errors
 /// [`Error::NoCodec`] and [`Error::Codec`], for types and bytes that cannot be decoded.
@@ -77,7 +77,7 @@ pub fn compare_rows(
     tensor: &str,
     original: (GgmlType, &[u8]),
     decoded: (GgmlType, &[u8]),
-    first_row: u64,
+    first: (u64, u64),
     row_len: u64,
     weights: Option<&[f32]>,
 ) -> Result<TensorError, Error> {
@@ -90,7 +90,7 @@ pub fn compare_rows(
     let (from_span, to_span) = (bytes(from).ok_or_else(no_codec)?, bytes(to).ok_or_else(no_codec)?);
     let (mut x_values, mut y_values) = (Vec::new(), Vec::new());
     let mut total = TensorError::new();
-    let mut row = first_row;
+    let (mut row, column) = first;
     for (x, y) in original.1.chunks(from_span).zip(decoded.1.chunks(to_span)) {
         let n_values = x.len() / (from_span / span) * row_len;
         let wrong = |source| Error::Codec { tensor: tensor.to_owned(), row, source };
@@ -99,7 +99,7 @@ pub fn compare_rows(
             codec.decode(packed, values).map_err(wrong)?;
         }
         for (x, y) in x_values.chunks(row_len).zip(y_values.chunks(row_len)) {
-            total.add(row, &RowError::new(x, y, weights));
+            total.add_part(row, column, &RowError::new(x, y, weights));
             row += 1;
         }
     }
@@ -122,7 +122,9 @@ pub(crate) struct Written<'a> {
     pub out: &'a [u8],
     /// Number of the first row in the output.
     pub first_row: u64,
-    /// Values of a row.
+    /// Number of the first column: 0, unless this is a part of one row.
+    pub first_column: u64,
+    /// Values of a row, or of the part.
     pub row_len: u64,
     /// The importance of the columns.
     pub weights: Option<&'a [f32]>,
@@ -134,8 +136,9 @@ impl Errors {
     /// # Errors
     /// [`Error::NoCodec`] and [`Error::Codec`], for types that cannot be decoded.
     pub fn add(&self, tensor: &TensorPlan, written: &Written<'_>) -> Result<(), Error> {
-        let Written { from, source, out, first_row, row_len, weights, .. } = *written;
-        let total = compare_rows(&tensor.shown(), (from, source), (tensor.ty, out), first_row, row_len, weights)?;
+        let Written { from, source, out, first_row, first_column, row_len, weights, .. } = *written;
+        let first = (first_row, first_column);
+        let total = compare_rows(&tensor.shown(), (from, source), (tensor.ty, out), first, row_len, weights)?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(written.index).or_default().merge(&total);
         Ok(())

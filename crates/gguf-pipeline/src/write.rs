@@ -200,30 +200,54 @@ fn discard(begun: impl IntoIterator<Item = Begun>) {
 }
 
 /// Where the head and the tensors do not touch the next tensor or the end of the file: the offsets, and how many bytes there are.
-fn padding(file: &NewFile<'_>) -> Vec<(u64, usize)> {
+fn padding(file: &NewFile<'_>) -> Vec<(u64, u64)> {
     let starts = || file.plan.tensors().filter_map(|index| file.plan.start_of(index));
     let ends = starts().zip(file.tensors).map(|(start, tensor)| start + tensor.n_bytes());
     let ends = [file.plan.head().len() as u64].into_iter().chain(ends);
     let nexts = starts().chain([file.plan.file_bytes()]);
-    let gap =
-        |(end, next): (u64, u64)| Some((end, usize::try_from(next.checked_sub(end)?).ok().filter(|len| *len > 0)?));
+    let gap = |(end, next): (u64, u64)| Some((end, next.checked_sub(end).filter(|len| *len > 0)?));
     ends.zip(nexts).filter_map(gap).collect()
 }
 
 /// Makes what lies between tensors zero, as it is in a new file: chunks do not cover it, so nothing else would notice.
 fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Error> {
-    padding(file).into_iter().try_for_each(|(start, len)| output.write_at(start, &vec![0; len]))
+    let mut buffer = vec![0; PIECE];
+    for (start, len) in padding(file).into_iter().flat_map(pieces) {
+        let piece = buffer.get_mut(..len).unwrap_or_default();
+        output.read_at(start, piece)?;
+        // What is a hole in the file stays one.
+        if piece.iter().any(|&byte| byte != 0) {
+            piece.fill(0);
+            output.write_at(start, piece)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of padding that are looked at at once: it may be far longer than everything else.
+const PIECE: usize = 1 << 16;
+
+/// A range in pieces.
+fn pieces((start, len): (u64, u64)) -> impl Iterator<Item = (u64, usize)> {
+    let step = PIECE as u64;
+    (0..len.div_ceil(step)).map(move |i| (start + i * step, step.min(len - i * step) as usize))
 }
 
 /// Whether a file has the length, the head, and nothing between its tensors. What cannot be read is not as it should be.
 fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
-    let holds = |start, expected: &[u8]| {
-        let mut found = vec![0; expected.len()];
-        output.read_at(start, &mut found).is_ok() && found == expected
+    let mut buffer = vec![0; PIECE];
+    let mut holds = |start, expected: &[u8]| {
+        let found = buffer.get_mut(..expected.len()).unwrap_or_default();
+        output.read_at(start, found).is_ok() && found == expected
     };
+    let zeros = [0; PIECE];
+    let head = (0..).step_by(PIECE).zip(file.plan.head().chunks(PIECE));
     output.file().metadata().is_ok_and(|there| there.len() == file.plan.file_bytes())
-        && holds(0, file.plan.head())
-        && padding(file).into_iter().all(|(start, len)| holds(start, &vec![0; len]))
+        && head.into_iter().all(|(start, piece)| holds(start, piece))
+        && padding(file)
+            .into_iter()
+            .flat_map(pieces)
+            .all(|(start, len)| holds(start, zeros.get(..len).unwrap_or_default()))
 }
 
 /// Does the run, and makes all data durable.

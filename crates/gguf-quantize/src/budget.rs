@@ -1,7 +1,7 @@
 //! Types for a size: each tensor gets the type with which all of them together lose the least within a budget of bytes.
 //!
 //! **What is measured.** Rows of each tensor, evenly spread over it and over all matrices of a stack, about [`SAMPLE`] values in
-//! all, are encoded as each candidate type and decoded. The error of a type is the square of the relative error of
+//! all (of rows longer than a million values, pieces as evenly spread), are encoded as each candidate type and decoded. The error of a type is the square of the relative error of
 //! [`gguf_quants::measure`]: `Σ w d² / Σ w x²`, where `w` is the mean square of the activations that meet the column, if there
 //! is an importance matrix. That is the power of the noise in the tensor's output over the power of the output, which has the
 //! same unit for every tensor, and is the same when a tensor and what comes after it are scaled against each other.
@@ -17,6 +17,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use gguf_format::GgmlType;
@@ -39,6 +40,23 @@ pub use allocate::{Choice, allocate, total};
 /// Values of a tensor that are measured, about. The square of the relative error of so many was within 0.9 % of that of all
 /// values for each tensor of a model of a billion weights; neighbouring types differ by a factor of two to four.
 pub const SAMPLE: u64 = 1 << 18;
+
+/// The longest row that is measured as a whole, and the number and length of the pieces that stand for a longer one. Whole blocks of
+/// every type.
+const MAX_ROW: u64 = 1 << 20;
+const PIECES: u64 = 16;
+const PIECE: u64 = SAMPLE / PIECES;
+
+/// The columns of a row that are measured.
+fn measured_columns(row_len: u64) -> Vec<Range<u64>> {
+    if row_len <= MAX_ROW {
+        return vec![0..row_len];
+    }
+    // The middles of equal parts, moved to the start of a block.
+    let part = row_len / PIECES;
+    let start = |i: u64| (i * part + (part - PIECE) / 2) / 256 * 256;
+    (0..PIECES).map(|i| start(i)..start(i) + PIECE).collect()
+}
 
 /// The types that are tried where the rows are whole blocks of 256. Those that need an importance matrix are left out without
 /// one, and the type that a tensor of floats has now is always tried.
@@ -235,6 +253,8 @@ struct Sample<'a> {
     tensor: &'a TensorPlan,
     types: &'a [GgmlType],
     row_len: u64,
+    /// The columns that are measured.
+    columns: Vec<Range<u64>>,
     /// Rows of one matrix.
     height: u64,
     /// Matrices in the stack.
@@ -254,12 +274,36 @@ impl<'a> Sample<'a> {
         let height = tensor.shape.get(1).copied().unwrap_or(1);
         let n_matrices = tensor.shape.iter().skip(2).product::<u64>();
         let n_rows = rows_of_each(values, row_len, height, n_matrices);
-        Some(Sample { model, tensor, types: &open.types, row_len, height, n_matrices, n_rows })
+        let columns = measured_columns(row_len);
+        Some(Sample { model, tensor, types: &open.types, row_len, columns, height, n_matrices, n_rows })
+    }
+
+    /// Columns of each row that are measured.
+    fn width(&self) -> u64 {
+        self.columns.iter().map(|columns| columns.end - columns.start).sum()
+    }
+
+    /// The importance of the columns that are measured, of the rows of a matrix.
+    fn weights(&self, matrix: u64) -> Result<Option<Vec<f32>>, Error> {
+        let draft = self.model.draft();
+        let Some((entry, importance)) = self.tensor.importance.as_ref().zip(draft.importance.as_ref()) else {
+            return Ok(None);
+        };
+        let first = matrix.saturating_mul(self.row_len);
+        let mut all = Vec::new();
+        for columns in &self.columns {
+            let columns = first.saturating_add(columns.start)..first.saturating_add(columns.end);
+            match importance.weights(entry, columns)? {
+                Some(weights) => all.extend(weights),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
     }
 
     /// Bytes of values that will be encoded.
     fn bytes(&self) -> u64 {
-        let n_values = self.row_len.saturating_mul(self.n_rows).saturating_mul(self.n_matrices);
+        let n_values = self.width().saturating_mul(self.n_rows).saturating_mul(self.n_matrices);
         n_values.saturating_mul(4).saturating_mul(self.types.len() as u64)
     }
 
@@ -276,17 +320,24 @@ impl<'a> Sample<'a> {
         let draft = self.model.draft();
         let input = self.tensor.op.copied().ok_or_else(no_codec)?;
         let from = codec(input.ty).ok_or_else(no_codec)?;
-        let row_len = usize::try_from(self.row_len).map_err(|_| no_codec())?;
-        let row_bytes = from.packed_bytes(row_len).ok_or_else(no_codec)?;
+        let bytes = |n: u64| input.ty.tensor_bytes([n]).map_err(|_| no_codec());
+        let row_len = usize::try_from(self.width()).map_err(|_| no_codec())?;
+        let packed_row = from.packed_bytes(row_len).ok_or_else(no_codec)?;
         let n_rows = usize::try_from(self.n_rows).map_err(|_| no_codec())?;
-        let (mut packed, mut values, mut decoded) = (vec![0; row_bytes * n_rows], Vec::new(), Vec::new());
+        // Bounded by the sample, or by the longest row.
+        let (mut packed, mut values, mut decoded) = (vec![0; packed_row * n_rows], Vec::new(), Vec::new());
         values.resize(row_len * n_rows, 0.0f32);
         let mut errors = vec![TensorError::new(); self.types.len()];
         let mut failures: Vec<Option<Failure>> = self.types.iter().map(|_| None).collect();
         for matrix in 0..self.n_matrices {
             // The order of rows does not matter to errors, so rows that change places are read where they are.
-            for (row, packed) in self.rows(matrix).zip(packed.chunks_mut(row_bytes)) {
-                draft.source.read(input.index, row * row_bytes as u64, packed)?;
+            for (row, mut packed) in self.rows(matrix).zip(packed.chunks_mut(packed_row)) {
+                for columns in &self.columns {
+                    let len = usize::try_from(bytes(columns.end - columns.start)?).map_err(|_| no_codec())?;
+                    let (piece, rest) = packed.split_at_mut_checked(len).ok_or_else(no_codec)?;
+                    draft.source.read(input.index, bytes(self.row_len)? * row + bytes(columns.start)?, piece)?;
+                    packed = rest;
+                }
             }
             let wrong = |source| Failure::Codec { tensor: name(), row: matrix * self.height, source };
             from.decode(&packed, &mut values).map_err(wrong)?;
@@ -294,12 +345,7 @@ impl<'a> Sample<'a> {
                 let row = self.rows(matrix).nth(i / row_len).unwrap_or(0);
                 return Err(Error::SourceNotFinite { path: draft.path.clone(), tensor: name(), row, ty: input.ty });
             }
-            let first = matrix.saturating_mul(self.row_len);
-            let columns = first..first.saturating_add(self.row_len);
-            let weights = match self.tensor.importance.as_ref().zip(draft.importance.as_ref()) {
-                Some((entry, importance)) => importance.weights(entry, columns)?,
-                None => None,
-            };
+            let weights = self.weights(matrix)?;
             let weights = weights.as_deref();
             let rows =
                 Rows::new(&values, row_len, weights).map_err(|source| Failure::Rows { tensor: name(), source })?;
@@ -515,6 +561,18 @@ mod tests {
             (1 << 18, 256, 9, 1, 9),
         ] {
             assert_eq!(rows_of_each(values, row_len, height, n_matrices), n);
+        }
+    }
+
+    #[test]
+    fn pieces_stand_for_long_rows() {
+        assert_eq!(measured_columns(0), [0..0]);
+        assert_eq!(measured_columns(MAX_ROW), [0..MAX_ROW]);
+        for row_len in [MAX_ROW + 1, MAX_ROW + 256, 1 << 27, (1 << 40) + 7] {
+            let columns = measured_columns(row_len);
+            assert_eq!(columns.iter().map(|c| c.end - c.start).sum::<u64>(), SAMPLE);
+            assert!(columns.iter().all(|c| c.start.is_multiple_of(256) && c.end <= row_len));
+            assert!(columns.windows(2).all(|w| w[0].end <= w[1].start));
         }
     }
 

@@ -28,7 +28,7 @@ mod write;
 
 pub use check::{RULES, Use, check};
 pub use merge::Merge;
-pub use read::{EntryInfo, ImatrixFile, Values};
+pub use read::{EntryInfo, ImatrixFile, MAX_COUNTS, MAX_ENTRIES, MAX_NAME, MAX_TEXTS, MAX_VALUES, Values};
 pub use statistics::{Statistics, in_previous_block};
 
 /// The chunk size that `llama-imatrix` assumes when none is given (its context size).
@@ -218,6 +218,20 @@ pub enum Problem {
         /// How many there are in this file.
         now: usize,
     },
+    /// There is more of something than a matrix has.
+    TooMany {
+        /// Of what, in plural.
+        what: &'static str,
+        /// How many there are.
+        found: u64,
+        /// The most that are read.
+        max: u64,
+    },
+    /// It does not fit into memory.
+    OutOfMemory {
+        /// Bytes of the part that does not.
+        bytes: u64,
+    },
     /// A number is too large for the format.
     TooLarge,
     /// A chunk size of 0.
@@ -229,7 +243,7 @@ pub enum Problem {
 impl Error {
     /// Whether the matrix is at fault, as opposed to the machine.
     pub fn is_bad_file(&self) -> bool {
-        !matches!(self.problem, Problem::Io(_))
+        !matches!(self.problem, Problem::Io(_) | Problem::OutOfMemory { .. })
     }
 
     fn new(problem: Problem) -> Error {
@@ -315,6 +329,8 @@ impl fmt::Display for Problem {
                 f,
                 "{now} {what} in this file and {before} in those before; only matrices of the same model can be merged"
             ),
+            Problem::TooMany { what, found, max } => write!(f, "{found} {what}; at most {max} are read"),
+            Problem::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes of it"),
             Problem::TooLarge => f.write_str("a number is too large for the format"),
             Problem::NoChunkSize => f.write_str("a chunk has at least one token"),
             Problem::Layout(e) => write!(f, "{e}"),

@@ -61,6 +61,7 @@ impl ModelFacts {
     /// What is missing or of a wrong type counts as 0.
     pub fn of<'v>(get: impl Fn(&str) -> Option<ValueRef<'v>>) -> ModelFacts {
         let text = get(keys::GENERAL_ARCHITECTURE).and_then(|v| v.as_str()).and_then(|s| s.to_str().ok());
+        let text = text.filter(|text| text.len() <= MAX_NAME);
         let architecture = text.unwrap_or_default().to_owned();
         let value = |key: &str| get(&keys::for_arch(key, &architecture));
         // A number for all blocks, or one for each.
@@ -278,6 +279,13 @@ pub enum MixError {
         /// Length of the rows.
         row: u64,
     },
+    /// There are too many rules, or too long ones, for so many tensors.
+    Work {
+        /// Number of rules.
+        n_rules: usize,
+        /// Number of tensors.
+        n_tensors: usize,
+    },
     /// The name of the tensor does not say which block it is in.
     NoBlock {
         /// The tensor.
@@ -308,6 +316,11 @@ impl fmt::Display for MixError {
                  for it",
                 block(ty)
             ),
+            MixError::Work { n_rules, n_tensors } => write!(
+                f,
+                "{n_rules} rules are too many or too long to look for in the names of {n_tensors} tensors; steps of all patterns times \
+                 bytes of all names are at most {MAX_WORK}"
+            ),
             MixError::NoBlock { tensor, n_layer } => write!(
                 f,
                 "the tensor {tensor} should be in one of the blocks blk.0 to blk.{}, and its name says otherwise; choose a \
@@ -322,6 +335,9 @@ impl core::error::Error for MixError {}
 
 /// The longest name that is looked at; formats allow far less.
 const MAX_NAME: usize = 1024;
+
+/// Steps of all patterns times bytes of all names: what looking for rules in names takes at most.
+const MAX_WORK: u64 = 1 << 33;
 
 /// The number behind `blk.`, read as `sscanf` reads `blk.%d.`: after white space, with a sign if there is one.
 fn block_number(name: &[u8]) -> Option<i32> {
@@ -361,33 +377,91 @@ pub fn decide(
     target: Target,
     options: &MixOptions,
 ) -> Result<Vec<Decision>, MixError> {
-    let file_type = match target {
-        Target::Copy => return Ok(tensors.iter().map(|t| kept(t, Keep::Copy)).collect()),
-        Target::FileType(ty) => ty,
-    };
-    let info = file_type.info().filter(|_| target::is_target(file_type)).ok_or(MixError::FileType(file_type))?;
-    let asked = [options.output_tensor_type, options.token_embedding_type];
-    let asked = asked.into_iter().flatten().chain(options.tensor_types.iter().map(|rule| rule.ty));
-    if let Some(ty) = asked.into_iter().find(|&ty| !is_tensor_target(ty)) {
-        return Err(MixError::TensorType(ty));
+    match target {
+        Target::Copy => Ok(tensors.iter().map(|t| kept(t, Keep::Copy)).collect()),
+        Target::FileType(ty) => {
+            let known = Known::of(model, tensors, options.leave_output_tensor)?;
+            let found = known.find_rules(tensors, &options.tensor_types)?;
+            known.decide(model, tensors, ty, options, &found)
+        }
     }
-    if let Some(bytes) = tensors.iter().map(|t| t.name.as_bytes().len()).find(|&n| n > MAX_NAME) {
-        return Err(MixError::Name { bytes });
+}
+
+/// What is known of tensors by their names and shapes, whatever file type they get.
+pub(crate) struct Known {
+    categories: Vec<Category>,
+    /// Why they are never quantized.
+    kept: Vec<Option<Keep>>,
+}
+
+impl Known {
+    /// Looks at the tensors of a model.
+    ///
+    /// # Errors
+    /// [`MixError::Name`].
+    pub(crate) fn of(model: &ModelFacts, tensors: &[TensorFacts<'_>], leave_output: bool) -> Result<Known, MixError> {
+        if let Some(bytes) = tensors.iter().map(|t| t.name.as_bytes().len()).find(|&n| n > MAX_NAME) {
+            return Err(MixError::Name { bytes });
+        }
+        let keep = |t: &TensorFacts<'_>| keep::keep(&model.architecture, t.name.as_bytes(), t.shape, leave_output);
+        Ok(Known {
+            categories: tensors.iter().map(|t| Category::of(t.name.as_bytes())).collect(),
+            kept: tensors.iter().map(keep).collect(),
+        })
     }
-    let categories: Vec<Category> = tensors.iter().map(|t| Category::of(t.name.as_bytes())).collect();
-    let mut mix = Mix {
-        model,
-        file_type,
-        own: info.tensor_type,
-        options,
-        tied: !categories.contains(&Category::Output),
-        n_values: categories.iter().filter(|c| c.has_values()).count() as u64,
-        seen_values: 0,
-        seen_down: 0,
-        seen_gate: 0,
-        seen_up: 0,
-    };
-    tensors.iter().zip(categories).map(|(t, category)| mix.decide(t, category)).collect()
+
+    /// The first rule that is found in the name of each tensor that can be quantized.
+    ///
+    /// # Errors
+    /// [`MixError::Work`].
+    pub(crate) fn find_rules(
+        &self,
+        tensors: &[TensorFacts<'_>],
+        rules: &[TensorTypeRule],
+    ) -> Result<Vec<Option<usize>>, MixError> {
+        let steps = rules.iter().map(|rule| rule.pattern.n_steps()).fold(0, u64::saturating_add);
+        let bytes = tensors.iter().map(|t| t.name.as_bytes().len() as u64 + 1).fold(0, u64::saturating_add);
+        if steps.saturating_mul(bytes) > MAX_WORK {
+            return Err(MixError::Work { n_rules: rules.len(), n_tensors: tensors.len() });
+        }
+        let found = |t: &TensorFacts<'_>| rules.iter().position(|rule| rule.pattern.finds(t.name.as_bytes()));
+        Ok(tensors.iter().zip(&self.kept).map(|(t, kept)| found(t).filter(|_| kept.is_none())).collect())
+    }
+
+    /// Decides about all tensors; `found` are the rules of the options that [`find_rules`](Known::find_rules) gave.
+    ///
+    /// # Errors
+    /// [`MixError`].
+    pub(crate) fn decide(
+        &self,
+        model: &ModelFacts,
+        tensors: &[TensorFacts<'_>],
+        file_type: FileType,
+        options: &MixOptions,
+        found: &[Option<usize>],
+    ) -> Result<Vec<Decision>, MixError> {
+        let info = file_type.info().filter(|_| target::is_target(file_type)).ok_or(MixError::FileType(file_type))?;
+        let asked = [options.output_tensor_type, options.token_embedding_type];
+        let asked = asked.into_iter().flatten().chain(options.tensor_types.iter().map(|rule| rule.ty));
+        if let Some(ty) = asked.into_iter().find(|&ty| !is_tensor_target(ty)) {
+            return Err(MixError::TensorType(ty));
+        }
+        let categories = &self.categories;
+        let mut mix = Mix {
+            model,
+            file_type,
+            own: info.tensor_type,
+            options,
+            tied: !categories.contains(&Category::Output),
+            n_values: categories.iter().filter(|c| c.has_values()).count() as u64,
+            seen_values: 0,
+            seen_down: 0,
+            seen_gate: 0,
+            seen_up: 0,
+        };
+        let known = categories.iter().zip(&self.kept).zip(found);
+        tensors.iter().zip(known).map(|(t, ((&category, kept), &rule))| mix.decide(t, category, *kept, rule)).collect()
+    }
 }
 
 fn kept(tensor: &TensorFacts<'_>, why: Keep) -> Decision {
@@ -412,12 +486,18 @@ struct Mix<'m> {
 }
 
 impl Mix<'_> {
-    fn decide(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<Decision, MixError> {
-        let name = tensor.name.as_bytes();
-        if let Some(why) = keep::keep(&self.model.architecture, name, tensor.shape, self.options.leave_output_tensor) {
+    /// `keep` is why the tensor is never quantized, `rule` the first rule that is found in its name.
+    fn decide(
+        &mut self,
+        tensor: &TensorFacts<'_>,
+        category: Category,
+        keep: Option<Keep>,
+        rule: Option<usize>,
+    ) -> Result<Decision, MixError> {
+        if let Some(why) = keep {
             return Ok(kept(tensor, why));
         }
-        let (wanted, why) = self.wanted(tensor, category)?;
+        let (wanted, why) = self.wanted(tensor, category, rule)?;
         let row = tensor.row();
         let is_chosen =
             why == Reason::TokenEmbeddingType || why == Reason::OutputTensorType && category == Category::Output;
@@ -435,9 +515,13 @@ impl Mix<'_> {
     }
 
     /// The type before the rows are looked at (`llama_tensor_get_type`).
-    fn wanted(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<(GgmlType, Reason), MixError> {
+    fn wanted(
+        &mut self,
+        tensor: &TensorFacts<'_>,
+        category: Category,
+        found: Option<usize>,
+    ) -> Result<(GgmlType, Reason), MixError> {
         let name = tensor.name.as_bytes();
-        let found = self.options.tensor_types.iter().position(|rule| rule.pattern.finds(name));
         if let Some(ty) = self.options.token_embedding_type
             && category == Category::TokenEmbd
             // The embeddings per layer are large and go by a pattern that names them.

@@ -238,7 +238,14 @@ pub fn plan(
     if let Some(ty) = chosen.file_type.filter(|_| !is_overridden) {
         draft.head.set(GENERAL_FILE_TYPE, ty.0);
     }
+    // Without sharing the file is longer than the data of its tensors.
+    let read = |t: &TensorPlan| t.op.copied().map(|_| t.from_bytes());
+    let tensor_bytes = draft.tensors.iter().filter_map(read).fold(0, u64::saturating_add);
+    let shared = draft.input_bytes.filter(|&input_bytes| tensor_bytes > input_bytes);
     let plan = draft.lay_out()?;
+    if let Some(input_bytes) = shared {
+        warnings.push(Warning::Shared { input_bytes, tensor_bytes, file_bytes: plan.file_bytes() });
+    }
     if chosen.is_best {
         let n_bytes: u64 = plan.tensors().iter().map(TensorPlan::n_bytes).sum();
         let bits_per_weight = n_bytes as f64 * 8.0 / plan.n_elements().max(1) as f64;

@@ -26,6 +26,15 @@ pub enum Warning {
         /// Elements of a row.
         row: u64,
     },
+    /// Tensors of the model share their data, and in the output each has its own.
+    Shared {
+        /// Length of the model's files.
+        input_bytes: u64,
+        /// Bytes of the tensors' data when each is counted.
+        tensor_bytes: u64,
+        /// Length of the output.
+        file_bytes: u64,
+    },
     /// Every tensor gets the best of its candidate types, and the size is not used up.
     BestTypes {
         /// Length of the output.
@@ -53,6 +62,13 @@ impl fmt::Display for Warning {
                 }
                 write!(f, ": {ty} in place of {wanted}, whose blocks do not fit rows of {row}")
             }
+            Warning::Shared { input_bytes, tensor_bytes, file_bytes } => write!(
+                f,
+                "tensors share their data, {} bytes in a model of {}; the output has data for each of them and {} bytes",
+                grouped(*tensor_bytes),
+                grouped(*input_bytes),
+                grouped(*file_bytes)
+            ),
             Warning::BestTypes { file_bytes, bits_per_weight } => write!(
                 f,
                 "there is room for the best type of every tensor: the file has {} bytes, {bits_per_weight:.2} bits per weight",

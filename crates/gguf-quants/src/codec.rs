@@ -105,6 +105,8 @@ pub struct Codec {
     pub matrix: Matrix,
     /// How many finite values of a row become infinite when encoded; `None` where none can.
     pub overflows: Option<fn(values: &[f32]) -> u64>,
+    /// Whether the encoder looks at whole rows when there is an importance matrix.
+    by_row: bool,
     decode: Decode,
     encode: Encoder,
 }
@@ -187,12 +189,23 @@ impl From<RowsError> for CodecError {
 
 impl Codec {
     const fn new(ty: GgmlType, matrix: Matrix, decode: Decode, encode: Encoder) -> Codec {
-        Codec { ty, matrix, overflows: None, decode, encode }
+        Codec { ty, matrix, overflows: None, by_row: false, decode, encode }
     }
 
     const fn overflowing(mut self, count: fn(&[f32]) -> u64) -> Codec {
         self.overflows = Some(count);
         self
+    }
+
+    const fn by_row(mut self) -> Codec {
+        self.by_row = true;
+        self
+    }
+
+    /// Whether the bytes of a block depend on the other blocks of its row, with or without an importance matrix. Where they do, a part
+    /// of a row is encoded with the [squares](crate::RowSquares) of all of it.
+    pub fn looks_at_rows(&self, has_matrix: bool) -> bool {
+        self.by_row && has_matrix
     }
 
     /// Whether values can be encoded as this type: ggml does so, and the [feature](crate#features) that has the encoder is on.
@@ -293,12 +306,12 @@ const CODECS: &[Codec] = &[
     Codec::new(GgmlType::F32, Matrix::Ignored, plain::decode_f32, encoder!("encode", plain::encode_f32)),
     Codec::new(GgmlType::F16, Matrix::Ignored, plain::decode_f16, encoder!("encode", plain::encode_f16))
         .overflowing(float::count_f16_overflows),
-    blocks!(Q4_0, Used, q4_0, "encode"),
-    blocks!(Q4_1, Used, q4_1, "encode"),
+    blocks!(Q4_0, Used, q4_0, "encode").by_row(),
+    blocks!(Q4_1, Used, q4_1, "encode").by_row(),
     blocks!(Q4_2, removed::Q4_2),
     blocks!(Q4_3, removed::Q4_3),
-    blocks!(Q5_0, Used, q5_0, "encode"),
-    blocks!(Q5_1, Used, q5_1, "encode"),
+    blocks!(Q5_0, Used, q5_0, "encode").by_row(),
+    blocks!(Q5_1, Used, q5_1, "encode").by_row(),
     blocks!(Q8_0, Ignored, q8_0, "encode"),
     blocks!(Q8_1, q8_1::Block),
     blocks!(Q2_K, Used, q2_k, "encode"),

@@ -63,7 +63,7 @@ mod whole;
 
 pub use codec::{Codec, CodecError, Matrix, codec, codecs};
 pub use dispatch::{Isa, UnknownIsa};
-pub use rows::{Rows, RowsError};
+pub use rows::{RowSquares, Rows, RowsError};
 pub use whole::{dequantize, quantize};
 
 #[cfg(doctest)]

@@ -329,13 +329,13 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, row: u64, sums: &Sums) {
+    fn add(&mut self, row: u64, first_column: u64, sums: &Sums) {
         let Sums { weight, error, original, decoded, product, worst } = *sums;
         for (total, sum) in self.sums.iter_mut().zip([weight, error, original, decoded, product]) {
             total.add(sum);
         }
         if worst.square > 0.0 {
-            self.take(Worst { row, ..worst });
+            self.take(Worst { row, column: first_column + worst.column, ..worst });
         }
     }
 
@@ -366,13 +366,19 @@ impl TensorError {
 
     /// Adds the row of that number. In any order, and each row once.
     pub fn add(&mut self, row: u64, error: &RowError) {
+        self.add_part(row, 0, error);
+    }
+
+    /// Adds a part of the row of that number, from a column on. In any order, and each part once. A row in parts gives the figures of
+    /// the whole row up to rounding, and the same parts always give the same.
+    pub fn add_part(&mut self, row: u64, first_column: u64, error: &RowError) {
         let is_first = self.is_empty();
-        self.plain.add(row, &error.plain);
+        self.plain.add(row, first_column, &error.plain);
         match &error.weighted {
-            Some(sums) if is_first => self.weighted.insert(Total::default()).add(row, sums),
+            Some(sums) if is_first => self.weighted.insert(Total::default()).add(row, first_column, sums),
             Some(sums) => {
                 if let Some(total) = &mut self.weighted {
-                    total.add(row, sums);
+                    total.add(row, first_column, sums);
                 }
             }
             None => self.weighted = None,

@@ -23,6 +23,8 @@ pub struct Rows<'a> {
     values: &'a [f32],
     row_len: usize,
     weights: Option<&'a [f32]>,
+    /// The mean of the squares of the whole row, if the values are a part of one.
+    mean_square: Option<f32>,
 }
 
 /// Why values are not rows.
@@ -74,7 +76,39 @@ impl<'a> Rows<'a> {
         {
             return Err(RowsError::Weights { weights: w.len(), row_len });
         }
-        Ok(Rows { values, row_len, weights })
+        Ok(Rows { values, row_len, weights, mean_square: None })
+    }
+
+    /// A part of one row: whole blocks, from any block on. `weights` has one entry for each column of the part, `squares` the squares of
+    /// the whole row, which some encoders look at ([`Codec::looks_at_rows`](crate::Codec::looks_at_rows)). The bytes are those that
+    /// the part has in the encoded row.
+    ///
+    /// ```
+    /// use gguf_format::GgmlType;
+    /// use gguf_quants::{RowSquares, Rows, codec};
+    ///
+    /// let row: Vec<f32> = (0..128).map(|i| i as f32 - 50.0).collect();
+    /// let weights = vec![1.0; 128];
+    /// let codec = codec(GgmlType::Q4_0).unwrap();
+    /// let (mut whole, mut part) = ([0; 4 * 18], [0; 18]);
+    /// codec.encode(Rows::new(&row, 128, Some(&weights))?, &mut whole)?;
+    ///
+    /// let mut squares = RowSquares::default();
+    /// squares.add(&row);
+    /// codec.encode(Rows::part_of_row(&row[64..96], Some(&weights[64..96]), squares)?, &mut part)?;
+    /// assert_eq!(part, whole[36..54]);
+    /// # Ok::<(), gguf_quants::CodecError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RowsError::Weights`] when there is not one weight for each column.
+    pub fn part_of_row(
+        values: &'a [f32],
+        weights: Option<&'a [f32]>,
+        squares: RowSquares,
+    ) -> Result<Rows<'a>, RowsError> {
+        let rows = Rows::new(values, values.len(), weights)?;
+        Ok(Rows { mean_square: Some(squares.mean()), ..rows })
     }
 
     /// All values, row after row.
@@ -90,6 +124,11 @@ impl<'a> Rows<'a> {
     /// The importance of each column.
     pub fn weights(&self) -> Option<&'a [f32]> {
         self.weights
+    }
+
+    /// The mean of the squares of the row that the values are a part of; `None` for whole rows.
+    pub(crate) fn mean_square(&self) -> Option<f32> {
+        self.mean_square
     }
 
     /// A block's values. `LEN` divides the length of a row.
@@ -141,6 +180,36 @@ impl<'a> Rows<'a> {
         }
         tile
     }
+}
+
+/// The squares of a row's values, added up in single precision and in their order, as the references of some types do; a row may
+/// come in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RowSquares {
+    sum: f32,
+    n: u64,
+}
+
+impl RowSquares {
+    /// Adds the next values of the row.
+    pub fn add(&mut self, values: &[f32]) {
+        self.sum = add_squares(self.sum, values);
+        self.n += values.len() as u64;
+    }
+
+    /// The mean of the squares.
+    pub(crate) fn mean(self) -> f32 {
+        self.sum / self.n as f32
+    }
+}
+
+/// One function for all callers, so that a sum of several NaNs keeps the same one everywhere.
+#[inline(never)]
+fn add_squares(mut sum: f32, values: &[f32]) -> f32 {
+    for x in values {
+        sum += x * x;
+    }
+    sum
 }
 
 /// Blocks of `LEN` values, one for each lane.

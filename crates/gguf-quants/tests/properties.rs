@@ -2,7 +2,7 @@
 //! not fit is refused before anything is written.
 
 use gguf_quants::codec::{Codec, CodecError, Matrix, codec, codecs};
-use gguf_quants::{Isa, Rows, RowsError};
+use gguf_quants::{Isa, RowSquares, Rows, RowsError};
 use gguf_test::data::{IMPOSSIBLE, Kind, Random, Scales, Weights, blocks, impossible, matrices};
 
 fn block_len(codec: &Codec) -> usize {
@@ -202,4 +202,41 @@ fn rows_fit_their_lengths() {
         assert_eq!(error.to_string(), format!("{n} weights of importance for rows of 4"));
     }
     assert!(Rows::new(&[], 4, None).is_ok());
+}
+
+/// Parts of a row, cut between any blocks, have the bytes that they have in the row.
+#[test]
+fn a_row_encodes_alike_in_parts() {
+    for codec in codecs().iter().filter(|c| c.can_encode()) {
+        let len = block_len(codec).max(32);
+        let (row_len, row_bytes) = (7 * len, codec.packed_bytes(7 * len).unwrap());
+        // Without a matrix, and with one.
+        let mut looked = [false; 2];
+        for weights in matrices(codec) {
+            let mut random = Random::new("parts", codec.ty.0.into());
+            let values = Kind::Adversarial.values(codec.ty, &mut random, row_len);
+            let matrix = weights.columns(&mut random, row_len);
+            let matrix = matrix.as_deref();
+            let mut squares = RowSquares::default();
+            values.chunks(3 * len).for_each(|part| squares.add(part));
+            let whole = encode(codec, Isa::best(), Rows::new(&values, row_len, matrix).unwrap()).unwrap();
+            for (from, to) in [(0, 7), (0, 1), (1, 2), (2, 7), (6, 7)] {
+                let (part, columns) = (&values[from * len..to * len], matrix.map(|m| &m[from * len..to * len]));
+                let expected = &whole[from * row_bytes / 7..to * row_bytes / 7];
+                for isa in Isa::available() {
+                    let found = encode(codec, isa, Rows::part_of_row(part, columns, squares).unwrap());
+                    assert!(found.as_deref() == Ok(expected), "{} {isa}, blocks {from} to {to}", codec.ty);
+                }
+                let alone = encode(codec, Isa::best(), Rows::new(part, part.len(), columns).unwrap());
+                looked[usize::from(matrix.is_some())] |= alone.as_deref() != Ok(expected);
+            }
+        }
+        // What says that it looks at rows does, and nothing else.
+        assert_eq!(looked, [false, true].map(|has_matrix| codec.looks_at_rows(has_matrix)), "{}", codec.ty);
+    }
+    let squares = RowSquares::default();
+    assert_eq!(
+        Rows::part_of_row(&[0.0; 64], Some(&[1.0; 32]), squares).unwrap_err(),
+        RowsError::Weights { weights: 32, row_len: 64 }
+    );
 }

@@ -7,10 +7,10 @@ use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use gguf_format::Gguf;
 use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
 use gguf_format::shard::ShardName;
-use gguf_io::{ModelFile, read_head, shown_path};
+use gguf_format::{Gguf, HeadScan, Problem};
+use gguf_io::{MODEL_LIMITS, ModelFile, read_head_with, shown_path};
 
 use crate::Error;
 
@@ -202,7 +202,8 @@ fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Erro
     let rules = if options.structure { check::structure } else { check::format };
     let file = match ModelFile::open_at(&path, options.start) {
         Ok(file) => file,
-        Err(gguf_io::Error::Head { .. }) => {
+        // What is over a limit is not broken, and not read.
+        Err(gguf_io::Error::Head { source, .. }) if !matches!(source.problem, Problem::OverLimit { .. }) => {
             let report = match check_broken_head(&path, options.start, rules) {
                 Ok(report) => report,
                 Err(source) => return Err(gguf_io::Error::Io { path, action: "read", source }.into()),
@@ -224,5 +225,7 @@ fn check_broken_head(path: &Path, start: u64, rules: fn(&[u8], u64) -> Report) -
     let mut file = File::open(path)?;
     let file_bytes = file.metadata()?.len().saturating_sub(start);
     file.seek(SeekFrom::Start(start))?;
-    Ok(rules(read_head(&mut file, Some(file_bytes))?.bytes(), file_bytes))
+    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
+    let head = read_head_with(&mut file, scan, |_, _| Ok::<_, io::Error>(()))?;
+    Ok(rules(head.bytes(), file_bytes))
 }

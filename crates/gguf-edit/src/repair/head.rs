@@ -16,7 +16,15 @@ use crate::EditError;
 const START: usize = 24;
 
 /// What parts of a head may have at most when its counts are guessed: garbage must not be read into memory by the gigabyte.
-const LIMITS: Limits = Limits { string_bytes: 32 << 20, name_bytes: 64, elements: 8 << 20, levels: 2, dims: 4 };
+const LIMITS: Limits = Limits {
+    tensors: 1 << 18,
+    kvs: 1 << 18,
+    string_bytes: 32 << 20,
+    name_bytes: 64,
+    elements: 8 << 20,
+    levels: 2,
+    dims: 4,
+};
 
 /// Pairs that a walk goes too far at most before it notices that it walks over tensor infos.
 const TOO_FAR: u64 = 4;

@@ -98,8 +98,8 @@ crate::rules! {
     #[structural] TENSOR_IN_HEAD "tensor.in_head" Error
         "tensor data behind the head" "the offset is wrong"
         "draft of version 1, offset";
-    TENSOR_SHARED "tensor.shared" Warning
-        "data of its own for each tensor" "tied tensors are stored once and left out the second time"
+    #[structural] TENSOR_SHARED "tensor.shared" Warning
+        "data of its own for each tensor" "tied tensors are stored once and left out the second time; read apart, the data of such tensors can be far larger than the file"
         "gguf.cpp, gguf_init_from_reader: offsets";
     DATA_GAP "data.gap" Warning
         "tensors that follow each other, padded to the alignment only" "write the file anew to close the gap"

@@ -164,6 +164,22 @@ impl<'g> Extents<'g> {
             );
         }
         self.overlaps(report);
+        if whole {
+            self.shared(report);
+        }
+    }
+
+    /// Tensors with the very same data. A reader that keeps each apart takes more memory than the file is long.
+    fn shared(&self, report: &mut Report) {
+        for pair in self.sorted.windows(2) {
+            if let [(s, e, i), (start, end, info)] = pair
+                && (s, e) == (start, end)
+                && s < e
+            {
+                let (at, other) = (self.tensor(*info), self.name(*i));
+                report.add(&TENSOR_SHARED, at, format_args!("bytes {start} to {end} are those of {other} as well"));
+            }
+        }
     }
 
     fn overlaps(&self, report: &mut Report) {
@@ -187,17 +203,8 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// Shared ranges, gaps, order, and what comes behind the last tensor. Only for a head that is whole.
+    /// Gaps, order, and what comes behind the last tensor. Only for a head that is whole.
     pub(super) fn style(&self, report: &mut Report) {
-        for pair in self.sorted.windows(2) {
-            if let [(s, e, i), (start, end, info)] = pair
-                && (s, e) == (start, end)
-                && s < e
-            {
-                let (at, other) = (self.tensor(*info), self.name(*i));
-                report.add(&TENSOR_SHARED, at, format_args!("bytes {start} to {end} are those of {other} as well"));
-            }
-        }
         let Some(alignment) = self.alignment else { return };
         let data = self.gguf.data_offset();
         let mut end_before = data;

@@ -17,6 +17,12 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_NODES: usize = 100_000;
 const MAX_DEPTH: usize = 32;
 
+/// The most base models or datasets that are read. Cards in use name some dozens.
+pub(super) const MAX_ORIGINS: usize = 1000;
+
+/// The most bytes of a README that are looked at.
+pub(super) const MAX_README: u64 = MAX_BYTES as u64 + 16;
+
 /// A value of the card.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
@@ -149,6 +155,15 @@ pub enum CardProblem {
         /// The most levels that are accepted.
         max: usize,
     },
+    /// A list of base models or datasets is longer than is accepted.
+    TooManyOrigins {
+        /// The key.
+        key: &'static str,
+        /// How many there are.
+        found: usize,
+        /// The most that are accepted.
+        max: usize,
+    },
     /// There are more values than are accepted.
     TooManyValues {
         /// The line of the front matter, from 1.
@@ -171,6 +186,9 @@ impl fmt::Display for CardProblem {
             CardProblem::EndWithoutStart { line } => write!(f, "front matter line {line}: an end without a start"),
             CardProblem::TooDeep { line, max } => {
                 write!(f, "front matter line {line}: nested more than {max} levels deep")
+            }
+            CardProblem::TooManyOrigins { key, found, max } => {
+                write!(f, "{key} lists {found} entries, over {max}")
             }
             CardProblem::TooManyValues { line, max } => write!(f, "front matter line {line}: more than {max} values"),
         }
@@ -237,12 +255,14 @@ fn tree(yaml: &str) -> Result<Option<Node>, CardProblem> {
                 Some(scalar) => Node::Scalar(scalar.clone()),
                 None => return Err(CardProblem::Alias { line }),
             },
-            Event::SequenceStart(..) => {
-                open.push(Open::List(Vec::new()));
-                continue;
-            }
-            Event::MappingStart(..) => {
-                open.push(Open::Map(Vec::new(), None));
+            Event::SequenceStart(..) | Event::MappingStart(..) => {
+                if open.len() > MAX_DEPTH {
+                    return Err(CardProblem::TooDeep { line, max: MAX_DEPTH });
+                }
+                open.push(match event {
+                    Event::SequenceStart(..) => Open::List(Vec::new()),
+                    _ => Open::Map(Vec::new(), None),
+                });
                 continue;
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
@@ -253,9 +273,6 @@ fn tree(yaml: &str) -> Result<Option<Node>, CardProblem> {
             Event::DocumentEnd | Event::StreamEnd => break,
             Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => continue,
         };
-        if open.len() > MAX_DEPTH {
-            return Err(CardProblem::TooDeep { line, max: MAX_DEPTH });
-        }
         nodes += 1;
         if nodes > MAX_NODES {
             return Err(CardProblem::TooManyValues { line, max: MAX_NODES });

@@ -8,6 +8,9 @@ use gguf_format::Str;
 
 use super::ModelMetadata;
 
+/// The most bytes of an id that is taken apart; the Hub allows a hundred characters.
+const MAX_ID: usize = 1024;
+
 /// The parts of a model id; the name is the id without the organization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NameParts {
@@ -61,7 +64,7 @@ impl NameParts {
     /// Takes an id (`org/name` or `name`) apart. `total` is the number of parameters, by which a size is told from a
     /// context length; zero when it is not known, negative for a LoRA adapter.
     pub(crate) fn of(id: &str, total: i64) -> NameParts {
-        if id.contains(' ') {
+        if id.contains(' ') || id.len() > MAX_ID {
             // A sentence, no id.
             return NameParts { name: id.to_owned(), ..NameParts::default() };
         }
@@ -254,7 +257,9 @@ pub fn default_file_name(model: &ModelMetadata, file_type: Option<&str>) -> Stri
     append(model.version.as_deref().map(dashed));
     append(Some(file_type.map_or_else(|| "vocab".to_owned(), |t| dashed(t).to_uppercase())));
     // Only the base name is cleaned of slashes there; here no part may lead out of the folder, nor deceive who sees it.
-    name.replace(is_unfit, "-") + ".gguf"
+    let name = name.replace(is_unfit, "-");
+    // A name that starts with a dash is taken for an option by programs.
+    name.trim_start_matches('-').to_owned() + ".gguf"
 }
 
 /// Whether a character has no place in a file name: separators of paths, and all that is not shown as it is.

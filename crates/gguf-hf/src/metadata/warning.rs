@@ -13,6 +13,8 @@ use crate::folder_error::FolderError;
 pub enum MetadataWarning {
     /// The model card is ignored, because it cannot be read.
     Card(CardProblem),
+    /// A list of the model card is ignored, because it is too long.
+    CardList(CardProblem),
     /// A key of the model card is ignored, because its value is a list or a mapping.
     CardValue {
         /// The key.
@@ -49,6 +51,7 @@ impl fmt::Display for MetadataWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MetadataWarning::Card(problem) => write!(f, "README.md: {problem}: the model card is ignored"),
+            MetadataWarning::CardList(problem) => write!(f, "README.md: {problem}: the list is ignored"),
             MetadataWarning::CardValue { key } => write!(f, "README.md: {key} is not a single value: ignored"),
             MetadataWarning::CardOrigin => {
                 f.write_str("README.md: a base model or dataset is neither an id nor a mapping")

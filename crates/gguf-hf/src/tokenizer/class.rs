@@ -1,6 +1,8 @@
 //! What the tokenizer classes of `transformers` (4.57) add to the files: special tokens that the settings do not mention,
 //! and a post-processor of their own.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value as Json};
 
 use super::Folder;
@@ -127,11 +129,16 @@ impl Settings {
         let class = class_of(folder, &settings);
         let specials = special_tokens(&settings, class);
         let mut added: Vec<(i64, AddedToken)> = Vec::new();
-        let mut put = |id: i64, token: AddedToken| match added.iter_mut().find(|(i, _)| *i == id) {
+        let mut places: HashMap<i64, usize> = HashMap::new();
+        let mut put = |id: i64, token: AddedToken| match places.get(&id).and_then(|&place| added.get_mut(place)) {
             Some((_, old)) => *old = token,
-            None => added.push((id, token)),
+            None => {
+                places.insert(id, added.len());
+                added.push((id, token));
+            }
         };
-        let is_special = |text: &str| specials.iter().any(|(_, special)| special == text);
+        let special_texts: HashSet<&str> = specials.iter().map(|(_, special)| special.as_str()).collect();
+        let is_special = |text: &str| special_texts.contains(text);
         if let Some(listed) = settings.get("added_tokens_decoder").and_then(Json::as_object) {
             for (id, token) in listed {
                 let invalid = |problem| folder.invalid("tokenizer_config.json", problem);
@@ -154,20 +161,23 @@ impl Settings {
         for token in &mut added {
             token.set_special(token.special || is_special(&token.content));
         }
-        for (i, (kind, text)) in specials.iter().enumerate() {
+        let in_file: HashSet<&str> = in_file.iter().map(|token| token.content.as_str()).collect();
+        let mut known: HashSet<String> = added.iter().map(|token| token.content.clone()).collect();
+        let mut seen: HashSet<&str> = HashSet::new();
+        for (kind, text) in &specials {
             // Of a text that stands for several kinds, the first counts.
-            if specials.iter().take(i).any(|(_, earlier)| earlier == text) {
+            if !seen.insert(text) {
                 continue;
             }
-            let known = |tokens: &[AddedToken]| tokens.iter().any(|t| t.content == *text);
             // A token may be given with its flags instead of as a text.
             let full = settings.get(&format!("{kind}_token")).filter(|t| t.is_object());
             let full = full.and_then(|t| serde_json::from_value::<AddedToken>(t.clone()).ok());
-            if known(&added) || (full.is_none() && known(in_file)) {
+            if known.contains(text) || (full.is_none() && in_file.contains(text.as_str())) {
                 continue;
             }
             let mut token = full.unwrap_or_else(|| AddedToken::new(text, true));
             token.set_special(true);
+            known.insert(token.content.clone());
             added.push(token);
         }
 

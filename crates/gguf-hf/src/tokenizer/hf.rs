@@ -7,19 +7,30 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAcces
 use serde_json::Value as Json;
 
 use super::MAX_VOCAB;
+use crate::json;
+
+/// The most tokens of a vocabulary, and the most merges. The largest in use have some 260,000 and 520,000.
+const MAX_TOKENS: usize = 1 << 20;
+pub(crate) const MAX_MERGES: usize = 1 << 20;
+
+/// The most tokens that are added to a vocabulary. The largest in use have some thousands.
+pub(crate) const MAX_ADDED: usize = 1 << 17;
+
+/// The most values of a normalizer and the like, all its steps counted.
+const MAX_STEPS: usize = 20_000;
 
 /// A parsed `tokenizer.json`.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct TokenizerJson {
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "json::list::<MAX_ADDED, _, _>")]
     pub(crate) added_tokens: Vec<AddedToken>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::bounded::<MAX_STEPS, _>")]
     pub(crate) normalizer: Json,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::bounded::<MAX_STEPS, _>")]
     pub(crate) pre_tokenizer: Json,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::bounded::<MAX_STEPS, _>")]
     pub(crate) post_processor: Json,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::bounded::<MAX_STEPS, _>")]
     pub(crate) decoder: Json,
     pub(crate) model: Model,
 }
@@ -28,7 +39,7 @@ pub(crate) struct TokenizerJson {
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub(crate) struct AddedToken {
     /// The id that the file states; the library assigns its own, see [`super::bpe`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::bounded::<100, _>")]
     pub(crate) id: Json,
     pub(crate) content: String,
     #[serde(default)]
@@ -101,7 +112,7 @@ pub(crate) struct Model {
     unk_id: Option<Json>,
     #[serde(default)]
     pub(crate) vocab: Vocab,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "json::list::<MAX_MERGES, _, _>")]
     merges: Vec<Merge>,
 }
 
@@ -141,6 +152,9 @@ impl<'de> Deserialize<'de> for Vocab {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocab, A::Error> {
                 let mut vocab = Vec::new();
                 while let Some(entry) = map.next_entry()? {
+                    if vocab.len() == MAX_TOKENS {
+                        return Err(de::Error::custom(format_args!("more than {MAX_TOKENS} tokens")));
+                    }
                     vocab.push(entry);
                 }
                 Ok(Vocab(vocab, Vec::new()))
@@ -204,11 +218,6 @@ fn merge(left: &str, right: &str) -> Merge {
 /// A value that may be null, which is not the same as absent.
 fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(d).map(Some)
-}
-
-/// A value whose absence may also be written as null.
-fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(d)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -10,6 +10,11 @@ use std::sync::Arc;
 pub enum SentencePieceProblem {
     /// The model has no pieces.
     NoPieces,
+    /// There are more pieces than are accepted.
+    TooManyPieces {
+        /// The most that are accepted.
+        max: usize,
+    },
     /// The model is not a valid message.
     Message(MessageProblem),
     /// A piece is not a valid message.
@@ -27,6 +32,7 @@ impl fmt::Display for SentencePieceProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SentencePieceProblem::NoPieces => f.write_str("not a SentencePiece model: it has no pieces"),
+            SentencePieceProblem::TooManyPieces { max } => write!(f, "more than {max} pieces"),
             SentencePieceProblem::Message(problem) => write!(f, "not a SentencePiece model: {problem}"),
             SentencePieceProblem::Piece { index, at, problem } => write!(f, "piece {index} at byte {at}: {problem}"),
         }

@@ -4,7 +4,7 @@
 //! vocabulary needs is read: field 1, the pieces, each with its text (1), score (2) and type (3), and some fields of the
 //! specifications. Everything else is stepped over.
 
-use super::{MAX_VOCAB, MessageProblem, SentencePieceProblem};
+use super::{MessageProblem, SentencePieceProblem};
 
 /// The type of a piece, by the numbers that both SentencePiece and GGUF's `tokenizer.ggml.token_type` use.
 pub(crate) mod piece_type {
@@ -15,6 +15,9 @@ pub(crate) mod piece_type {
     pub(crate) const UNUSED: i32 = 5;
     pub(crate) const BYTE: i32 = 6;
 }
+
+/// The most pieces of a model. The largest in use have some million.
+pub(crate) const MAX_PIECES: usize = 1 << 22;
 
 /// One piece of the vocabulary; its index is its id.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +38,10 @@ pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProble
     let mut message = Message { bytes, pos: 0 };
     let mut pieces = Vec::new();
     while let Some(field) = message.field()? {
-        // One more than a vocabulary may have is enough to refuse the model.
-        if field.number == 1 && pieces.len() as u64 <= MAX_VOCAB {
+        if field.number == 1 {
+            if pieces.len() == MAX_PIECES {
+                return Err(SentencePieceProblem::TooManyPieces { max: MAX_PIECES });
+            }
             let (index, at) = (pieces.len(), message.pos - field.payload()?.len());
             let piece = piece(field.payload()?);
             pieces.push(piece.map_err(|problem| SentencePieceProblem::Piece { index, at, problem })?);

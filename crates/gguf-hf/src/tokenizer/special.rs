@@ -4,16 +4,18 @@
 //! The rules are kept with their quirks, because the order and the presence of keys depends on them: a token that the
 //! configuration gives as an object never equals the one that the post-processor names, for example.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
-use super::hf::TokenizerJson;
+use super::hf::{MAX_MERGES, TokenizerJson};
 use super::{Folder, TokenizerWarning};
 use crate::config::shortened;
 use crate::files::{named_templates, read_json, read_lines};
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
+use crate::problem::FileProblem;
 
 /// The special tokens that are looked for, in this order.
 pub(crate) const TYPES: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
@@ -310,6 +312,10 @@ impl SpecialVocab {
                 continue;
             }
             let mut parts = line.split_whitespace();
+            if i >= MAX_MERGES {
+                let problem = FileProblem::TooManyMerges { max: MAX_MERGES };
+                return Err(FolderError::Invalid { file: dir.join("merges.txt"), problem });
+            }
             match (parts.next(), parts.next(), parts.next()) {
                 (Some(left), Some(right), None) => self.merges.push(format!("{left} {right}")),
                 _ => self.warnings.push(TokenizerWarning::MergesLine { line: i + 1 }),
@@ -366,6 +372,7 @@ fn id_key(kind: &str) -> Option<&'static str> {
 fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
     let mut default = None;
     let mut names: Vec<String> = Vec::new();
+    let mut known: HashSet<String> = HashSet::new();
     for choice in choices {
         let name = choice.get("name").and_then(Json::as_str).unwrap_or("");
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -374,7 +381,7 @@ fn write_templates(choices: &[Json], kvs: &mut KeyValues) {
             default = Some(template);
         } else if !name.is_empty() {
             kvs.string(format!("tokenizer.chat_template.{name}"), template);
-            if !names.contains(&name) {
+            if known.insert(name.clone()) {
                 names.push(name);
             }
         }

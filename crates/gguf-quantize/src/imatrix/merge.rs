@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
-use super::read::pieces;
+use super::read::{pieces, reserved};
 use super::{Entry, EntryInfo, Error, Format, Imatrix, ImatrixFile, Problem};
 
 /// Matrices that are being added up, in the order they come in (`IMatrixCollector::load_imatrix` in
@@ -70,13 +70,18 @@ impl Merge {
             Format::Legacy => i64::from(self.chunk_size),
         };
         let n_values = usize::try_from(new.n_values).map_err(|_| Problem::TooLarge)?;
+        let zeros = || {
+            let mut sums = reserved(new.n_values, 4)?;
+            sums.resize(n_values, 0.0);
+            Ok::<Vec<f32>, Problem>(sums)
+        };
         if let Some(&count) = new.counts.iter().find(|&&n| n < 0) {
             return Err(Problem::Count(count as f32));
         }
         let counts: Option<Vec<i64>> = new.counts.iter().map(|n| n.checked_mul(tokens)).collect();
         let counts = counts.ok_or(Problem::TooLarge)?;
         let old = match self.entries.entry(new.name.to_vec()) {
-            Slot::Vacant(slot) => return Ok(&mut slot.insert(Entry { sums: vec![0.0; n_values], counts }).sums),
+            Slot::Vacant(slot) => return Ok(&mut slot.insert(Entry { sums: zeros()?, counts }).sums),
             Slot::Occupied(slot) => slot.into_mut(),
         };
         if old.sums.len() != n_values {

@@ -8,12 +8,27 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::check::shown;
 use gguf_format::keys;
-use gguf_format::{ByteOrder, GgmlType, Gguf, MAGIC, ValueRef};
+use gguf_format::{ByteOrder, GgmlType, Gguf, HeadScan, Limits, MAGIC, ValueRef};
 
 use super::{Entry, Error, Format, Imatrix, Problem, normalise};
 
 /// Values that are read at a time when all of them are looked at.
 const PIECE: u64 = 1 << 16;
+
+/// The most entries of a matrix. A model of a trillion parameters has some two hundred.
+pub const MAX_ENTRIES: u64 = 1 << 18;
+
+/// The most values of an entry, one for each column of each expert. The largest in use have some millions.
+pub const MAX_VALUES: u64 = 1 << 28;
+
+/// The most counts of all entries together, one for each expert of each. The largest models in use have some ten thousand experts.
+pub const MAX_COUNTS: u64 = 1 << 22;
+
+/// The most texts that a matrix was measured on.
+pub const MAX_TEXTS: u64 = 1 << 16;
+
+/// The most bytes of a name of an entry or a text in the old format.
+pub const MAX_NAME: u64 = 1 << 16;
 
 /// An importance matrix whose values are still in the file.
 #[derive(Debug)]
@@ -117,7 +132,8 @@ impl Bytes {
 
     fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, Error> {
         self.must_have(at, len)?;
-        let mut buf = vec![0; usize::try_from(len).map_err(|_| Problem::TooLarge)?];
+        let mut buf = reserved(len, 1)?;
+        buf.resize(usize::try_from(len).map_err(|_| Problem::TooLarge)?, 0);
         self.read_at(at, &mut buf)?;
         Ok(buf)
     }
@@ -125,7 +141,7 @@ impl Bytes {
     /// Reads a piece at a time, so that next to the numbers there are never as many bytes.
     fn read_f32(&self, at: u64, n: u64, order: ByteOrder) -> Result<Vec<f32>, Error> {
         self.must_have(at, n.checked_mul(4).ok_or(Problem::TooLarge)?)?;
-        let mut out = Vec::with_capacity(usize::try_from(n).map_err(|_| Problem::TooLarge)?);
+        let mut out = reserved(n, 4)?;
         for piece in pieces(0, n) {
             let bytes = self.read(at.saturating_add(piece.start * 4), (piece.end - piece.start) * 4)?;
             let (numbers, _) = bytes.as_chunks::<4>();
@@ -136,6 +152,21 @@ impl Bytes {
         }
         Ok(out)
     }
+}
+
+/// An empty vector with room for `n` elements of `bytes` each.
+pub(super) fn reserved<T>(n: u64, bytes: u64) -> Result<Vec<T>, Problem> {
+    let refused = Problem::OutOfMemory { bytes: n.saturating_mul(bytes) };
+    let mut out = Vec::new();
+    match usize::try_from(n).map(|n| out.try_reserve_exact(n)) {
+        Ok(Ok(())) => Ok(out),
+        _ => Err(refused),
+    }
+}
+
+/// Refuses more of something than a matrix has.
+fn at_most(what: &'static str, found: u64, max: u64) -> Result<(), Problem> {
+    if found > max { Err(Problem::TooMany { what, found, max }) } else { Ok(()) }
 }
 
 /// Reads on from a place.
@@ -175,6 +206,7 @@ impl Reader<'_> {
 
     /// A text of that length; what comes after a NUL in it does not count, as in llama.cpp.
     fn text(&mut self, len: u64) -> Result<Vec<u8>, Error> {
+        at_most("bytes in a name", len, MAX_NAME)?;
         let mut text = self.bytes.read(self.at, len)?;
         self.at += len;
         if let Some(end) = text.iter().position(|&b| b == 0) {
@@ -192,13 +224,13 @@ impl ImatrixFile {
     pub fn open(path: impl AsRef<Path>) -> Result<ImatrixFile, Error> {
         let path = path.as_ref();
         let open = || {
-            // Before opening: to open a pipe would wait for its other end.
-            let cannot = |e: io::Error| io::Error::new(e.kind(), format!("cannot open: {e}"));
-            if !std::fs::metadata(path).map_err(cannot)?.is_file() {
-                return Err(Problem::NotAMatrix("it is not a regular file").into());
-            }
             gguf_io::in_place::finish(path).map_err(io::Error::other)?;
-            let file = File::open(path).map_err(cannot)?;
+            let file = gguf_io::open_regular(path).map_err(|e| match e {
+                gguf_io::Error::Io { source, .. } => {
+                    Problem::Io(io::Error::new(source.kind(), format!("cannot open: {source}")))
+                }
+                _ => Problem::NotAMatrix("it is not a regular file"),
+            })?;
             let len = file.metadata()?.len();
             ImatrixFile::read(Bytes::File(file, len))
         };
@@ -418,6 +450,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
         )
         .into());
     }
+    at_most("entries", n_entries, MAX_ENTRIES)?;
     let mut entries = BTreeMap::new();
     for _ in 0..n_entries {
         let len = reader.positive("length of a name")?;
@@ -427,6 +460,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
         let n_values = reader.positive("number of values").map_err(about)?;
         let at = reader.at;
         reader.at = bytes.must_have(at, n_values * 4).map_err(about)?;
+        at_most("values", n_values, MAX_VALUES).map_err(|e| about(e.into()))?;
         let place = Place { at, n_values, counts: vec![i64::from(n_calls)] };
         if entries.insert(name.clone(), place).is_some() {
             return Err(about(Problem::Twice.into()));
@@ -471,7 +505,9 @@ struct Pair {
 
 /// `common_imatrix_load` in `common/imatrix-loader.cpp`.
 fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
-    let head = gguf_io::read_head(&mut Reader { bytes: &bytes, at: 0 }, Some(bytes.len()))?;
+    let limits = Limits { tensors: 2 * MAX_ENTRIES, elements: MAX_TEXTS, ..gguf_io::MODEL_LIMITS };
+    let scan = HeadScan::new(Some(bytes.len())).within(limits);
+    let head = gguf_io::read_head_with(&mut Reader { bytes: &bytes, at: 0 }, scan, |_, _| Ok::<_, Error>(()))?;
     let gguf: Gguf<'static> = head.into_gguf().map_err(|e| Problem::Head(Box::new(e)))?;
     let order = gguf.dialect().order;
 
@@ -510,7 +546,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
     if pairs.is_empty() {
         return Err(Problem::NotAMatrix("it is a GGUF file without a tensor NAME.in_sum2").into());
     }
-    let mut entries = BTreeMap::new();
+    let (mut entries, mut all_counts) = (BTreeMap::new(), 0u64);
     for (name, pair) in pairs {
         let about = |problem: Problem| Error::from(problem).of(&name);
         let (at, n_values) = pair.sums.ok_or_else(|| about(Problem::Missing("sums")))?;
@@ -518,10 +554,15 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         if n_values == 0 || n_values.checked_rem(n_counts) != Some(0) {
             return Err(about(Problem::Sizes { sums: n_values, counts: n_counts }));
         }
-        let counts = bytes.read_f32(counts_at, n_counts, order).map_err(|e| e.of(&name))?;
-        let counts: Result<Vec<i64>, Error> =
-            counts.into_iter().map(|c| count(c).ok_or(about(Problem::Count(c)))).collect();
-        let counts = counts?;
+        all_counts = all_counts.saturating_add(n_counts);
+        let size = at_most("values", n_values, MAX_VALUES);
+        size.and_then(|()| at_most("counts of experts, with those of other entries,", all_counts, MAX_COUNTS))
+            .map_err(&about)?;
+        let stored = bytes.read_f32(counts_at, n_counts, order).map_err(|e| e.of(&name))?;
+        let mut counts = reserved(n_counts, 8).map_err(&about)?;
+        for c in stored {
+            counts.push(count(c).ok_or_else(|| about(Problem::Count(c)))?);
+        }
         entries.insert(name, Place { at, n_values, counts });
     }
 

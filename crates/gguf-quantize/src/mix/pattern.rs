@@ -11,11 +11,16 @@ const MAX_DEPTH: usize = 64;
 /// Steps that a pattern may have; counted repetitions are written out.
 const MAX_STEPS: usize = 4096;
 
+/// What is wrong with a pattern of more steps.
+const TOO_LONG: &str = "the pattern is too long, with its repetitions written out";
+
 /// A regular expression, in small letters.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     steps: Vec<Step>,
+    /// Whether there are lookaheads.
+    looks: bool,
 }
 
 /// One step of the search.
@@ -103,6 +108,13 @@ impl fmt::Display for PatternError {
 
 impl core::error::Error for PatternError {}
 
+impl PatternError {
+    /// Whether the pattern is right but for its length.
+    pub fn is_too_long(&self) -> bool {
+        self.what == TOO_LONG
+    }
+}
+
 impl Pattern {
     /// Reads a pattern. Capital letters become small ones, but for those that a backslash makes a class of characters.
     ///
@@ -115,7 +127,10 @@ impl Pattern {
             Some(_) => Err("a `)` without its `(`"),
         });
         match read {
-            Ok(()) => Ok(Pattern { text: text.to_owned(), steps: reader.steps }),
+            Ok(()) => {
+                let looks = reader.steps.iter().any(|step| matches!(step, Step::Look { .. }));
+                Ok(Pattern { text: text.to_owned(), steps: reader.steps, looks })
+            }
             Err(what) => Err(PatternError { pattern: super::cut(text), at: reader.at, what }),
         }
     }
@@ -124,9 +139,16 @@ impl Pattern {
     pub fn finds(&self, name: &[u8]) -> bool {
         let width = name.len() + 1;
         let size = self.steps.len() * width;
-        let mut search = Search { steps: &self.steps, name, width, looks: vec![None; size], been: Vec::new() };
-        search.been.resize(size, 0);
-        (0..width).any(|start| search.run(0, start, 1, 0))
+        let looks = if self.looks { vec![None; size] } else { Vec::new() };
+        let mut search = Search { steps: &self.steps, name, width, looks, been: vec![0; size] };
+        // A pattern that begins at the start of the name begins nowhere else.
+        let n_starts = if matches!(self.steps.first(), Some(Step::Start)) { 1 } else { width };
+        (0..n_starts).any(|start| search.run(0, start, 1, 0))
+    }
+
+    /// Steps of the search, which it takes at most once for each byte of a name.
+    pub(super) fn n_steps(&self) -> u64 {
+        self.steps.len() as u64
     }
 }
 
@@ -236,7 +258,7 @@ impl Reader<'_> {
 
     fn push(&mut self, step: Step) -> Read<()> {
         if self.steps.len() >= MAX_STEPS {
-            return Err("the pattern is too long, with its repetitions written out");
+            return Err(TOO_LONG);
         }
         self.steps.push(step);
         Ok(())

@@ -22,8 +22,8 @@ use gguf_format::check::shown;
 use gguf_format::keys::{FILE_TYPES, FileType};
 
 use super::{
-    Decision, MixError, MixOptions, ModelFacts, Reason, Target, TensorFacts, TensorTypeError, TensorTypeRule,
-    UnknownName, decide, is_tensor_target,
+    Decision, Known, MixError, MixOptions, ModelFacts, Reason, Target, TensorFacts, TensorTypeError, TensorTypeRule,
+    UnknownName, is_tensor_target,
 };
 
 /// The types of a model's tensors.
@@ -34,6 +34,9 @@ pub struct Recipe {
     /// The first that fits a tensor counts. Tensors that are never quantized go by none.
     pub rules: Vec<TensorTypeRule>,
 }
+
+/// How often rules are tried out before every tensor gets one.
+const MAX_ROUNDS: u32 = 16;
 
 impl Recipe {
     /// Reads a recipe.
@@ -90,7 +93,10 @@ impl Recipe {
         let Some(file_type) = chosen else { return Recipe::of_rules(model, tensors) };
         // A rule for one tensor can change what others get, as blocks are counted; those get a rule too, until all is right.
         let mut named = BTreeSet::new();
-        loop {
+        for round in 0.. {
+            if round == MAX_ROUNDS {
+                named.extend(wanted.open.keys());
+            }
             let rules = wanted.exceptions(&named)?;
             let wrong = wanted.wrong(file_type, &rules).map_err(RecipeError::Mix)?;
             let Some(first) = wrong.first() else { return Ok(Recipe { file_type: Some(file_type), rules }) };
@@ -99,6 +105,7 @@ impl Recipe {
             }
             named.extend(wrong);
         }
+        Recipe::of_rules(model, tensors)
     }
 
     /// The recipe of a model as rules alone, of which every tensor that can be quantized matches one: a file that `llama-quantize`
@@ -211,6 +218,7 @@ impl core::error::Error for RecipeError {}
 struct Wanted<'a> {
     model: &'a ModelFacts,
     tensors: &'a [TensorFacts<'a>],
+    known: Known,
     /// The tensors that can be quantized, with what is known from their names.
     open: BTreeMap<usize, Name<'a>>,
 }
@@ -284,7 +292,10 @@ impl<'a> Wanted<'a> {
         let other = open.keys().filter_map(|&i| tensors.get(i)).find(|t| !is_tensor_target(t.ty));
         match other {
             Some(t) => Err(RecipeError::Type { tensor: shown(t.name), ty: t.ty }),
-            None => Ok(Wanted { model, tensors, open }),
+            None => {
+                let known = Known::of(model, tensors, false).map_err(RecipeError::Mix)?;
+                Ok(Wanted { model, tensors, known, open })
+            }
         }
     }
 
@@ -299,9 +310,11 @@ impl<'a> Wanted<'a> {
     /// The tensors that would get another type, with an importance matrix or without.
     fn wrong(&self, file_type: FileType, rules: &[TensorTypeRule]) -> Result<BTreeSet<usize>, MixError> {
         let mut wrong = BTreeSet::new();
+        let found = self.known.find_rules(self.tensors, rules)?;
+        let mut options = MixOptions { tensor_types: rules.to_vec(), ..MixOptions::default() };
         for has_imatrix in [false, true] {
-            let options = MixOptions { tensor_types: rules.to_vec(), has_imatrix, ..MixOptions::default() };
-            let decisions = decide(self.model, self.tensors, Target::FileType(file_type), &options)?;
+            options.has_imatrix = has_imatrix;
+            let decisions = self.known.decide(self.model, self.tensors, file_type, &options, &found)?;
             let differs =
                 decisions.iter().zip(self.tensors).enumerate().filter(|(_, (decision, t))| decision.ty != t.ty);
             wrong.extend(differs.map(|(i, _)| i));
@@ -327,7 +340,7 @@ impl<'a> Wanted<'a> {
 
     /// Rules for these tensors. A kind that has one type throughout gets a rule for all its blocks.
     fn exceptions(&self, named: &BTreeSet<usize>) -> Result<Vec<TensorTypeRule>, RecipeError> {
-        let mut groups = Vec::new();
+        let mut groups = Groups::default();
         for (kind, members) in self.kinds() {
             let types: BTreeSet<GgmlType> = members.iter().map(|&(_, i)| self.ty(i)).collect();
             for &ty in &types {
@@ -335,33 +348,34 @@ impl<'a> Wanted<'a> {
                 let these: BTreeSet<u64> = these.map(|&(block, _)| block).collect();
                 if !these.is_empty() {
                     let blocks = if types.len() == 1 { Blocks::All } else { Blocks::These(these) };
-                    add(&mut groups, blocks, ty, kind);
+                    groups.add(blocks, ty, kind);
                 }
             }
         }
-        groups.iter().map(Group::rule).collect()
+        groups.rules()
     }
 
     /// Rules for all tensors: the blocks of a kind that differ from most of it, then the kinds, then one for everything else.
     fn all(&self) -> Result<Vec<TensorTypeRule>, RecipeError> {
         let kinds = self.kinds();
         let mut usual = Vec::new();
-        let mut first = Vec::new();
+        let mut first = Groups::default();
         for (kind, members) in &kinds {
             let types: Vec<GgmlType> = members.iter().map(|&(_, i)| self.ty(i)).collect();
             let most = most_frequent(&types);
             for ty in types.iter().copied().filter(|&ty| ty != most).collect::<BTreeSet<_>>() {
                 let these = members.iter().filter(|&&(_, i)| self.ty(i) == ty).map(|&(block, _)| block);
-                add(&mut first, Blocks::These(these.collect()), ty, *kind);
+                first.add(Blocks::These(these.collect()), ty, *kind);
             }
             usual.push(most);
         }
         let rest = most_frequent(&usual);
-        let mut groups = Vec::new();
+        let mut groups = Groups::default();
         for ((kind, _), &ty) in kinds.iter().zip(&usual).filter(|(_, ty)| **ty != rest) {
-            add(&mut groups, Blocks::All, ty, *kind);
+            groups.add(Blocks::All, ty, *kind);
         }
-        let mut rules: Vec<TensorTypeRule> = first.iter().chain(&groups).map(Group::rule).collect::<Result<_, _>>()?;
+        let mut rules = first.rules()?;
+        rules.extend(groups.rules()?);
         if !usual.is_empty() {
             rules.push(parse(&format!("weight$={rest}"))?);
         }
@@ -371,18 +385,38 @@ impl<'a> Wanted<'a> {
 
 /// The type that is there most often; of several the first.
 fn most_frequent(types: &[GgmlType]) -> GgmlType {
-    let count = |ty: GgmlType| types.iter().filter(|&&other| other == ty).count();
+    let mut counts: BTreeMap<GgmlType, usize> = BTreeMap::new();
+    types.iter().for_each(|&ty| *counts.entry(ty).or_insert(0) += 1);
+    let count = |ty: GgmlType| counts.get(&ty).copied().unwrap_or(0);
     let first = |best: GgmlType, &ty: &GgmlType| if count(ty) > count(best) { ty } else { best };
     types.iter().fold(types.first().copied().unwrap_or(GgmlType::F32), first)
 }
 
-/// Adds a kind to the rule that it can share, or a new rule.
-fn add<'a>(groups: &mut Vec<Group<'a>>, blocks: Blocks, ty: GgmlType, kind: Kind<'a>) {
-    let Kind { before, in_block, after } = kind;
-    let shares = |g: &&mut Group<'_>| g.blocks == blocks && g.ty == ty && g.before == before && g.in_block == in_block;
-    match groups.iter_mut().find(shares) {
-        Some(group) => group.after.push(after),
-        None => groups.push(Group { blocks, ty, before, in_block, after: vec![after] }),
+/// Rules to be, in their order.
+#[derive(Default)]
+struct Groups<'a> {
+    groups: Vec<Group<'a>>,
+    places: BTreeMap<(Blocks, GgmlType, &'a [u8], bool), usize>,
+}
+
+impl<'a> Groups<'a> {
+    /// Adds a kind to the rule that it can share, or a new rule.
+    fn add(&mut self, blocks: Blocks, ty: GgmlType, kind: Kind<'a>) {
+        let Kind { before, in_block, after } = kind;
+        let place = self.places.entry((blocks.clone(), ty, before, in_block));
+        let place = *place.or_insert_with(|| {
+            self.groups.push(Group { blocks, ty, before, in_block, after: Vec::new() });
+            self.groups.len() - 1
+        });
+        if let Some(group) = self.groups.get_mut(place) {
+            group.after.push(after);
+        }
+    }
+
+    fn rules(&self) -> Result<Vec<TensorTypeRule>, RecipeError> {
+        let mut rules = Vec::new();
+        self.groups.iter().try_for_each(|group| group.rules(&mut rules))?;
+        Ok(rules)
     }
 }
 
@@ -390,7 +424,36 @@ fn parse(text: &str) -> Result<TensorTypeRule, RecipeError> {
     TensorTypeRule::parse(text).map_err(|problem| RecipeError::Rule { line: 1, problem })
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    /// The rule, or several where one would be longer than a pattern may be.
+    fn rules(&self, to: &mut Vec<TensorTypeRule>) -> Result<(), RecipeError> {
+        let error = match self.rule() {
+            Ok(rule) => return Ok(to.push(rule)),
+            Err(error) => error,
+        };
+        let is_too_long = |e: &RecipeError| match e {
+            RecipeError::Rule { problem: TensorTypeError::Pattern(e), .. } => e.is_too_long(),
+            _ => false,
+        };
+        match self.halves().filter(|_| is_too_long(&error)) {
+            Some(halves) => halves.iter().try_for_each(|half| half.rules(to)),
+            None => Err(error),
+        }
+    }
+
+    /// Two groups for the same tensors; `None` for one kind in one block, or in all.
+    fn halves(&self) -> Option<[Group<'a>; 2]> {
+        let Group { ty, before, in_block, .. } = *self;
+        let group = |blocks, after: &[&'a [u8]]| Group { blocks, ty, before, in_block, after: after.to_vec() };
+        if let (first, second @ [_, ..]) = self.after.split_at(self.after.len().div_ceil(2)) {
+            return Some([first, second].map(|after| group(self.blocks.clone(), after)));
+        }
+        let Blocks::These(numbers) = &self.blocks else { return None };
+        let middle = *numbers.iter().nth(numbers.len() / 2).filter(|_| numbers.len() > 1)?;
+        let (first, second) = numbers.iter().partition(|&&n| n < middle);
+        Some([first, second].map(|numbers| group(Blocks::These(numbers), &self.after)))
+    }
+
     /// `^blk\.([0-2]|29)\.(attn_v|ffn_down)\.weight$=q6_K`
     fn rule(&self) -> Result<TensorTypeRule, RecipeError> {
         const WEIGHT: &[u8] = b".weight";

@@ -15,7 +15,7 @@ use crate::dispatch::{Isa, Kernel};
 use crate::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::twice::Twice;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks, to_half, trunc};
-use crate::rows::{Rows, Tile};
+use crate::rows::{RowSquares, Rows, Tile};
 use crate::search::{
     Fit, MinSearch, first_largest, first_largest_lanes, fit_min, fit_min_lanes, fit_signed, fit_signed_lanes, level,
 };
@@ -148,13 +148,10 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> EncodeBlock<LEN, BYTE
 }
 
 /// The mean of the squares of a row, in the order of the reference.
-#[inline(never)]
 fn mean_square(row: &[f32]) -> f32 {
-    let mut sum = 0.0;
-    for x in row {
-        sum += x * x;
-    }
-    sum / row.len() as f32
+    let mut squares = RowSquares::default();
+    squares.add(row);
+    squares.mean()
 }
 
 /// One block with a matrix, in plain steps (`quantize_row_q4_0_impl` and its like).
@@ -314,7 +311,8 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Weighted<'
     fn plain(self) {
         let per_row = self.rows.row_len() / LEN;
         for (row, out) in self.blocks.chunks_mut(per_row).enumerate() {
-            let sigma2 = mean_square(&self.rows.values()[row * self.rows.row_len()..][..self.rows.row_len()]);
+            let values = &self.rows.values()[row * self.rows.row_len()..][..self.rows.row_len()];
+            let sigma2 = self.rows.mean_square().unwrap_or_else(|| mean_square(values));
             for (i, out) in out.iter_mut().enumerate() {
                 *out = weighted::<BITS, MIN, BYTES>(&self.rows, row * per_row + i, sigma2);
             }
@@ -338,7 +336,10 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Weighted<'_, BITS, MI
         // As many rows as lanes: their sums go side by side, and what was just read is still near when it is encoded.
         for first_row in (0..n_rows).step_by(L::N) {
             let end_row = (first_row + L::N).min(n_rows);
-            let sigma2 = mean_squares(lanes, &rows, first_row, end_row);
+            let sigma2 = match rows.mean_square() {
+                Some(mean) => [mean; MAX_LANES],
+                None => mean_squares(lanes, &rows, first_row, end_row),
+            };
             for first in (first_row * per_row..end_row * per_row).step_by(L::N) {
                 let tile = rows.tile::<LEN>(first, L::N, &mut last);
                 let out = &mut blocks[first..first + tile.len];

@@ -193,7 +193,7 @@ fn offsets(c: &mut Corpus) {
     };
     let overlap = &["tensor.overlap"];
     c.sound("off-packed", two((&[8], 0), (&[8], 32)));
-    c.sound("off-shared", two((&[8], 0), (&[8], 0)));
+    c.reads("off-shared", two((&[8], 0), (&[8], 0)), &["tensor.shared"]);
     c.sound("off-gap", two((&[8], 0), (&[8], 128)));
     c.sound("off-reversed", two((&[8], 64), (&[8], 0)));
     c.sound("off-first-not-at-zero", two((&[8], 32), (&[8], 64)));

@@ -1,0 +1,104 @@
+//! Temporary files, and what is left of them when a process is killed.
+//!
+//! A temporary file is locked as long as its process works on it. The lock ends with the process, however that ends, so a file
+//! whose lock can be had belongs to nobody.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use crate::lock::{is_still, open_present};
+
+/// Characters at random in the name of a temporary file: so many that no other file is taken for one.
+pub(crate) const RANDOM: usize = 12;
+
+/// How the name of a temporary file ends.
+pub(crate) const SUFFIX: &str = ".partial";
+
+/// Names in a folder that are looked at.
+const MAX_NAMES: usize = 100_000;
+
+/// Creates a temporary file and locks it.
+///
+/// # Errors
+/// Those of the system; [`io::ErrorKind::AlreadyExists`] to try another name.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
+    let file = options.open(path)?;
+    // Where files cannot be locked, nobody takes one for left over either.
+    let is_locked = file.try_lock().is_ok();
+    // Somebody who removes what is left may have found it between its creation and its lock.
+    match is_still(&file, path) || !is_locked {
+        true => Ok(file),
+        false => Err(io::ErrorKind::AlreadyExists.into()),
+    }
+}
+
+/// Removes the temporary files with that prefix whose processes are gone. What cannot be removed stays.
+pub(crate) fn remove(folder: &Path, prefix: &str) {
+    let Ok(names) = fs::read_dir(folder) else { return };
+    for entry in names.take(MAX_NAMES).flatten() {
+        if entry.file_name().to_str().is_some_and(|name| is_temporary(name, prefix)) {
+            let path = entry.path();
+            let Ok(file) = open_present(&path, OpenOptions::new().read(true)) else { continue };
+            if file.try_lock().is_ok() && is_still(&file, &path) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+/// Whether a file is temporary, by its name.
+fn is_temporary(name: &str, prefix: &str) -> bool {
+    let random = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(SUFFIX));
+    random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|b| b.is_ascii_alphanumeric()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Output;
+
+    #[test]
+    fn names_of_temporary_files() {
+        for (name, is) in [
+            (".m.gguf.abcdefABCDEF.partial", true),
+            (".m.gguf.abcdef.partial", false),
+            (".m.gguf.abcdefABCDE-.partial", false),
+            (".m.gguf.partial", false),
+            ("m.gguf.partial", false),
+            (".m.gguf.abcdefABCDEF.partial.gguf", false),
+            (".n.gguf.abcdefABCDEF.partial", false),
+        ] {
+            assert_eq!(is_temporary(name, ".m.gguf."), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_nobody_works_on_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || {
+            let names = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            names
+        };
+        let out = dir.path().join("m.gguf");
+        // What a process leaves that is killed: a file without a lock.
+        fs::write(dir.path().join(".m.gguf.abcdefABCDEF.partial"), "left over").unwrap();
+        let others = [".m.gguf.backup.partial", ".n.gguf.abcdefABCDEF.partial"];
+        others.iter().for_each(|name| fs::write(dir.path().join(name), "another").unwrap());
+        let first = Output::create(&out, false).unwrap();
+        let mine = names().into_iter().find(|name| !others.contains(&name.as_str())).unwrap();
+        assert_eq!(names().len(), 3, "{:?}", names());
+        // One that somebody works on stays.
+        let second = Output::create(&out, false).unwrap();
+        assert!(names().contains(&mine) && names().len() == 4, "{:?}", names());
+        first.commit().unwrap();
+        drop(second);
+        assert_eq!(names(), [others[0], others[1], "m.gguf"]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Reading any files as those of a tokenizer ends and stays small. The first byte says which class of models they are for; the files
+//! follow each other, with a separator between them.
+#![no_main]
+
+mod common;
+
+use gguf_hf::tokenizer::{TokenizerOptions, key_values};
+use gguf_model::arch::Vocab;
+use libfuzzer_sys::fuzz_target;
+
+const FILES: &[&str] = &[
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "config.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "tokenizer.model",
+];
+
+const VOCABS: &[Vocab] = &[
+    Vocab::Llama,
+    Vocab::Bpe,
+    Vocab::MarkedBpe,
+    Vocab::SentencePieceOrBpe,
+    Vocab::SentencePiece,
+    Vocab::LlamaHf,
+    Vocab::Pieces,
+    Vocab::Arctic,
+    Vocab::InternLm2,
+    Vocab::InternLm3,
+    Vocab::Phi3,
+    Vocab::BpeOrSentencePiece,
+    Vocab::BpeWithEndOfTurn,
+];
+
+fuzz_target!(|data: &[u8]| {
+    let [kind, files @ ..] = data else { return };
+    common::write_files(FILES, files);
+    let config = serde_json::json!({});
+    let options = TokenizerOptions {
+        pre: (kind & 0x80 != 0).then(|| "default".to_owned()),
+        vocab: VOCABS[usize::from(kind & 0x7f) % VOCABS.len()],
+        special_tokens: &[],
+    };
+    match key_values(common::folder(), &config, &options) {
+        Ok(keys) => keys.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty())),
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+});
