@@ -9,6 +9,7 @@ use gguf_format::{GgmlType, Value};
 use gguf_model::arch::Checkpoint;
 use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
 
+use crate::arch::names::matches;
 use crate::config;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::formula::Fields;
@@ -175,6 +176,9 @@ impl ModelPlan {
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
             (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
                 asked_type(&shape, self.ty)
+            }
+            (ty, _) if ty != GgmlType::F32 && self.checkpoint.precise.iter().any(|p| matches(p, &name)) => {
+                (GgmlType::F32, Reason::Precise)
             }
             found => found,
         };

@@ -75,9 +75,11 @@ mod exaone;
 mod exaone4;
 mod exaone_moe;
 mod falcon;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod glm4;
 mod glm4moe;
 mod gpt2;
@@ -92,8 +94,10 @@ mod grovemoe;
 mod hunyuan;
 mod hy_v3;
 mod internlm2;
+mod jais;
 mod jais2;
 mod jamba;
+mod laguna;
 mod lfm2;
 mod llada;
 mod llada_moe;
@@ -107,6 +111,7 @@ mod mellum;
 mod minicpm;
 mod minicpm3;
 mod minimax_m2;
+mod minimax_m3;
 mod modern_bert;
 mod mpt;
 mod nanbeige;
@@ -138,6 +143,8 @@ mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
+mod step35;
+mod talkie;
 mod unlisted;
 mod whisper;
 mod xverse;
@@ -383,6 +390,26 @@ pub enum Map {
     Scale(f32),
     /// The negated exponential function.
     NegExp,
+    /// Multiplies those values by a number whose place in the output, modulo `period`, lies from `from` to before `to`.
+    ScalePart {
+        /// After how many values the parts come again.
+        period: u64,
+        /// The first place.
+        from: u64,
+        /// The place behind the last.
+        to: u64,
+        /// The number.
+        factor: f32,
+    },
+    /// Sets values to zero from that place in the output on.
+    ZeroFrom(u64),
+    /// In tables: multiplies by the value of a formula over the fields of the configuration.
+    ScaleBy(&'static str),
+    /// In tables: multiplies rows by the value of a formula, a list of `[rows, number]` for rows that follow each other. The list
+    /// begins again where it ends.
+    ScaleRowsBy(&'static str),
+    /// In tables: appends rows of zeros until there are as many as the value of a formula.
+    PadRowsTo(&'static str),
 }
 
 /// One tensor, with its bias if it may have one. Several rows with the same name are several ways to make it.
@@ -518,6 +545,9 @@ pub enum Vocab {
 pub enum Computed {
     /// `rope_freqs.weight` of stretched rotary frequencies, where the configuration asks for the kind `llama3`.
     Llama3Freqs,
+    /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the rotated part of a head, `rotated` elements, computed in double precision; 1 for the
+    /// rest of the head.
+    Llama3FreqsOfPart,
     /// `rope_factors_long.weight` and `rope_factors_short.weight`, where the configuration has them.
     LongRopeFactors,
 }
@@ -574,6 +604,8 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
+    /// Tensors that are in single precision whatever the type, by their names in GGUF. `*` stands for anything.
+    pub precise: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
 }
@@ -603,6 +635,7 @@ impl Checkpoint {
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
+        precise: &[],
         forces_type: false,
     };
 }
@@ -752,9 +785,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
     exaone::ARCHITECTURE,
     exaone_moe::ARCHITECTURE,
     falcon::ARCHITECTURE,
+    falcon_h1::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
     gemma3::EMBEDDING,
+    gemma3n::ARCHITECTURE,
     gemma::ARCHITECTURE,
     glm4::ARCHITECTURE,
     glm4moe::ARCHITECTURE,
@@ -770,7 +805,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     hy_v3::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    jais::ARCHITECTURE,
     jamba::ARCHITECTURE,
+    laguna::ARCHITECTURE,
     lfm2::ARCHITECTURE,
     lfm2::WITH_EXPERTS,
     llada::ARCHITECTURE,
@@ -786,6 +823,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     minicpm3::ARCHITECTURE,
     minicpm::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,
+    minimax_m3::ARCHITECTURE,
     modern_bert::ARCHITECTURE,
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
@@ -821,6 +859,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,
+    step35::ARCHITECTURE,
+    talkie::ARCHITECTURE,
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];

@@ -79,7 +79,7 @@ pub(super) fn number(text: &str) -> Option<(u64, &str)> {
 }
 
 /// Whether a name matches a pattern, in which `*` stands for anything.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gguf_format::{Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Need, Stack, Tensor};
-use gguf_pipeline::moves::Move;
+use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, Tensor};
+use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
 use super::names;
@@ -348,6 +348,10 @@ impl Slot {
         if self.stack.is_some() {
             shape.insert(0, n_stack);
         }
+        let mut maps = Vec::with_capacity(row.maps.len());
+        for map in row.maps {
+            resolve(*map, row.name, fields, &mut shape, &mut moves, &mut maps)?;
+        }
         shape.reverse();
         self.check_shape(&shape, sources, h, block)?;
         let is_copy = match (inputs.as_slice(), moves.as_slice()) {
@@ -359,10 +363,10 @@ impl Slot {
             _ => false,
         };
         let op = match inputs.pop() {
-            Some(input) if is_copy && row.maps.is_empty() => Op::Copy(input),
+            Some(input) if is_copy && maps.is_empty() => Op::Copy(input),
             Some(input) => {
                 inputs.push(input);
-                Op::Gather(Gather { inputs, moves, maps: row.maps.to_vec() })
+                Op::Gather(Gather { inputs, moves, maps })
             }
             None => return Err(incomplete()),
         };
@@ -406,6 +410,65 @@ impl Slot {
         }
         Ok(())
     }
+}
+
+/// Adds a function of values to those of an operation, with the values of its formula. Appended rows change shape and moves too.
+fn resolve(
+    map: Map,
+    row: &'static str,
+    fields: &Fields,
+    shape: &mut [u64],
+    moves: &mut Vec<Move>,
+    maps: &mut Vec<Map>,
+) -> Result<(), PlanError> {
+    let value = |formula: &'static str| -> Result<serde_json::Value, PlanError> {
+        let parsed = Formula::parse(formula).map_err(|e| PlanError::Table { key: row, problem: e.to_string() })?;
+        let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
+        value.ok_or_else(|| crate::config::Error::Missing(vec![formula.to_owned()]).into())
+    };
+    let wrong = |formula: &str, found: &serde_json::Value, expected| {
+        PlanError::from(crate::config::Error::invalid(formula, found, expected))
+    };
+    let row_len: u64 = shape.iter().skip(1).product();
+    match map {
+        Map::ScaleBy(formula) => {
+            let found = value(formula)?;
+            let factor = found.as_f64().ok_or_else(|| wrong(formula, &found, "a number"))?;
+            maps.push(Map::Scale(factor as f32));
+        }
+        Map::ScaleRowsBy(formula) => {
+            let found = value(formula)?;
+            let pair = |pair: &serde_json::Value| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_f64()? as f32));
+            let pairs: Option<Vec<(u64, f32)>> = found.as_array().and_then(|pairs| pairs.iter().map(pair).collect());
+            let pairs = pairs.ok_or_else(|| wrong(formula, &found, "pairs of rows and numbers"))?;
+            let rows = pairs.iter().fold(0u64, |sum, (n, _)| sum.saturating_add(*n));
+            let period = rows.saturating_mul(row_len);
+            if rows == 0 || shape.first().is_none_or(|n| n % rows != 0) {
+                return Err(wrong(formula, &found, "rows that fill the tensor"));
+            }
+            let mut first = 0;
+            for (n, factor) in pairs {
+                let (from, to) = (first * row_len, (first + n) * row_len);
+                maps.push(Map::ScalePart { period, from, to, factor });
+                first += n;
+            }
+        }
+        Map::PadRowsTo(formula) => {
+            let found = value(formula)?;
+            let n = found.as_u64().ok_or_else(|| wrong(formula, &found, "a whole number"))?;
+            if let Some(rows) = shape.first_mut()
+                && *rows < n
+            {
+                let (from, missing) = (rows.saturating_mul(row_len), (n - *rows).saturating_mul(row_len));
+                let axes = vec![Axis { count: missing, from: 0, to: 1 }];
+                moves.push(Move { input: 0, from: 0, to: from, axes });
+                maps.push(Map::ZeroFrom(from));
+                *rows = n;
+            }
+        }
+        map => maps.push(map),
+    }
+    Ok(())
 }
 
 /// The length of a named axis: some letters, or the name of a dimension of tables. Patterns may also name fields of the configuration,

@@ -45,7 +45,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::EXPERT_GATING_FUNC,
             ],
         ],
-        "bert" | "jais" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
+        "bert" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
             &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
         }
         "bitnet" | "chameleon" | "neo-bert" | "qwen" => {
@@ -123,20 +123,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         ],
         "eagle3" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
-        }
-        "falcon-h1" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
-        "gemma3n" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]]
         }
         "gemma4" => &[
             TRANSFORMER_KEYS,
@@ -235,29 +221,12 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[keys::ATTN_RES_BLOCK_SIZE, keys::ACTIVATION_SITU_BETA, keys::ACTIVATION_SITU_LINEAR_BETA],
         ],
         "kimi-linear" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, KIMI_KEYS],
-        "laguna" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]]
-        }
-        "mimo2" | "step35" => &[
+        "mimo2" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
         ],
         "minimax-01" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::RESIDUAL_SCALE]],
-        "minimax-m3" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::EXPERT_GATING_FUNC,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
-                keys::ATTENTION_INDEXER_BLOCK_SIZE,
-                keys::ATTENTION_INDEXER_LOCAL_BLOCKS,
-            ],
-        ],
         "muse-glimmer" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE]]
         }
@@ -310,7 +279,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "t5" | "t5encoder" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_RELATIVE_BUCKETS_COUNT]]
         }
-        "talkie" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::LOGIT_SCALE]],
         "wavtokenizer-dec" => &[
             RECURRENT_KEYS,
             LAYER_NORM_KEYS,
