@@ -13,7 +13,7 @@ use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
-use crate::model_plan::{OutType, Skipped};
+use crate::model_plan::{NextTokens, OutType, Skipped};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
@@ -41,6 +41,8 @@ pub struct Options {
     pub order: ByteOrder,
     /// Writes metadata and tokenizer, but no tensors.
     pub vocab_only: bool,
+    /// What becomes of the blocks that predict further tokens.
+    pub next_tokens: NextTokens,
 }
 
 impl Options {
@@ -74,6 +76,12 @@ impl Options {
         self
     }
 
+    /// Sets what becomes of the blocks that predict further tokens.
+    pub fn next_tokens(mut self, next_tokens: NextTokens) -> Options {
+        self.next_tokens = next_tokens;
+        self
+    }
+
     /// Whether only metadata and tokenizer are written.
     pub fn vocab_only(mut self, vocab_only: bool) -> Options {
         self.vocab_only = vocab_only;
@@ -97,6 +105,8 @@ pub struct Conversion {
     pub warnings: Vec<Warning>,
     /// What the name of the output is made of.
     pub metadata: ModelMetadata,
+    /// What becomes of the blocks that predict further tokens.
+    pub next_tokens: NextTokens,
 }
 
 /// Converts the checkpoint in `dir` to a GGUF file at `out`; see [`Conversion::output_path`] for names of folders and templates.
@@ -124,12 +134,18 @@ pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Erro
 
 fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let mut config = read_config(dir)?;
-    let checkpoint = match Checkpoint::open(dir) {
+    if let Some(name) = options.next_tokens.name() {
+        config.set(NextTokens::FIELD, name.into());
+    }
+    let mut checkpoint = match Checkpoint::open(dir) {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
     let plan_of = |source| Error::Plan { dir: dir.to_owned(), source };
     if let Ok((_, table)) = arch::of_checkpoint(&config) {
+        for (path, before, usual) in table.dense {
+            checkpoint.add_first(dir, path, before, usual)?;
+        }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
     let is_whole = !options.vocab_only;
@@ -196,7 +212,8 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
     warnings.extend(doubts(&plan));
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
-    Ok(Conversion { plan, architecture, ty, skipped, warnings, metadata })
+    let next_tokens = options.next_tokens;
+    Ok(Conversion { plan, architecture, ty, skipped, warnings, metadata, next_tokens })
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
@@ -297,13 +314,15 @@ impl Conversion {
     }
 
     /// The file to write when `out` is asked for and the type is called `ty`: in a folder, the file's default name, made of the
-    /// model's name, size, version and type; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
+    /// model's name, size, version and type, with `mtp-` before it for a file of only blocks that predict further tokens; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
     /// type.
     pub fn output_path_as(&self, out: impl AsRef<Path>, ty: &str) -> PathBuf {
         let out = out.as_ref();
         if out.is_dir() {
             let is_model = !self.plan.tensors().is_empty();
-            return out.join(metadata::default_file_name(&self.metadata, is_model.then_some(ty)));
+            let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
+            let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            return out.join(format!("{before}{name}"));
         }
         match out.file_name().and_then(|name| name.to_str()) {
             Some(name) if name.contains('{') => {

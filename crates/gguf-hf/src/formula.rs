@@ -23,6 +23,7 @@
 //! | `n_leading(list, x)` | how many elements equal `x`, up to the first that does not |
 //! | `with(object, name, x)` | the object, with another field |
 //! | `numbers(text)` | whole numbers that commas separate, sorted |
+//! | `token_id(object, text)` | of entries with numbers for names, the number of the first whose `content` is the text |
 //! | `icdf(x)` | below which number the share `x` of a normal distribution lies, as torch computes it |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
 //!
@@ -136,6 +137,7 @@ functions! {
     With "with" 3
     Numbers "numbers" 1
     Icdf "icdf" 1
+    TokenId "token_id" 2
 }
 
 /// What names mean.
@@ -387,6 +389,12 @@ impl Fields {
                 }
                 _ => return Err(wrong("an object")),
             },
+            Function::TokenId => {
+                let content = second()?;
+                let entries = x.as_object().ok_or_else(|| wrong("an object"))?;
+                let found = entries.iter().find(|(_, entry)| entry.get("content") == Some(&content));
+                return Ok(found.and_then(|(id, _)| id.parse::<u64>().ok()).map(Value::from));
+            }
             Function::Numbers => {
                 let text = x.as_str().ok_or_else(|| wrong("text"))?;
                 let numbers = text.split(',').map(|n| n.trim().parse::<i64>()).collect::<Result<Vec<_>, _>>();

@@ -78,6 +78,39 @@ impl OutType {
     }
 }
 
+/// What becomes of the blocks that predict further tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum NextTokens {
+    /// They stand behind the model's own blocks.
+    #[default]
+    Included,
+    /// They are left out.
+    LeftOut,
+    /// Only they are written, with the embeddings, the last norm and the output matrix.
+    Only,
+}
+
+impl NextTokens {
+    /// The field of the configuration that formulas ask for.
+    pub(crate) const FIELD: &str = "next_tokens";
+
+    /// The field's value.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            NextTokens::Included => None,
+            NextTokens::LeftOut => Some("left_out"),
+            NextTokens::Only => Some("only"),
+        }
+    }
+
+    /// What the field says.
+    pub(crate) fn of(fields: &Fields) -> NextTokens {
+        let name = fields.fields.get(NextTokens::FIELD).and_then(|value| value.as_str());
+        [NextTokens::LeftOut, NextTokens::Only].into_iter().find(|n| n.name() == name).unwrap_or_default()
+    }
+}
+
 /// A source tensor that has no place in the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {

@@ -56,6 +56,7 @@ mod baichuan;
 mod bailingmoe;
 mod bailingmoe2;
 mod bloom;
+mod chameleon;
 mod chatglm;
 mod codeshell;
 mod cogvlm;
@@ -67,6 +68,7 @@ mod deci;
 mod deepseek;
 mod deepseek2;
 mod deepseek2ocr;
+mod deepseek32;
 mod dots1;
 mod dream;
 mod ernie4_5;
@@ -108,6 +110,7 @@ mod mamba;
 mod mamba2;
 mod maple;
 mod mellum;
+mod mimo2;
 mod minicpm;
 mod minicpm3;
 mod minimax_m2;
@@ -577,6 +580,11 @@ pub struct Checkpoint {
     pub appended: &'static [(&'static str, &'static str)],
     /// Whether tensors of blocks beyond those of the model are left out.
     pub drops_further_blocks: bool,
+    /// Whether there may be a file without the blocks that predict further tokens, or of only these. The field `next_tokens` is then
+    /// `left_out` or `only`.
+    pub separates_next_tokens: bool,
+    /// Further files of tensors, which come first: the path in the folder, what names begin with, and what takes its place.
+    pub dense: &'static [(&'static str, &'static str, &'static str)],
     /// What cannot be converted: a formula, and its name for the error.
     pub refuse: &'static [(&'static str, &'static str)],
     /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
@@ -622,6 +630,8 @@ impl Checkpoint {
         zero: &[],
         appended: &[],
         drops_further_blocks: false,
+        separates_next_tokens: false,
+        dense: &[],
         refuse: &[],
         peeked: &[],
         trims_embeddings: false,
@@ -765,6 +775,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     bailingmoe2::ARCHITECTURE,
     bailingmoe::ARCHITECTURE,
     bloom::ARCHITECTURE,
+    chameleon::ARCHITECTURE,
     chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
     cogvlm::ARCHITECTURE,
@@ -775,6 +786,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     deci::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
     deepseek2ocr::ARCHITECTURE,
+    deepseek32::ARCHITECTURE,
+    deepseek32::GLM,
     deepseek::ARCHITECTURE,
     dots1::ARCHITECTURE,
     dream::ARCHITECTURE,
@@ -820,6 +833,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mamba::ARCHITECTURE,
     maple::ARCHITECTURE,
     mellum::ARCHITECTURE,
+    mimo2::ARCHITECTURE,
     minicpm3::ARCHITECTURE,
     minicpm::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,

@@ -1,6 +1,7 @@
 //! Tensors: which rows of an architecture a checkpoint's tensors belong to, and what has to be done to them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use gguf_format::{Gguf, Head};
 use gguf_model::Hparams;
@@ -11,7 +12,7 @@ use gguf_pipeline::plan::{Gather, Input, Op};
 use super::names;
 use crate::dtype::SourceTensor;
 use crate::formula::{Fields, Formula};
-use crate::model_plan::{ModelPlan, PlanError, float_input};
+use crate::model_plan::{ModelPlan, NextTokens, PlanError, float_input};
 use crate::pattern::Pattern;
 
 /// Adds the output tensors that the checkpoint's tensors become.
@@ -33,6 +34,7 @@ pub(super) fn add(
     let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
 
     let n_main = plan.fields.n_blocks.saturating_sub(hparams.nextn);
+    let next_tokens = NextTokens::of(&plan.fields);
     let mut renames = Vec::new();
     for (old, new, condition) in checkpoint.rename_if {
         if condition_holds(condition, old, &plan.fields)? {
@@ -43,7 +45,13 @@ pub(super) fn add(
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
-            Ok(name) => names::in_appended_block(checkpoint, &name, n_main).unwrap_or(name),
+            Ok(name) => match names::in_appended_block(checkpoint, &name, n_main) {
+                Some(_) if next_tokens == NextTokens::LeftOut => {
+                    plan.skip(&source.name, LEFT_OUT);
+                    continue;
+                }
+                appended => appended.unwrap_or(name),
+            },
             Err(reason) => {
                 plan.skip(&source.name, reason);
                 continue;
@@ -71,6 +79,18 @@ pub(super) fn add(
         let n_blocks = plan.fields.n_blocks;
         let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
+        if next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
+            plan.skip(&source.name, LEFT_OUT);
+            continue;
+        }
+        let is_shared = |found: &Match| match found.key.block {
+            Some(block) => block >= n_main,
+            None => SHARED.contains(&found.tensor.row.name),
+        };
+        if next_tokens == NextTokens::Only && !matches.is_empty() && !matches.iter().any(is_shared) {
+            plan.skip(&source.name, "only the blocks that predict further tokens are asked for");
+            continue;
+        }
         if checkpoint.drops_further_blocks && matches.iter().any(is_beyond) {
             plan.skip(&source.name, "belongs to a block that the model does not have in llama.cpp");
             continue;
@@ -106,8 +126,19 @@ pub(super) fn add(
         let (shape, op) = slot.bind(key, &name, sources, &hparams, &plan.fields)?;
         plan.add(name, shape, op);
     }
-    if is_whole { missing(architecture, checkpoint, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
+    let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
+    if is_whole {
+        missing(architecture, checkpoint, &slots, &hparams, first_block..plan.fields.n_blocks)
+    } else {
+        Ok(())
+    }
 }
+
+/// Why tensors of blocks that predict further tokens are left out.
+const LEFT_OUT: &str = "predicts further tokens";
+
+/// What blocks that predict further tokens share with the model.
+const SHARED: &[&str] = &["token_embd.weight", "output_norm.weight", "output.weight"];
 
 /// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.
 fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields) -> Result<bool, PlanError> {
@@ -492,14 +523,15 @@ fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     }
 }
 
-/// The first tensor that the architecture needs and the checkpoint lacks.
+/// The first tensor that the architecture needs in those blocks and the checkpoint lacks.
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
     slots: &BTreeMap<SlotKey, Slot>,
     h: &Hparams<'_>,
-    n_blocks: u64,
+    blocks: Range<u64>,
 ) -> Result<(), PlanError> {
+    let n_blocks = blocks.end;
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
@@ -536,5 +568,5 @@ fn missing(
     };
     look(architecture.outside().collect(), None)?;
     let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks));
-    (0..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
+    (blocks.start..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

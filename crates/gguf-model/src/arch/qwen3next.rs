@@ -25,6 +25,12 @@ pub(super) const QWEN35: Architecture = Architecture {
         classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
         keys: KEYS_IN_ORDER,
         ..QWEN_NEXT
+    }, Checkpoint {
+        classes: &["MiniCPMV4_6ForConditionalGeneration"],
+        skip: &[("mtp.*", ""), ("merger.*", "")],
+        appended: &[],
+        keys: &[GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS],
+        ..QWEN_NEXT
     }],
 };
 
@@ -49,6 +55,7 @@ const LINEAR_KEYS: &[&str] = &[
 ];
 
 const QWEN_NEXT: Checkpoint = Checkpoint {
+    separates_next_tokens: true,
     appended: &[
         ("mtp.layers.{}.", "layers.{}."),
         ("mtp.fc.", "layers.{}.eh_proj."),
@@ -63,7 +70,7 @@ const KEYS_IN_ORDER: &[&[Key]] = &[FIELDS, GENERIC, EXPERT_WIDTHS, KEYS, SECTION
 
 /// Where the configuration does not say how many blocks predict further tokens, the names of tensors do.
 const FIELDS: &[Key] = keys! {
-    let block_count = "num_hidden_layers + (mtp_num_hidden_layers or appended_blocks)";
+    let block_count = "num_hidden_layers + (0 if next_tokens == 'left_out' else mtp_num_hidden_layers or appended_blocks)";
 };
 
 const KEYS: &[Key] = keys! {

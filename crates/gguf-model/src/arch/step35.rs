@@ -15,6 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[BLOCK, ATTENTION, EXPERTS_OF_BLOCKS, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint {
         classes: &["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"],
+        separates_next_tokens: true,
         rename: &[(".transformer.", "."), ("shared_head.output", "shared_head.head")],
         keys: &[NEXT_TOKENS_FIELDS, FIELDS, GENERIC, KEYS],
         computed: &[Computed::Llama3FreqsOfPart],

@@ -48,7 +48,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "bert" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
             &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
         }
-        "bitnet" | "chameleon" | "neo-bert" | "qwen" => {
+        "bitnet" | "neo-bert" | "qwen" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
         }
         "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
@@ -56,20 +56,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
-        ],
-        "deepseek32" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::ATTENTION_Q_LORA_RANK,
-                keys::ATTENTION_KV_LORA_RANK,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
-                keys::EXPERT_GATING_FUNC,
-            ],
         ],
         "deepseek4" => &[
             TRANSFORMER_KEYS,
@@ -146,19 +132,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_VALUE_LENGTH_SWA,
             ],
         ],
-        "glm-dsa" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::ATTENTION_Q_LORA_RANK,
-                keys::ATTENTION_KV_LORA_RANK,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
-            ],
-        ],
         "glm5-next" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -221,11 +194,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[keys::ATTN_RES_BLOCK_SIZE, keys::ACTIVATION_SITU_BETA, keys::ACTIVATION_SITU_LINEAR_BETA],
         ],
         "kimi-linear" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, KIMI_KEYS],
-        "mimo2" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
-        ],
         "minimax-01" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::RESIDUAL_SCALE]],
         "muse-glimmer" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE]]
