@@ -189,7 +189,8 @@ impl Run<'_> {
                         chunk.n_rows * packed_bytes(tensor.op.value_type(), chunk.row_len, tensor)?,
                         tensor,
                     )?;
-                    apply_maps(maps, from, chunk.first_row * chunk.row_len, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+                    apply_maps(maps, from, chunk.first_row * chunk.row_len, raw, mapped)
+                        .ok_or_else(|| no_codec(tensor))?;
                     &*mapped
                 };
                 self.write_values(index, tensor, chunk, source, values, out)?

@@ -110,7 +110,9 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                         }
                     }
                 }
-                Map::ZeroFrom(from) => values.iter_mut().zip(place..).filter(|(_, p)| *p >= from).for_each(|(v, _)| *v = 0.0),
+                Map::ZeroFrom(from) => {
+                    values.iter_mut().zip(place..).filter(|(_, p)| *p >= from).for_each(|(v, _)| *v = 0.0)
+                }
                 Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) => return None,
             }
             if halves {

@@ -118,7 +118,8 @@ fn llama3_factors_of_part(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let length = |formula: &str| {
         let missing = || config::Error::Missing(vec![formula.to_owned()]);
         let found = number(fields, formula)?.ok_or_else(missing)?;
-        let wrong = || config::Error::invalid(formula, &serde_json::json!(found), "1 to 65536 elements in an attention head");
+        let wrong =
+            || config::Error::invalid(formula, &serde_json::json!(found), "1 to 65536 elements in an attention head");
         if (1.0..=MAX_HEAD_DIM).contains(&found) { Ok(found as u32) } else { Err(wrong()) }
     };
     let (head, rotated) = (length("head_dim ?? hidden_size // num_attention_heads")?, length("rotated")?);

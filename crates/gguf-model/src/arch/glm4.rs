@@ -20,19 +20,17 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-const GLM4: Checkpoint = Checkpoint {
-    special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)],
-    ..Checkpoint::TEXT
-};
+const GLM4: Checkpoint =
+    Checkpoint { special_tokens: &[("eos", END), ("eot", "<|user|>"), ("unk", END), ("bos", END)], ..Checkpoint::TEXT };
 
 const END: &str = "<|endoftext|>";
 
 /// Rotated pairs are neighbours in checkpoints; where positions have sections, llama.cpp wants their halves apart.
-const APART: &str
-    = "each h: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
+const APART: &str =
+    "each h: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
 
-const APART_KV: &str
-    = "each kv: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
+const APART_KV: &str =
+    "each kv: (i two) ... -> (i[:mrope.pairs] two[0]) ... + (i[:mrope.pairs] two[1]) ... + (i[mrope.pairs:] two) ...";
 
 const UNROTATED_ATTENTION: &[Row] = rows! {
     "attn_qkv.weight"            [Embd Qkv]      Optional    Always + Optional;

@@ -6,11 +6,7 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["laguna"],
-    required: &[
-        TRANSFORMER_KEYS,
-        RMS_NORM_KEYS,
-        &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH],
-    ],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED],
     checkpoints: &[Checkpoint {

@@ -24,11 +24,30 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         Checkpoint {
             when: "num_experts_per_tok|null",
             name: "nemotron_h_moe",
-            keys: &[FIELDS, NEXT_TOKENS_BLOCK, GRANITE_FIELDS, GENERIC, GRANITE_KEYS, STATE_SPACE, super::granite_hybrid::KEYS, EXPERT_KEYS, PADDED],
+            keys: &[
+                FIELDS,
+                NEXT_TOKENS_BLOCK,
+                GRANITE_FIELDS,
+                GENERIC,
+                GRANITE_KEYS,
+                STATE_SPACE,
+                super::granite_hybrid::KEYS,
+                EXPERT_KEYS,
+                PADDED,
+            ],
             ..NEMOTRON_H
         },
         Checkpoint {
-            keys: &[FIELDS, GRANITE_FIELDS, GENERIC, GRANITE_KEYS, STATE_SPACE, super::granite_hybrid::KEYS, KEYS, PADDED],
+            keys: &[
+                FIELDS,
+                GRANITE_FIELDS,
+                GENERIC,
+                GRANITE_KEYS,
+                STATE_SPACE,
+                super::granite_hybrid::KEYS,
+                KEYS,
+                PADDED,
+            ],
             ..NEMOTRON_H
         },
         Checkpoint {

@@ -23,21 +23,24 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const WITH_VISION: Architecture = Architecture {
     names: &["qwen3vl"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
-    checkpoints: &[Checkpoint {
-        classes: &["Qwen3VLForConditionalGeneration"],
-        rename: &[("thinker.", "")],
-        rename_if: ANSWERING,
-        keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
-        vocab: Vocab::SentencePieceOrBpe,
-        ..Checkpoint::TEXT
-    }, Checkpoint {
-        classes: &["Qwen3ASRForConditionalGeneration"],
-        rename: &[("thinker.", "")],
-        keys: &[GENERIC, POOLING, NO_DEEPSTACK],
-        vocab: Vocab::SentencePieceOrBpe,
-        tokenizer_keys: &[CHAT, END_OF_MESSAGE],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Qwen3VLForConditionalGeneration"],
+            rename: &[("thinker.", "")],
+            rename_if: ANSWERING,
+            keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
+            vocab: Vocab::SentencePieceOrBpe,
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Qwen3ASRForConditionalGeneration"],
+            rename: &[("thinker.", "")],
+            keys: &[GENERIC, POOLING, NO_DEEPSTACK],
+            vocab: Vocab::SentencePieceOrBpe,
+            tokenizer_keys: &[CHAT, END_OF_MESSAGE],
+            ..Checkpoint::TEXT
+        },
+    ],
     ..ARCHITECTURE
 };
 

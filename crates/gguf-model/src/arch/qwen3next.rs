@@ -21,17 +21,20 @@ pub(super) const QWEN35: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     outside: &[OUTSIDE],
     block: &[BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
-    checkpoints: &[Checkpoint {
-        classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
-        keys: KEYS_IN_ORDER,
-        ..QWEN_NEXT
-    }, Checkpoint {
-        classes: &["MiniCPMV4_6ForConditionalGeneration"],
-        skip: &[("mtp.*", ""), ("merger.*", "")],
-        appended: &[],
-        keys: &[GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS],
-        ..QWEN_NEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
+            keys: KEYS_IN_ORDER,
+            ..QWEN_NEXT
+        },
+        Checkpoint {
+            classes: &["MiniCPMV4_6ForConditionalGeneration"],
+            skip: &[("mtp.*", ""), ("merger.*", "")],
+            appended: &[],
+            keys: &[GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS],
+            ..QWEN_NEXT
+        },
+    ],
 };
 
 /// Qwen 3.5 with experts.

@@ -48,9 +48,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "bert" | "jina-bert-v2" | "jina-bert-v3" | "nomic-bert" | "pockettts" => {
             &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
         }
-        "bitnet" | "neo-bert" | "qwen" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS]
-        }
+        "bitnet" | "neo-bert" | "qwen" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
         "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
         "mistral4" => &[
             TRANSFORMER_KEYS,
