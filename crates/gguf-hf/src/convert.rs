@@ -142,6 +142,9 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         opened => opened?,
     };
     let plan_of = |source| Error::Plan { dir: dir.to_owned(), source };
+    if let Some(document) = files::read_json(dir, "generation_config.json")? {
+        config.set("generation_config", document);
+    }
     if let Ok((_, table)) = arch::of_checkpoint(&config) {
         for (path, before, usual) in table.dense {
             checkpoint.add_first(dir, path, before, usual)?;

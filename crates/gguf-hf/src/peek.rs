@@ -78,8 +78,7 @@ fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<f64>,
 /// `tokenizer.json` (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
 fn n_tokens(dir: &Path, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
     if files::locate(dir, "tokenizer.model")?.is_some() {
-        let mut options = TokenizerOptions::default();
-        options.vocab = table.vocab;
+        let options = TokenizerOptions { vocab: table.vocab, ..TokenizerOptions::default() };
         let tokenizer = tokenizer::key_values(dir, config.hparams(), &options)?;
         let tokens = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");
         return Ok(tokens.and_then(|(_, value)| Some(value.as_ref().as_array()?.len())));

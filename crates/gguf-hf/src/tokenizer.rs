@@ -146,14 +146,16 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         kind => kind,
     };
     let model = match kind {
-        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces | Vocab::Gemma4 => {
+            None
+        }
         Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
         _ => files::read_bytes(dir, "tokenizer.model")?,
     };
-    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
+    let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf | Vocab::Gemma4);
     let takes_bpe = match kind {
         Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
-        kind => kind != Vocab::LlamaHf,
+        kind => !matches!(kind, Vocab::LlamaHf | Vocab::Gemma4),
     };
     let vocab = match (&model, &folder.tokenizer) {
         (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
@@ -161,6 +163,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         }
         (Some(model), _) => vocab::sentencepiece(&folder, model, vocab_size, &mut warnings)?,
         (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(&folder, t, vocab_size, &mut warnings)?,
+        (None, Some(t)) if kind == Vocab::Gemma4 && vocab::is_llama_hf(t) => vocab::gemma4(&folder, t, &mut warnings)?,
         (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(&folder, t, &mut warnings)?,
         (None, Some(t)) if takes_bpe => vocab::gpt2(&folder, t, vocab_size, options, &mut warnings)?,
         _ => return Err(FolderError::NoTokenizer { dir: dir.to_owned() }),
@@ -169,7 +172,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         warnings.push(TokenizerWarning::PreNotNeeded(pre.clone()));
     }
     kvs.string("tokenizer.ggml.model", vocab.model);
-    kvs.string("tokenizer.ggml.pre", &vocab.pre);
+    if kind != Vocab::Gemma4 {
+        kvs.string("tokenizer.ggml.pre", &vocab.pre);
+    }
     kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);
     kvs.f32s("tokenizer.ggml.scores", &vocab.scores);
     kvs.i32s("tokenizer.ggml.token_type", &vocab.types);
@@ -185,7 +190,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         }
         _ => {}
     }
-    let is_gpt2 = vocab.model == "gpt2";
+    let is_gpt2 = vocab.model == "gpt2" || kind == Vocab::Gemma4;
     let mut special = SpecialVocab::load(&folder, &special::TYPES, (!is_gpt2).then_some(vocab.tokens.len()))?;
     if let Some(tokenizer) = folder.tokenizer.as_ref().filter(|_| is_gpt2) {
         special.load_merges(dir, tokenizer)?;

@@ -82,6 +82,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma3n;
+mod gemma4;
 mod glm4;
 mod glm4moe;
 mod gpt2;
@@ -91,6 +92,7 @@ mod gptneox;
 mod granite;
 mod granite_hybrid;
 mod granite_swa;
+mod grok;
 pub(crate) mod groups;
 mod grovemoe;
 mod hunyuan;
@@ -536,6 +538,9 @@ pub enum Vocab {
     /// `tokenizer.model`, changed as `tokenizer_config.json` and `tokenizer.json` say; as [`Bpe`](Vocab::Bpe) for the tokenizer of
     /// GPT-2 (`Phi3MiniModel.set_vocab`).
     Phi3,
+    /// A `tokenizer.json` whose BPE falls back to bytes, with its merges and with the tokens of channels and tools as text
+    /// (`Gemma4Model.set_vocab`).
+    Gemma4,
     /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
@@ -551,6 +556,8 @@ pub enum Computed {
     /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the rotated part of a head, `rotated` elements, computed in double precision; 1 for the
     /// rest of the head.
     Llama3FreqsOfPart,
+    /// A vector of that name with the values of a formula.
+    Values(&'static str, &'static str),
     /// `rope_factors_long.weight` and `rope_factors_short.weight`, where the configuration has them.
     LongRopeFactors,
 }
@@ -803,6 +810,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     gemma3::ARCHITECTURE,
     gemma3::EMBEDDING,
     gemma3n::ARCHITECTURE,
+    gemma4::ARCHITECTURE,
     gemma::ARCHITECTURE,
     glm4::ARCHITECTURE,
     glm4moe::ARCHITECTURE,
@@ -813,6 +821,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     granite::ARCHITECTURE,
     granite_hybrid::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
+    grok::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
     hy_v3::ARCHITECTURE,

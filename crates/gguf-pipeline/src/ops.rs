@@ -136,6 +136,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parts_are_scaled_by_their_place_in_the_output() {
+        let values: Vec<f32> = (1..=8).map(|i| i as f32).collect();
+        let packed: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let apply = |maps: &[Map], first| {
+            let mut out = vec![0; 32];
+            apply_maps(maps, GgmlType::F32, first, &packed, &mut out)?;
+            Some(out.chunks_exact(4).map(|v| f32::from_le_bytes(v.try_into().unwrap())).collect::<Vec<_>>())
+        };
+        let part = Map::ScalePart { period: 4, from: 1, to: 3, factor: -1.0 };
+        assert_eq!(apply(&[part], 0), Some(vec![1.0, -2.0, -3.0, 4.0, 5.0, -6.0, -7.0, 8.0]));
+        assert_eq!(apply(&[part], 6), Some(vec![-1.0, 2.0, 3.0, -4.0, -5.0, 6.0, 7.0, -8.0]));
+        assert_eq!(apply(&[Map::ZeroFrom(9)], 4), Some(vec![1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]));
+        assert_eq!(apply(&[Map::ScalePart { period: 0, from: 0, to: 1, factor: 2.0 }], 0), None);
+        assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
+    }
+
+    #[test]
     fn casts_between_all_pairs_agree_with_single_values() {
         let values: Vec<f32> = (0..RUN + 37).map(|i| (i as f32 - 700.0) * 117.3).collect();
         for (from, encode) in [

@@ -28,6 +28,11 @@ pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), P
                     vector(plan, "rope_freqs.weight", factors);
                 }
             }
+            Computed::Values(name, formula) => {
+                let missing = || config::Error::Missing(vec![(*formula).to_owned()]);
+                let values = list(&plan.fields, formula)?.ok_or_else(missing)?;
+                vector(plan, name, values);
+            }
             Computed::LongRopeFactors => {
                 for (name, field) in [
                     ("rope_factors_long.weight", "rope.long_factor"),

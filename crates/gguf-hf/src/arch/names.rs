@@ -155,6 +155,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_behind_those_of_the_model() {
+        let table = Checkpoint {
+            appended: &[("mtp.layers.{}.", "layers.{}."), ("mtp.fc.", "layers.{}.eh_proj.")],
+            peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")],
+            ..*gguf_model::arch::of_class("LlamaForCausalLM").unwrap().1
+        };
+        let named = |name| in_appended_block(&table, name, 40);
+        assert_eq!(named("mtp.layers.1.norm.weight").as_deref(), Some("layers.41.norm.weight"));
+        assert_eq!(named("mtp.fc.weight").as_deref(), Some("layers.40.eh_proj.weight"));
+        assert_eq!(named("layers.1.norm.weight"), None);
+        assert_eq!(peeked(&table, "layers.3.gain"), Some(("gains", Some(3))));
+        assert_eq!(peeked(&table, "head_gain"), Some(("gain", None)));
+        assert_eq!(peeked(&table, "layers.3.gain.weight"), None);
+    }
+
+    #[test]
     fn buffers_and_other_modalities_are_skipped() {
         for name in
             ["model.layers.0.self_attn.rotary_emb.inv_freq", "h.0.attention.bias", "vision_tower.x", "mlp1.0.weight"]

@@ -255,6 +255,24 @@ pub(crate) fn llama_hf(
     Ok(list)
 }
 
+/// As [`llama_hf`], with tokens of channels and tools as text, so that programs can read them (`Gemma4Model.set_vocab`).
+pub(crate) fn gemma4(
+    folder: &Folder,
+    tokenizer: &TokenizerJson,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    const VISIBLE: &[&str] =
+        &["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"];
+    let mut list = llama_hf(folder, tokenizer, warnings)?;
+    list.model = "gemma4";
+    for (token, kind) in list.tokens.iter().zip(&mut list.types) {
+        if VISIBLE.contains(&token.as_str()) {
+            *kind = piece_type::USER_DEFINED;
+        }
+    }
+    Ok(list)
+}
+
 /// The vocabulary of a byte-level BPE (`get_vocab_base`).
 pub(crate) fn gpt2(
     folder: &Folder,

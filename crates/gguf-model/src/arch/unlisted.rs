@@ -49,7 +49,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS]
         }
         "bitnet" | "neo-bert" | "qwen" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
-        "grok" | "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+        "plamo3" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
         "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -108,17 +108,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "eagle3" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
         }
-        "gemma4" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::ATTENTION_SLIDING_WINDOW_PATTERN,
-                keys::ATTENTION_SLIDING_WINDOW,
-                keys::EMBEDDING_LENGTH_PER_LAYER_INPUT,
-                keys::ATTENTION_KEY_LENGTH_SWA,
-                keys::ATTENTION_VALUE_LENGTH_SWA,
-            ],
-        ],
         "gemma4-assistant" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
