@@ -933,7 +933,7 @@ mod tests {
             ("with(inner, 'n', 9).n", json!(9)),
             ("numbers('11, 2,5')", json!([2, 5, 11])),
             ("token_id({'7': {'content': 'x'}, '9': {'content': 'y'}}, 'y')", json!(9)),
-            ("token_id({'7': {'content': 'x'}}, 'y')", json!(null)),
+            ("token_id({'7': {'content': 'x'}}, 'y') ?? 5", json!(5)),
             ("log2(8)", json!(3.0)),
             ("round(2.5)", json!(2)),
             ("icdf(0.5)", json!(0.0)),
