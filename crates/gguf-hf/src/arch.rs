@@ -8,7 +8,7 @@ use gguf_model::arch::{self, Architecture, Checkpoint};
 use crate::config::{self, Config};
 use crate::dtype::SourceTensor;
 use crate::formula::Fields;
-use crate::model_plan::{ModelPlan, OutType, PlanError};
+use crate::model_plan::{ModelPlan, NextTokens, OutType, PlanError};
 
 mod computed;
 pub(crate) mod keys;
@@ -57,6 +57,10 @@ pub(crate) fn plan_parts(
     plan.fields.fields.insert("appended_blocks".to_owned(), names::n_appended(checkpoint, sources).into());
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
+    }
+    if NextTokens::of(&plan.fields) != NextTokens::Included && !checkpoint.separates_next_tokens {
+        let what = "a file without, or of only, the blocks that predict further tokens";
+        return Err(PlanError::Refused { architecture: plan.architecture, what });
     }
     for (formula, what) in checkpoint.refuse {
         if tensors::condition_holds(formula, what, &plan.fields)? {

@@ -83,6 +83,25 @@ impl Checkpoint {
         Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() }
     }
 
+    /// Adds the tensors of a file, if the folder has it, before all others. What their names begin with is replaced.
+    ///
+    /// # Errors
+    /// When the head of the file is not sound, or has a tensor of the same name as another file.
+    pub(crate) fn add_first(&mut self, dir: &Path, path: &str, before: &str, usual: &str) -> Result<(), Error> {
+        let Some((file, path)) = crate::files::open(dir, path)? else { return Ok(()) };
+        let n = self.tensors.len();
+        self.add_part(file, path)?;
+        for tensor in self.tensors.iter_mut().skip(n) {
+            if let Some(rest) = tensor.name.strip_prefix(before) {
+                tensor.name = format!("{usual}{rest}");
+            }
+        }
+        let added = self.tensors.len() - n;
+        self.tensors.rotate_right(added);
+        self.places.rotate_right(added);
+        self.refuse_duplicates()
+    }
+
     /// The tensors, in the order in which they are converted.
     pub fn tensors(&self) -> &[SourceTensor] {
         &self.tensors

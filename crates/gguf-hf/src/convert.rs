@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::files;
 use crate::key_values::KeyValues;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
-use crate::model_plan::{OutType, PlanError, Skipped};
+use crate::model_plan::{NextTokens, OutType, PlanError, Skipped};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
@@ -42,6 +42,8 @@ pub struct Options {
     pub order: ByteOrder,
     /// Writes metadata and tokenizer, but no tensors.
     pub vocab_only: bool,
+    /// What becomes of the blocks that predict further tokens.
+    pub next_tokens: NextTokens,
 }
 
 impl Options {
@@ -75,6 +77,12 @@ impl Options {
         self
     }
 
+    /// Sets what becomes of the blocks that predict further tokens.
+    pub fn next_tokens(mut self, next_tokens: NextTokens) -> Options {
+        self.next_tokens = next_tokens;
+        self
+    }
+
     /// Whether only metadata and tokenizer are written.
     pub fn vocab_only(mut self, vocab_only: bool) -> Options {
         self.vocab_only = vocab_only;
@@ -100,6 +108,8 @@ pub struct Conversion {
     pub n_errors: usize,
     /// What the name of the output is made of.
     pub metadata: ModelMetadata,
+    /// What becomes of the blocks that predict further tokens.
+    pub next_tokens: NextTokens,
 }
 
 /// Converts the checkpoint in `dir` to a GGUF file at `out`; see [`Conversion::output_path`] for names of folders and templates.
@@ -127,17 +137,27 @@ pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Erro
 
 fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let mut config = read_config(dir)?;
-    let checkpoint = match Checkpoint::open(dir) {
+    if let Some(name) = options.next_tokens.name() {
+        config.set(NextTokens::FIELD, name.into());
+    }
+    let mut checkpoint = match Checkpoint::open(dir) {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
+    // What is wrong with it becomes a warning of the metadata.
+    if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
+        config.set("generation_config", document);
+    }
+    if let Ok((_, table)) = arch::of_checkpoint(&config) {
+        for (path, before, usual) in table.dense {
+            checkpoint.add_first(dir, path, before, usual)?;
+        }
+        peek::fields(dir, &mut config, &checkpoint, table)?;
+    }
     let plan_of = |source: PlanError| {
         let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
         Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
     };
-    if let Ok((_, table)) = arch::of_checkpoint(&config) {
-        peek::fields(dir, &mut config, &checkpoint, table)?;
-    }
     let is_whole = !options.vocab_only;
     let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, is_whole).map_err(plan_of)?;
     if options.vocab_only {
@@ -205,7 +225,8 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let (n_errors, doubts) = doubts(&plan);
     warnings.extend(doubts);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
-    Ok(Conversion { plan, architecture, ty, skipped, warnings, n_errors, metadata })
+    let next_tokens = options.next_tokens;
+    Ok(Conversion { plan, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
@@ -308,13 +329,15 @@ impl Conversion {
     }
 
     /// The file to write when `out` is asked for and the type is called `ty`: in a folder, the file's default name, made of the
-    /// model's name, size, version and type; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
+    /// model's name, size, version and type, with `mtp-` before it for a file of only blocks that predict further tokens; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
     /// type.
     pub fn output_path_as(&self, out: impl AsRef<Path>, ty: &str) -> PathBuf {
         let out = out.as_ref();
         if out.is_dir() {
             let is_model = !self.plan.tensors().is_empty();
-            return out.join(metadata::default_file_name(&self.metadata, is_model.then_some(ty)));
+            let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
+            let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            return out.join(format!("{before}{name}"));
         }
         match out.file_name().and_then(|name| name.to_str()) {
             Some(name) if name.contains('{') => {

@@ -15,12 +15,16 @@
 //! | `list[i]`, `text[i]`, `object['name']`, `[1, 2]`, `{'softmax': 1}` | |
 //! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
 //! | `[2 * x for x in list]` | a list with one element for each of another |
-//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) ceil(x) round(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
+//! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) log2(x) round(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
 //! | `required(x)` | `x`, which has to be there |
 //! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
 //! | `one_of(x, table)` | the table's entry `x`, which has to be there |
 //! | `is_list(x)` | whether it is one |
 //! | `n_leading(list, x)` | how many elements equal `x`, up to the first that does not |
+//! | `with(object, name, x)` | the object, with another field |
+//! | `numbers(text)` | whole numbers that commas separate, sorted |
+//! | `token_id(object, text)` | of entries with numbers for names, the number of the first whose `content` is the text |
+//! | `icdf(x)` | below which number the share `x` of a normal distribution lies, as torch computes it |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
 //! | `by_name(object)` | the values of an object, in the order of their names |
 //!
@@ -116,8 +120,9 @@ functions! {
     Abs "abs" 1
     Sqrt "sqrt" 1
     Log "log" 1
-    Ceil "ceil" 1
+    Log2 "log2" 1
     Round "round" 1
+    Ceil "ceil" 1
     Min "min" 2
     Max "max" 2
     Sum "sum" 1
@@ -131,6 +136,10 @@ functions! {
     ByName "by_name" 1
     IsList "is_list" 1
     NLeading "n_leading" 2
+    With "with" 3
+    Numbers "numbers" 1
+    Icdf "icdf" 1
+    TokenId "token_id" 2
 }
 
 /// What names mean.
@@ -344,8 +353,9 @@ impl Fields {
             },
             Function::Sqrt => json!(number()?.sqrt()),
             Function::Log => json!(number()?.ln()),
-            Function::Ceil => whole(number()?.ceil()).ok_or_else(|| wrong("a number"))?,
+            Function::Log2 => json!(number()?.log2()),
             Function::Round => whole(number()?.round_ties_even()).ok_or_else(|| wrong("a number"))?,
+            Function::Ceil => whole(number()?.ceil()).ok_or_else(|| wrong("a number"))?,
             Function::Min | Function::Max => {
                 let y = second()?;
                 let other =
@@ -373,6 +383,28 @@ impl Fields {
                 items.resize(n, filler);
                 Value::Array(items)
             }
+            Function::With => match (&x, second()?, rest.get(1)) {
+                (Value::Object(object), Value::String(name), Some(value)) => {
+                    let mut object = object.clone();
+                    object.insert(name, self.needed(value, locals)?);
+                    Value::Object(object)
+                }
+                _ => return Err(wrong("an object")),
+            },
+            Function::TokenId => {
+                let content = second()?;
+                let entries = x.as_object().ok_or_else(|| wrong("an object"))?;
+                let found = entries.iter().find(|(_, entry)| entry.get("content") == Some(&content));
+                return Ok(found.and_then(|(id, _)| id.parse::<u64>().ok()).map(Value::from));
+            }
+            Function::Numbers => {
+                let text = x.as_str().ok_or_else(|| wrong("text"))?;
+                let numbers = text.split(',').map(|n| n.trim().parse::<i64>()).collect::<Result<Vec<_>, _>>();
+                let mut numbers = numbers.map_err(|_| wrong("whole numbers that commas separate"))?;
+                numbers.sort_unstable();
+                json!(numbers)
+            }
+            Function::Icdf => icdf(number()?).ok_or_else(|| wrong("a number from 0 to below 1"))?,
             Function::NLeading => {
                 let value = second()?;
                 json!(list()?.iter().take_while(|item| equal(item, &value)).count())
@@ -436,6 +468,40 @@ fn equal(a: &Value, b: &Value) -> bool {
         (Some(a), Some(b)) => a == b,
         _ => a == b,
     }
+}
+
+/// Minus infinity, which JSON does not have as a number.
+pub(crate) const MINUS_INFINITY: &str = "-Infinity";
+
+/// The inverse of the distribution function of the normal distribution, rounded to single precision at the steps where torch rounds
+/// (`torch.distributions.Normal.icdf`): infinite at 0.
+fn icdf(share: f64) -> Option<Value> {
+    if !(0.0..1.0).contains(&share) {
+        return None;
+    }
+    let y = f64::from(2.0 * share as f32 - 1.0);
+    if y <= -1.0 {
+        return Some(Value::from(MINUS_INFINITY));
+    }
+    // Bisection of the error function, which rises.
+    let (mut low, mut high) = (-8.0f64, 8.0f64);
+    for _ in 0..200 {
+        let middle = (low + high) / 2.0;
+        if erf(middle) < y { low = middle } else { high = middle }
+    }
+    Some(json!(f64::from(low as f32 * core::f32::consts::SQRT_2)))
+}
+
+/// The error function, by its series, which converges everywhere.
+fn erf(x: f64) -> f64 {
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    // exp(-x²) times a series of positive terms: nothing cancels.
+    while n < 400.0 {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    core::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
 /// A float without its fraction, as a whole number.
@@ -872,6 +938,18 @@ mod tests {
             ("int(x * 3)", json!(4)),
             ("int(-x)", json!(-1)),
             ("a * b + 1", json!(15)),
+            ("n_leading(types, 'full')", json!(1)),
+            ("n_leading(empty, 0)", json!(0)),
+            ("with(inner, 'n', 9).n", json!(9)),
+            ("numbers('11, 2,5')", json!([2, 5, 11])),
+            ("token_id({'7': {'content': 'x'}, '9': {'content': 'y'}}, 'y')", json!(9)),
+            ("token_id({'7': {'content': 'x'}}, 'y') ?? 5", json!(5)),
+            ("log2(8)", json!(3.0)),
+            ("round(2.5)", json!(2)),
+            ("icdf(0.5)", json!(0.0)),
+            ("icdf(0)", json!("-Infinity")),
+            ("icdf(0.95)", json!(1.6448535919189453)),
+            ("\"it's\"", json!("it's")),
             ("a - b - 1", json!(4)),
             ("1 + a * (b - 1)", json!(8)),
             ("'x' if text == 'full' else 'y'", json!("x")),

@@ -28,6 +28,6 @@ pub use convert::{Conversion, Options, convert, plan};
 pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, IndexProblem, Names};
 pub use folder_error::FolderError;
-pub use model_plan::{ModelPlan, OutType, PlanError, Skipped};
+pub use model_plan::{ModelPlan, NextTokens, OutType, PlanError, Skipped};
 pub use problem::{FileProblem, UnsupportedFeature};
 pub use warning::{ArchitectureWarning, Warning};

@@ -9,6 +9,7 @@ use gguf_format::{GgmlType, Value};
 use gguf_model::arch::Checkpoint;
 use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
 
+use crate::arch::names::matches;
 use crate::config;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::formula::Fields;
@@ -74,6 +75,39 @@ impl OutType {
                 common.and_then(|d| d.ggml).unwrap_or(GgmlType::F32)
             }
         }
+    }
+}
+
+/// What becomes of the blocks that predict further tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum NextTokens {
+    /// They stand behind the model's own blocks.
+    #[default]
+    Included,
+    /// They are left out.
+    LeftOut,
+    /// Only they are written, with the embeddings, the last norm and the output matrix.
+    Only,
+}
+
+impl NextTokens {
+    /// The field of the configuration that formulas ask for.
+    pub(crate) const FIELD: &str = "next_tokens";
+
+    /// The field's value.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            NextTokens::Included => None,
+            NextTokens::LeftOut => Some("left_out"),
+            NextTokens::Only => Some("only"),
+        }
+    }
+
+    /// What the field says.
+    pub(crate) fn of(fields: &Fields) -> NextTokens {
+        let name = fields.fields.get(NextTokens::FIELD).and_then(|value| value.as_str());
+        [NextTokens::LeftOut, NextTokens::Only].into_iter().find(|n| n.name() == name).unwrap_or_default()
     }
 }
 
@@ -175,6 +209,9 @@ impl ModelPlan {
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
             (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
                 asked_type(&shape, self.ty)
+            }
+            (ty, _) if ty != GgmlType::F32 && self.checkpoint.precise.iter().any(|p| matches(p, &name)) => {
+                (GgmlType::F32, Reason::Precise)
             }
             found => found,
         };

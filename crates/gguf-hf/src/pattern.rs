@@ -16,6 +16,7 @@
 //! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
 //! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
 //! be sums of names, and names with a dot are fields of the configuration. Parts that `+` joins are concatenated along the first dimension.
+//! An axis that only the right side has repeats the elements, as often as it is long.
 //! `each h:` before a pattern applies it to each of `h` equal parts of the first dimension. `&` joins patterns whose results are concatenated in the same way. `(n: a b)` is a dimension whose first `n` places are left out.
 //!
 //! A pattern that does not fit a shape is the error about that shape.
@@ -298,6 +299,10 @@ fn one(
                     let placed = match axes.get(&part.name) {
                         Some(placed) => *placed,
                         None if part.name == "1" => Placed { count: 1, stride: 0 },
+                        // One that has a length repeats what follows.
+                        None if sizes(&part.name).is_some() => {
+                            Placed { count: length_of(&part.name, sizes).unwrap_or(1), stride: 0 }
+                        }
                         None => return Err(Mismatch::Syntax("an axis that the left side does not have")),
                     };
                     let (first, count) = part.range(placed.count, sizes)?;
@@ -526,6 +531,7 @@ mod tests {
                 &[0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11],
             ),
             ("each kv: (i two) -> (i[:0] two[0]) + (i two)", &[4], &[4], &[0, 1, 2, 3]),
+            ("r[0] (two i) -> kv (i two)", &[3, 4], &[2, 4], &[0, 2, 1, 3, 0, 2, 1, 3]),
             ("r[:q] -> r & (q: a two) -> (two a)", &[9], &[9], &[0, 1, 2, 3, 4, 5, 7, 6, 8]),
             (
                 "r[:kv] ... -> r ... & (kv: two b) ... -> (b two) ...",

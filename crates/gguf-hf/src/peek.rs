@@ -38,6 +38,13 @@ pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, t
             }
         }
     }
+    // The width of a layer behind the pooling.
+    if let Some((_, _, usual)) = table.dense.first()
+        && let Some(rows) = checkpoint.tensors().iter().find(|tensor| tensor.name == format!("{usual}weight"))
+        && let Some(rows) = rows.shape.first()
+    {
+        config.set("dense_rows", json!(rows));
+    }
     if table.trims_embeddings
         && let Some(tokens) = n_tokens(dir, config, table)?
     {

@@ -153,7 +153,9 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
         warnings.push(TokenizerWarning::PreNotNeeded(pre.clone()));
     }
     kvs.string("tokenizer.ggml.model", vocab.model);
-    kvs.string("tokenizer.ggml.pre", &vocab.pre);
+    if kind != Vocab::Gemma4 {
+        kvs.string("tokenizer.ggml.pre", &vocab.pre);
+    }
     kvs.strings("tokenizer.ggml.tokens", &vocab.tokens);
     kvs.f32s("tokenizer.ggml.scores", &vocab.scores);
     kvs.i32s("tokenizer.ggml.token_type", &vocab.types);
@@ -251,6 +253,7 @@ fn expected_files(kind: Vocab) -> &'static str {
         | Vocab::MarkedBpe
         | Vocab::LlamaHf
         | Vocab::Pieces
+        | Vocab::Gemma4
         | Vocab::BpeOrWordPiece => "tokenizer.json",
         Vocab::WordPiece => "tokenizer.json or vocab.txt",
         Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => "sentencepiece.bpe.model or tokenizer.json",
@@ -332,14 +335,16 @@ fn read_vocab(
         _ => {}
     }
     let model = match kind {
-        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces => None,
+        Vocab::Bpe | Vocab::BpeWithEndOfTurn | Vocab::MarkedBpe | Vocab::LlamaHf | Vocab::Pieces | Vocab::Gemma4 => {
+            None
+        }
         Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
         _ => files::read_bytes(dir, "tokenizer.model")?,
     };
     let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
     let takes_bpe = match kind {
         Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 | Vocab::Phi3 => false,
-        kind => kind != Vocab::LlamaHf,
+        kind => !matches!(kind, Vocab::LlamaHf | Vocab::Gemma4),
     };
     match (&model, &folder.tokenizer) {
         (Some(model), _) if matches!(kind, Vocab::Arctic | Vocab::InternLm2 | Vocab::Phi3) => {
@@ -347,6 +352,7 @@ fn read_vocab(
         }
         (Some(model), _) => vocab::sentencepiece(folder, model, vocab_size, warnings),
         (None, Some(t)) if kind == Vocab::Pieces => vocab::plain_pieces(folder, t, vocab_size, warnings),
+        (None, Some(t)) if kind == Vocab::Gemma4 && vocab::is_llama_hf(t) => vocab::gemma4(folder, t, warnings),
         (None, Some(t)) if takes_hf && vocab::is_llama_hf(t) => vocab::llama_hf(folder, t, warnings),
         (None, Some(_)) if takes_bpe => hugging_face(vocab::Kind::Bpe, warnings),
         _ => Err(missing()),

@@ -14,7 +14,7 @@ use gguf_format::{ByteOrder, Gguf, ValueRef};
 use gguf_hf::config::Config;
 use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
-use gguf_hf::{Options, OutType, Warning, convert, plan};
+use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan};
 use gguf_pipeline::RunOptions;
 use gguf_test::peers;
 use serde_json::Value;
@@ -38,6 +38,8 @@ fn options(job: &Value) -> Option<Options> {
             "--outtype" => options.ty = OutType::from_name(args.next()?)?,
             "--bigendian" => options.order = ByteOrder::Big,
             "--vocab-only" => options.vocab_only = true,
+            "--mtp" => options.next_tokens = NextTokens::Only,
+            "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
             "--model-name" => options.name = Some(args.next()?.to_owned()),
             // Ways of working of the reference that do not change its output.
             "--no-lazy" | "--use-temp-file" => {}
@@ -209,22 +211,20 @@ fn rerankers_have_the_same_bytes() {
 
 /// Tries one recorded checkpoint: for each type, a file and what is wrong with it. `None` for a class that is not supported.
 fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>)>> {
-    let args: Vec<&str> = case["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     let class = case["class"].as_str().unwrap();
     let outputs = case["outputs"].as_object().unwrap();
     let recorded = outputs.iter().filter(|(_, output)| output["ok"] == true);
     let recorded: Vec<(&String, &Value)> = recorded.collect();
     let is_supported = gguf_model::arch::of_class(class).is_some() || std::env::var_os("GGUF_CASES").is_some();
     let is_supported = is_supported && !LEFT_OUT.contains(&name);
-    if !is_supported || !args.iter().all(|arg| *arg == "--no-lazy") || recorded.is_empty() {
-        return None;
-    }
+    let options =
+        options(&serde_json::json!({ "args": case["args"] })).filter(|_| is_supported && !recorded.is_empty())?;
     let dir = tempfile::tempdir().unwrap();
     generate(name, dir.path());
     let mut results = Vec::new();
     for (ty, output) in recorded {
         let path = dir.path().join(format!("{name}-{ty}.gguf"));
-        let options = Options::default().ty(OutType::from_name(ty).unwrap());
+        let options = options.clone().ty(OutType::from_name(ty).unwrap());
         let planned = plan(dir.path().join(name), &options);
         let doubts = planned.as_ref().map(|planned| planned.warnings.iter().filter(|w| is_doubt(w)).cloned().collect());
         let doubts: Vec<Warning> = doubts.unwrap_or_default();

@@ -57,6 +57,7 @@ mod bailingmoe;
 mod bailingmoe2;
 mod bert;
 mod bloom;
+mod chameleon;
 mod chatglm;
 mod codeshell;
 mod cogvlm;
@@ -68,6 +69,7 @@ mod deci;
 mod deepseek;
 mod deepseek2;
 mod deepseek2ocr;
+mod deepseek32;
 mod dots1;
 mod dream;
 mod ernie4_5;
@@ -76,9 +78,12 @@ mod exaone;
 mod exaone4;
 mod exaone_moe;
 mod falcon;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
+mod gemma4;
 mod glm4;
 mod glm4moe;
 mod gpt2;
@@ -88,15 +93,18 @@ mod gptneox;
 mod granite;
 mod granite_hybrid;
 mod granite_swa;
+mod grok;
 pub(crate) mod groups;
 mod grovemoe;
 mod hunyuan;
 mod hunyuan_moe;
 mod hy_v3;
 mod internlm2;
+mod jais;
 mod jais2;
 mod jamba;
 mod jina_bert;
+mod laguna;
 mod lfm2;
 mod llada;
 mod llada_moe;
@@ -107,9 +115,11 @@ mod mamba;
 mod mamba2;
 mod maple;
 mod mellum;
+mod mimo2;
 mod minicpm;
 mod minicpm3;
 mod minimax_m2;
+mod minimax_m3;
 mod modern_bert;
 mod mpt;
 mod nanbeige;
@@ -148,7 +158,9 @@ mod spark2_5;
 mod stablelm;
 mod starcoder;
 mod starcoder2;
+mod step35;
 mod t5;
+mod talkie;
 mod unlisted;
 mod whisper;
 mod xverse;
@@ -439,6 +451,26 @@ pub enum Map {
     Scale(f32),
     /// The negated exponential function.
     NegExp,
+    /// Multiplies those values by a number whose place in the output, modulo `period`, lies from `from` to before `to`.
+    ScalePart {
+        /// After how many values the parts come again.
+        period: u64,
+        /// The first place.
+        from: u64,
+        /// The place behind the last.
+        to: u64,
+        /// The number.
+        factor: f32,
+    },
+    /// Sets values to zero from that place in the output on.
+    ZeroFrom(u64),
+    /// In tables: multiplies by the value of a formula over the fields of the configuration.
+    ScaleBy(&'static str),
+    /// In tables: multiplies rows by the value of a formula, a list of `[rows, number]` for rows that follow each other. The list
+    /// begins again where it ends.
+    ScaleRowsBy(&'static str),
+    /// In tables: appends rows of zeros until there are as many as the value of a formula.
+    PadRowsTo(&'static str),
 }
 
 /// One tensor, with its bias if it may have one. Several rows with the same name are several ways to make it.
@@ -587,6 +619,9 @@ pub enum Vocab {
     Plamo,
     /// As [`Plamo`](Vocab::Plamo), with the chat template (`Plamo3Model.set_vocab`).
     PlamoWithTemplate,
+    /// A `tokenizer.json` whose BPE falls back to bytes, with its merges and with the tokens of channels and tools as text
+    /// (`Gemma4Model.set_vocab`).
+    Gemma4,
     /// As [`Bpe`](Vocab::Bpe), else `tokenizer.model`.
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
@@ -599,6 +634,11 @@ pub enum Vocab {
 pub enum Computed {
     /// `rope_freqs.weight` of stretched rotary frequencies, where the configuration asks for the kind `llama3`.
     Llama3Freqs,
+    /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the rotated part of a head, `rotated` elements, computed in double precision; 1 for the
+    /// rest of the head.
+    Llama3FreqsOfPart,
+    /// A vector of that name with the values of a formula.
+    Values(&'static str, &'static str),
     /// `rope_factors_long.weight` and `rope_factors_short.weight`, where the configuration has them.
     LongRopeFactors,
 }
@@ -632,6 +672,11 @@ pub struct Checkpoint {
     pub appended: &'static [(&'static str, &'static str)],
     /// Whether tensors of blocks beyond those of the model are left out.
     pub drops_further_blocks: bool,
+    /// Whether there may be a file without the blocks that predict further tokens, or of only these. The field `next_tokens` is then
+    /// `left_out` or `only`.
+    pub separates_next_tokens: bool,
+    /// Further files of tensors, which come first: the path in the folder, what names begin with, and what takes its place.
+    pub dense: &'static [(&'static str, &'static str, &'static str)],
     /// What cannot be converted: a formula, and its name for the error.
     pub refuse: &'static [(&'static str, &'static str)],
     /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
@@ -659,6 +704,8 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
+    /// Tensors that are in single precision whatever the type, by their names in GGUF. `*` stands for anything.
+    pub precise: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
 }
@@ -677,6 +724,8 @@ impl Checkpoint {
         rescaled: &[],
         appended: &[],
         drops_further_blocks: false,
+        separates_next_tokens: false,
+        dense: &[],
         refuse: &[],
         peeked: &[],
         trims_embeddings: false,
@@ -690,6 +739,7 @@ impl Checkpoint {
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
+        precise: &[],
         forces_type: false,
     };
 }
@@ -820,6 +870,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     bailingmoe::ARCHITECTURE,
     bert::ARCHITECTURE,
     bloom::ARCHITECTURE,
+    chameleon::ARCHITECTURE,
     chatglm::ARCHITECTURE,
     codeshell::ARCHITECTURE,
     cogvlm::ARCHITECTURE,
@@ -830,6 +881,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     deci::ARCHITECTURE,
     deepseek2::ARCHITECTURE,
     deepseek2ocr::ARCHITECTURE,
+    deepseek32::ARCHITECTURE,
+    deepseek32::GLM,
     deepseek::ARCHITECTURE,
     dots1::ARCHITECTURE,
     dream::ARCHITECTURE,
@@ -840,9 +893,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     exaone::ARCHITECTURE,
     exaone_moe::ARCHITECTURE,
     falcon::ARCHITECTURE,
+    falcon_h1::ARCHITECTURE,
     gemma2::ARCHITECTURE,
     gemma3::ARCHITECTURE,
     gemma3::EMBEDDING,
+    gemma3n::ARCHITECTURE,
+    gemma4::ARCHITECTURE,
     gemma::ARCHITECTURE,
     glm4::ARCHITECTURE,
     glm4moe::ARCHITECTURE,
@@ -853,14 +909,17 @@ pub const ARCHITECTURES: &[Architecture] = &[
     granite::ARCHITECTURE,
     granite_hybrid::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
+    grok::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
     hunyuan_moe::ARCHITECTURE,
     hy_v3::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
+    jais::ARCHITECTURE,
     jamba::ARCHITECTURE,
     jina_bert::V2,
+    laguna::ARCHITECTURE,
     lfm2::ARCHITECTURE,
     lfm2::WITH_EXPERTS,
     llada::ARCHITECTURE,
@@ -873,9 +932,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mamba::ARCHITECTURE,
     maple::ARCHITECTURE,
     mellum::ARCHITECTURE,
+    mimo2::ARCHITECTURE,
     minicpm3::ARCHITECTURE,
     minicpm::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,
+    minimax_m3::ARCHITECTURE,
     modern_bert::ARCHITECTURE,
     mpt::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
@@ -921,8 +982,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     stablelm::ARCHITECTURE,
     starcoder2::ARCHITECTURE,
     starcoder::ARCHITECTURE,
+    step35::ARCHITECTURE,
     t5::ARCHITECTURE,
     t5::ENCODER,
+    talkie::ARCHITECTURE,
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];

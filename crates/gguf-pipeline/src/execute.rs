@@ -231,7 +231,7 @@ impl Run<'_> {
                     return Ok(raw);
                 }
                 resize(mapped, packed_bytes(tensor.op.value_type(), n_elements, tensor)?, tensor)?;
-                apply_maps(maps, from, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+                apply_maps(maps, from, first, raw, mapped).ok_or_else(|| no_codec(tensor))?;
                 Ok(mapped)
             }
         }

@@ -82,13 +82,16 @@ impl Cast {
 }
 
 /// Applies functions to the values of a plain type, one after the other. `mapped` becomes values of half precision where
-/// the source is in half precision, otherwise of single precision; see [`Map`].
-pub fn apply_maps(maps: &[Map], ty: GgmlType, packed: &[u8], mapped: &mut [u8]) -> Option<()> {
+/// the source is in half precision, otherwise of single precision; see [`Map`]. `first` is the place of the first value in the output.
+///
+/// `None` for types that are not plain, and for functions that only tables have.
+pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped: &mut [u8]) -> Option<()> {
     let plain = PLAIN.iter().find(|plain| plain.ty == ty)?;
     let halves = ty == GgmlType::F16;
     let (from_bytes, to_bytes) = (width(ty), if halves { 2 } else { 4 });
     let mut values = [0f32; RUN];
     let mut rounded = [0; RUN * 2];
+    let mut place = first;
     for (packed, mapped) in packed.chunks(RUN * from_bytes).zip(mapped.chunks_mut(RUN * to_bytes)) {
         let n = (packed.len() / from_bytes).min(mapped.len() / to_bytes);
         let values = values.get_mut(..n)?;
@@ -99,12 +102,25 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, packed: &[u8], mapped: &mut [u8]) 
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
                 // The double's power, rounded, is the single's correctly rounded but for a vanishing chance.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
+                Map::ScalePart { period, from, to, factor } => {
+                    for (v, place) in values.iter_mut().zip(place..) {
+                        let place = place.checked_rem(period)?;
+                        if from <= place && place < to {
+                            *v *= factor;
+                        }
+                    }
+                }
+                Map::ZeroFrom(from) => {
+                    values.iter_mut().zip(place..).filter(|(_, p)| *p >= from).for_each(|(v, _)| *v = 0.0)
+                }
+                Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) => return None,
             }
             if halves {
                 float::encode_f16(values, &mut rounded);
                 float::decode_f16(&rounded, values);
             }
         }
+        place += n as u64;
         if halves { float::encode_f16(values, mapped) } else { float::encode_f32(values, mapped) }
     }
     Some(())
@@ -118,6 +134,23 @@ pub fn width(ty: GgmlType) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_scaled_by_their_place_in_the_output() {
+        let values: Vec<f32> = (1..=8).map(|i| i as f32).collect();
+        let packed: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let apply = |maps: &[Map], first| {
+            let mut out = vec![0; 32];
+            apply_maps(maps, GgmlType::F32, first, &packed, &mut out)?;
+            Some(out.chunks_exact(4).map(|v| f32::from_le_bytes(v.try_into().unwrap())).collect::<Vec<_>>())
+        };
+        let part = Map::ScalePart { period: 4, from: 1, to: 3, factor: -1.0 };
+        assert_eq!(apply(&[part], 0), Some(vec![1.0, -2.0, -3.0, 4.0, 5.0, -6.0, -7.0, 8.0]));
+        assert_eq!(apply(&[part], 6), Some(vec![-1.0, 2.0, 3.0, -4.0, -5.0, 6.0, 7.0, -8.0]));
+        assert_eq!(apply(&[Map::ZeroFrom(9)], 4), Some(vec![1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]));
+        assert_eq!(apply(&[Map::ScalePart { period: 0, from: 0, to: 1, factor: 2.0 }], 0), None);
+        assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
+    }
 
     #[test]
     fn casts_between_all_pairs_agree_with_single_values() {

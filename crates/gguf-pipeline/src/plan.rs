@@ -61,12 +61,13 @@ impl Gather {
     pub fn inverse(&self, n_elements: impl Fn(&Input) -> u64) -> Inverse {
         let mut left: Vec<u64> = self.inputs.iter().map(n_elements).collect();
         for item in &self.moves {
-            // No two moves take the same element.
+            // No two moves take the same element, but where one repeats elements.
             if let Some(left) = left.get_mut(item.input) {
                 *left = left.saturating_sub(item.n_elements());
             }
         }
-        match (left.iter().any(|n| *n > 0), self.maps.is_empty()) {
+        let repeats = self.moves.iter().flat_map(|item| &item.axes).any(|axis| axis.from == 0 && axis.count > 1);
+        match (repeats || left.iter().any(|n| *n > 0), self.maps.is_empty()) {
             (true, _) => Inverse::Lost,
             (false, true) => Inverse::Exact,
             (false, false) => Inverse::Rounded,

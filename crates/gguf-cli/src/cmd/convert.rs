@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_format::{ByteOrder, Str};
-use gguf_hf::{Conversion, Options, OutType, Skipped};
+use gguf_hf::{Conversion, NextTokens, Options, OutType, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 
@@ -63,6 +63,14 @@ pub struct Args {
     /// Write metadata and tokenizer only, no tensors
     #[arg(long)]
     vocab_only: bool,
+
+    /// Write only the blocks that predict further tokens (MTP), with the embeddings, the last norm and the output matrix
+    #[arg(long, conflicts_with = "no_mtp")]
+    mtp: bool,
+
+    /// Leave out the blocks that predict further tokens (MTP)
+    #[arg(long)]
+    no_mtp: bool,
 
     /// Write in big-endian byte order
     #[arg(long)]
@@ -160,7 +168,12 @@ impl Args {
             .metadata(self.metadata.clone())
             .pre(self.pre.clone())
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
-            .vocab_only(self.vocab_only);
+            .vocab_only(self.vocab_only)
+            .next_tokens(match (self.mtp, self.no_mtp) {
+                (true, _) => NextTokens::Only,
+                (_, true) => NextTokens::LeftOut,
+                _ => NextTokens::Included,
+            });
         let mut conversion = gguf_hf::plan(dir, &options)?;
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();

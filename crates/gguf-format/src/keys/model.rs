@@ -170,7 +170,7 @@ keys! { MODEL
         /// How far back a layer with sliding window sees.
         ATTENTION_SLIDING_WINDOW = "{arch}.attention.sliding_window": u32 in "tokens";
         /// Which layers have the window: every layer but each n-th, or a flag for each.
-        ATTENTION_SLIDING_WINDOW_PATTERN = "{arch}.attention.sliding_window_pattern": u32 | [bool];
+        ATTENTION_SLIDING_WINDOW_PATTERN = "{arch}.attention.sliding_window_pattern": u32 | [bool] | [i32];
         /// For each layer, whether it rotates queries and keys.
         ATTENTION_ROPE_PATTERN = "{arch}.attention.rope_pattern": [bool] | [u32];
         /// For each layer, whether it is recurrent instead of attention.

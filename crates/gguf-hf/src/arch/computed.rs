@@ -21,6 +21,18 @@ pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), P
                     vector(plan, "rope_freqs.weight", factors);
                 }
             }
+            Computed::Llama3FreqsOfPart => {
+                let kind = text(&plan.fields, "rope.rope_type")?;
+                if kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("llama3")) {
+                    let factors = llama3_factors_of_part(&plan.fields)?;
+                    vector(plan, "rope_freqs.weight", factors);
+                }
+            }
+            Computed::Values(name, formula) => {
+                let missing = || config::Error::Missing(vec![(*formula).to_owned()]);
+                let values = list(&plan.fields, formula)?.ok_or_else(missing)?;
+                vector(plan, name, values);
+            }
             Computed::LongRopeFactors => {
                 for (name, field) in [
                     ("rope_factors_long.weight", "rope.long_factor"),
@@ -98,4 +110,37 @@ fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
         }
     };
     Ok((0..head_dim as u32).step_by(2).map(factor_of).collect())
+}
+
+/// As [`llama3_factors`] for the first `rotated` elements of a head, and 1 for the rest; the frequencies are single, the rest is in
+/// double precision (`Step35Model.generate_extra_tensors`).
+fn llama3_factors_of_part(fields: &Fields) -> Result<Vec<f32>, config::Error> {
+    let of =
+        |name: &str, default: f64| Ok::<_, config::Error>(number(fields, &format!("rope.{name}"))?.unwrap_or(default));
+    let (base, factor) = (of("rope_theta", 10000.0)?, of("factor", 8.0)?);
+    let (low, high) = (of("low_freq_factor", 1.0)?, of("high_freq_factor", 4.0)?);
+    let original = of("original_max_position_embeddings", 8192.0)?;
+    let length = |formula: &str| {
+        let missing = || config::Error::Missing(vec![formula.to_owned()]);
+        let found = number(fields, formula)?.ok_or_else(missing)?;
+        let wrong =
+            || config::Error::invalid(formula, &serde_json::json!(found), "1 to 65536 elements in an attention head");
+        if (1.0..=MAX_HEAD_DIM).contains(&found) { Ok(found as u32) } else { Err(wrong()) }
+    };
+    let (head, rotated) = (length("head_dim ?? hidden_size // num_attention_heads")?, length("rotated")?);
+    let factor_of = |i: u32| {
+        let power = (base as f32 as f64).powf(f64::from(i as f32 / rotated as f32)) as f32;
+        let wavelength = 2.0 * core::f64::consts::PI / f64::from(1.0 / power);
+        if wavelength < original / high {
+            1.0
+        } else if wavelength > original / low {
+            factor
+        } else {
+            let smooth = (original / wavelength - low) / (high - low);
+            1.0 / ((1.0 - smooth) / factor + smooth)
+        }
+    };
+    let mut factors: Vec<f32> = (0..rotated).step_by(2).map(|i| factor_of(i) as f32).collect();
+    factors.resize(factors.len().max(head as usize / 2), 1.0);
+    Ok(factors)
 }

@@ -132,11 +132,17 @@ pub(crate) fn evaluate(
 /// The error of a formula, as one about the configuration.
 fn unusable(row: &Key, e: formula::Error) -> PlanError {
     match e {
-        formula::Error::Missing(names) => {
-            config::Error::Missing(names.split(" or ").map(str::to_owned).collect()).into()
-        }
-        formula::Error::Unusable { what, found, expected } => config::Error::invalid(what, &found, expected).into(),
         e @ formula::Error::Syntax { .. } => PlanError::Table { key: row.key, problem: e.to_string() },
+        e => field_error(e).into(),
+    }
+}
+
+/// The error of a formula that is well formed.
+pub(super) fn field_error(e: formula::Error) -> config::Error {
+    match e {
+        formula::Error::Unusable { what, found, expected } => config::Error::invalid(what, &found, expected),
+        formula::Error::Missing(names) => config::Error::Missing(names.split(" or ").map(str::to_owned).collect()),
+        e @ formula::Error::Syntax { .. } => config::Error::Missing(vec![e.to_string()]),
     }
 }
 
@@ -150,7 +156,11 @@ fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     };
     let u32 = |v: &Json| whole(v).and_then(|n| u32::try_from(n).ok()).ok_or(WHOLE);
     let i32 = |v: &Json| whole(v).and_then(|n| i32::try_from(n).ok()).ok_or(WHOLE);
-    let f32 = |v: &Json| v.as_f64().map(|x| x as f32).filter(|x| x.is_finite()).ok_or(NUMBER);
+    let f32 = |v: &Json| match v.as_str() {
+        // JSON has no infinity; functions give it as text.
+        Some(formula::MINUS_INFINITY) => Ok(f32::NEG_INFINITY),
+        _ => v.as_f64().map(|x| x as f32).filter(|x| x.is_finite()).ok_or(NUMBER),
+    };
     let bool = |v: &Json| v.as_bool().ok_or("true or false");
     let text = |v: &Json| v.as_str().map(str::to_owned).ok_or("text");
     fn list<T>(items: &[Json], of: impl Fn(&Json) -> Result<T, &'static str>) -> Result<Vec<T>, &'static str> {

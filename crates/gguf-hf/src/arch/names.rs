@@ -79,7 +79,7 @@ pub(super) fn number(text: &str) -> Option<(u64, &str)> {
 }
 
 /// Whether a name matches a pattern, in which `*` stands for anything.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
@@ -152,6 +152,22 @@ mod tests {
         for (text, expected) in [("17.x", Some((17, ".x"))), ("017", None), ("x", None), ("0", Some((0, "")))] {
             assert_eq!(number(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn blocks_behind_those_of_the_model() {
+        let table = Checkpoint {
+            appended: &[("mtp.layers.{}.", "layers.{}."), ("mtp.fc.", "layers.{}.eh_proj.")],
+            peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")],
+            ..*gguf_model::arch::of_class("LlamaForCausalLM").unwrap().1
+        };
+        let named = |name| in_appended_block(&table, name, 40);
+        assert_eq!(named("mtp.layers.1.norm.weight").as_deref(), Some("layers.41.norm.weight"));
+        assert_eq!(named("mtp.fc.weight").as_deref(), Some("layers.40.eh_proj.weight"));
+        assert_eq!(named("layers.1.norm.weight"), None);
+        assert_eq!(peeked(&table, "layers.3.gain"), Some(("gains", Some(3))));
+        assert_eq!(peeked(&table, "head_gain"), Some(("gain", None)));
+        assert_eq!(peeked(&table, "layers.3.gain.weight"), None);
     }
 
     #[test]

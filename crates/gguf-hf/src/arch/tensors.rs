@@ -1,17 +1,18 @@
 //! Tensors: which rows of an architecture a checkpoint's tensors belong to, and what has to be done to them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use gguf_format::{Gguf, Head};
 use gguf_model::Hparams;
 use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, Tensor};
-use gguf_pipeline::moves::Move;
+use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
 use super::names;
 use crate::dtype::SourceTensor;
 use crate::formula::{Fields, Formula};
-use crate::model_plan::{ModelPlan, PlanError, float_input};
+use crate::model_plan::{ModelPlan, NextTokens, PlanError, float_input};
 use crate::pattern::Pattern;
 
 /// Adds the output tensors that the checkpoint's tensors become.
@@ -33,6 +34,7 @@ pub(super) fn add(
     let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
 
     let n_main = plan.fields.n_blocks.saturating_sub(hparams.nextn);
+    let next_tokens = NextTokens::of(&plan.fields);
     let mut renames = Vec::new();
     for (old, new, condition) in checkpoint.rename_if {
         if condition_holds(condition, old, &plan.fields)? {
@@ -44,7 +46,13 @@ pub(super) fn add(
     let mut first_of = None;
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
-            Ok(name) => names::in_appended_block(checkpoint, &name, n_main).unwrap_or(name),
+            Ok(name) => match names::in_appended_block(checkpoint, &name, n_main) {
+                Some(_) if next_tokens == NextTokens::LeftOut => {
+                    plan.skip(&source.name, LEFT_OUT);
+                    continue;
+                }
+                appended => appended.unwrap_or(name),
+            },
             Err(reason) => {
                 plan.skip(&source.name, reason);
                 continue;
@@ -76,6 +84,18 @@ pub(super) fn add(
         let n_blocks = plan.fields.n_blocks;
         let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
+        if next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
+            plan.skip(&source.name, LEFT_OUT);
+            continue;
+        }
+        let is_shared = |found: &Match| match found.key.block {
+            Some(block) => block >= n_main,
+            None => SHARED.contains(&found.tensor.row.name),
+        };
+        if next_tokens == NextTokens::Only && !matches.is_empty() && !matches.iter().any(is_shared) {
+            plan.skip(&source.name, "only the blocks that predict further tokens are asked for");
+            continue;
+        }
         if checkpoint.drops_further_blocks && matches.iter().any(is_beyond) {
             plan.skip(&source.name, "belongs to a block that the model does not have in llama.cpp");
             continue;
@@ -117,7 +137,12 @@ pub(super) fn add(
     }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
-    if is_whole { missing(architecture, checkpoint, root, &slots, &hparams, plan.fields.n_blocks) } else { Ok(()) }
+    let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
+    if is_whole {
+        missing(architecture, checkpoint, root, &slots, &hparams, first_block..plan.fields.n_blocks)
+    } else {
+        Ok(())
+    }
 }
 
 /// The operation, and behind it as many divisions by 2.
@@ -135,6 +160,12 @@ fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
         other => other,
     }
 }
+
+/// Why tensors of blocks that predict further tokens are left out.
+const LEFT_OUT: &str = "predicts further tokens";
+
+/// What blocks that predict further tokens share with the model.
+const SHARED: &[&str] = &["token_embd.weight", "output_norm.weight", "output.weight"];
 
 /// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.
 fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields) -> Result<bool, PlanError> {
@@ -377,6 +408,10 @@ impl Slot {
         if self.stack.is_some() {
             shape.insert(0, n_stack);
         }
+        let mut maps = Vec::with_capacity(row.maps.len());
+        for map in row.maps {
+            resolve(*map, row.name, fields, &mut shape, &mut moves, &mut maps)?;
+        }
         shape.reverse();
         self.check_shape(&shape, sources, h, block)?;
         let is_copy = match (inputs.as_slice(), moves.as_slice()) {
@@ -388,10 +423,10 @@ impl Slot {
             _ => false,
         };
         let op = match inputs.pop() {
-            Some(input) if is_copy && row.maps.is_empty() => Op::Copy(input),
+            Some(input) if is_copy && maps.is_empty() => Op::Copy(input),
             Some(input) => {
                 inputs.push(input);
-                Op::Gather(Gather { inputs, moves, maps: row.maps.to_vec() })
+                Op::Gather(Gather { inputs, moves, maps })
             }
             None => return Err(incomplete()),
         };
@@ -457,6 +492,65 @@ impl Slot {
     }
 }
 
+/// Adds a function of values to those of an operation, with the values of its formula. Appended rows change shape and moves too.
+fn resolve(
+    map: Map,
+    row: &'static str,
+    fields: &Fields,
+    shape: &mut [u64],
+    moves: &mut Vec<Move>,
+    maps: &mut Vec<Map>,
+) -> Result<(), PlanError> {
+    let value = |formula: &'static str| -> Result<serde_json::Value, PlanError> {
+        let parsed = Formula::parse(formula).map_err(|e| PlanError::Table { key: row, problem: e.to_string() })?;
+        let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
+        value.ok_or_else(|| crate::config::Error::Missing(vec![formula.to_owned()]).into())
+    };
+    let wrong = |formula: &str, found: &serde_json::Value, expected| {
+        PlanError::from(crate::config::Error::invalid(formula, found, expected))
+    };
+    let row_len: u64 = shape.iter().skip(1).product();
+    match map {
+        Map::ScaleBy(formula) => {
+            let found = value(formula)?;
+            let factor = found.as_f64().ok_or_else(|| wrong(formula, &found, "a number"))?;
+            maps.push(Map::Scale(factor as f32));
+        }
+        Map::ScaleRowsBy(formula) => {
+            let found = value(formula)?;
+            let pair = |pair: &serde_json::Value| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_f64()? as f32));
+            let pairs: Option<Vec<(u64, f32)>> = found.as_array().and_then(|pairs| pairs.iter().map(pair).collect());
+            let pairs = pairs.ok_or_else(|| wrong(formula, &found, "pairs of rows and numbers"))?;
+            let rows = pairs.iter().fold(0u64, |sum, (n, _)| sum.saturating_add(*n));
+            let period = rows.saturating_mul(row_len);
+            if rows == 0 || shape.first().is_none_or(|n| n % rows != 0) {
+                return Err(wrong(formula, &found, "rows that fill the tensor"));
+            }
+            let mut first = 0;
+            for (n, factor) in pairs {
+                let (from, to) = (first * row_len, (first + n) * row_len);
+                maps.push(Map::ScalePart { period, from, to, factor });
+                first += n;
+            }
+        }
+        Map::PadRowsTo(formula) => {
+            let found = value(formula)?;
+            let n = found.as_u64().ok_or_else(|| wrong(formula, &found, "a whole number"))?;
+            if let Some(rows) = shape.first_mut()
+                && *rows < n
+            {
+                let (from, missing) = (rows.saturating_mul(row_len), (n - *rows).saturating_mul(row_len));
+                let axes = vec![Axis { count: missing, from: 0, to: 1 }];
+                moves.push(Move { input: 0, from: 0, to: from, axes });
+                maps.push(Map::ZeroFrom(from));
+                *rows = n;
+            }
+        }
+        map => maps.push(map),
+    }
+    Ok(())
+}
+
 /// The length of a named axis: some letters, or the name of a dimension of tables. Patterns may also name fields of the configuration,
 /// with a dot.
 fn length(axis: &str, h: &Hparams<'_>, block: u64) -> Option<u64> {
@@ -482,15 +576,17 @@ fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     }
 }
 
-/// The first tensor that the architecture needs and the checkpoint lacks. `root` is what names of the checkpoint begin with.
+/// The first tensor that the architecture needs in those blocks and the checkpoint lacks. `root` is what names of the checkpoint begin
+/// with.
 fn missing(
     architecture: &'static Architecture,
     checkpoint: &Checkpoint,
     root: &str,
     slots: &BTreeMap<SlotKey, Slot>,
     h: &Hparams<'_>,
-    n_blocks: u64,
+    blocks: Range<u64>,
 ) -> Result<(), PlanError> {
+    let n_blocks = blocks.end;
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
@@ -532,5 +628,5 @@ fn missing(
     };
     look(architecture.outside().collect(), None)?;
     let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks));
-    (0..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
+    (blocks.start..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

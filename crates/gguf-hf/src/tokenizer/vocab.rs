@@ -292,6 +292,26 @@ pub(crate) fn llama_hf(
     Ok(list)
 }
 
+/// As [`llama_hf`], with merges, and with tokens of channels and tools as text, so that programs can read them
+/// (`Gemma4Model.set_vocab`).
+pub(crate) fn gemma4(
+    folder: &Folder,
+    tokenizer: &TokenizerJson,
+    warnings: &mut Vec<TokenizerWarning>,
+) -> Result<TokenList, FolderError> {
+    const VISIBLE: &[&str] =
+        &["<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"];
+    let mut list = llama_hf(folder, tokenizer, warnings)?;
+    list.model = "gemma4";
+    list.special = Special::FilesWithMerges;
+    for (token, kind) in list.tokens.iter().zip(&mut list.types) {
+        if VISIBLE.contains(&token.as_str()) {
+            *kind = piece_type::USER_DEFINED;
+        }
+    }
+    Ok(list)
+}
+
 /// The vocabulary of a `tokenizer.json` with byte-level BPE, WordPiece or words (`get_vocab_base`).
 pub(crate) fn hugging_face(
     folder: &Folder,

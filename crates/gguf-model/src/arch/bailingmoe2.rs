@@ -27,7 +27,7 @@ const KEYS: &[Key] = keys! {
     "vocab_size" U32 = "vocab_size";
     "expert_feed_forward_length" U32 = "moe_intermediate_size";
     "expert_shared_feed_forward_length" U32
-        = "moe_shared_expert_intermediate_size|moe_intermediate_size * num_shared_experts";
+        = "moe_shared_expert_intermediate_size|(moe_intermediate_size * num_shared_experts)";
     "expert_weights_scale" F32 = "routed_scaling_factor";
     "expert_shared_count" U32 = "num_shared_experts";
     "expert_weights_norm" Bool = "norm_topk_prob";

@@ -30,6 +30,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         },
         Checkpoint {
             classes: &["Glm4MoeLiteForCausalLM"],
+            separates_next_tokens: true,
             skip: SKIP,
             keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_NEXT_TOKENS],
             special_tokens: GLM_TOKENS,

@@ -37,11 +37,11 @@ const GEMMA3: Checkpoint = Checkpoint {
     ..Checkpoint::TEXT
 };
 
-const SPACE: &[Key] = keys! {
+pub(super) const SPACE: &[Key] = keys! {
     "tokenizer.ggml.add_space_prefix" Bool? = "false if tokenizer_model == 'llama' else null";
 };
 
-const KEYS: &[Key] = keys! {
+pub(super) const KEYS: &[Key] = keys! {
     "context_length" U32 = "max_position_embeddings|131072";
     "attention.head_count" U32 = "num_attention_heads|8";
     "attention.layer_norm_rms_epsilon" F32 = "rms_norm_eps|1e-6";

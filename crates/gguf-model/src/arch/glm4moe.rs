@@ -13,6 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[
         Checkpoint {
             classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration"],
+            separates_next_tokens: true,
             keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
             special_tokens: GLM_TOKENS,
             ..Checkpoint::TEXT

@@ -195,6 +195,7 @@ pub(super) const NEXT_TOKENS: &[Row] = rows! {
 
 /// Blocks behind those of the model predict further tokens.
 pub(super) const NEXT_TOKENS_FIELDS: &[Key] = keys! {
+    let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers";
     let block_count = "num_hidden_layers + (num_nextn_predict_layers or 0)";
 };
 

@@ -11,6 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     block: &[NORMS, ATTENTION, QK_NORMS, FFN, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["HYV3ForCausalLM"],
+        separates_next_tokens: true,
         rename: &[(".final_layernorm.", ".shared_head.norm.")],
         keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS],
         ..Checkpoint::TEXT

@@ -10,13 +10,33 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::SHORTCONV_L_CACHE]],
     outside: &[OUTSIDE],
     block: &[BLOCK, GATED_FFN_W],
-    checkpoints: &[Checkpoint {
-        classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM"],
-        skip: AUDIO,
-        rename: &[("lfm.", "model.")],
-        keys: &[FIELDS, GENERIC, KEYS],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM"],
+            skip: AUDIO,
+            rename: &[("lfm.", "model.")],
+            keys: &[FIELDS, GENERIC, KEYS],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Lfm2Model", "Lfm2BidirectionalModel"],
+            skip: AUDIO,
+            rename: &[("lfm.", "model.")],
+            dense: &[("1_Dense/model.safetensors", "linear.", "dense_2.")],
+            early_keys: &[DENSE_WIDTH],
+            keys: &[FIELDS, GENERIC, KEYS, NO_CAUSE, POOLING],
+            ..Checkpoint::TEXT
+        },
+    ],
+};
+
+/// Width of what the layer behind the pooling makes.
+const DENSE_WIDTH: &[Key] = keys! {
+    "embedding_length_out" U32? = "dense_rows";
+};
+
+const NO_CAUSE: &[Key] = keys! {
+    "attention.causal" Bool? = "false if architectures[0] == 'Lfm2BidirectionalModel' else null";
 };
 
 /// With experts.
@@ -78,7 +98,7 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"         [Embd Vocab]             Required Always <- "embed_tokens";
     "token_embd_norm.weight"    [Embd]                   Required Always <- "embedding_norm";
     "output.weight"             [Embd Vocab]             Optional Always <- "lm_head";
-    "dense_2.weight"            []                       Optional Always;
+    "dense_2.weight"            []                       Optional Always <- "dense_2";
     "dense_2.bias"              []                       Optional Always;
 };
 

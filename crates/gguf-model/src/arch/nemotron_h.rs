@@ -50,11 +50,30 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ],
             ..NEMOTRON_H
         },
+        Checkpoint {
+            classes: &["NemotronHPuzzleForCausalLM"],
+            name: "nemotron_h_moe",
+            appended: &[],
+            skip: &[("mtp.*", "")],
+            keys: &[
+                PUZZLE_FIELDS,
+                GRANITE_FIELDS,
+                GENERIC,
+                GRANITE_KEYS,
+                STATE_SPACE,
+                super::granite_hybrid::KEYS,
+                PUZZLE_KEYS,
+                PADDED,
+            ],
+            separates_next_tokens: false,
+            ..NEMOTRON_H
+        },
     ],
 };
 
 const NEMOTRON_H: Checkpoint = Checkpoint {
     classes: &["NemotronHForCausalLM"],
+    separates_next_tokens: true,
     roots: &["backbone.", "model."],
     appended: &[
         ("mtp.layers.0.", "layers.{}."),
@@ -74,6 +93,7 @@ const FIELDS: &[Key] = keys! {
 
 /// The block behind all others has attention and experts.
 const NEXT_TOKENS_BLOCK: &[Key] = keys! {
+    let num_nextn_predict_layers = "null if next_tokens == 'left_out' else num_nextn_predict_layers";
     let block_count = "block_count + (num_nextn_predict_layers or 0)";
     let is_attention = "is_attention + [true] * (num_nextn_predict_layers or 0)";
     let is_ffn = "is_ffn + [true] * (num_nextn_predict_layers or 0)";
@@ -104,6 +124,29 @@ const EXPERT_KEYS: &[Key] = keys! {
     "expert_group_count" U32 = "n_group";
     "moe_latent_size" U32? = "moe_latent_size";
     "nextn_predict_layers" U32? = "num_nextn_predict_layers or null";
+};
+
+/// Experts of each block of their own.
+const PUZZLE_FIELDS: &[Key] = keys! {
+    let own_head_dim = "head_dim|attention_head_dim";
+    let num_hidden_layers = "len(block_configs)";
+    let block_count = "len(block_configs)";
+    let is_attention = "[b.block_type in ['attention', 'full_attention'] for b in block_configs]";
+};
+
+const PUZZLE_KEYS: &[Key] = keys! {
+    "attention.key_length" U32 = "own_head_dim";
+    "attention.value_length" U32 = "own_head_dim";
+    "feed_forward_length" U32 = "[b.moe_intermediate_size or 0 for b in block_configs]";
+    "expert_feed_forward_length" U32 = "[b.moe_intermediate_size or 0 for b in block_configs]";
+    "expert_used_count" U32 = "[b.num_experts_per_tok or 0 for b in block_configs]";
+    "expert_shared_feed_forward_length" U32 = "moe_shared_expert_intermediate_size";
+    "expert_count" U32 = "n_routed_experts";
+    "expert_shared_count" U32 = "n_shared_experts";
+    "expert_weights_norm" Bool = "norm_topk_prob";
+    "expert_weights_scale" F32 = "routed_scaling_factor";
+    "expert_group_count" U32 = "n_group";
+    "moe_latent_size" U32 = "moe_latent_size";
 };
 
 const PADDED: &[Key] = keys! {

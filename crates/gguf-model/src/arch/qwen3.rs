@@ -23,15 +23,42 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const WITH_VISION: Architecture = Architecture {
     names: &["qwen3vl"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
-    checkpoints: &[Checkpoint {
-        classes: &["Qwen3VLForConditionalGeneration"],
-        rename: &[("thinker.", "")],
-        rename_if: ANSWERING,
-        keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
-        vocab: Vocab::SentencePieceOrBpe,
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Qwen3VLForConditionalGeneration"],
+            rename: &[("thinker.", "")],
+            rename_if: ANSWERING,
+            keys: &[GENERIC, POOLING, RERANK, DEEPSTACK],
+            vocab: Vocab::SentencePieceOrBpe,
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Qwen3ASRForConditionalGeneration"],
+            rename: &[("thinker.", "")],
+            keys: &[GENERIC, POOLING, NO_DEEPSTACK],
+            vocab: Vocab::SentencePieceOrBpe,
+            tokenizer_keys: &[CHAT, END_OF_MESSAGE],
+            ..Checkpoint::TEXT
+        },
+    ],
     ..ARCHITECTURE
+};
+
+pub(super) const NO_DEEPSTACK: &[Key] = keys! {
+    "n_deepstack_layers" U32 = "0";
+};
+
+/// The template of Qwen 3 ASR is replaced by this one.
+const CHAT: &[Key] = keys! {
+    "tokenizer.chat_template" Str = "\"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' \
++ '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}\"";
+};
+
+/// The end of a message begins and ends a text.
+pub(super) const END_OF_MESSAGE: &[Key] = keys! {
+    let end_of_message = "token_id(tokenizer_config.added_tokens_decoder ?? {}, '<|im_end|>')";
+    "tokenizer.ggml.bos_token_id" U32? = "end_of_message";
+    "tokenizer.ggml.eos_token_id" U32? = "end_of_message";
 };
 
 /// A reranker keeps two rows of the matrix that makes tokens: those of its answers. Tied embeddings are that matrix too.

@@ -21,11 +21,20 @@ pub(super) const QWEN35: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     outside: &[OUTSIDE],
     block: &[BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
-    checkpoints: &[Checkpoint {
-        classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
-        keys: KEYS_IN_ORDER,
-        ..QWEN_NEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
+            keys: KEYS_IN_ORDER,
+            ..QWEN_NEXT
+        },
+        Checkpoint {
+            classes: &["MiniCPMV4_6ForConditionalGeneration"],
+            skip: &[("mtp.*", ""), ("merger.*", "")],
+            appended: &[],
+            keys: &[GENERIC, EXPERT_WIDTHS, KEYS, SECTIONS],
+            ..QWEN_NEXT
+        },
+    ],
 };
 
 /// Qwen 3.5 with experts.
@@ -49,6 +58,7 @@ const LINEAR_KEYS: &[&str] = &[
 ];
 
 const QWEN_NEXT: Checkpoint = Checkpoint {
+    separates_next_tokens: true,
     appended: &[
         ("mtp.layers.{}.", "layers.{}."),
         ("mtp.fc.", "layers.{}.eh_proj."),
@@ -63,7 +73,7 @@ const KEYS_IN_ORDER: &[&[Key]] = &[FIELDS, GENERIC, EXPERT_WIDTHS, KEYS, SECTION
 
 /// Where the configuration does not say how many blocks predict further tokens, the names of tensors do.
 const FIELDS: &[Key] = keys! {
-    let block_count = "num_hidden_layers + (mtp_num_hidden_layers or appended_blocks)";
+    let block_count = "num_hidden_layers + (0 if next_tokens == 'left_out' else mtp_num_hidden_layers or appended_blocks)";
 };
 
 const KEYS: &[Key] = keys! {

@@ -9,12 +9,21 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     outside: &[EMBEDDINGS],
     block: &[NORMS, ATTENTION, QK_NORMS, EXPERTS],
-    checkpoints: &[Checkpoint {
-        classes: &["Qwen3VLMoeForConditionalGeneration"],
-        rename: &[("thinker.", "")],
-        keys: &[GENERIC, EXPERT_WIDTHS, DEEPSTACK],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Qwen3VLMoeForConditionalGeneration"],
+            rename: &[("thinker.", "")],
+            keys: &[GENERIC, EXPERT_WIDTHS, DEEPSTACK],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["Qwen3OmniMoeForConditionalGeneration"],
+            rename: &[("thinker.", "")],
+            keys: &[GENERIC, EXPERT_WIDTHS, super::qwen3::NO_DEEPSTACK],
+            tokenizer_keys: &[super::qwen3::END_OF_MESSAGE],
+            ..Checkpoint::TEXT
+        },
+    ],
 };
 
 const DEEPSTACK: &[Key] = keys! {

@@ -35,27 +35,12 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::EXPERT_GATING_FUNC,
             ],
         ],
-        "jais" | "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
-        "bitnet" | "chameleon" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
-        "grok" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
+        "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
+        "bitnet" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
         "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
             &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
-        ],
-        "deepseek32" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::ATTENTION_Q_LORA_RANK,
-                keys::ATTENTION_KV_LORA_RANK,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
-                keys::EXPERT_GATING_FUNC,
-            ],
         ],
         "deepseek4" => &[
             TRANSFORMER_KEYS,
@@ -110,29 +95,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
         "eagle3" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
         }
-        "falcon-h1" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-            ],
-        ],
-        "gemma3n" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW]],
-        "gemma4" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::ATTENTION_SLIDING_WINDOW_PATTERN,
-                keys::ATTENTION_SLIDING_WINDOW,
-                keys::EMBEDDING_LENGTH_PER_LAYER_INPUT,
-                keys::ATTENTION_KEY_LENGTH_SWA,
-                keys::ATTENTION_VALUE_LENGTH_SWA,
-            ],
-        ],
         "gemma4-assistant" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -142,19 +104,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_SLIDING_WINDOW,
                 keys::ATTENTION_KEY_LENGTH_SWA,
                 keys::ATTENTION_VALUE_LENGTH_SWA,
-            ],
-        ],
-        "glm-dsa" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::ATTENTION_Q_LORA_RANK,
-                keys::ATTENTION_KV_LORA_RANK,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
             ],
         ],
         "glm5-next" => &[
@@ -218,29 +167,7 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[keys::ATTN_RES_BLOCK_SIZE, keys::ACTIVATION_SITU_BETA, keys::ACTIVATION_SITU_LINEAR_BETA],
         ],
         "kimi-linear" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, KIMI_KEYS],
-        "laguna" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]]
-        }
-        "mimo2" | "step35" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::ATTENTION_SLIDING_WINDOW, keys::ATTENTION_SLIDING_WINDOW_PATTERN],
-        ],
         "minimax-01" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::RESIDUAL_SCALE]],
-        "minimax-m3" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::EXPERT_FEED_FORWARD_LENGTH,
-                keys::EXPERT_SHARED_COUNT,
-                keys::EXPERT_GATING_FUNC,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
-                keys::ATTENTION_INDEXER_BLOCK_SIZE,
-                keys::ATTENTION_INDEXER_LOCAL_BLOCKS,
-            ],
-        ],
         "muse-glimmer" => {
             &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ATTENTION_SLIDING_WINDOW, keys::LOGIT_SCALE]]
         }
@@ -262,7 +189,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::ATTENTION_INDEXER_TOP_K,
             ],
         ],
-        "talkie" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::LOGIT_SCALE]],
         "wavtokenizer-dec" => &[
             RECURRENT_KEYS,
             LAYER_NORM_KEYS,

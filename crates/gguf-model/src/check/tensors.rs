@@ -163,7 +163,11 @@ fn missing_blocks(model: &Model<'_>, family: Option<&Family>, seen: &Seen, repor
             continue;
         }
         let count = model.hparams.blocks_of(stack).unwrap_or(0).min(MAX_BLOCKS);
-        for i in (0..count).filter(|&i| !usize::try_from(i).ok().and_then(|i| marks.get(i)).is_some_and(|m| *m)) {
+        // A file may have only the blocks that predict further tokens (`mtp_only` in llama.cpp's `load_arch_tensors`).
+        let n_main = count.saturating_sub(model.hparams.nextn);
+        let (main, next) = marks.split_at(marks.len().min(usize::try_from(n_main).unwrap_or(usize::MAX)));
+        let first = if next.contains(&true) && !main.contains(&true) { n_main } else { 0 };
+        for i in (first..count).filter(|&i| !usize::try_from(i).ok().and_then(|i| marks.get(i)).is_some_and(|m| *m)) {
             let name = format!("{}{i}", stack.prefix());
             report.add(
                 &TENSOR_BLOCK_MISSING,

@@ -1,0 +1,69 @@
+//! DeepSeek 3.2 and GLM-5: latent attention that an indexer makes sparse, and blocks that predict further tokens.
+//!
+//! Rules: `load_arch_tensors` in `src/models/deepseek32.cpp` and `glm-dsa.cpp` of llama.cpp, `DeepseekV32Model` in
+//! `conversion/deepseek.py`, `GlmMoeDsaModel` in `conversion/glm.py`.
+
+use super::deepseek2::{LATENT_FIELDS, LATENT_KEYS};
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["deepseek32"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS, &[keys::EXPERT_GATING_FUNC]],
+    outside: &[EMBEDDINGS, ROPE_FREQS],
+    block: &[NORMS, LATENT_ATTENTION, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["DeepseekV32ForCausalLM"],
+        keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, NEXT_TOKENS_KEYS, KEYS],
+        ..SPARSE
+    }],
+};
+
+/// GLM-5.
+pub(super) const GLM: Architecture = Architecture {
+    names: &["glm-dsa"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, INDEXER_KEYS],
+    checkpoints: &[Checkpoint {
+        classes: &["GlmMoeDsaForCausalLM"],
+        keys: &[NEXT_TOKENS_FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, GLM_ROPE, NEXT_TOKENS_KEYS, KEYS, GLM_KEYS],
+        special_tokens: GLM_TOKENS,
+        ..SPARSE
+    }],
+    ..ARCHITECTURE
+};
+
+const SPARSE: Checkpoint = Checkpoint {
+    skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],
+    separates_next_tokens: true,
+    ..Checkpoint::TEXT
+};
+
+const INDEXER_KEYS: &[&str] = &[
+    keys::EXPERT_FEED_FORWARD_LENGTH,
+    keys::EXPERT_SHARED_COUNT,
+    keys::ATTENTION_Q_LORA_RANK,
+    keys::ATTENTION_KV_LORA_RANK,
+    keys::ATTENTION_INDEXER_HEAD_COUNT,
+    keys::ATTENTION_INDEXER_KEY_LENGTH,
+    keys::ATTENTION_INDEXER_TOP_K,
+];
+
+const KEYS: &[Key] = keys! {
+    "attention.indexer.head_count" U32 = "index_n_heads";
+    "attention.indexer.key_length" U32 = "index_head_dim";
+    "attention.indexer.top_k" U32 = "index_topk";
+};
+
+const GLM_ROPE: &[Key] = keys! {
+    "rope.dimension_count" U32 = "int(qk_rope_head_dim * (rope_all.partial_rotary_factor|1.0))";
+};
+
+const GLM_KEYS: &[Key] = keys! {
+    "attention.indexer.types" Bool? = "null if indexer_types == null else [t == 'full' for t in indexer_types]";
+};
+
+const INDEXER: &[Row] = rows! {
+    "indexer.attn_q_b.weight" [QLora IndexerQ]    Optional Always <- "self_attn.indexer.wq_b";
+    "indexer.attn_k.weight"   [Embd IndexerKey]   Optional Always <- "self_attn.indexer.wk";
+    "indexer.k_norm.weight"   [IndexerKey]        Optional Always + Optional <- "self_attn.indexer.k_norm";
+    "indexer.proj.weight"     [Embd IndexerHeads] Optional Always <- "self_attn.indexer.weights_proj";
+};

@@ -1,0 +1,115 @@
+//! Gemma 4: longer heads in blocks without a window, blocks that share keys and values, embeddings for each block in small models, experts
+//! beside the feed-forward part in one of them.
+//!
+//! Rules: `load_arch_tensors` in `src/models/gemma4.cpp` of llama.cpp, `Gemma4Model` and `Gemma4UnifiedModel` in `conversion/gemma.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["gemma4"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[
+            keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+            keys::ATTENTION_SLIDING_WINDOW,
+            keys::EMBEDDING_LENGTH_PER_LAYER_INPUT,
+            keys::ATTENTION_KEY_LENGTH_SWA,
+            keys::ATTENTION_VALUE_LENGTH_SWA,
+        ],
+    ],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, EXPERTS_BESIDE],
+    checkpoints: &[
+        Checkpoint { classes: &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"], ..GEMMA4 },
+        Checkpoint {
+            classes: &["Gemma4UnifiedForConditionalGeneration"],
+            keys: &[GENERIC, super::gemma3::KEYS, KEYS, SUPPRESSED],
+            ..GEMMA4
+        },
+    ],
+};
+
+const GEMMA4: Checkpoint = Checkpoint {
+    keys: &[GENERIC, super::gemma3::KEYS, KEYS],
+    vocab: Vocab::Gemma4,
+    tokenizer_keys: &[TOKENIZER],
+    trims_embeddings: true,
+    computed: &[Computed::Values(
+        "rope_freqs.weight",
+        "[1.0] * int(rope.partial_rotary_factor * global_head_dim / 2)
+            + [1e30] * (global_head_dim // 2 - int(rope.partial_rotary_factor * global_head_dim / 2))",
+    )],
+    ..Checkpoint::TEXT
+};
+
+const SUPPRESSED: &[Key] = keys! {
+    "tokenizer.ggml.suppress_tokens" I32? = "generation_config.suppress_tokens";
+};
+
+const TOKENIZER: &[Key] = keys! {
+    "tokenizer.ggml.add_space_prefix" Bool = "false";
+    "tokenizer.ggml.add_bos_token" Bool = "true";
+};
+
+const KEYS: &[Key] = keys! {
+    let is_windowed = "[t == 'sliding_attention' for t in layer_types]";
+    "attention.shared_kv_layers" U32 = "num_kv_shared_layers";
+    "embedding_length_per_layer_input" U32 = "hidden_size_per_layer_input or 0";
+    "attention.sliding_window_pattern" Bool = "is_windowed";
+    "attention.key_length" U32 = "global_head_dim";
+    "attention.value_length" U32 = "global_head_dim";
+    "attention.key_length_swa" U32 = "head_dim";
+    "attention.value_length_swa" U32 = "head_dim";
+    "expert_feed_forward_length" U32? = "expert_intermediate_size|moe_intermediate_size";
+    "feed_forward_length" U32? = "[intermediate_size if i < block_count - num_kv_shared_layers else 2 * intermediate_size for i]
+        if use_double_wide_mlp else null";
+    "attention.head_count_kv" U32? = "null if num_global_key_value_heads == null or num_key_value_heads == null
+        else [num_key_value_heads if w else num_global_key_value_heads for w in is_windowed]";
+    "rope.dimension_count" U32 = "int(global_head_dim)";
+    "rope.dimension_count_swa" U32 = "int(head_dim * (rope_all.partial_rotary_factor|1.0))";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "rope_freqs.weight"           []           Optional Always;
+    "token_embd.weight"           [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
+    "per_layer_token_embd.weight" []           Optional Always <- "embed_tokens_per_layer";
+    "per_layer_model_proj.weight" []           Optional Always <- "per_layer_model_projection";
+    "per_layer_proj_norm.weight"  []           Optional Always <- "per_layer_projection_norm";
+    "output_norm.weight"          [Embd]       Required Always <- "norm";
+    "output.weight"               [Embd Vocab] Optional Always <- "lm_head";
+};
+
+/// The length of heads depends on the block.
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"            [Embd]       Required Always <- "input_layernorm";
+    "attn_q.weight"               []           Required Always <- "self_attn.q_proj";
+    "attn_k.weight"               []           Optional Always <- "self_attn.k_proj";
+    "attn_v.weight"               []           Optional Always <- "self_attn.v_proj";
+    "attn_output.weight"          []           Required Always <- "self_attn.o_proj";
+    "attn_q_norm.weight"          []           Required Always <- "self_attn.q_norm";
+    "attn_k_norm.weight"          []           Optional Always <- "self_attn.k_norm";
+    "post_attention_norm.weight"  [Embd]       Required Always <- "post_attention_layernorm";
+    "ffn_norm.weight"             [Embd]       Required Always <- "pre_feedforward_layernorm";
+    "post_ffw_norm.weight"        [Embd]       Required Always <- "post_feedforward_layernorm";
+    "ffn_gate.weight"             [Embd Ff]    Required Always <- "mlp.gate_proj";
+    "ffn_up.weight"               [Embd Ff]    Required Always <- "mlp.up_proj";
+    "ffn_down.weight"             [Ff Embd]    Required Always <- "mlp.down_proj";
+    "layer_output_scale.weight"   [One]        Optional Always <- "layer_scalar";
+    "inp_gate.weight"             []           Optional Always <- "per_layer_input_gate";
+    "proj.weight"                 []           Optional Always <- "per_layer_projection";
+    "post_norm.weight"            [Embd]       Optional Always <- "post_per_layer_input_norm";
+};
+
+const EXPERTS_BESIDE: &[Row] = rows! {
+    "ffn_gate_inp.weight"         [Embd Experts] Optional Always <- "router.proj";
+    "ffn_gate_inp.scale"          []             Optional Always <- "router.scale";
+    "ffn_down_exps.scale"         []             Optional Always <- "router.per_expert_scale";
+    "ffn_gate_up_exps.weight"     []             Optional Always <- "experts.gate_up_proj";
+    "ffn_gate_exps.weight"        []             Optional Always;
+    "ffn_up_exps.weight"          []             Optional Always;
+    "ffn_down_exps.weight"        []             Optional Always <- "experts.down_proj";
+    "pre_ffw_norm_2.weight"       [Embd]         Optional Always <- "pre_feedforward_layernorm_2";
+    "post_ffw_norm_1.weight"      [Embd]         Optional Always <- "post_feedforward_layernorm_1";
+    "post_ffw_norm_2.weight"      [Embd]         Optional Always <- "post_feedforward_layernorm_2";
+};

@@ -1,0 +1,52 @@
+//! Laguna: heads of each block of their own, gates behind the attention, experts with a shared one behind the first blocks.
+//!
+//! Rules: `load_arch_tensors` in `src/models/laguna.cpp` of llama.cpp, `LagunaModel` in `conversion/laguna.py`.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["laguna"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::LEADING_DENSE_BLOCK_COUNT, keys::EXPERT_FEED_FORWARD_LENGTH]],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, ATTENTION, QK_NORMS, GATED_FFN, ROUTER, EXPERTS_IN_ORDER, SHARED],
+    checkpoints: &[Checkpoint {
+        classes: &["LagunaForCausalLM"],
+        keys: &[GENERIC, VOCAB_SIZE, KEYS],
+        tokenizer_keys: &[END_OF_TURN],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "attention.head_count" U32 = "num_attention_heads_per_layer or [num_attention_heads] * num_hidden_layers";
+    "attention.sliding_window" U32? = "sliding_window or null";
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_shared_feed_forward_length" U32 = "shared_expert_intermediate_size";
+    "expert_weights_norm" Bool = "true";
+    "expert_weights_scale" F32 = "float(moe_routed_scaling_factor)";
+    "expert_gating_func" U32 = "2";
+    "leading_dense_block_count" U32 = "n_leading(mlp_layer_types, 'dense')";
+    "rope.dimension_count" U32 = "int(head_dim * float(rope.partial_rotary_factor|1.0))";
+    "rope.dimension_count_swa" U32? = "null if rope_all.sliding_attention == null
+        else int(head_dim * float(rope_all.sliding_attention.partial_rotary_factor|1.0))";
+};
+
+/// The first of several tokens that end a text, other than the one that begins it, ends a turn.
+const END_OF_TURN: &[Key] = keys! {
+    let ends = "eos_token_id if is_list(eos_token_id ?? 0) else []";
+    "tokenizer.ggml.eot_token_id" U32? = "null if len(ends) == 0 else ends[0] if ends[0] != bos_token_id
+        else ends[1] if len(ends) > 1 else null";
+};
+
+/// The gate has one value for each head, or for each of its elements.
+const ROUTER: &[Row] = rows! {
+    "attn_gate.weight"      []              Optional Always  <- "self_attn.g_proj";
+    "ffn_gate_inp.weight"   [Embd Experts]  Required Experts <- "mlp.gate";
+    "exp_probs_b.bias"      [Experts]       Optional Experts <- "mlp.experts.e_score_correction.bias";
+};
+
+const SHARED: &[Row] = rows! {
+    "ffn_gate_shexp.weight" [Embd SharedFf] Required Experts <- "mlp.shared_expert.gate_proj";
+    "ffn_up_shexp.weight"   [Embd SharedFf] Required Experts <- "mlp.shared_expert.up_proj";
+    "ffn_down_shexp.weight" [SharedFf Embd] Required Experts <- "mlp.shared_expert.down_proj";
+};
