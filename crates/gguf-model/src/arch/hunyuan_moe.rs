@@ -46,8 +46,9 @@ const KEYS: &[Key] = keys! {
     let width = "hidden_size // num_attention_heads";
     let base = "rope_all.rope_theta|10000.0";
     let alpha = "rope_all.alpha|1000";
-    let known = "one_of(str(alpha == 1000 and base == 10000.0 and width == 128
-        and max_position_embeddings in [32768, 262144]), {'true': 1}) if is_dynamic else 1";
+    let rope_scaling_is_that_of_a13b = "str(alpha == 1000 and base == 10000.0 and width == 128
+        and max_position_embeddings in [32768, 262144])";
+    let known = "one_of(rope_scaling_is_that_of_a13b, {'true': 1}) if is_dynamic else 1";
     "rope.freq_base" F32? = "base * alpha ** (width / (width - 2)) if is_dynamic else null";
     "rope.scaling.type" Str? = "'none' if is_dynamic else null";
     "rope.scaling.factor" F32? = "1 if is_dynamic else null";

@@ -62,8 +62,8 @@ const POSITIONS: &[Key] = keys! {
     let checked = "one_of(str(causal), {'false': 1}) + one_of(str(prenorm), {'false': 1})
         + one_of(str(rotary_emb_interleaved), {'false': 1}) + one_of(str(float(rotary_emb_fraction)), {'1.0': 1})";
     let checked = "one_of(str(rotary_emb_scale_base), {}) if rotary_emb_scale_base != null else 1";
-    let n_positions = "one_of(str(n_positions) + ' of ' + str(max_trained_positions|2048),
-        {'8192 of 2048': 2048, '2048 of 2048': 512})";
+    let n_positions_of_max_trained_positions = "str(n_positions) + ' of ' + str(max_trained_positions|2048)";
+    let n_positions = "one_of(n_positions_of_max_trained_positions, {'8192 of 2048': 2048, '2048 of 2048': 512})";
 };
 
 const EXPERT_KEYS: &[Key] = keys! {
