@@ -152,6 +152,16 @@ struct Hparams {
 }
 
 impl Hparams {
+    /// The widths of the matrices that quantized keys and values are rotated by: for keys the largest power of two that divides a head,
+    /// for values 64 (`llama_kv_cache`). There is none where heads are not alike, or not of whole 64 elements.
+    fn rotations(&self) -> (Option<u64>, Option<u64>) {
+        let of = |head: fn(&Layer) -> u64| {
+            let first = self.layers.first().map(head).filter(|n| *n > 0 && n % 64 == 0);
+            first.filter(|first| self.layers.iter().all(|layer| head(layer) == *first))
+        };
+        (of(|layer| layer.head_k).map(|n| 1 << n.trailing_zeros()), of(|layer| layer.head_v).map(|_| 64))
+    }
+
     /// The longest row of values that is cached.
     fn most_v_row(&self) -> u64 {
         self.layers.iter().map(|layer| layer.head_v.saturating_mul(layer.n_head_kv)).max().unwrap_or(0)
@@ -230,7 +240,14 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
         memory.cache = memory.cache.saturating_add(bytes);
     }
     let n_tokens = setup.n_ubatch.min(n_ctx_seq.saturating_mul(setup.n_seq));
-    let batch = Batch { n_tokens, n_outputs: n_tokens.min(setup.n_batch), flash: setup.flash };
+    let is_quantized = |ty: GgmlType| ty.info().is_some_and(|info| info.is_quantized());
+    let batch = Batch {
+        n_tokens,
+        n_outputs: n_tokens.min(setup.n_batch),
+        flash: setup.flash,
+        rotates_k: is_quantized(setup.type_k),
+        rotates_v: is_quantized(setup.type_v),
+    };
     let compute = build(&hparams, family, cells, batch).buffer_bytes();
     cpu.output = hparams.n_vocab.saturating_mul(4).saturating_mul(setup.n_seq);
     let mut assumptions = vec![
@@ -274,7 +291,7 @@ fn check(setup: &Setup) -> Result<(), EditError> {
     range("a batch", setup.n_batch, MOST)?;
     range("a physical batch", setup.n_ubatch, MOST)?;
     range("a number of sequences", setup.n_seq, 256)?;
-    if !setup.flash && setup.type_v.info().is_none_or(|info| info.block_len > 1) {
+    if !setup.flash && setup.type_v.info().is_none_or(|info| info.is_quantized()) {
         let problem = "quantized values in the cache need flash attention".to_owned();
         return Err(EditError::Asked { problem });
     }

@@ -79,6 +79,9 @@ pub(super) struct Batch {
     /// Tokens among them whose logits are wanted.
     pub(super) n_outputs: u64,
     pub(super) flash: bool,
+    /// Quantized keys or values are cached, which are rotated first so that no element stands out.
+    pub(super) rotates_k: bool,
+    pub(super) rotates_v: bool,
 }
 
 /// The inputs of attention over one cache.
@@ -88,6 +91,9 @@ struct Attention {
     v_idxs: Id,
     mask: Id,
     n_cells: u64,
+    /// The matrices that keys and values are rotated by.
+    k_rot: Option<Id>,
+    v_rot: Option<Id>,
 }
 
 struct Builder<'a> {
@@ -146,11 +152,16 @@ impl Builder<'_> {
         let n = self.batch.n_tokens;
         let n_v = if self.batch.flash { n } else { n.saturating_mul(self.hparams.most_v_row()) };
         let mask = if self.batch.flash { Ty::F16 } else { Ty::F32 };
+        let (k_rot, v_rot) = self.hparams.rotations();
+        let k_rot = k_rot.filter(|_| self.batch.rotates_k).map(|n| self.graph.input(Ty::F32, [n, n, 1, 1]));
+        let v_rot = v_rot.filter(|_| self.batch.rotates_v).map(|n| self.graph.input(Ty::F32, [n, n, 1, 1]));
         Attention {
             k_idxs: self.graph.input(Ty::I64, [n, 1, 1, 1]),
             v_idxs: self.graph.input(Ty::I64, [n_v, 1, 1, 1]),
             mask: self.graph.input(mask, [n_cells, n, 1, 1]),
             n_cells,
+            k_rot,
+            v_rot,
         }
     }
 
@@ -182,6 +193,16 @@ impl Builder<'_> {
         let weight = self.graph.external();
         let cur = self.graph.op(Ty::F32, [n_rows, ne[1], ne[2], ne[3]], &[weight, cur]);
         self.bias(cur, has_bias)
+    }
+
+    /// Rotates the elements of each head, or of parts of it.
+    fn rotated(&mut self, cur: Id, by: Option<Id>) -> Id {
+        let Some(by) = by else { return cur };
+        let (ne, n) = (self.graph.ne(cur), self.graph.ne(by)[0]);
+        let rows = ne.iter().fold(1u64, |all, &ne| all.saturating_mul(ne)).checked_div(n).unwrap_or(0);
+        let flat = self.graph.view(cur, [n, rows, 1, 1]);
+        let rotated = self.graph.op(Ty::F32, [n, rows, 1, 1], &[by, flat]);
+        self.graph.view(rotated, ne)
     }
 
     fn rows(&mut self, cur: Id, ids: Id) -> Id {
@@ -225,7 +246,7 @@ impl Builder<'_> {
         let (head_k, head_v) = (layer.head_k, layer.head_v);
         let (row_k, row_v) = (head_k.saturating_mul(layer.n_head_kv), head_v.saturating_mul(layer.n_head_kv));
         let shapes = [[head_k, layer.n_head, n, 1], [head_k, layer.n_head_kv, n, 1], [head_v, layer.n_head_kv, n, 1]];
-        let [mut q, mut k, v] = if layer.has_fused_qkv {
+        let [mut q, mut k, mut v] = if layer.has_fused_qkv {
             let rows = shapes.iter().map(|shape| shape[0].saturating_mul(shape[1])).fold(0, u64::saturating_add);
             let qkv = self.matrix(cur, rows, layer.has_qkv_bias);
             shapes.map(|shape| self.graph.strided_view(qkv, shape))
@@ -250,6 +271,9 @@ impl Builder<'_> {
         if self.family.scale_queries {
             q = self.graph.in_place(&[q]);
         }
+        q = self.rotated(q, inputs.k_rot);
+        k = self.rotated(k, inputs.k_rot);
+        v = self.rotated(v, inputs.v_rot);
         for id in [q, v, k] {
             self.graph.expand(id);
         }
@@ -285,6 +309,7 @@ impl Builder<'_> {
             self.graph.op(Ty::F32, [width, n, 1, 1], &[kqv])
         };
         self.graph.expand(cur);
+        let cur = self.rotated(cur, inputs.v_rot);
         self.matrix(cur, self.hparams.n_embd, layer.has_attn_output_bias)
     }
 
