@@ -118,6 +118,31 @@ fn the_input_goes_when_the_output_is_verified() {
 }
 
 #[test]
+fn what_an_output_would_not_hold_is_not_deleted() {
+    let dir = folder();
+    let model = small(dir.path(), "model.gguf");
+    let mut bytes = fs::read(&model).unwrap();
+    bytes.extend([0, 0, 7]);
+    fs::write(&model, &bytes).unwrap();
+    let prefix = dir.path().join("s");
+    let args = ["split", text(&model), text(&prefix), "--max-tensors", "1"];
+    let run = gguf(args.into_iter().chain(["--delete-input"])).exits(1);
+    run.says(&["model.gguf: 3 bytes outside all tensors are not zero", "leave --delete-input out"]);
+    assert_eq!(names(dir.path()), ["model.gguf"]);
+    gguf(args).exits(0).says(&["they are left out", "has a layout of its own; it is noted in the first shard"]);
+    let second = dir.path().join("s-00002-of-00002.gguf");
+    let mut bytes = fs::read(&second).unwrap();
+    bytes.extend([5; 32]);
+    fs::write(&second, &bytes).unwrap();
+    let out = dir.path().join("out.gguf");
+    let args = ["merge", text(&second), "-o", text(&out)];
+    let run = gguf(args.into_iter().chain(["--delete-input"])).exits(1);
+    run.says(&["s-00002-of-00002.gguf: 32 bytes outside all tensors", "leave --delete-input out"]);
+    assert!(!out.exists() && second.exists());
+    gguf(args).exits(0).says(&["they are left out"]);
+}
+
+#[test]
 fn pieces_are_joined() {
     let dir = folder();
     let model = small(dir.path(), "model.gguf");

@@ -176,3 +176,33 @@ fn no_table_cuts_a_name() {
         }
     }
 }
+
+#[test]
+fn comparisons_and_values_fit() {
+    let dir = folder();
+    let (a, b) = (small(dir.path(), "a.gguf"), dir.path().join("b.gguf"));
+    let tensors: [(&str, &[u64], gguf_format::GgmlType); 2] = [
+        ("token_embd.weight", &[32, 1000], gguf_format::GgmlType::Q8_0),
+        ("output_norm.weight", &[32], gguf_format::GgmlType::F32),
+    ];
+    let mut other = head(&tensors);
+    other.set("general.description", "words ".repeat(40));
+    other.set("llama.a.key.with.a.rather.long.name.that.takes.its.room", 1u32);
+    write(&b, &other, &[&[0, 60, 1]]);
+    let prefix = dir.path().join("s");
+    let lines = [
+        format!("diff {} {}", text(&a), text(&b)),
+        format!("cat {} token_embd.weight", text(&b)),
+        format!("split {} {} --max-tensors 1 -n", text(&a), text(&prefix)),
+    ];
+    for columns in [60, 80, 140] {
+        for line in &lines {
+            let Some(out) = on_terminal(columns, &[], line) else { return };
+            let (plain, coloured) = strip(&out);
+            assert!(coloured, "{line}");
+            for l in plain.lines() {
+                assert!(l.trim_end_matches('\r').chars().count() <= columns as usize, "{columns}: {l:?}");
+            }
+        }
+    }
+}

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::split::SPLIT_KEYS;
 
 /// Bytes of rows that are compared at once, about, on each side.
-const CHUNK: u64 = 2 << 20;
+const CHUNK: u64 = 512 << 10;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::pieces::pieces;
 
 /// Bytes that are compared at once, about.
-const PIECE: u64 = 2 << 20;
+const PIECE: u64 = 512 << 10;
 
 /// Where pairs of tensors of the same type and shape first differ, in bytes from the start of their little-endian data; `None` where
 /// they do not.

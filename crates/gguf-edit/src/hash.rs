@@ -45,7 +45,7 @@ pub const UUID_NAMESPACE: [u8; 16] =
     [0xef, 0x00, 0x12, 0x06, 0xda, 0xdc, 0x5f, 0x6d, 0xa1, 0x5f, 0x33, 0x59, 0xe5, 0x77, 0xd4, 0xe5];
 
 /// Bytes that are read and hashed at once, about.
-const SPAN: u64 = 4 << 20;
+const SPAN: u64 = 1 << 20;
 
 /// A kind of hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

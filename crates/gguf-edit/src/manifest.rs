@@ -1,7 +1,7 @@
 //! Manifests of hashes, as `llama-gguf-hash` prints and reads them: a line for each hash, with its kind, the hash, and the file or
 //! `file:tensor` that it is of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 use crate::error::Error;
@@ -103,7 +103,7 @@ impl Manifest {
 
     /// The entries that are about the file of that name: those that name it so, else those that name a file of the same last part, else
     /// all entries if they are about one file.
-    pub fn about<'a>(&'a self, file: &str, tensors: &[&[u8]]) -> Vec<(&'a Entry, Option<Vec<u8>>)> {
+    pub fn about<'a>(&'a self, file: &str, tensors: &HashSet<&[u8]>) -> Vec<(&'a Entry, Option<Vec<u8>>)> {
         let last = |name: &'a str| name.rsplit(['/', '\\']).next().unwrap_or(name);
         let split: Vec<(&Entry, &str, Option<&str>)> = self
             .entries
@@ -132,7 +132,7 @@ impl Manifest {
 }
 
 /// The file and the tensor of a label. Names of files and of tensors may hold colons, so the tensors of the model are looked for.
-fn split_label<'a>(label: &'a str, file: &str, tensors: &[&[u8]]) -> (&'a str, Option<&'a str>) {
+fn split_label<'a>(label: &'a str, file: &str, tensors: &HashSet<&[u8]>) -> (&'a str, Option<&'a str>) {
     if label == file {
         return (label, None);
     }
@@ -141,7 +141,7 @@ fn split_label<'a>(label: &'a str, file: &str, tensors: &[&[u8]]) -> (&'a str, O
         return (label.get(..file.len()).unwrap_or(label), Some(tensor));
     }
     for (at, _) in label.match_indices(':') {
-        if let Some(tensor) = label.get(at + 1..).filter(|tensor| tensors.contains(&tensor.as_bytes())) {
+        if let Some(tensor) = label.get(at + 1..).filter(|tensor| tensors.contains(tensor.as_bytes())) {
             return (label.get(..at).unwrap_or_default(), Some(tensor));
         }
     }
@@ -156,8 +156,8 @@ impl Hashes {
     /// Compares with what a manifest says about the file of that name; of these kinds. Hashes come in their order, then tensors that the
     /// model lacks.
     pub fn compare(&self, manifest: &Manifest, file: &str, algorithms: &[Algorithm]) -> Vec<Compared> {
-        let names: Vec<&[u8]> = self.tensors.iter().map(|tensor| tensor.name.as_slice()).collect();
-        let mut said = std::collections::BTreeMap::new();
+        let names: HashSet<&[u8]> = self.tensors.iter().map(|tensor| tensor.name.as_slice()).collect();
+        let mut said = BTreeMap::new();
         let listed = manifest.about(file, &names);
         for (entry, tensor) in &listed {
             // Of two lines about the same, the first counts, as for llama-gguf-hash.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gguf_format::shard::ShardKeys;
@@ -10,7 +11,7 @@ use gguf_pipeline::{Draft, GgufSource, Plan, Progress};
 
 use crate::equal::first_differences;
 use crate::error::Error;
-use crate::split::{SPLIT_KEYS, noted, packed, real_paths};
+use crate::split::{SPLIT_KEYS, noted, packed, real_paths, stray_bytes};
 
 /// A merge that is decided.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub struct Merge {
     pub shards: Vec<PathBuf>,
     /// Whether the file is laid out as the first shard notes it.
     pub restores_layout: bool,
+    /// Ranges of shards outside all tensors that are not zero. They are left out.
+    pub lost: Vec<(PathBuf, Range<u64>)>,
+    /// Keys of other shards than the first, besides those of the split, safe to print. They are left out.
+    pub lost_keys: Vec<(PathBuf, String)>,
 }
 
 /// Decides how the shards of the model that `path` belongs to become one file. Any of the shards will do.
@@ -47,6 +52,12 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
         Some((head, layout)) if is_sound(&layout, &source)? => Some((head, layout)),
         _ => None,
     };
+    let (mut lost, mut lost_keys) = (Vec::new(), Vec::new());
+    for (i, file) in source.model().files().iter().enumerate() {
+        lost.extend(stray_bytes(file)?.into_iter().map(|range| (file.path().to_owned(), range)));
+        let others = file.gguf().kvs().filter(|kv| i > 0 && SPLIT_KEYS.iter().all(|key| kv.key != **key));
+        lost_keys.extend(others.map(|kv| (file.path().to_owned(), gguf_format::check::shown(kv.key))));
+    }
     let mut draft = Draft::from_source(source, path);
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
@@ -60,7 +71,7 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
         }
         None => draft.lay_out()?,
     };
-    Ok(Merge { plan, shards, restores_layout })
+    Ok(Merge { plan, shards, restores_layout, lost, lost_keys })
 }
 
 /// Whether no tensor is written over another one, unless both have the same place and the same data.

@@ -270,7 +270,7 @@ pub(crate) fn noted(model: &Model) -> Option<Noted> {
 }
 
 /// Ranges of a file outside its head and tensors that hold something other than zeros.
-fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
+pub(crate) fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
     let mut taken = Vec::new();
     for tensor in file.tensors() {
         taken.push(tensor.byte_range()?);

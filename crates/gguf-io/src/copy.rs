@@ -7,11 +7,11 @@ use std::ops::Range;
 use crate::{Error, ModelFile, Output, ReadAt};
 
 /// Bytes that are copied through memory at once.
-const PIECE: u64 = 4 << 20;
+const PIECE: u64 = 1 << 20;
 
 impl Output {
     /// Copies the bytes `range` of `file` to `offset`. The kernel copies them where it can, and a file system that shares data
-    /// between files may do so; otherwise they pass through memory, a few megabytes at a time. Holes of the source stay holes in a
+    /// between files may do so; otherwise they pass through memory, a megabyte at a time. Holes of the source stay holes in a
     /// new output that [has its length](Output::set_len) already. May be called from several threads at once.
     ///
     /// ```

@@ -216,8 +216,18 @@ impl Args {
     }
 }
 
+/// The tensors and their figures. Where there is no room for all figures, the last ones are left out before names are cut.
 fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
-    let mut table = Table::new([
+    const FIGURES: usize = 5;
+    let fits = |table: &Table| ui.width.is_none_or(|width| table.width() <= width);
+    let tables = (2..=FIGURES).rev().map(|n| table_of(listed, n));
+    let table = tables.take(FIGURES - 2).find(fits).unwrap_or_else(|| table_of(listed, 2));
+    table.print(ui, 0)
+}
+
+/// The table with so many figures.
+fn table_of(listed: &[&TensorDiff], n_figures: usize) -> Table {
+    let columns = [
         Column::whole(""),
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("A"),
@@ -227,7 +237,9 @@ fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
         Column::right("COSINE"),
         Column::right("LARGEST"),
         Column::text("AT"),
-    ]);
+    ];
+    let n_columns = 4 + n_figures;
+    let mut table = Table::new(columns.into_iter().take(n_columns).collect::<Vec<_>>());
     for tensor in listed {
         let sign = match (&tensor.a, &tensor.b) {
             (Some(_), None) => "-",
@@ -250,9 +262,10 @@ fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
             }
             _ => Default::default(),
         });
+        row.truncate(n_columns);
         table.row(row);
     }
-    table.print(ui, 0)
+    table
 }
 
 fn figures(error: &TensorError) -> [String; 5] {

@@ -19,7 +19,7 @@ use crate::ui::{Style, Ui, grouped, shown_path};
 use crate::watch::Watch;
 
 /// The longest manifest that is read.
-const MAX_MANIFEST: u64 = 256 << 20;
+const MAX_MANIFEST: u64 = 64 << 20;
 
 /// Hash the tensors of a model, or check them against a manifest.
 ///

@@ -8,10 +8,11 @@ use gguf_edit::{Join, Merge};
 use gguf_io::ModelFile;
 use serde::Serialize;
 
+use super::split::not_everything;
 use super::writing::{Writing, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
-use crate::ui::{Ui, grouped, size};
+use crate::ui::{Ui, grouped, shown_path, size};
 use crate::watch::Watch;
 
 /// Merge the shards of a model, or the pieces of a file, into one file.
@@ -77,9 +78,13 @@ impl Args {
         gguf_edit::merge::belong_together(&self.inputs)?;
         let Some(input) = self.inputs.first() else { return Ok(Verdict::CouldNotRun) };
         let merge = gguf_edit::merge(input)?;
+        self.warn(ui, &merge);
         if self.dry_run {
             let Merge { plan, shards, restores_layout, .. } = &merge;
             return self.show(ui, "shards", shards, plan.file_bytes(), plan.tensors().len() as u64, *restores_layout);
+        }
+        if self.delete_input && !(merge.lost.is_empty() && merge.lost_keys.is_empty()) {
+            return Err(not_everything(input));
         }
         let done = format!("{} shards merged", grouped(merge.shards.len() as u64));
         self.writing.run(ui, &merge.plan, &self.output, &done)?;
@@ -92,6 +97,26 @@ impl Args {
             self.delete(&merge.shards)?;
         }
         Ok(Verdict::Good)
+    }
+
+    fn warn(&self, ui: &mut Ui, merge: &Merge) {
+        if let Some((path, key)) = merge.lost_keys.first() {
+            let path = shown_path(path);
+            let more = match merge.lost_keys.len() - 1 {
+                0 => String::new(),
+                n => format!(" and {} more", grouped(n as u64)),
+            };
+            ui.warning(&format!("{path}: keys stand in the first shard; left out: {key}{more}"));
+        }
+        if let Some((path, range)) = merge.lost.first() {
+            let bytes = merge.lost.iter().map(|(_, range)| range.end - range.start).sum();
+            ui.warning(&format!(
+                "{}: {} bytes outside all tensors are not zero, the first of them from byte {} on; they are left out",
+                shown_path(path),
+                grouped(bytes),
+                range.start,
+            ));
+        }
     }
 
     /// The pieces of a file, if that is what is given: by their names, or because a file that is cut off comes before others that are no

@@ -97,6 +97,9 @@ impl Args {
         if self.dry_run {
             return self.show(ui, &split.plan);
         }
+        if self.delete_input && !split.lost.is_empty() {
+            return Err(not_everything(&self.input));
+        }
         let n_files = split.plan.files().len() as u64;
         let done = format!("{} shard{}", grouped(n_files), if n_files == 1 { "" } else { "s" });
         let paths = self.writing.run(ui, &split.plan, &self.prefix, &done)?;
@@ -188,6 +191,14 @@ struct JsonShard<'a> {
     bytes: u64,
     head_bytes: u64,
     tensors: Vec<json::Text<'a>>,
+}
+
+/// That the input is not deleted, because the output does not hold all of it.
+pub fn not_everything(input: &Path) -> Failure {
+    Failure::Bad(format!(
+        "{}: holds what the output would not, so that it cannot be deleted; leave --delete-input out",
+        input.display()
+    ))
 }
 
 /// Sees that a path can begin names of shards.
