@@ -153,8 +153,8 @@ pub fn legacy(path: &Path) -> Option<String> {
     let found = gguf_legacy::recognise(path).ok()??;
     let path = shown_path(path);
     Some(match found.problem {
-        None => format!("{found}; `gguf migrate {path}` makes a GGUF of it"),
-        Some(_) => format!("{found}; fetch it again, and `gguf migrate {path}` makes a GGUF of it"),
+        None => format!("{found}; `gguf migrate {path}` converts it to GGUF"),
+        Some(_) => format!("{found}; fetch it again and run `gguf migrate {path}`"),
     })
 }
 

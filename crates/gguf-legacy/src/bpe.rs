@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 /// The longest token that is taken apart. Longer ones are added tokens.
-const MAX_TOKEN: usize = 1024;
+const MAX_TOKEN: usize = 512;
 
 /// A merge: the two pieces of the token of that number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn a_long_token_is_quick() {
         let mut tokens: Vec<String> = vec!["a".to_owned()];
-        tokens.extend((1..=10).map(|i| "a".repeat(1 << i)));
-        tokens.push("a".repeat(1025));
+        tokens.extend((1..=9).map(|i| "a".repeat(1 << i)));
+        tokens.push("a".repeat(513));
         let found = merges(tokens.iter().map(|t| t.as_bytes()), |_| true);
-        assert_eq!(found.len(), 10);
+        assert_eq!(found.len(), 9);
         assert!(found.iter().all(|m| m.at * 2 == tokens[m.token].len()));
     }
 

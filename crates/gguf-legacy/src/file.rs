@@ -1,5 +1,6 @@
 //! A legacy file, opened: all of its parts, and what is in them.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -254,6 +255,7 @@ impl LegacyFile {
     /// vectors are whole in every part.
     fn join(&mut self, parts: &[Vec<Record>]) -> Result<(), Error> {
         let Some(first) = parts.first() else { return Ok(()) };
+        let mut names = HashSet::new();
         for (i, record) in first.iter().enumerate() {
             let piece = |(part, records): (usize, &Vec<Record>)| {
                 let offset = records.get(i)?.offset;
@@ -270,7 +272,7 @@ impl LegacyFile {
                 *dim = dim.saturating_mul(pieces.len() as u64);
             }
             let Record { name, encoding, .. } = record.clone();
-            if self.tensors.iter().any(|tensor| tensor.name == name) {
+            if !names.insert(&record.name) {
                 let expected = "a name of its own: the file has two tensors of this name".to_owned();
                 return Err(Error::Shape { path: self.path().to_owned(), tensor: name, found: shape, expected });
             }
@@ -373,6 +375,16 @@ impl LegacyFile {
     /// Number of tokens of the vocabulary in the file.
     pub fn n_tokens(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// Rows of the embeddings: the tokens that the model knows, which may be more than the file lists.
+    pub(crate) fn n_embeddings(&self) -> usize {
+        let is_it = |tensor: &&Tensor| match name(self.family, &tensor.name) {
+            Name::Output(named) => named.stem == "token_embd",
+            _ => false,
+        };
+        let rows = self.tensors.iter().find(is_it).and_then(|tensor| tensor.shape.get(1).copied());
+        rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0)
     }
 
     /// Number of tokens that the model knows, which may be more than the file lists.

@@ -114,7 +114,7 @@ fn llama(file: &LegacyFile) -> Vocabulary {
             (_, text) => tokens.push(marked(text), NORMAL),
         }
     }
-    tokens.fill(file.vocab_size() as usize);
+    tokens.fill(file.n_embeddings());
     let n = tokens.texts.len();
     let mut scores = match known.as_ref() {
         Some(known) if file.scores.is_empty() && known.is_llama => known::llama_scores(&tokens.texts),
@@ -264,7 +264,7 @@ fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
             text => tokens.push(text, if is_marker(text) { CONTROL } else { USER_DEFINED }),
         }
     }
-    tokens.fill(file.vocab_size() as usize);
+    tokens.fill(file.n_embeddings());
     tokens.make_unique();
     let written: Vec<String> = match file.merges.is_empty() {
         true => {

@@ -51,7 +51,7 @@ fn what_is_cut_short_is_recognised_as_far_as_it_goes() {
         // Behind the first tensor's head nothing else is possible; StarCoder shows by its tokens.
         let first_end = *file.tensors.get(1).unwrap();
         // In the head of each tensor, and here and there in the data.
-        let cuts = (4..start.min(600)).step_by(7).chain((start..file.bytes.len()).step_by(file.bytes.len() / 97));
+        let cuts = (4..start.min(600)).step_by(7).chain((start..file.bytes.len()).step_by(file.bytes.len() / 41));
         for n in cuts.chain(file.tensors.iter().flat_map(|&at| [at + 3, at + 9, at + 20])) {
             if file.tensors.contains(&n) {
                 continue;

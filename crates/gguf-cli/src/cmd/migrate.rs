@@ -265,6 +265,10 @@ fn treatments(migration: &Migration) -> Vec<String> {
                     percent(inexact, n)
                 ),
             };
+            let small: u64 = roundings().map(|r| r.n_small).sum();
+            if small > 0 {
+                line += &format!(", {} of them below 6.1e-5, where it has fewer bits", grouped(small));
+            }
         }
         lines.push(line);
     }
