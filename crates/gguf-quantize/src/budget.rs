@@ -16,6 +16,7 @@
 //! number of threads nor on the CPU.
 
 use std::fmt;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -50,7 +51,7 @@ const PIECE: u64 = SAMPLE / PIECES;
 /// The columns of a row that are measured.
 fn measured_columns(row_len: u64) -> Vec<Range<u64>> {
     if row_len <= MAX_ROW {
-        return vec![0..row_len];
+        return iter::once(0..row_len).collect();
     }
     // The middles of equal parts, moved to the start of a block.
     let part = row_len / PIECES;
