@@ -216,17 +216,8 @@ impl Args {
     }
 }
 
-/// The tensors and their figures. Where there is no room for all figures, the last ones are left out before names are cut.
+/// The tensors and their figures. Where there is no room for all figures, the last ones are left out.
 fn print_tensors(ui: &mut Ui, listed: &[&TensorDiff]) -> io::Result<()> {
-    const FIGURES: usize = 5;
-    let fits = |table: &Table| ui.width.is_none_or(|width| table.width() <= width);
-    let tables = (2..=FIGURES).rev().map(|n| table_of(listed, n));
-    let table = tables.take(FIGURES - 2).find(fits).unwrap_or_else(|| table_of(listed, 2));
-    table.print(ui, 0)
-}
-
-/// The table with so many figures.
-fn table_of(listed: &[&TensorDiff], n_figures: usize) -> Table {
     let columns = [
         Column::whole(""),
         Column::name("TENSOR").styled(Style::Cyan),
@@ -234,12 +225,11 @@ fn table_of(listed: &[&TensorDiff], n_figures: usize) -> Table {
         Column::left("B"),
         Column::right("RMSE"),
         Column::right("RELATIVE"),
-        Column::right("COSINE"),
-        Column::right("LARGEST"),
-        Column::text("AT"),
+        Column::right("COSINE").left_out(3),
+        Column::right("LARGEST").left_out(2),
+        Column::text("AT").left_out(1),
     ];
-    let n_columns = 4 + n_figures;
-    let mut table = Table::new(columns.into_iter().take(n_columns).collect::<Vec<_>>());
+    let mut table = Table::new(columns);
     for tensor in listed {
         let sign = match (&tensor.a, &tensor.b) {
             (Some(_), None) => "-",
@@ -262,10 +252,9 @@ fn table_of(listed: &[&TensorDiff], n_figures: usize) -> Table {
             }
             _ => Default::default(),
         });
-        row.truncate(n_columns);
         table.row(row);
     }
-    table
+    table.print(ui, 0)
 }
 
 fn figures(error: &TensorError) -> [String; 5] {
