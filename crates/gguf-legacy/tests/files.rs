@@ -1,6 +1,7 @@
 //! Small files of every container and architecture: recognised, whole or cut short, and migrated.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use gguf_format::Gguf;
 use gguf_io::ModelFile;
@@ -112,9 +113,12 @@ fn sha256(values: &[f32]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Names of tensors, each with the sum of its values.
+type Sums = &'static [(&'static str, &'static str)];
+
 /// Files that the programs of 2023 wrote, and the values that their own library decoded (SHA-256 of f32). Random weights; see
 /// `interop.rs` for all of them.
-const GENUINE: &[(&str, Treatment, &[(&str, &str)])] = &[
+const GENUINE: &[(&str, Treatment, Sums)] = &[
     (
         "mpt.ggml.q4_0.bin",
         Treatment::Copied,
@@ -300,5 +304,23 @@ fn proposals_follow_from_names_and_sizes() {
         ("unknown.bin", 1, &["4096", "1e-5"]),
     ] {
         assert_eq!(propose(name, kv), expected, "{name}");
+    }
+}
+
+/// A draft that lacks what its architecture needs is refused by the name of the key.
+#[test]
+fn drafts_need_their_sizes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/draft.gguf");
+    let bytes = std::fs::read(path).unwrap();
+    for (key, other, expected) in [
+        ("llama.hidden_size", "llama.hidden_sizE", "key llama.hidden_size: is missing"),
+        ("llama.num_layers", "llama.num_layerS", "key llama.num_layers: is missing"),
+        ("llama.attention.num_heads", "llama.attention.num_headS", "key llama.attention.num_heads: is missing"),
+    ] {
+        let at = bytes.windows(key.len()).position(|w| w == key.as_bytes()).unwrap();
+        let mut changed = bytes.clone();
+        changed[at..at + key.len()].copy_from_slice(other.as_bytes());
+        let error = Input::from_source(Path::new("draft"), Arc::new(changed), None, none).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }
