@@ -59,12 +59,8 @@ pub(crate) fn open(path: &Path, file: &ModelFile, bytes: Bytes) -> Result<Legacy
         };
         if !is_right {
             let key = KEYS.iter().find(|(_, hparam)| *hparam == needed).map_or("", |(key, _)| key);
-            return Err(Error::Contradiction {
-                path: path.to_owned(),
-                what: format!("{name}.{key}"),
-                file: found.map_or("missing".to_owned(), |n| n.to_string()),
-                given: needed.expected().to_owned(),
-            });
+            let (path, key, expected) = (path.to_owned(), format!("{name}.{key}"), needed.expected());
+            return Err(Error::Key { path, key, found, expected });
         }
     }
     let mut tensors = Vec::new();

@@ -138,6 +138,17 @@ pub enum Error {
         /// As it was given.
         given: String,
     },
+    /// A key of the draft of GGUF is missing or makes no sense.
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// Its value, if it has one that is a number.
+        found: Option<u32>,
+        /// What would be right.
+        expected: &'static str,
+    },
     /// The file does not say all, and nobody has answered.
     Unanswered {
         /// The file.
@@ -191,6 +202,7 @@ impl Error {
             | Error::UnknownTensor { .. }
             | Error::Shape { .. }
             | Error::OtherPart { .. }
+            | Error::Key { .. }
             | Error::UnknownBlocks { .. }
             | Error::Output { .. }
             | Error::NotFinite { .. } => true,
@@ -266,6 +278,12 @@ impl fmt::Display for Error {
             }
             Error::Contradiction { path, what, file, given } => {
                 write!(f, "{}: {what} is {file} in the file, and {given} was given", path.display())
+            }
+            Error::Key { path, key, found: Some(found), expected } => {
+                write!(f, "{}: key {key}: is {found}; expected {expected}", path.display())
+            }
+            Error::Key { path, key, found: None, expected } => {
+                write!(f, "{}: key {key}: is missing, or not a number; expected {expected}", path.display())
             }
             Error::Unanswered { path, questions } => {
                 write!(f, "{}: the file lacks metadata", path.display())?;

@@ -1,9 +1,10 @@
 //! Small files of every container and architecture: recognised, whole or cut short, and migrated.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use gguf_format::Gguf;
-use gguf_io::ModelFile;
+use gguf_format::{Dialect, GgmlType, Gguf, Head, TensorInfo, Version};
+use gguf_io::{ModelFile, Writer};
 use gguf_legacy::{Answers, Error, Input, LegacyFile, Options, Topic, Treatment, recognise_source};
 use gguf_test::legacy::{self, Legacy};
 use sha2::{Digest, Sha256};
@@ -112,9 +113,12 @@ fn sha256(values: &[f32]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Names of tensors, each with the sum of its values.
+type Sums = &'static [(&'static str, &'static str)];
+
 /// Files that the programs of 2023 wrote, and the values that their own library decoded (SHA-256 of f32). Random weights; see
 /// `interop.rs` for all of them.
-const GENUINE: &[(&str, Treatment, &[(&str, &str)])] = &[
+const GENUINE: &[(&str, Treatment, Sums)] = &[
     (
         "mpt.ggml.q4_0.bin",
         Treatment::Copied,
@@ -300,5 +304,67 @@ fn proposals_follow_from_names_and_sizes() {
         ("unknown.bin", 1, &["4096", "1e-5"]),
     ] {
         assert_eq!(propose(name, kv), expected, "{name}");
+    }
+}
+
+/// A draft that lacks what its architecture needs is refused by the name of the key.
+#[test]
+fn drafts_need_their_sizes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/draft.gguf");
+    let bytes = std::fs::read(path).unwrap();
+    for (key, other, expected) in [
+        ("llama.hidden_size", "llama.hidden_sizE", "key llama.hidden_size: is missing"),
+        ("llama.num_layers", "llama.num_layerS", "key llama.num_layers: is missing"),
+        ("llama.attention.num_heads", "llama.attention.num_headS", "key llama.attention.num_heads: is missing"),
+    ] {
+        let at = bytes.windows(key.len()).position(|w| w == key.as_bytes()).unwrap();
+        let mut changed = bytes.clone();
+        changed[at..at + key.len()].copy_from_slice(other.as_bytes());
+        let error = Input::from_source(Path::new("draft"), Arc::new(changed), None, none).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Types that have been removed from GGUF: interleaved rows are taken apart, others are encoded again; of earlier versions everything
+/// else is copied.
+#[test]
+fn removed_types_of_gguf_become_types_of_today() {
+    // Two chunks: the first ends inside a group of rows.
+    let (row_len, n_rows) = (160u64, 8 * 8000u64);
+    let n_blocks = (row_len / 32 * n_rows) as usize;
+    let interleaved: Vec<u8> = (0..n_blocks * 18).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    // Levels and scales that make sense.
+    let q4_2: Vec<u8> = (0..4u8).flat_map(|i| [0x00, 0x2c + i].into_iter().chain([0x5a; 8])).collect();
+    let norm: Vec<u8> = (0..96u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
+    for version in [Version::V1, Version::V2, Version::V3] {
+        let mut head = Head { dialect: Dialect::new(version), ..Head::default() };
+        head.set("general.architecture", "llama");
+        head.tensors = vec![
+            TensorInfo::new("blk.0.ffn_up.weight", [row_len, n_rows], GgmlType::Q4_0_8_8),
+            TensorInfo::new("blk.0.ffn_gate.weight", [32, 2], GgmlType::Q4_2),
+            TensorInfo::new("blk.0.ffn_norm.weight", [96], GgmlType::F32),
+        ];
+        let bytes = Writer::write(Vec::new(), &head, [&interleaved, &q4_2, &norm]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (path, out) = (folder.path().join("old.gguf"), folder.path().join("new.gguf"));
+        std::fs::write(&path, bytes).unwrap();
+        let input = Input::open(&path, None).unwrap();
+        let migration = gguf_legacy::plan(input, &Answers::default(), &Options::default(), &()).unwrap();
+        let treatments: Vec<Treatment> = migration.tensors.iter().map(|t| t.treatment).collect();
+        assert_eq!(treatments, [Treatment::Rearranged, Treatment::Recoded, Treatment::Copied]);
+        migration.plan.run(&out, &Default::default(), &()).unwrap();
+        let model = ModelFile::open(&out).unwrap();
+        assert_eq!(model.gguf().dialect(), Dialect::new(Version::V3));
+        let up = model.tensor("blk.0.ffn_up.weight").unwrap();
+        let mut expected = vec![0; interleaved.len()];
+        let how = gguf_quants::codec::removed::interleaved(GgmlType::Q4_0_8_8).unwrap();
+        how.take_apart(row_len as usize, &interleaved, &mut expected).unwrap();
+        assert_eq!(up.ty(), GgmlType::Q4_0);
+        assert!(up.read().unwrap() == expected, "version {version}");
+        let gate = model.tensor("blk.0.ffn_gate.weight").unwrap();
+        let values = gguf_quants::dequantize(GgmlType::Q4_2, &q4_2).unwrap();
+        assert_eq!(gate.read().unwrap(), gguf_quants::quantize(GgmlType::Q8_0, &values, 32, None, None).unwrap());
+        assert_eq!(model.tensor("blk.0.ffn_norm.weight").unwrap().read().unwrap(), norm);
+        assert!(matches!(Input::open(&out, None), Err(Error::UpToDate { .. })));
     }
 }
