@@ -75,7 +75,8 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
     sparse(&path("imatrix-values.dat"), &old, 1 << 34);
     let old = [&[1, 0, 0, 0][..], &i32::MAX.to_le_bytes(), b"b"].concat();
     sparse(&path("imatrix-name.dat"), &old, 1 << 34);
-    let texts = [&string(b"imatrix.datasets")[..], &9u32.to_le_bytes(), &8u32.to_le_bytes(), &(1u64 << 24).to_le_bytes()];
+    let texts =
+        [&string(b"imatrix.datasets")[..], &9u32.to_le_bytes(), &8u32.to_le_bytes(), &(1u64 << 24).to_le_bytes()];
     sparse(&path("imatrix-texts.gguf"), &[counts(0, 1), texts.concat()].concat(), (8 << 24) + 4096);
 
     // Rows of a hundred million weights.
@@ -148,7 +149,7 @@ pub fn write_checkpoints(dir: &Path, sound: &Path) -> Vec<&'static str> {
         names.push(name);
     };
     let card = |key: &str| {
-        let lines: String = (0..99_000).map(|i| format!("- a/b{i}\n")).collect();
+        let lines: String = (0..90_000).map(|i| format!("- a/b{i}\n")).collect();
         format!("---\n{key}:\n{lines}---\n")
     };
     checkpoint("card-datasets", "README.md", card("datasets").as_bytes());
@@ -168,7 +169,11 @@ pub fn write_checkpoints(dir: &Path, sound: &Path) -> Vec<&'static str> {
         checkpoint(name, file, format!("{{\"a\":{}}}", list(14 * MIB)).as_bytes());
     }
     let pairs = |value: &str| (0..2 * MIB).map(|i| format!("\"{i:x}\":{value},")).collect::<String>();
-    checkpoint("vocabulary", "tokenizer.json", format!("{{\"model\":{{\"vocab\":{{{}\"a\":0}}}}}}", pairs("1")).as_bytes());
+    checkpoint(
+        "vocabulary",
+        "tokenizer.json",
+        format!("{{\"model\":{{\"vocab\":{{{}\"a\":0}}}}}}", pairs("1")).as_bytes(),
+    );
     let merges = "\"a b\",".repeat(4 * MIB);
     checkpoint("merges", "tokenizer.json", format!("{{\"model\":{{\"merges\":[{merges}\"a b\"]}}}}").as_bytes());
     let tokens = "{\"content\":\"\"},".repeat(2 * MIB);
@@ -177,11 +182,13 @@ pub fn write_checkpoints(dir: &Path, sound: &Path) -> Vec<&'static str> {
     checkpoint("index", "model.safetensors.index.json", index.as_bytes());
     checkpoint("pieces", "tokenizer.model", &[0x0a, 0].repeat(20 * MIB));
     let head = |json: String| [&(json.len() as u64).to_le_bytes()[..], json.as_bytes()].concat();
-    let dims = format!("{{\"a\":{{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}}}", list(14 * MIB).replace('0', "1"));
+    let dims = format!(
+        "{{\"a\":{{\"dtype\":\"F32\",\"shape\":{},\"data_offsets\":[0,4]}}}}",
+        list(14 * MIB).replace('0', "1")
+    );
     checkpoint("dimensions", "model.safetensors", &head(dims));
-    let tensors: String = (0..MIB)
-        .map(|i| format!("\"{i:x}\":{{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,0]}},"))
-        .collect();
+    let tensors: String =
+        (0..MIB).map(|i| format!("\"{i:x}\":{{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,0]}},")).collect();
     checkpoint("tensors", "model.safetensors", &head(format!("{{{tensors}\"__metadata__\":{{}}}}")));
     names
 }
