@@ -327,7 +327,14 @@ impl Expr {
             }
             Expr::Repeat { repeat } => match get(repeat) {
                 list @ Value::Array(_) => list,
-                value => vec![value; layers(fields)? as usize].into(),
+                value => {
+                    let n = layers(fields)? as usize;
+                    // A setting is a value or a few, and layers are not many.
+                    match n_values(&value).saturating_mul(n) <= MAX_REPEATED {
+                        true => vec![value; n].into(),
+                        false => return Err(Stop::Refused),
+                    }
+                }
             },
             Expr::KeepIf { keep_if } => match is_true(&get(keep_if)) {
                 true => get(target),
@@ -581,6 +588,18 @@ fn product(factors: &[Operand], fields: &Fields) -> Result<i64, Stop> {
 }
 
 /// The number of layers.
+/// The most values that repeating one for each layer may make.
+const MAX_REPEATED: usize = 1 << 20;
+
+/// Number of values in a value, itself counted.
+fn n_values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(n_values).fold(1, usize::saturating_add),
+        Value::Object(items) => items.values().map(n_values).fold(1, usize::saturating_add),
+        _ => 1,
+    }
+}
+
 fn layers(fields: &Fields) -> Result<i64, Stop> {
     const FIELD: &str = "num_hidden_layers";
     let n = integer(fields, FIELD)?;

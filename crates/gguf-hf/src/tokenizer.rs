@@ -48,7 +48,7 @@ use crate::problem::{FileProblem, UnsupportedFeature};
 pub type TokenizerError = FolderError;
 
 /// The largest vocabulary that is taken for one; the largest in use has some 260,000 tokens.
-const MAX_VOCAB: u64 = 1 << 22;
+const MAX_VOCAB: u64 = 1 << 21;
 
 /// What the caller decides about the tokenizer.
 #[derive(Debug, Clone)]

@@ -289,6 +289,22 @@ pub(crate) fn folder(path: &Path) -> &Path {
     }
 }
 
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_is_kept() {
+        // Too many open files: a kind of error without a name.
+        let said = plain(io::Error::from_raw_os_error(24), Path::new("/")).to_string();
+        assert!(said.contains("Too many open files"), "{said}");
+        let error = Output::create("/proc/model.gguf", false).unwrap_err().to_string();
+        assert!(error.contains("os error"), "{error}");
+        let error = Output::create("/proc/none/model.gguf", false).unwrap_err().to_string();
+        assert!(error.ends_with("there is no folder /proc/none"), "{error}");
+    }
+}
+
 #[cfg(unix)]
 pub(crate) fn write_all_at(file: &File, buf: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, buf, offset)

@@ -264,7 +264,7 @@ impl Journal {
             if has_partial && !force {
                 return Err(Error::NotOurs { path: partial });
             }
-        } else if text.starts_with(START) {
+        } else if starts_as_ours(&text) {
             let (first, rest) = split_line(&text).unwrap_or((&text, &[]));
             match Identity::parse(first) {
                 Some(other) if other == *identity => {
@@ -406,6 +406,12 @@ fn read(file: &mut File) -> std::io::Result<Vec<u8>> {
     file.rewind()?;
     file.take(MAX_BYTES).read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// Whether a file starts as a journal does, but for a damaged byte.
+fn starts_as_ours(text: &[u8]) -> bool {
+    let start = text.get(..START.len());
+    start.is_some_and(|start| start.iter().zip(START).filter(|(a, b)| a != b).count() <= 1)
 }
 
 /// The first line without its end, and what comes after it; `None` when no line is whole.

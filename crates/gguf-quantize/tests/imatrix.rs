@@ -605,3 +605,51 @@ fn decisions_say_what_they_need() {
     assert_eq!(lacking("Q8_0"), [("imatrix.foreign", 1)]);
     assert_eq!(lacking("COPY"), [("imatrix.foreign", 1)]);
 }
+
+/// Files that are hardly on the disk and state a lot.
+#[test]
+fn what_is_stated_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large");
+    let problem = |start: &[u8], len: u64| {
+        std::fs::write(&path, start).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+        ImatrixFile::open(&path).unwrap_err()
+    };
+    let gguf = |sums: u64, counts: u64| {
+        let mut head = gguf_format::Head::default();
+        let info = |name: &str, n: u64, offset| gguf_format::TensorInfo {
+            offset,
+            ..gguf_format::TensorInfo::new(name, [n], GgmlType::F32)
+        };
+        head.tensors = vec![info("b.in_sum2", sums, 0), info("b.counts", counts, sums * 4)];
+        (head.encode_as_read().unwrap(), sums * 4 + counts * 4 + 4096)
+    };
+    let (sums, counts) = (gguf(1 << 36, 1), gguf(1 << 23, 1 << 23));
+    let number = |n: i32| n.to_le_bytes();
+    let old = |name: &[u8], n: i32| [&number(1)[..], name, &number(1), &number(n)].concat();
+    for (start, len, what, found, max) in [
+        (sums.0, sums.1, "values", 1 << 36, 1 << 28),
+        (counts.0, counts.1, "counts of experts, with those of other entries,", 1 << 23, 1 << 22),
+        (old(&[&number(1)[..], b"b"].concat(), i32::MAX), 1 << 34, "values", i32::MAX as u64, 1 << 28),
+        (old(&number(i32::MAX), 1), 1 << 34, "bytes in a name", i32::MAX as u64, 1 << 16),
+        (number(i32::MAX).to_vec(), 1 << 38, "entries", i32::MAX as u64, 1 << 18),
+    ] {
+        let error = problem(&start, len);
+        let Problem::TooMany { what: is, found: n, max: most } = error.problem else { panic!("{error}") };
+        assert_eq!((is, n, most), (what, found, max));
+        assert!(
+            error.is_bad_file() && error.to_string().contains(&format!("{found} {what}; at most {max}")),
+            "{error}"
+        );
+    }
+    // More texts, or tensors, than are read.
+    let texts =
+        [&b"GGUF\x03\0\0\0"[..], &[0; 8], &1u64.to_le_bytes(), &16u64.to_le_bytes(), b"imatrix.datasets"].concat();
+    let texts = [&texts[..], &9u32.to_le_bytes(), &8u32.to_le_bytes(), &(1u64 << 24).to_le_bytes()].concat();
+    let tensors = [&b"GGUF\x03\0\0\0"[..], &(1u64 << 24).to_le_bytes(), &[0; 8]].concat();
+    for start in [texts, tensors] {
+        let error = problem(&start, 1 << 30);
+        assert!(matches!(&error.problem, Problem::Head(e) if e.to_string().contains(" are allowed")), "{error}");
+    }
+}

@@ -213,3 +213,45 @@ fn what_has_no_recipe_is_said() {
     assert!(Recipe::of(&model.facts, &model.facts(), None).is_ok());
     assert!(matches!(alike, Err(RecipeError::Alike { .. })), "{alike:?}");
 }
+
+/// Many names, or numbers, make several rules: a pattern has a bounded length.
+#[test]
+fn rules_are_as_long_as_patterns_may_be() {
+    let types = [GgmlType::Q4_K, GgmlType::Q8_0, GgmlType::Q5_K];
+    for name in [|i: usize| format!("n{}x.weight", i * 7919), |i: usize| format!("blk.{i}.attn_q.weight")] {
+        let facts = ModelFacts { architecture: "llama".to_owned(), ..ModelFacts::default() };
+        let mut tensors: Vec<_> = (0..3000).map(|i| (name(i), [256, 2, 1], types[i % 3])).collect();
+        tensors.sort_by(|a, b| processing_order(a.0.as_bytes(), b.0.as_bytes()));
+        let model = Model { facts, tensors };
+        for recipe in [
+            Recipe::of(&model.facts, &model.facts(), None).unwrap(),
+            Recipe::of_rules(&model.facts, &model.facts()).unwrap(),
+        ] {
+            assert!(recipe.rules.len() > 1, "{} rules", recipe.rules.len());
+            assert_eq!(Recipe::parse(&recipe.to_string()).unwrap(), recipe);
+            let options = MixOptions { tensor_types: recipe.rules.clone(), ..MixOptions::default() };
+            let ty = recipe.file_type.unwrap_or(FileType(7));
+            let decisions = model.decide(Target::FileType(ty), &options);
+            assert!(decisions.iter().zip(&model.tensors).all(|(decision, (_, _, ty))| decision.ty == *ty));
+        }
+    }
+}
+
+#[test]
+fn rules_that_take_too_long_are_refused() {
+    let facts = ModelFacts { architecture: "llama".to_owned(), ..ModelFacts::default() };
+    let tensors = (0..20_000).map(|i| (format!("blk.{i}.attn_q.weight"), [256, 2, 1], GgmlType::F16)).collect();
+    let model = Model { facts, tensors };
+    let rules = |n: usize| -> Vec<_> {
+        let rule = "a{1000}=q8_0";
+        Recipe::parse(&vec![rule; n].join("\n")).unwrap().rules
+    };
+    let decided = |n: usize| {
+        let options = MixOptions { tensor_types: rules(n), ..MixOptions::default() };
+        decide(&model.facts, &model.facts(), Target::parse("Q4_0").unwrap(), &options)
+    };
+    assert!(decided(1).is_ok());
+    let error = decided(2000).unwrap_err();
+    assert_eq!(error, gguf_quantize::mix::MixError::Work { n_rules: 2000, n_tensors: 20_000 });
+    assert!(error.to_string().contains("at most 8589934592"), "{error}");
+}

@@ -15,6 +15,8 @@ pub mod checkpoint;
 #[cfg(feature = "files")]
 pub mod files;
 #[cfg(feature = "files")]
+pub mod hostile;
+#[cfg(feature = "files")]
 pub mod program;
 #[cfg(feature = "files")]
 pub mod recipe;

@@ -249,6 +249,26 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
     assert_eq!(resumed(Some(&partial), text.lines().map(counted).collect::<String>().as_bytes()), 0);
 }
 
+/// A byte of the first line is another one: that is damage, not another plan, and the work starts anew.
+#[test]
+fn a_damaged_first_line_is_told_as_damage() {
+    let case = Case::new();
+    case.interrupt(2);
+    let (partial, journal) = (fs::read(case.partial()).unwrap(), fs::read(case.journal()).unwrap());
+    let first_line = journal.iter().position(|&b| b == b'\n').unwrap();
+    for at in (0..first_line).filter(|at| at % 7 == 0 || *at < 20) {
+        let mut damaged = journal.clone();
+        damaged[at] ^= 4;
+        fs::write(case.partial(), &partial).unwrap();
+        fs::write(case.journal(), &damaged).unwrap();
+        let watch = Watch::default();
+        quantize(&case.input, &case.out, &options("Q8_0", 2), &watch).unwrap_or_else(|e| panic!("{at}: {e}"));
+        case.is_whole();
+        let told = (watch.unusable.into_inner(), watch.kept_bytes.into_inner());
+        assert_eq!(told, (1, 0), "byte {at}");
+    }
+}
+
 #[test]
 fn what_was_kept_of_other_work_is_not_gone_on_with() {
     let case = Case::new();

@@ -249,3 +249,16 @@ fn size_labels_are_read() {
     assert_eq!(SizeLabel::parse("30B-A3B").and_then(|size| size.active()), Some(2_500_000_000..=3_500_000_000));
     assert_eq!(SizeLabel::parse("3.8B-ContextLength4k").and_then(|size| size.active()), None);
 }
+
+/// A name that starts with a dash is taken for an option by programs.
+#[test]
+fn no_suggestion_starts_with_a_dash() {
+    for (name, expected) in [
+        ("-rf-7B.gguf", "rf-7B-v1.0.gguf"),
+        ("--Llama-3-8B-Instruct-v2.0-Q4_K_M.gguf", "Llama-3-8B-Instruct-v2.0-Q4_K_M.gguf"),
+        ("\u{2028}x-7B.gguf", "x-7B-v1.0.gguf"),
+    ] {
+        assert_eq!(suggestion(name, None).as_deref(), Some(expected), "{name}");
+    }
+    assert_eq!(suggestion("--7B.gguf", None), None);
+}

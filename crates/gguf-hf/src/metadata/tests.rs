@@ -187,3 +187,56 @@ fn wrong_overrides_are_errors() {
     let options = MetadataOptions { model_name: None, metadata: Some("/nowhere/o.json".into()) };
     assert!(run("missing", &[], &options).unwrap_err().to_string().contains("no such file"));
 }
+
+#[test]
+fn lists_of_a_card_are_bounded() {
+    for key in ["datasets", "base_model"] {
+        let card = |n: usize| {
+            let lines: String = (0..n).map(|i| format!("- a/b{i}\n")).collect();
+            format!("---\nlicense: mit\n{key}:\n{lines}---\n")
+        };
+        let prefix = if key == "datasets" { "general.dataset." } else { "general.base_model." };
+        let n_keys = |got: &ModelMetadata| got.kvs.iter().filter(|(key, _)| key.starts_with(prefix)).count();
+        let most = run("card-most", &[("README.md", card(1000).as_bytes())], &MetadataOptions::default()).unwrap();
+        assert!(most.warnings.is_empty() && n_keys(&most) > 2000, "{:?}", most.warnings);
+        let more = run("card-more", &[("README.md", card(90_000).as_bytes())], &MetadataOptions::default()).unwrap();
+        assert_eq!(n_keys(&more), 0);
+        let said: Vec<String> = more.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(said, [format!("README.md: {key} lists 90000 entries, over 1000: the list is ignored")]);
+        // The rest of the card counts.
+        assert!(lines(&more.kvs).contains(&"general.license = mit".to_owned()));
+    }
+}
+
+#[test]
+fn a_long_readme_is_read_as_far_as_its_card() {
+    let card = "---\nlicense: mit\n---\n".to_owned() + &"text \u{20ac}".repeat(1 << 20);
+    let got = run("long", &[("README.md", card.as_bytes())], &MetadataOptions::default()).unwrap();
+    assert!(got.warnings.is_empty() && lines(&got.kvs).contains(&"general.license = mit".to_owned()));
+    for front in ["a: ".to_owned() + &"\u{20ac}".repeat(1 << 20), "[".repeat(1 << 19)] {
+        let card = format!("---\n{front}\n---\n");
+        let got = run("front", &[("README.md", card.as_bytes())], &MetadataOptions::default()).unwrap();
+        let [MetadataWarning::Card(problem)] = &got.warnings[..] else { panic!("{:?}", got.warnings) };
+        assert!(matches!(problem, CardProblem::TooLong { .. } | CardProblem::Yaml(_)), "{problem}");
+    }
+}
+
+#[test]
+fn only_the_sampling_parameters_of_the_generation_settings_are_kept() {
+    let values = "0,".repeat(1 << 20);
+    let settings = format!("{{\"other\":[{values}0],\"top_k\":7,\"eos_token_id\":[{values}0]}}");
+    let got = run("settings", &[("generation_config.json", settings.as_bytes())], &MetadataOptions::default()).unwrap();
+    assert!(got.warnings.is_empty() && lines(&got.kvs).contains(&"general.sampling.top_k = 7".to_owned()));
+    let settings = format!("{{\"top_k\":[{values}0]}}");
+    let got = run("value", &[("generation_config.json", settings.as_bytes())], &MetadataOptions::default()).unwrap();
+    let [MetadataWarning::GenerationConfig(e)] = &got.warnings[..] else { panic!("{:?}", got.warnings) };
+    assert!(e.to_string().contains("more than 1000 values at line 1 column"), "{e}");
+}
+
+#[test]
+fn no_file_name_starts_with_a_dash() {
+    for (name, expected) in [("-rf", "rf-Q8_0.gguf"), ("\u{2028}x", "x-Q8_0.gguf"), ("--", "Q8_0.gguf")] {
+        let model = ModelMetadata { name: Some(name.to_owned()), ..ModelMetadata::default() };
+        assert_eq!(default_file_name(&model, Some("q8_0")), expected, "{name:?}");
+    }
+}

@@ -17,7 +17,7 @@ pub(crate) mod piece_type {
 }
 
 /// The most pieces of a model. The largest in use have some million.
-pub(crate) const MAX_PIECES: usize = 1 << 22;
+pub(crate) const MAX_PIECES: usize = 1 << 21;
 
 /// One piece of the vocabulary; its index is its id.
 #[derive(Debug, Clone, PartialEq)]
