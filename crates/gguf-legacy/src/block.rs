@@ -183,10 +183,11 @@ fn level(levels: &[u8], pairs: bool, i: usize) -> u8 {
     if high { byte >> 4 } else { byte & 15 }
 }
 
-/// Moves levels from neighbours in a byte to values 16 apart.
+/// Moves levels from neighbours in a byte to values 16 apart: bytes j and j + 8 hold values 2 j, 2 j + 1, and 16 more than those.
 fn halves_of_pairs(pairs: &[u8], halves: &mut [u8]) {
-    for (j, out) in halves.iter_mut().enumerate() {
-        *out = level(pairs, true, j) | level(pairs, true, j + 16) << 4;
+    let (low, high) = pairs.split_at(8);
+    for ((low, high), out) in low.iter().zip(high).zip(halves.as_chunks_mut::<2>().0) {
+        *out = [low & 15 | high << 4, low >> 4 | high & 0xf0];
     }
 }
 
