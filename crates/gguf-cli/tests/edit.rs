@@ -287,3 +287,28 @@ fn an_interrupted_edit_is_finished_by_whatever_opens_the_file() {
     gguf(["show", text(&file)]).exits(2).says(&["m.gguf.edit is of an edit of other contents", "remove the journal"]);
     assert!(fs::read(&file).unwrap() == fs::read(&other).unwrap());
 }
+
+#[test]
+fn writers_leave_room() {
+    let dir = folder();
+    let (plain, roomy, quantized) = (dir.path().join("p.gguf"), dir.path().join("r.gguf"), dir.path().join("q.gguf"));
+    let glossary = gguf_test::files::glossary();
+    gguf(["convert", text(&glossary), "-q", "-o", text(&plain)]).exits(0);
+    gguf(["convert", text(&glossary), "-q", "-o", text(&roomy), "--reserve", "8KiB"]).exits(0);
+    let grown = fs::metadata(&roomy).unwrap().len() - fs::metadata(&plain).unwrap().len();
+    assert!((8192..8192 + 64).contains(&grown), "{grown}");
+    gguf(["quantize", text(&plain), text(&quantized), "Q8_0", "-q", "--reserve", "8KiB"]).exits(0);
+    for file in [&roomy, &quantized] {
+        let description = format!("general.description={}", "d".repeat(8000));
+        gguf(["set", text(file), "--in-place", &description]).exits(0).says(&["in place, in the room that is there"]);
+        gguf(["check", "-q", text(file)]).exits(0);
+        // The key that holds the room is in no list to edit.
+        gguf(["set", "-n", text(file), "ggufkit.pad=x"]).exits(2).says(&["only takes up room"]);
+    }
+    // The size of a file that is asked for counts the room.
+    let sized = dir.path().join("s.gguf");
+    gguf(["quantize", text(&plain), text(&sized), "--target-size", "2MB", "-q", "--reserve", "64KiB"]).exits(0);
+    let bytes = fs::metadata(&sized).unwrap().len();
+    assert!(bytes <= 2_000_000 && bytes > 1_900_000, "{bytes}");
+    gguf(["set", text(&roomy), "--reserve", "1GiB"]).exits(2).says(&["at most 67.1 MB are reserved"]);
+}

@@ -30,7 +30,7 @@ pub const PAD_KEY: &str = "ggufkit.pad";
 const MAX_UNIT: u64 = 1 << 20;
 
 /// The most room that is reserved.
-pub const MAX_RESERVE: u64 = 1 << 30;
+pub const MAX_RESERVE: u64 = 64 << 20;
 
 /// What an edit may do.
 #[derive(Debug, Clone, Default)]
@@ -537,7 +537,7 @@ fn io_error(path: &Path, action: &'static str, source: io::Error) -> EditError {
     gguf_io::Error::Io { path: path.to_owned(), action, source }.into()
 }
 
-/// Reserves room for edits in the head of a file that is to be written.
+/// Reserves room for edits in the head of a file that is to be written, at most [`MAX_RESERVE`].
 pub fn reserve(head: &mut Head, bytes: u64) {
     let len = usize::try_from(bytes.min(MAX_RESERVE)).unwrap_or(0);
     head.set(PAD_KEY, " ".repeat(len));

@@ -117,7 +117,10 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
                     return Ok(string.unwrap_or_default());
                 }
                 match &mut string {
-                    Some(string) => *string = format!("{string}\n{line}"),
+                    Some(string) => {
+                        string.push('\n');
+                        string.push_str(line);
+                    }
                     None => string = Some(line.to_owned()),
                 }
             }

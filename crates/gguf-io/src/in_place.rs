@@ -85,6 +85,10 @@ pub fn replace_start(path: &Path, old: &[u8], new: &[u8], on: &dyn Fn(EditStep))
     let path = real(path)?;
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::io(&path, "open for writing"))?;
     let name = journal_path(&path);
+    if fs::symlink_metadata(&name).is_ok_and(|there| there.is_file()) && !Record::is_journal(&name) {
+        let taken = io::Error::new(io::ErrorKind::AlreadyExists, "the file is something else; move it away");
+        return Err(Error::io(&name, "be used as the journal of the edit")(taken));
+    }
     let mut journal = Journal { file: open_locked(&name)?, path: name };
     let begun = (|| {
         // Somebody may have begun an edit since the file was opened.
@@ -138,7 +142,8 @@ pub fn finish(path: &Path) -> Result<bool, Error> {
 pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     let path = real(path)?;
     let name = journal_path(&path);
-    if fs::symlink_metadata(&name).is_err() {
+    // Whatever else has the name is somebody's own, and no reason not to read the file.
+    if !Record::is_journal(&name) {
         return Ok(false);
     }
     match open_locked(&name) {
@@ -278,7 +283,7 @@ fn read_whole(file: &mut File) -> io::Result<Vec<u8>> {
 /// Removes the journal of a file that was replaced.
 pub(crate) fn forget(path: &Path) {
     let name = journal_path(path);
-    if fs::symlink_metadata(&name).is_ok_and(|there| there.is_file()) && Record::is_journal(&name) {
+    if Record::is_journal(&name) {
         let _ = fs::remove_file(&name);
     }
 }

@@ -169,6 +169,10 @@ fn a_torn_journal_is_no_journal() {
         wrong[at] ^= 1 << (at % 8);
         fs::write(journal_path(&case.path()), wrong).unwrap();
         assert!(!finish(&case.path()).unwrap());
+        // One that does not even begin as a journal is left to whoever wrote it.
+        if at < 16 {
+            fs::remove_file(journal_path(&case.path())).unwrap();
+        }
         case.assert(&case.before(), &format!("byte {at}"));
     }
 }
@@ -266,7 +270,19 @@ fn what_cannot_be_is_an_error_and_changes_nothing() {
     drop(locked);
     finish(&path).unwrap();
     case.assert(&case.before(), "unlocked");
+    // Somebody's own file or folder of that name is no journal, and stays.
+    let own = b"notes about an edit";
+    fs::write(journal_path(&path), own).unwrap();
+    assert!(!finish(&path).unwrap());
+    let error = case.run(&|_| ()).unwrap_err().to_string();
+    assert!(
+        error.contains("file.edit: cannot be used as the journal of the edit: the file is something else"),
+        "{error}"
+    );
+    assert_eq!(fs::read(journal_path(&path)).unwrap(), own);
+    fs::remove_file(journal_path(&path)).unwrap();
     fs::create_dir(journal_path(&path)).unwrap();
+    assert!(!finish(&path).unwrap());
     assert!(matches!(case.run(&|_| ()), Err(Error::NotAFile(_))));
     assert_eq!(fs::read(&path).unwrap(), case.before());
 }

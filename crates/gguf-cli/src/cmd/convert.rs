@@ -9,7 +9,8 @@ use gguf_hf::{Conversion, NextTokens, Options, OutType, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 
-use super::quantize::{self, Shown, parse_size};
+use super::quantize::{self, Shown};
+use super::set::parse_room;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
@@ -89,7 +90,7 @@ pub struct Args {
     resume: bool,
 
     /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
     /// Replace the output if it is there already; with --resume, also what was kept of other work

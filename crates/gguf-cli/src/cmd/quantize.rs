@@ -16,6 +16,7 @@ use gguf_quantize::mix::{Target, TensorTypeRule};
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use serde::Serialize;
 
+use crate::cmd::set::parse_room;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json;
@@ -102,7 +103,7 @@ pub struct How {
     resume: bool,
 
     /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
     /// Replace the output if it is there already; with --resume, also what was kept of other work

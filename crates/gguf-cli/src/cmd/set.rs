@@ -15,7 +15,7 @@ use crate::ui::Ui;
 
 mod how;
 
-pub use how::How;
+pub use how::{How, parse_room};
 
 /// The longest text or JSON that is read.
 const MAX_TEXT: u64 = 256 << 20;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -115,10 +115,15 @@ impl<'a> Record<'a> {
         (head, &self.bytes, end)
     }
 
-    /// Whether a file starts as a journal does.
+    /// Whether there is a file that begins as a journal does, so far as it goes: one that was interrupted may have any length.
     pub(super) fn is_journal(path: &Path) -> bool {
-        let mut start = [0; START.len()];
-        File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start)).is_ok() && start == START
+        if !std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file()) {
+            return false;
+        }
+        let mut start = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(START.len() as u64).read_to_end(&mut start));
+        // What may not be read may be one.
+        read.is_err() || START.starts_with(&start)
     }
 
     /// The record of a journal; `None` when it is not whole, so that the edit never began.

@@ -42,7 +42,7 @@ pub struct How {
     rewrite: bool,
 
     /// Leave at least so much room for later edits, such as 64K, in the key ggufkit.pad
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
     /// Say what would change, and in which way, and change nothing
@@ -294,5 +294,17 @@ fn change_json(change: &Change) -> Value {
         Change::RenamedKey { from, to } => json!({ "change": "rename_key", "key": from, "to": to }),
         Change::RenamedTensor { from, to } => json!({ "change": "rename_tensor", "tensor": from, "to": to }),
         _ => Value::Null,
+    }
+}
+
+/// A size as [`parse_size`] reads it, not larger than room that is reserved.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_room(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    match bytes <= gguf_edit::MAX_RESERVE {
+        true => Ok(bytes),
+        false => Err(format!("at most {} are reserved", size(gguf_edit::MAX_RESERVE))),
     }
 }
