@@ -71,8 +71,14 @@ fn merging_what_was_split_gives_the_same_file() {
 
 #[test]
 fn no_shard_exceeds_its_size() {
+    for layout in [Layout::default(), Layout { ones: true, ..Layout::default() }] {
+        no_shard_exceeds(&layout);
+    }
+}
+
+fn no_shard_exceeds(layout: &Layout) {
     let dir = folder();
-    let model = write(dir.path(), "model.gguf", &Layout::default());
+    let model = write(dir.path(), "model.gguf", layout);
     let whole = fs::metadata(&model).unwrap().len();
     let mut n_refused = 0;
     for size in (64..whole + 300).step_by(61) {
@@ -116,6 +122,13 @@ fn a_tensor_that_is_too_large_stands_alone() {
     let counts: Vec<usize> = split.plan.files().iter().map(|f| f.tensors().len()).collect();
     assert_eq!(counts, [3, 1, 1, 1, 1, 1, 1]);
     assert_eq!(split.too_large, ["blk.7.weight", "blk.8.weight"]);
+    // The first one too: no shard is left without tensors for that.
+    for first in [false, true] {
+        let options = SplitOptions::new(limit(Limit::DataBytes, 1)).no_tensor_first(first);
+        let split = gguf_edit::split(&model, &options).unwrap();
+        let counts: Vec<usize> = split.plan.files().iter().map(|f| f.tensors().len()).collect();
+        assert_eq!(counts[usize::from(first)..], [1; 9]);
+    }
 }
 
 #[test]
