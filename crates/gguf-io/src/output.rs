@@ -103,6 +103,7 @@ impl Output {
     }
 
     /// Whether the file was started here, so that nothing is in it but what is written through this value.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.temp, Temp::Passing(_))
     }
