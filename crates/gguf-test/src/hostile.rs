@@ -89,8 +89,8 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
     model(&path("shared-data.gguf"), &head, 256 * 512 * 4);
 
     // Dimensions whose product is nothing, or nearly 2^63.
-    let mut head = Head::default();
-    head.tensors = vec![tensor("t", &[1 << 62, 1 << 62, 1 << 62, 0], 0, 0)];
+    let tensors = vec![tensor("t", &[1 << 62, 1 << 62, 1 << 62, 0], 0, 0)];
+    let mut head = Head { tensors, ..Head::default() };
     model(&path("empty-dims.gguf"), &head, 0);
     head.tensors = vec![tensor("t", &[1 << 31, (1 << 32) - 1], 1, 0)];
     model(&path("near-max-dims.gguf"), &head, 0);

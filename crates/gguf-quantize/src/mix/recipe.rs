@@ -428,7 +428,10 @@ impl<'a> Group<'a> {
     /// The rule, or several where one would be longer than a pattern may be.
     fn rules(&self, to: &mut Vec<TensorTypeRule>) -> Result<(), RecipeError> {
         let error = match self.rule() {
-            Ok(rule) => return Ok(to.push(rule)),
+            Ok(rule) => {
+                to.push(rule);
+                return Ok(());
+            }
             Err(error) => error,
         };
         let is_too_long = |e: &RecipeError| match e {
