@@ -59,6 +59,14 @@ pub(crate) struct Run<'a> {
     pub(crate) errors: Option<&'a Errors>,
 }
 
+/// A chunk of a tensor, and the tensor's number in the plan.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    index: usize,
+    tensor: &'a TensorPlan,
+    chunk: &'a Chunk,
+}
+
 /// One of the files that a run writes.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
@@ -175,7 +183,7 @@ impl Run<'_> {
             }
             Op::Copy(_) | Op::Gather(_) => {
                 let source = self.read(tensor, chunk.first(), chunk.n_elements(), input)?;
-                self.write_values(index, tensor, chunk, source, squares, values, out)?
+                self.write_values(Item { index, tensor, chunk }, source, squares, values, out)?
             }
         };
         if self.draft.head.dialect.order == ByteOrder::Big {
@@ -241,18 +249,17 @@ impl Run<'_> {
     #[expect(clippy::too_many_arguments, reason = "what a chunk is, and the memory that is reused for it")]
     fn write_values(
         &self,
-        index: usize,
-        tensor: &TensorPlan,
-        chunk: &Chunk,
+        item: Item<'_>,
         source: &[u8],
         squares: &Squares<'_>,
         values: &mut Vec<f32>,
         out: &mut [u8],
     ) -> Result<u64, Error> {
+        let Item { index, tensor, chunk } = item;
         let from = tensor.op.value_type();
         let mut overflows = 0;
         if goes_through_blocks(self.draft.rounding, from, tensor) {
-            self.encode(index, tensor, chunk, source, squares, values, out)?;
+            self.encode(item, source, squares, values, out)?;
         } else if self.draft.rounding == Rounding::Ggml {
             out.copy_from_slice(source);
         } else {
@@ -283,24 +290,22 @@ impl Run<'_> {
     }
 
     /// Decodes the rows of a chunk and encodes them anew, some at a time.
-    #[expect(clippy::too_many_arguments, reason = "what a chunk is, and the memory that is reused for it")]
     fn encode(
         &self,
-        index: usize,
-        tensor: &TensorPlan,
-        chunk: &Chunk,
+        item: Item<'_>,
         source: &[u8],
         squares: &Squares<'_>,
         values: &mut Vec<f32>,
         out: &mut [u8],
     ) -> Result<(), Error> {
+        let Item { tensor, chunk, .. } = item;
         let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
         let (from, to): (&Codec, &Codec) = (find(tensor.op.value_type())?, find(tensor.ty)?);
         let weights = self.columns(tensor, chunk)?;
         let weights = weights.as_deref();
         let width = usize::try_from(chunk.width()).map_err(|_| no_codec(tensor))?;
         let row_squares = match chunk.is_part() {
-            true if to.looks_at_rows(weights.is_some()) => Some(self.row_squares(index, tensor, chunk, squares, from)?),
+            true if to.looks_at_rows(weights.is_some()) => Some(self.row_squares(item, squares, from)?),
             true => Some(RowSquares::default()),
             false => None,
         };
@@ -335,14 +340,8 @@ impl Run<'_> {
     }
 
     /// The squares of the whole row that a chunk is a part of. They are added up by the thread that needs them first; others wait.
-    fn row_squares(
-        &self,
-        index: usize,
-        tensor: &TensorPlan,
-        chunk: &Chunk,
-        squares: &Squares<'_>,
-        from: &Codec,
-    ) -> Result<RowSquares, Error> {
+    fn row_squares(&self, item: Item<'_>, squares: &Squares<'_>, from: &Codec) -> Result<RowSquares, Error> {
+        let Item { index, tensor, chunk } = item;
         let mut known = squares.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(&(index, chunk.first_row)) {
             return Ok(*found);

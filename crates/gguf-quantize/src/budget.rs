@@ -567,8 +567,9 @@ mod tests {
 
     #[test]
     fn pieces_stand_for_long_rows() {
-        assert_eq!(measured_columns(0), iter::once(0..0).collect::<Vec<_>>());
-        assert_eq!(measured_columns(MAX_ROW), iter::once(0..MAX_ROW).collect::<Vec<_>>());
+        for row_len in [0, 256, MAX_ROW] {
+            assert!(measured_columns(row_len).into_iter().eq(iter::once(0..row_len)));
+        }
         for row_len in [MAX_ROW + 1, MAX_ROW + 256, 1 << 27, (1 << 40) + 7] {
             let columns = measured_columns(row_len);
             assert_eq!(columns.iter().map(|c| c.end - c.start).sum::<u64>(), SAMPLE);

@@ -11,6 +11,9 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static READ: AtomicUsize = AtomicUsize::new(0);
 static EXCESS: AtomicUsize = AtomicUsize::new(0);
+/// Number of allocations, and the most that was allocated since the count began.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
 
 const SLACK: usize = 64 << 10;
 
@@ -21,6 +24,8 @@ fn took(n: usize) {
     let live = LIVE.fetch_add(n, SeqCst) + n;
     let allowed = BASE.load(SeqCst).saturating_add(READ.load(SeqCst).saturating_mul(3)).saturating_add(SLACK);
     EXCESS.fetch_max(live.saturating_sub(allowed), SeqCst);
+    COUNT.fetch_add(1, SeqCst);
+    MOST.fetch_max(live, SeqCst);
 }
 
 // SAFETY: every request is passed on to the system's allocator as it came, and its answer is given back as it is.
@@ -54,6 +59,15 @@ unsafe impl GlobalAlloc for Counting {
 /// Says that more bytes were read.
 pub fn read(n: usize) {
     READ.fetch_add(n, SeqCst);
+}
+
+/// Runs something; gives how often it allocated, and the most bytes that it had at once.
+pub fn count(run: impl FnOnce()) -> (usize, usize) {
+    let before = LIVE.load(SeqCst);
+    COUNT.store(0, SeqCst);
+    MOST.store(before, SeqCst);
+    run();
+    (COUNT.load(SeqCst), MOST.load(SeqCst).saturating_sub(before))
 }
 
 /// Runs something for which `read` bytes were read already.

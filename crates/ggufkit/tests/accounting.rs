@@ -1,0 +1,101 @@
+//! How often the libraries allocate, and how much at once, for each file of the corpus and whatever is done with it: in proportion to
+//! the bytes that are there, whatever they claim.
+
+use std::fs;
+use std::path::Path;
+
+use gguf_format::keys::FileType;
+use gguf_format::{Gguf, Str, TensorInfo};
+use gguf_io::Model;
+use gguf_pipeline::{Draft, RunOptions};
+use gguf_quantize::QuantizeOptions;
+use gguf_quantize::imatrix::{ImatrixFile, Merge, check};
+use gguf_quantize::mix::recipe::Recipe;
+use gguf_quantize::mix::{ModelFacts, Target, TensorFacts};
+use gguf_test::{corpus, counting};
+use ggufkit::CheckOptions;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+/// What any file may cost, and each of its bytes besides.
+const ALLOCATIONS: (usize, usize) = (256, 8);
+const BYTES: (usize, usize) = (256 << 10, 64);
+
+type Work = (&'static str, fn(&Path));
+
+/// What the program's commands do with a file.
+const WORK: &[Work] = &[
+    ("check", |path| {
+        for options in [CheckOptions::default(), CheckOptions::default().structure(true)] {
+            if let Ok(check) = ggufkit::check_with(path, &options) {
+                check.files().iter().for_each(|(_, report)| _ = report.findings().count());
+            }
+        }
+        let _ = ggufkit::check_data(path, &CheckOptions::default(), &());
+    }),
+    ("show, name", |path| {
+        let Ok(model) = Model::open(path) else { return };
+        let heads: Vec<&Gguf<'_>> = model.files().iter().map(gguf_io::ModelFile::gguf).collect();
+        let _ = gguf_model::summary::summary(&heads);
+        let _ = gguf_model::naming::file_name("a-7B-v1.0.gguf", &heads);
+    }),
+    ("recipe show", |path| {
+        let Ok(model) = Model::open(path) else { return };
+        let tensors: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
+        let facts: Vec<TensorFacts<'_>> =
+            tensors.iter().map(|t| TensorFacts { name: Str(&t.name), shape: &t.shape, ty: t.ty }).collect();
+        let of_model = ModelFacts::of(|key| model.gguf().get(key));
+        let _ = Recipe::of(&of_model, &facts, Some(FileType(15)));
+        let _ = Recipe::of_rules(&of_model, &facts);
+    }),
+    ("quantize", |path| {
+        for (target, out) in [("COPY", "copy"), ("Q8_0", "q8"), ("Q4_K_M", "q4")] {
+            let out = path.with_file_name(out);
+            let Ok(draft) = Draft::copy_of(path) else { return };
+            let mut options = QuantizeOptions::default();
+            options.allow_requantize = true;
+            let Ok(planned) = gguf_quantize::plan(draft, None, &options, &Target::parse(target).unwrap()) else {
+                continue;
+            };
+            let run = RunOptions::default().threads(std::num::NonZeroUsize::new(1)).force(true).measure(true);
+            let _ = planned.plan.run(&out, &run, &());
+        }
+    }),
+    ("imatrix", |path| {
+        let Ok(matrix) = ImatrixFile::open(path) else { return };
+        let _ = check(&matrix, &[]);
+        matrix.entries().for_each(|entry| _ = matrix.statistics(entry.name));
+        let mut merge = Merge::new(512).unwrap();
+        if merge.add(&matrix).is_ok() {
+            let _ = merge.finish().write(Vec::new());
+        }
+    }),
+];
+
+/// One test: the counts are those of the whole process.
+#[test]
+fn allocations_follow_the_bytes_of_the_file() {
+    // In memory where there is such a place: each output is synced.
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let path = dir.path().join("file.gguf");
+    let (mut wrong, mut most) = (Vec::new(), (0, 0));
+    // Tables that are made once.
+    fs::write(&path, &corpus::all()[0].bytes).unwrap();
+    WORK.iter().for_each(|(_, work)| work(&path));
+    for case in corpus::all() {
+        fs::write(&path, &case.bytes).unwrap();
+        let n = case.bytes.len();
+        for (name, work) in WORK {
+            let (count, bytes) = counting::count(|| work(&path));
+            most = (most.0.max(count.saturating_sub(n * ALLOCATIONS.1)), most.1.max(bytes.saturating_sub(n * BYTES.1)));
+            if count > ALLOCATIONS.0 + n * ALLOCATIONS.1 || bytes > BYTES.0 + n * BYTES.1 {
+                wrong.push(format!("{name} of {} ({n} bytes): {count} allocations, {bytes} bytes at once", case.name));
+            }
+        }
+    }
+    wrong.iter().for_each(|line| println!("{line}"));
+    println!("at most {} allocations and {} bytes beyond what is in proportion", most.0, most.1);
+    assert!(wrong.is_empty(), "{} of the pairs of file and work", wrong.len());
+}
