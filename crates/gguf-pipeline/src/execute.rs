@@ -246,7 +246,6 @@ impl Run<'_> {
     }
 
     /// Makes the bytes of a chunk from its values, whose type is that of the operation; says how many values became infinite.
-    #[expect(clippy::too_many_arguments, reason = "what a chunk is, and the memory that is reused for it")]
     fn write_values(
         &self,
         item: Item<'_>,
