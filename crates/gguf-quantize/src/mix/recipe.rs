@@ -10,7 +10,7 @@
 //! ```
 //!
 //! [`Recipe::of`] finds the rules: tensors that differ from each other in the number of their block alone are of one kind;
-//! kinds whose blocks have the same types share a rule. What it finds it tries out with [`decide`], with and without an
+//! kinds whose blocks have the same types share a rule. What it finds it tries out with [`decide`](super::decide), with and without an
 //! importance matrix, so that the types do not depend on there being one.
 
 use std::collections::{BTreeMap, BTreeSet};
