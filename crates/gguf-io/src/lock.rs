@@ -102,7 +102,7 @@ mod tests {
         assert!(matches!(open_locked(dir.path()), Err(Error::NotAFile(_))));
     }
 
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     #[test]
     fn links_and_pipes_are_not_opened() {
         let dir = tempfile::tempdir().unwrap();
