@@ -160,12 +160,15 @@ pub(crate) fn has(dir: &Path, name: &str) -> Result<bool, FolderError> {
 
 /// The bytes of an open file, which errors call `file`.
 pub(crate) fn read_up_to(limit: u64, opened: File, file: PathBuf) -> Result<Vec<u8>, FolderError> {
-    let mut bytes = Vec::new();
+    let too_large = || FolderError::TooLarge { file: file.clone(), limit };
     // A file that says it is too large is not read first.
-    let said = opened.metadata().map_or(0, |m| m.len());
-    match opened.take(limit.saturating_add(1).min(if said > limit { 0 } else { u64::MAX })).read_to_end(&mut bytes) {
-        Ok(_) if said.max(bytes.len() as u64) <= limit => Ok(bytes),
-        Ok(_) => Err(FolderError::TooLarge { file, limit }),
+    if opened.metadata().is_ok_and(|data| data.len() > limit) {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    match opened.take(limit.saturating_add(1)).read_to_end(&mut bytes) {
+        Ok(_) if bytes.len() as u64 <= limit => Ok(bytes),
+        Ok(_) => Err(too_large()),
         Err(source) => Err(FolderError::Read { file, source }),
     }
 }

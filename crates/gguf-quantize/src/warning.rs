@@ -64,7 +64,7 @@ impl fmt::Display for Warning {
             }
             Warning::Shared { input_bytes, tensor_bytes, file_bytes } => write!(
                 f,
-                "tensors share their data, {} bytes in a model of {}; the output has data for each of them and {} bytes",
+                "tensors share their data: {} bytes in a model of {}; in the output each has its own, in a file of {} bytes",
                 grouped(*tensor_bytes),
                 grouped(*input_bytes),
                 grouped(*file_bytes)

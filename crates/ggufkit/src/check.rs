@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use gguf_format::check::{self, At, Finding, Report, Rule, Severity};
 use gguf_format::shard::ShardName;
 use gguf_format::{Gguf, HeadScan, Problem};
-use gguf_io::{MODEL_LIMITS, ModelFile, read_head_with, shown_path};
+use gguf_io::{MODEL_LIMITS, ModelFile, open_regular, read_head_with, shown_path};
 
 use crate::Error;
 
@@ -204,7 +204,7 @@ fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Erro
         Ok(file) => file,
         // What is over a limit is not broken, and not read.
         Err(gguf_io::Error::Head { source, .. }) if !matches!(source.problem, Problem::OverLimit { .. }) => {
-            let report = match check_broken_head(&path, options.start, rules) {
+            let report = match check_broken_head(open_regular(&path)?, options.start, rules) {
                 Ok(report) => report,
                 Err(source) => return Err(gguf_io::Error::Io { path, action: "read", source }.into()),
             };
@@ -221,8 +221,7 @@ fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Erro
 }
 
 /// Checks a head that cannot be parsed, as far as it goes.
-fn check_broken_head(path: &Path, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
-    let mut file = File::open(path)?;
+fn check_broken_head(mut file: File, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
     let file_bytes = file.metadata()?.len().saturating_sub(start);
     file.seek(SeekFrom::Start(start))?;
     let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
