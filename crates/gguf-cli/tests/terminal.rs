@@ -187,7 +187,7 @@ fn comparisons_and_values_fit() {
     ];
     let mut other = head(&tensors);
     other.set("general.description", "words ".repeat(40));
-    other.set("llama.a.key.with.a.rather.long.name.that.takes.its.room", 1u32);
+    other.set("llama.a.key.with.a.longer.name", 1u32);
     write(&b, &other, &[&[0, 60, 1]]);
     let prefix = dir.path().join("s");
     let lines = [
