@@ -348,7 +348,8 @@ fn metadata_is_that_of_llama_cpps_converter() {
         counts.expert_count = experts / expert_tensors.max(1);
 
         let model_name = args.iter().position(|a| *a == "--model-name").map(|i| args[i + 1].to_owned());
-        let got = metadata::key_values(&dir, &MetadataOptions { model_name, metadata: None }, &counts).unwrap();
+        let got =
+            metadata::key_values(&dir, &MetadataOptions { model_name, ..MetadataOptions::default() }, &counts).unwrap();
         let not_ours = ["architecture", "file_type", "quantization_version"].map(|k| format!("general.{k}"));
         let expected = gguf.kvs().filter(|kv| kv.key.as_bytes().starts_with(b"general."));
         let expected: Vec<(String, ValueRef<'_>)> =
