@@ -48,7 +48,10 @@ const FILES: [Files; 2] = [
 /// One file of a checkpoint.
 #[derive(Debug)]
 struct Part {
+    /// Its path in the folder.
     path: PathBuf,
+    /// Where that leads.
+    real: PathBuf,
     file: File,
 }
 
@@ -116,7 +119,7 @@ impl Checkpoint {
         let mut missing = Vec::new();
         for name in names {
             match files::open(dir, name)? {
-                Some((file, path)) => checkpoint.add_part(name, file, path)?,
+                Some((file, real)) => checkpoint.add_part(Part { path: dir.join(name), real, file })?,
                 None => missing.push(name.clone()),
             }
         }
@@ -139,7 +142,7 @@ impl Checkpoint {
     pub(crate) fn add_first(&mut self, dir: &Path, path: &str, before: &str, usual: &str) -> Result<(), Error> {
         let Some((file, real)) = crate::files::open(dir, path)? else { return Ok(()) };
         let n = self.tensors.len();
-        self.add_part(path, file, real)?;
+        self.add_part(Part { path: dir.join(path), real, file })?;
         for tensor in self.tensors.iter_mut().skip(n) {
             if let Some(rest) = tensor.name.strip_prefix(before) {
                 tensor.name = format!("{usual}{rest}");
@@ -158,10 +161,10 @@ impl Checkpoint {
 
     /// The real paths of the tensor files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.parts.iter().map(|part| part.path.as_path())
+        self.parts.iter().map(|part| part.real.as_path())
     }
 
-    /// The real path of the file that holds a tensor.
+    /// The path of the file that holds a tensor.
     pub(crate) fn path_of(&self, name: &str) -> Option<&Path> {
         let index = self.tensors.iter().position(|tensor| tensor.name == name)?;
         Some(self.parts.get(self.places.get(index)?.part)?.path.as_path())
@@ -188,18 +191,18 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Adds the tensors of an open file, whose format its name in the folder tells.
-    fn add_part(&mut self, name: &str, file: File, path: PathBuf) -> Result<(), Error> {
-        match Path::new(name).extension().and_then(|extension| extension.to_str()) {
-            Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(file, path),
-            _ => self.add_safetensors_part(file, path),
+    /// Adds the tensors of a file, whose format its name in the folder tells.
+    fn add_part(&mut self, part: Part) -> Result<(), Error> {
+        match part.path.extension().and_then(|extension| extension.to_str()) {
+            Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(part),
+            _ => self.add_safetensors_part(part),
         }
     }
 
-    fn add_torch_part(&mut self, file: File, path: PathBuf) -> Result<(), Error> {
-        let part = self.parts.len();
-        let entries = torch::tensors(&file).map_err(|source| match source {
-            torch::TorchError::Io(e) => Error::io("read", &path, e),
+    fn add_torch_part(&mut self, part: Part) -> Result<(), Error> {
+        let (index, path) = (self.parts.len(), &part.path);
+        let entries = torch::tensors(&part.file).map_err(|source| match source {
+            torch::TorchError::Io(e) => Error::io("read", path, e),
             source => Error::Torch { file: path.clone(), source: Box::new(source) },
         })?;
         for entry in entries {
@@ -208,38 +211,39 @@ impl Checkpoint {
             if view.is_some() {
                 let width = (entry.dtype.bits / 8).max(1) as usize;
                 let moves = vec![Move { input: 0, from: 0, to: 0, axes: axes(&entry) }];
-                self.views.push(View { width, inputs: vec![(part, entry.offset)], moves });
+                self.views.push(View { width, inputs: vec![(index, entry.offset)], moves });
             }
-            self.places.push(Place { part, offset: entry.offset, bytes, view });
+            self.places.push(Place { part: index, offset: entry.offset, bytes, view });
             self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
         }
-        self.parts.push(Part { path, file });
+        self.parts.push(part);
         Ok(())
     }
 
-    fn add_safetensors_part(&mut self, file: File, path: PathBuf) -> Result<(), Error> {
+    fn add_safetensors_part(&mut self, part: Part) -> Result<(), Error> {
+        let (index, file, path) = (self.parts.len(), &part.file, &part.path);
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
-        let metadata = file.metadata().map_err(|e| Error::io("read", &path, e))?;
+        let metadata = file.metadata().map_err(|e| Error::io("read", path, e))?;
         let file_bytes = metadata.len();
         if file_bytes < safetensors::PREFIX {
             return Err(fail(safetensors::HeaderError::TooShort { file_bytes }));
         }
         let mut prefix = [0; 8];
-        file.read_exact_at(0, &mut prefix).map_err(|e| Error::io("read", &path, e))?;
+        file.read_exact_at(0, &mut prefix).map_err(|e| Error::io("read", path, e))?;
         let header_bytes = safetensors::header_bytes(prefix, file_bytes).map_err(fail)?;
         // Bounded by the length of the file and by `MAX_HEADER`.
         let mut json = Vec::new();
         let len = usize::try_from(header_bytes).unwrap_or(usize::MAX);
-        json.try_reserve_exact(len).map_err(|_| Error::io("read", &path, io::ErrorKind::OutOfMemory.into()))?;
+        json.try_reserve_exact(len).map_err(|_| Error::io("read", path, io::ErrorKind::OutOfMemory.into()))?;
         json.resize(len, 0);
-        file.read_exact_at(safetensors::PREFIX, &mut json).map_err(|e| Error::io("read", &path, e))?;
+        file.read_exact_at(safetensors::PREFIX, &mut json).map_err(|e| Error::io("read", path, e))?;
         let data_offset = safetensors::PREFIX + header_bytes;
         for entry in safetensors::parse_header(&json, file_bytes - data_offset).map_err(fail)? {
-            let (part, offset) = (self.parts.len(), data_offset + entry.offset);
-            self.places.push(Place { part, offset, bytes: entry.bytes, view: None });
+            let offset = data_offset + entry.offset;
+            self.places.push(Place { part: index, offset, bytes: entry.bytes, view: None });
             self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
         }
-        self.parts.push(Part { path, file });
+        self.parts.push(part);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub use error::{PickleError, PickleProblem, TorchError, ZipProblem};
 
 use crate::dtype::Dtype;
 use bytes::Bytes;
-use pickle::{Pickle, Value, View};
+use pickle::{Id, Pickle, Value, View};
 
 /// What the first pickle of a file in the old format holds, as `torch.save` writes it.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
@@ -37,7 +37,7 @@ const VERSION: i64 = 1001;
 const NESTED: [&str; 5] = ["state_dict", "model_state_dict", "model", "module", "weights"];
 
 /// How many of [`NESTED`] may lie in each other.
-const MAX_NESTED: usize = 3;
+const MAX_NESTED: usize = 2;
 
 /// The most keys that a message shows.
 const MAX_SHOWN: usize = 8;
@@ -76,8 +76,8 @@ impl Entry {
 
 /// The tensors of a file, in the order in which its dictionary has them. They lie inside the file.
 ///
-/// A dictionary that has tensors in it gives the names. If the outermost has none, those that training programs put around a model are
-/// looked into: `state_dict`, `model_state_dict`, `model`, `module`, `weights`. What is no tensor is passed over.
+/// A dictionary gives the names: one that a training program keeps beside other things (`state_dict`, `model_state_dict`, `model`,
+/// `module`, `weights`), otherwise the outermost. What is no tensor is passed over.
 ///
 /// # Errors
 /// [`TorchError`]; see the variants.
@@ -191,28 +191,25 @@ fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, Torch
     entries(&tensors, &data)
 }
 
+/// The dictionary with the tensors of the model: one of [`NESTED`] that has tensors, otherwise the dictionary itself if it has.
+fn dictionary<'a>(pickle: &'a Pickle, dict: &'a [(Id, Id)], depth: usize) -> Option<&'a [(Id, Id)]> {
+    let nested = |name: &&str| {
+        let (_, value) = dict.iter().rev().find(|(key, _)| pickle.text(*key) == Some(name))?;
+        match pickle.value(*value) {
+            Value::Dict(inner) => dictionary(pickle, inner, depth.checked_sub(1)?),
+            _ => None,
+        }
+    };
+    let has_tensors = |dict: &[(Id, Id)]| {
+        dict.iter().any(|(key, value)| matches!(pickle.value(*value), Value::Tensor(_)) && pickle.text(*key).is_some())
+    };
+    NESTED.iter().find_map(nested).or_else(|| has_tensors(dict).then_some(dict))
+}
+
 /// The tensors of a pickle, by the names that its dictionaries give them.
 fn entries(pickle: &Pickle, data: &HashMap<&str, Data>) -> Result<Vec<Entry>, TorchError> {
-    let mut dict = match pickle.root() {
-        Value::Dict(pairs) => pairs,
-        _ => return Err(TorchError::NoTensors { keys: Vec::new() }),
-    };
-    let is_named =
-        |(key, value): &(u32, u32)| matches!(pickle.value(*value), Value::Tensor(_)) && pickle.text(*key).is_some();
-    for _ in 0..MAX_NESTED {
-        if dict.iter().any(is_named) {
-            break;
-        }
-        let nested = |name: &&str| {
-            let (_, value) = dict.iter().rev().find(|(key, _)| pickle.text(*key) == Some(name))?;
-            match pickle.value(*value) {
-                Value::Dict(pairs) => Some(pairs),
-                _ => None,
-            }
-        };
-        let Some(inner) = NESTED.iter().find_map(nested) else { break };
-        dict = inner;
-    }
+    let Value::Dict(outer) = pickle.root() else { return Err(TorchError::NoTensors { keys: Vec::new() }) };
+    let dict = dictionary(pickle, outer, MAX_NESTED).unwrap_or(outer);
     // A key that is set again keeps its place and gets the new value.
     let mut places = HashMap::new();
     let mut found: Vec<(&str, &View)> = Vec::new();

@@ -117,7 +117,9 @@ fn views_of_a_storage() {
 #[test]
 fn dictionaries_of_training_programs() {
     let tensor = |pickle: Pickle, name: &str| pickle.text(name).tensor(&Saved { name, ..SOUND }).op(b"s");
-    let cases: Vec<(&str, Vec<u8>, Result<&[&str], &str>)> = vec![
+    // A pickle, and the names that are found or what the refusal says.
+    type Case<'a> = (&'a str, Vec<u8>, Result<&'a [&'a str], &'a str>);
+    let cases: Vec<Case<'_>> = vec![
         ("plain", tensor(tensor(Pickle::new(2).op(b"}"), "b"), "a").end(), Ok(&["b", "a"])),
         ("set again", tensor(tensor(tensor(Pickle::new(2).op(b"}"), "b"), "a"), "b").end(), Ok(&["b", "a"])),
         (
@@ -128,6 +130,16 @@ fn dictionaries_of_training_programs() {
         (
             "two levels",
             tensor(Pickle::new(2).op(b"}").text("model").op(b"}").text("module").op(b"}"), "a").op(b"ss").end(),
+            Ok(&["a"]),
+        ),
+        (
+            "beside another tensor",
+            tensor(tensor(Pickle::new(2).op(b"}"), "rng").text("state_dict").op(b"}"), "a").op(b"s").end(),
+            Ok(&["a"]),
+        ),
+        (
+            "beside a dictionary without tensors",
+            tensor(Pickle::new(2).op(b"}").text("model").op(b"}s"), "a").end(),
             Ok(&["a"]),
         ),
         (

@@ -245,7 +245,7 @@ impl fmt::Display for PickleProblem {
                 write!(f, "the pickle needs {wanted} more bytes and has {left}; the file is cut off or damaged")
             }
             PickleProblem::Protocol { found } => write!(f, "pickle protocol {found}, expected 2 to 5"),
-            PickleProblem::Opcode { opcode, name } if name.is_empty() => {
+            PickleProblem::Opcode { opcode, name: "" } => {
                 write!(f, "0x{opcode:02x} is no instruction of a pickle")
             }
             PickleProblem::Opcode { opcode, name } => {
