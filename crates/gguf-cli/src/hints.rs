@@ -132,6 +132,7 @@ pub fn for_editing(e: &EditError) -> String {
 pub fn for_conversion(e: &gguf_hf::Error) -> String {
     match e {
         gguf_hf::Error::Pipeline(e) => for_run(e),
+        gguf_hf::Error::Gguf { .. } => "; `gguf quantize` makes one of another type of it".to_owned(),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
         _ => String::new(),
     }

@@ -13,6 +13,7 @@ use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
 use crate::key_values::KeyValues;
+use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{NextTokens, OutType, PlanError, Skipped};
 use crate::peek;
@@ -127,20 +128,27 @@ pub fn convert(
     Ok(conversion.plan.run(conversion.output_path(out.as_ref()), run, progress)?)
 }
 
-/// Decides everything about the conversion of the checkpoint in `dir`, without reading its weights.
+/// Decides everything about the conversion of a checkpoint, without reading its weights. `dir` is its folder, its folder in the cache
+/// of the Hugging Face hub (`models--ORGANIZATION--NAME`, of which the revision in `refs/main` is taken), or one file of tensors
+/// in its folder.
 ///
 /// # Errors
 /// [`Error`], which names the file and the field or tensor.
 pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Error> {
-    plan_folder(dir.as_ref(), options)
+    plan_at(&Location::find(dir.as_ref())?, options)
 }
 
-fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
+fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> {
+    let dir = location.dir.as_path();
     let mut config = read_config(dir)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
-    let mut checkpoint = match Checkpoint::open(dir) {
+    let opened = match &location.file {
+        Some(file) => Checkpoint::open_file(dir, file),
+        None => Checkpoint::open(dir),
+    };
+    let mut checkpoint = match opened {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
@@ -172,7 +180,11 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     }
 
     let counts = parameter_counts(&model.tensors);
-    let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
+    let overrides = MetadataOptions {
+        model_name: options.name.clone(),
+        metadata: options.metadata.clone(),
+        folder: location.name.clone(),
+    };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
     let (vocab, special_tokens) = (model.checkpoint.vocab, model.checkpoint.special_tokens);
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
@@ -278,7 +290,10 @@ fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
 fn read_config(dir: &Path) -> Result<Config, Error> {
     const FILE: &str = "config.json";
     let Some(document) = files::read_json(dir, FILE)? else {
-        return Err(Error::NoConfig { dir: dir.to_owned() });
+        return match files::has(dir, "adapter_config.json")? {
+            true => Err(Error::Adapter { dir: dir.to_owned() }),
+            false => Err(Error::NoConfig { dir: dir.to_owned() }),
+        };
     };
     let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
     // The class, and so whether its defaults count, is that of the file as it is.

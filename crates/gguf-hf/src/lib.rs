@@ -14,6 +14,7 @@ mod folder_error;
 mod formula;
 mod json;
 mod key_values;
+mod location;
 pub mod metadata;
 mod model_plan;
 mod pattern;
@@ -22,6 +23,7 @@ mod problem;
 mod reranker;
 pub mod safetensors;
 pub mod tokenizer;
+pub mod torch;
 mod warning;
 
 pub use convert::{Conversion, Options, convert, plan};

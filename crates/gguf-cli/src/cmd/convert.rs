@@ -16,10 +16,10 @@ use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
 
-/// Convert a Hugging Face checkpoint folder to GGUF.
+/// Convert a Hugging Face checkpoint to GGUF.
 ///
-/// Reads config.json, the tokenizer's files, the model card and model*.safetensors, and writes the file that llama.cpp's
-/// convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
+/// Reads config.json, the tokenizer's files, the model card and model*.safetensors or pytorch_model*.bin, and writes the file that
+/// llama.cpp's convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
 /// file gives that was converted without rounding. Nothing stands under the output's name until the
 /// file is whole and on the disk. The path of the output goes to standard output, everything else to standard error.
 #[derive(Debug, clap::Args)]
@@ -32,8 +32,8 @@ Examples:
   gguf convert my-model/ --dry-run              what would be written, tensor by tensor
   gguf convert --list                           the architectures that can be converted")]
 pub struct Args {
-    /// The folder of the checkpoint
-    #[arg(required_unless_present = "list")]
+    /// The folder of the checkpoint, its folder in the cache of the Hugging Face hub, or one file of tensors
+    #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
     /// The GGUF file to write; in a folder it gets its standard name, and {ftype} stands for the type
@@ -138,9 +138,8 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        if !dir.is_dir() {
-            let found = if dir.exists() { "is not a folder" } else { "no such folder" };
-            let problem = format!("{found}; give the folder of a checkpoint, with config.json in it");
+        if !dir.exists() {
+            let problem = "no such file or folder; give the folder of a checkpoint, with config.json in it";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", dir.display())));
         }
         if let Some(out) = &self.output {
