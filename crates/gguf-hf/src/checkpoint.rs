@@ -78,6 +78,22 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Opens one file of tensors; `None` when the folder does not have it. They are in the order of their data.
+    ///
+    /// # Errors
+    /// When its head is not sound.
+    pub(crate) fn open_file(dir: &Path, name: &str) -> Result<Option<Checkpoint>, Error> {
+        let Some((file, path)) = files::open(dir, name)? else { return Ok(None) };
+        let mut checkpoint = Checkpoint::empty();
+        checkpoint.add_part(file, path)?;
+        checkpoint.refuse_duplicates()?;
+        let Checkpoint { tensors, places, .. } = &mut checkpoint;
+        let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
+        both.sort_by_key(|(place, _)| place.offset);
+        (*places, *tensors) = both.into_iter().unzip();
+        Ok(Some(checkpoint))
+    }
+
     /// A checkpoint without tensors, for what only needs the tokenizer.
     pub fn empty() -> Checkpoint {
         Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() }
@@ -222,6 +238,11 @@ fn read_index(dir: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
     }
 }
 
+/// Whether a folder has tensor files of a model, or a list of them.
+pub(crate) fn has_model(dir: &Path) -> Result<bool, Error> {
+    Ok(files::has(dir, INDEX)? || !list_parts(dir)?.is_empty())
+}
+
 /// Whether a name is that of a file directly in a folder, on every system: no separators, drives or streams.
 fn is_plain_file_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
@@ -264,7 +285,7 @@ fn numbered_part(name: &str) -> Option<(&str, u32)> {
 }
 
 /// Weight files in a format that is not read, so that the error can name one.
-fn other_weights(dir: &Path) -> Option<String> {
+pub(crate) fn other_weights(dir: &Path) -> Option<String> {
     let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()
 }

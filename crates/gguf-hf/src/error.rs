@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::adapter::AdapterProblem;
 use crate::config;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
@@ -105,6 +106,13 @@ pub enum Error {
         /// Why.
         source: PlanError,
     },
+    /// The folder is that of an adapter, and that cannot be converted.
+    Adapter {
+        /// The file that it is about, or the folder.
+        path: PathBuf,
+        /// Why.
+        source: AdapterProblem,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     Folder(FolderError),
     /// The output cannot be laid out.
@@ -158,6 +166,7 @@ impl Error {
             | Error::DuplicateTensor { .. }
             | Error::Config { .. }
             | Error::Plan { .. }
+            | Error::Adapter { .. }
             | Error::Folder(_) => true,
         }
     }
@@ -202,6 +211,7 @@ impl fmt::Display for Error {
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),
         }
