@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
 
-    /// For a LoRA adapter: the folder of its base model, of which only config.json is read; the adapter's own folder if not given
+    /// For a LoRA adapter: the folder of its base model, of which only config.json is read; by default the adapter's own folder
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 

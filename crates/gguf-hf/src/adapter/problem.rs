@@ -118,7 +118,7 @@ impl fmt::Display for AdapterProblem {
             AdapterProblem::NotAProduct { name, why } => {
                 write!(f, "no adapter for {name}: {why}; merge the adapter into its base model instead")
             }
-            AdapterProblem::Type(ty) => write!(f, "an adapter is not written as {ty}, expected F32, F16, BF16 or Q8_0"),
+            AdapterProblem::Type(ty) => write!(f, "an adapter is not written as {ty}, expected f32, f16, bf16 or q8_0"),
         }
     }
 }
