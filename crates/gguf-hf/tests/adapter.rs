@@ -90,12 +90,15 @@ fn transposed_matrices_exchange_the_factors() {
     assert_eq!(values(&file, "blk.0.ffn_up.weight.lora_b"), transposed(&a, WIDE));
 }
 
+/// Tensors, settings and what the error says.
+type Case<'a> = (&'a [(String, Vec<u64>)], &'a str, &'a str);
+
 #[test]
 fn adapters_that_are_refused() {
     let whole = factors(UP, [WIDE, HIDDEN], 4);
     let named = |name: &str, shape: &[u64]| vec![(name.to_owned(), shape.to_vec())];
     let good = r#"{"lora_alpha": 8}"#;
-    let cases: &[(&[(String, Vec<u64>)], &str, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&whole, "[]", "(the document) is [], expected an object"),
         (&whole, "{}", "adapter_config.json: the field lora_alpha is null, expected a number greater than 0"),
         (&whole, r#"{"lora_alpha": 0}"#, "lora_alpha is 0, expected a number greater than 0"),

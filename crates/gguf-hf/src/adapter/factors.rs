@@ -102,7 +102,7 @@ pub(super) fn apply(op: &Op, shape: &[u64], pairs: &[Pair], is_embedding: bool) 
         of_rows.maps.push(match *map {
             Map::Scale(factor) => Map::Scale(factor),
             Map::ScalePart { period, from, to, factor } => {
-                let row = |n: u64| (n % n_columns.max(1) == 0).then(|| n / n_columns.max(1) * rank);
+                let row = |n: u64| Some(exact(n, n_columns)? * rank);
                 let bounds = (row(period), row(from), row(to));
                 let (Some(period), Some(from), Some(to)) = bounds else { return Err(Obstacle::Operation) };
                 Map::ScalePart { period, from, to, factor }

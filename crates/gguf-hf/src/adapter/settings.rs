@@ -66,7 +66,7 @@ impl Settings {
             Some(Json::Object(patterns)) if patterns.len() <= MAX_ITEMS => patterns,
             Some(other) => return Err(wrong("alpha_pattern", other, "an object of names and numbers")),
         };
-        let mut compiled = Vec::with_capacity(patterns.len());
+        let mut compiled = Vec::new();
         for (pattern, value) in patterns {
             let name = format!("alpha_pattern.{}", shortened(&Json::from(pattern.as_str())));
             let alpha = positive(&name, value)?;
