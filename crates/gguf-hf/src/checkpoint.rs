@@ -130,6 +130,14 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Puts the tensors in the order of their data.
+    pub(crate) fn sort_by_data(&mut self) {
+        let Checkpoint { tensors, places, .. } = self;
+        let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
+        both.sort_by_key(|(place, _)| place.offset);
+        (*places, *tensors) = both.into_iter().unzip();
+    }
+
     /// A checkpoint without tensors, for what only needs the tokenizer.
     pub fn empty() -> Checkpoint {
         Checkpoint::default()
@@ -341,6 +349,16 @@ fn read_index(dir: &Path, name: &str) -> Result<Option<Vec<(String, String)>>, E
     }
 }
 
+/// Whether a folder has tensor files of a model, or a list of them.
+pub(crate) fn has_model(dir: &Path) -> Result<bool, Error> {
+    for files in &FILES {
+        if files::has(dir, files.index)? || !list_parts(dir, files)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether a name is that of a file directly in a folder, on every system: no separators, drives or streams.
 pub(crate) fn is_plain_file_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
@@ -383,7 +401,7 @@ fn numbered_part<'a>(name: &'a str, suffix: &str) -> Option<(&'a str, u32)> {
 }
 
 /// Weight files in a format that is not read, so that the error can name one.
-fn other_weights(dir: &Path) -> Option<String> {
+pub(crate) fn other_weights(dir: &Path) -> Option<String> {
     let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()
 }

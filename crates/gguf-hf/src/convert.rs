@@ -7,7 +7,8 @@ use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
 
-use crate::arch;
+use crate::adapter::{self, AdapterProblem};
+use crate::arch::{self, Scope};
 use crate::checkpoint::Checkpoint;
 use crate::config::{self, Config};
 use crate::error::Error;
@@ -22,7 +23,7 @@ use crate::tokenizer::{self, TokenizerOptions};
 use crate::warning::Warning;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
-const QUANTIZATION_VERSION: u32 = 2;
+pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 
 /// The most findings about the planned head that become warnings, one each.
 const MAX_DOUBTS: usize = 10;
@@ -45,9 +46,17 @@ pub struct Options {
     pub vocab_only: bool,
     /// What becomes of the blocks that predict further tokens.
     pub next_tokens: NextTokens,
+    /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
+    pub base: Option<PathBuf>,
 }
 
 impl Options {
+    /// Sets the folder of an adapter's base model.
+    pub fn base(mut self, base: Option<PathBuf>) -> Options {
+        self.base = base;
+        self
+    }
+
     /// Sets the type of the matrices.
     pub fn ty(mut self, ty: OutType) -> Options {
         self.ty = ty;
@@ -91,12 +100,24 @@ impl Options {
     }
 }
 
+/// What a conversion makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutputKind {
+    /// A model.
+    Model,
+    /// A low-rank adapter of a model.
+    Adapter,
+}
+
 /// A conversion that is decided.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Conversion {
     /// What is written.
     pub plan: Plan,
+    /// What kind of file it is.
+    pub kind: OutputKind,
     /// GGUF's name of the architecture.
     pub architecture: &'static str,
     /// Type of the matrices.
@@ -140,6 +161,12 @@ pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Erro
 
 fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> {
     let dir = location.dir.as_path();
+    if adapter::is_adapter(dir)? {
+        return adapter::plan(dir, options.base.as_deref(), options);
+    }
+    if options.base.is_some() {
+        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NotAnAdapter });
+    }
     let mut config = read_config(dir)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
@@ -166,8 +193,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
         Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
     };
-    let is_whole = !options.vocab_only;
-    let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, is_whole).map_err(plan_of)?;
+    let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
+    let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }
@@ -238,7 +265,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     warnings.extend(doubts);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let next_tokens = options.next_tokens;
-    Ok(Conversion { plan, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+    let kind = OutputKind::Model;
+    Ok(Conversion { plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
@@ -269,7 +297,7 @@ fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
 ///
 /// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
 /// does not load.
-fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
+pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
     let heads: Vec<Gguf<'_>> = heads.collect();
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
@@ -287,13 +315,10 @@ fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     (n_errors, doubts)
 }
 
-fn read_config(dir: &Path) -> Result<Config, Error> {
+pub(crate) fn read_config(dir: &Path) -> Result<Config, Error> {
     const FILE: &str = "config.json";
     let Some(document) = files::read_json(dir, FILE)? else {
-        return match files::has(dir, "adapter_config.json")? {
-            true => Err(Error::Adapter { dir: dir.to_owned() }),
-            false => Err(Error::NoConfig { dir: dir.to_owned() }),
-        };
+        return Err(Error::NoConfig { dir: dir.to_owned() });
     };
     let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
     // The class, and so whether its defaults count, is that of the file as it is.
@@ -352,6 +377,10 @@ impl Conversion {
             let is_model = !self.plan.tensors().is_empty();
             let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
             let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            let name = match (self.kind, name.strip_suffix(".gguf")) {
+                (OutputKind::Adapter, Some(stem)) => format!("{stem}-LoRA.gguf"),
+                _ => name,
+            };
             return out.join(format!("{before}{name}"));
         }
         match out.file_name().and_then(|name| name.to_str()) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::Kind;
 
+use crate::adapter::AdapterProblem;
 use crate::config;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
@@ -59,11 +60,6 @@ pub enum Error {
     Gguf {
         /// The file.
         path: PathBuf,
-    },
-    /// The folder holds an adapter, without the model that it belongs to.
-    Adapter {
-        /// The folder.
-        dir: PathBuf,
     },
     /// A model in the cache of the Hugging Face hub has no current revision.
     Revisions {
@@ -139,6 +135,13 @@ pub enum Error {
         /// Why.
         source: PlanError,
     },
+    /// The folder is that of an adapter, and that cannot be converted.
+    Adapter {
+        /// The file that it is about, or the folder.
+        path: PathBuf,
+        /// Why.
+        source: AdapterProblem,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     Folder(FolderError),
     /// The output cannot be laid out.
@@ -186,7 +189,6 @@ impl Error {
             Error::NoConfig { .. }
             | Error::NotACheckpoint { .. }
             | Error::Gguf { .. }
-            | Error::Adapter { .. }
             | Error::Revisions { .. }
             | Error::NoWeights { .. }
             | Error::MissingParts { .. }
@@ -197,6 +199,7 @@ impl Error {
             | Error::DuplicateTensor { .. }
             | Error::Config { .. }
             | Error::Plan { .. }
+            | Error::Adapter { .. }
             | Error::Folder(_) => true,
         }
     }
@@ -227,11 +230,6 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::Gguf { path } => write!(f, "{}: a GGUF file already", path.display()),
-            Error::Adapter { dir } => write!(
-                f,
-                "{}: an adapter (adapter_config.json), expected a whole model; merge it into its base model and save that",
-                dir.display()
-            ),
             Error::Revisions { dir, revisions } if revisions.0.is_empty() => {
                 write!(f, "{}: no revision of the model in the cache; fetch it", dir.display())
             }
@@ -277,6 +275,7 @@ impl fmt::Display for Error {
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod adapter;
 pub mod arch;
 mod autoconfig;
 pub mod checkpoint;
@@ -26,10 +27,11 @@ pub mod tokenizer;
 pub mod torch;
 mod warning;
 
-pub use convert::{Conversion, Options, convert, plan};
+pub use adapter::AdapterProblem;
+pub use convert::{Conversion, Options, OutputKind, convert, plan};
 pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, IndexProblem, Names};
 pub use folder_error::FolderError;
 pub use model_plan::{ModelPlan, NextTokens, OutType, PlanError, Skipped};
 pub use problem::{FileProblem, UnsupportedFeature};
-pub use warning::{ArchitectureWarning, Warning};
+pub use warning::{AdapterWarning, ArchitectureWarning, Warning};

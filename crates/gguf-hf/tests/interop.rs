@@ -40,6 +40,7 @@ fn options(job: &Value) -> Option<Options> {
             "--vocab-only" => options.vocab_only = true,
             "--mtp" => options.next_tokens = NextTokens::Only,
             "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
+            "--base" => options.base = Some(peers::data("hf").join(args.next()?)),
             "--model-name" => options.name = Some(args.next()?.to_owned()),
             // Ways of working of the reference that do not change its output.
             "--no-lazy" | "--use-temp-file" => {}
@@ -119,6 +120,23 @@ fn every_recorded_conversion_has_the_same_bytes() {
     println!("{n_jobs} conversions of {} checkpoints", models.len());
     assert!(failures.is_empty(), "{} of {n_jobs} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(n_jobs >= 136 && models.len() >= 43, "only {n_jobs} conversions of {models:?}");
+}
+
+/// The recorded conversions of adapters, which name the folder of their base model.
+fn adapters_have_the_same_bytes() {
+    let hf = peers::data("hf");
+    let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
+    let jobs = manifest["jobs"].as_array().unwrap().iter();
+    let jobs: Vec<&Value> = jobs.filter(|job| job["architecture"] == "PEFT LoRA adapter" && job["exit"] == 0).collect();
+    for job in &jobs {
+        let tag = job["tag"].as_str().unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let path = out.path().join("out.gguf");
+        let model = hf.join("models").join(job["name"].as_str().unwrap());
+        convert(model, &path, &options(job).unwrap(), &RunOptions::default(), &()).unwrap();
+        assert_eq!(sha256(&path), job["outputs"][0]["sha256"], "{tag}");
+    }
+    assert!(jobs.len() >= 8, "only {} conversions", jobs.len());
 }
 
 /// Makes every recorded checkpoint whose class is supported, converts it, and compares with what the reference wrote for it.
@@ -501,6 +519,7 @@ fn configurations_are_those_of_transformers() {
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
+        adapters_have_the_same_bytes,
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,

@@ -15,7 +15,7 @@ const EXT4: &str = "truncate -s 16M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkf
                     mount -o loop \"$0.img\" \"$0\"";
 
 /// How the one whose files share data is.
-const BTRFS: &str = "truncate -s 256M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.btrfs -q \"$0.img\" && \
+const BTRFS: &str = "truncate -s 256M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.btrfs -q \"$0.img\" >/dev/null && \
                      mount -o loop \"$0.img\" \"$0\"";
 
 fn script_by(way: &[&str], mount: &str, at: &Path, script: &str) -> Command {
