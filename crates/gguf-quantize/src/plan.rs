@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::check::Severity;
-use gguf_format::keys::{FileType, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
+use gguf_format::keys::{FILE_TYPES, FileType, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::{Str, Value};
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
@@ -252,6 +252,64 @@ pub fn plan(
         warnings.push(Warning::BestTypes { file_bytes: plan.file_bytes(), bits_per_weight });
     }
     Ok(Quantization { plan, warnings })
+}
+
+/// What a file type would make of a model.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Offer {
+    /// The file type.
+    pub file_type: FileType,
+    /// The plan, or why the model cannot be quantized so. It cannot be run where a matrix is needed and there is none.
+    pub plan: Result<Plan, Error>,
+    /// Whether a tensor can only be quantized so with an importance matrix.
+    pub needs_matrix: bool,
+}
+
+/// What each file type would make of a draft. Where a type needs an importance matrix and none is given, the plan is that with one.
+///
+/// # Errors
+/// [`Error`], when the model cannot be quantized at all.
+pub fn offers(
+    draft: &Draft,
+    matrix: Option<&Arc<ImatrixFile>>,
+    options: &QuantizeOptions,
+) -> Result<Vec<Offer>, Error> {
+    let types = FILE_TYPES.iter().filter(|row| !row.removed).map(|row| FileType(row.id));
+    let mut offers = Vec::new();
+    for file_type in types {
+        let target = Target::FileType(file_type);
+        let judged = plan(draft.clone(), matrix.cloned(), options, &target);
+        let (plan, needs_matrix) = match judged {
+            Ok(quantization) => (Ok(quantization.plan), None),
+            Err(Error::NeedsMatrix { given: false, .. }) => (with_matrix(draft, options, target), Some(true)),
+            Err(e @ Error::NotAModel { .. }) => return Err(e),
+            Err(e) => (Err(e), None),
+        };
+        let needs = |plan: &Plan| {
+            let changing = plan.tensors().iter().filter(|t| t.ty != t.from);
+            changing.into_iter().any(|t| t.needs_importance || needs_weights(t.ty))
+        };
+        let needs_matrix = needs_matrix.unwrap_or_else(|| plan.as_ref().is_ok_and(needs));
+        offers.push(Offer { file_type, plan, needs_matrix });
+    }
+    Ok(offers)
+}
+
+/// The plan as if there were an importance matrix for every tensor.
+fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Result<Plan, Error> {
+    let mut draft = draft.clone();
+    set_keys(&mut draft, options, &target);
+    let model = ModelFacts::of(|key| draft.head.get(key));
+    arrange(&mut draft, options)?;
+    let facts: Vec<TensorFacts<'_>> = draft.tensors.iter().map(facts_of).collect();
+    let mix_options = MixOptions { has_imatrix: true, ..options.mix.clone() };
+    let decisions = mix::decide(&model, &facts, target, &mix_options)
+        .map_err(|source| Error::Mix { path: draft.path.clone(), source })?;
+    for (tensor, decision) in draft.tensors.iter_mut().zip(&decisions) {
+        (tensor.from, tensor.ty) = (tensor.ty, decision.ty);
+    }
+    Ok(draft.lay_out()?)
 }
 
 /// The key-values of the output, those about blocks apart.
