@@ -431,6 +431,11 @@ impl Plan {
         Draft { input_bytes, ..self.draft }
     }
 
+    /// A copy of the draft, as from [`into_draft`](Plan::into_draft).
+    pub fn to_draft(&self) -> Draft {
+        Draft { input_bytes: Some(self.input_bytes()), ..self.draft.clone() }
+    }
+
     /// The files that [`run`](Plan::run) writes when it is given `out`: `out` itself, or for a split model the shards whose names
     /// begin with it, less `.gguf` or the number of a shard at its end.
     pub fn output_paths(&self, out: impl AsRef<Path>) -> Vec<PathBuf> {

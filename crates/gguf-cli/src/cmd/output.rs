@@ -41,6 +41,10 @@ impl Shards {
             (_, Some(n)) => Limit::Tensors(n),
             (None, None) => return Ok(plan),
         };
+        if plan.tensors().is_empty() {
+            let problem = "the output has no tensors, so that it cannot be split";
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", plan.path().display())));
+        }
         let (plan, too_large) = gguf_edit::split_plan(plan, &SplitOptions::new(limit))?;
         warn_too_large(ui, &too_large);
         Ok(plan)
@@ -70,11 +74,11 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
 
 /// The path of the output of a plan that is asked for as `out`: in a folder, the standard name; otherwise `out` with the placeholders in
 /// its last part replaced: `{ftype}` and `{FTYPE}` by the file type in small or capital letters, `{name}` by the model's name and `{size}`
-/// by the label of its size. `input` is what the model is made from.
+/// by the label of its size.
 ///
 /// # Errors
 /// When the metadata has nothing to put in place of a placeholder.
-pub fn path_of(out: &Path, plan: &Plan, input: &Path) -> Result<PathBuf, Failure> {
+pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_used = PLACEHOLDERS.iter().any(|(placeholder, _)| last.contains(placeholder));
     if !is_used && !out.is_dir() {
@@ -82,14 +86,17 @@ pub fn path_of(out: &Path, plan: &Plan, input: &Path) -> Result<PathBuf, Failure
     }
     let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
     let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
-    let name = input.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = plan.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let new = new_name(&name, &heads.iter().collect::<Vec<_>>());
     if out.is_dir() {
         return Ok(out.join(new.file_name));
     }
     let mut last = last.to_owned();
-    for (placeholder, keys) in PLACEHOLDERS.iter().filter(|(placeholder, _)| last.clone().contains(placeholder)) {
-        let value = match *placeholder {
+    for (placeholder, keys) in PLACEHOLDERS {
+        if !last.contains(placeholder) {
+            continue;
+        }
+        let value = match placeholder {
             "{name}" => new.name.clone(),
             "{size}" => new.size.clone(),
             "{FTYPE}" | "{OUTTYPE}" => new.file_type.as_ref().map(|ty| ty.to_uppercase()),
