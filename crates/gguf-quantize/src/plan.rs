@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::check::Severity;
-use gguf_format::keys::{FILE_TYPES, FileType, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
+use gguf_format::keys::{self, FILE_TYPES, FileType, Fit, GENERAL_ARCHITECTURE, Kind, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
-use gguf_format::{Str, Value};
+use gguf_format::{Str, Value, ValueRef};
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_quants::codec::{Matrix, codec};
 
@@ -35,6 +35,8 @@ pub struct QuantizeOptions {
     pub keep_split: bool,
     /// Key-values that are set at the end, in order.
     pub overrides: Vec<(String, Value)>,
+    /// Sets keys even to values of types that the keys cannot have.
+    pub allow_other_types: bool,
     /// What the output says about its making, above all about the importance matrix; see [`provenance`](imatrix::provenance).
     pub provenance: Vec<(&'static str, Value)>,
 }
@@ -202,6 +204,7 @@ pub fn plan(
     if let Some(what) = nothing {
         return Err(Error::NotAModel { path: draft.path, what });
     }
+    check_overrides(&draft, options)?;
     set_keys(&mut draft, options, types);
     // llama.cpp decides by the number of blocks before some are left out.
     let model = ModelFacts::of(|key| draft.head.get(key));
@@ -310,6 +313,30 @@ fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Resu
         (tensor.from, tensor.ty) = (tensor.ty, decision.ty);
     }
     Ok(draft.lay_out()?)
+}
+
+/// Sees that keys get values of types that they can have: known keys by the table, and others that hold an array now.
+fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error> {
+    if options.allow_other_types {
+        return Ok(());
+    }
+    let arch = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
+    let arch = arch.and_then(|arch| arch.to_str().ok());
+    for (key, value) in &options.overrides {
+        let kind = |value: ValueRef<'_>| match value {
+            ValueRef::Array(array) => Kind::Array(array.elem_type()),
+            value => Kind::Scalar(value.value_type()),
+        };
+        let given = kind(value.as_ref());
+        let expected = match (keys::lookup(key, arch), draft.head.get(key).map(kind)) {
+            (Some(row), _) if row.fit(given) == Fit::Wrong => row.expected().to_string(),
+            (None, Some(now @ Kind::Array(_))) if now != given => now.to_string(),
+            _ => continue,
+        };
+        let (path, key) = (draft.path.clone(), Str(key.as_bytes()).to_string());
+        return Err(Error::OverrideType { path, key, given: given.to_string(), expected });
+    }
+    Ok(())
 }
 
 /// The key-values of the output, those about blocks apart.
