@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::check::Severity;
-use gguf_format::keys::{self, FILE_TYPES, FileType, Fit, GENERAL_ARCHITECTURE, Kind, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
+use gguf_format::keys::{
+    self, FILE_TYPES, FileType, Fit, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION,
+    GENERAL_TYPE, Kind,
+};
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::{Str, Value, ValueRef};
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};

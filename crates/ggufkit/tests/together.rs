@@ -33,11 +33,7 @@ fn plans(draft: &Draft, dir: &Path, types: &[&str]) -> Vec<(Plan, PathBuf)> {
     types.iter().map(|ty| (plan(draft, ty), dir.join(ty))).collect()
 }
 
-fn run(
-    plans: &[(Plan, PathBuf)],
-    options: &RunOptions,
-    progress: &dyn Progress,
-) -> Result<Vec<RunSummary>, Error> {
+fn run(plans: &[(Plan, PathBuf)], options: &RunOptions, progress: &dyn Progress) -> Result<Vec<RunSummary>, Error> {
     let plans: Vec<(&Plan, &Path)> = plans.iter().map(|(plan, out)| (plan, out.as_path())).collect();
     run_all(&plans, options, progress)
 }

@@ -35,11 +35,11 @@ mod several;
 
 use budget::Within;
 pub use budget::parse_size;
+pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
 use report::tensors;
-pub use several::{Written, each_once, warn_once, write_all};
-pub use list::Names;
 pub use report::{JsonError, Shown, cosine, number, relative};
+pub use several::{Written, each_once, warn_once, write_all};
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///
