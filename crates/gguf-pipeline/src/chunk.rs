@@ -90,7 +90,7 @@ impl<'a> Lane<'a> {
             false => first.tensors.iter().map(number).collect(),
         };
         let numbers = numbers.filter(|_| together)?;
-        let mut indices = vec![0; numbers.len()];
+        let mut indices = numbers.clone();
         for (index, &number) in numbers.iter().enumerate() {
             *indices.get_mut(number)? = index;
         }

@@ -59,13 +59,11 @@ gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...
 #[command(after_help = "\
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
-  gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
-  gguf quantize model-f16.gguf 'model-{ftype}.gguf' Q4_K_M Q5_K_M Q6_K     several types from one read
-  gguf quantize model-f16.gguf --list               all file types, with the size that each gives this model
-  gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
-  gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
+  gguf quantize model-f16.gguf 'model-{ftype}.gguf' Q4_K_M Q6_K     several types from one read
+  gguf quantize model-f16.gguf --list                  the size of each file type
+  gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
+  gguf quantize in.gguf out.gguf IQ3_S --resume        continues interrupted work")]
 pub struct Args {
     /// The model in GGUF; of a split one, any shard
     input: PathBuf,
