@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
         add: &dyn Fn(usize, usize, u64),
     ) -> Result<(), Error> {
         let Item { index, chunk } = item;
-        let mut tasks = Vec::with_capacity(self.lanes.len());
+        let mut tasks = Vec::new();
         for (plan, (lane, parts)) in self.lanes.iter().zip(parts).enumerate() {
             let Some((number, tensor)) = lane.tensor(index) else { continue };
             let place = Place::of(number, tensor, chunk, parts)?;
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         if chunk.first() == 0 || tasks.iter().any(|t| t.place.part.journal.is_some_and(Journal::is_resumed)) {
             progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&first.tensor.name) });
         }
-        let mut converted = Vec::with_capacity(tasks.len());
+        let mut converted = Vec::new();
         for task in tasks {
             match self.copy_stored(task, chunk)? {
                 true => progress.event(Event::Advanced { bytes: task.place.bytes }),
@@ -271,8 +271,8 @@ impl<'a> Run<'a> {
         outs: &mut [Vec<u8>],
     ) -> Result<Vec<u64>, Error> {
         let chunk = item.chunk;
-        let mut overflows = Vec::with_capacity(tasks.len());
-        let mut encodings = Vec::with_capacity(tasks.len());
+        let mut overflows = Vec::new();
+        let mut encodings = Vec::new();
         for (task, out) in tasks.iter().zip(outs.iter_mut()) {
             let Task { draft, tensor, .. } = *task;
             let from = tensor.op.value_type();
@@ -376,7 +376,7 @@ fn encode(
     // A part can be cut again between any blocks.
     let span = if chunk.is_part() { SPAN } else { (SPAN / width.max(1)).max(1) * width };
     let bytes = |codec: &Codec| codec.packed_bytes(span).filter(|&bytes| bytes > 0).ok_or_else(|| no_codec(tensor));
-    let mut encodings = Vec::with_capacity(tasks.len());
+    let mut encodings = Vec::new();
     for (task, out) in tasks {
         let to = find(task.tensor.ty)?;
         let weights = columns(task.draft, task.tensor, chunk)?;
@@ -486,10 +486,9 @@ struct Buffers<'a> {
 impl Buffers<'_> {
     /// The buffer of that number. There are as many as plans, at most.
     fn out(&mut self, n: usize) -> &mut Vec<u8> {
-        if self.outs.len() <= n {
-            self.outs.resize_with(n + 1, Vec::new);
+        while self.outs.len() <= n {
+            self.outs.push(Vec::new());
         }
-        // It is there now.
         &mut self.outs[n]
     }
 }
