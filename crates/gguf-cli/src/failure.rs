@@ -2,7 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use gguf_format::Problem;
+use gguf_io::TensorProblem;
 
 use crate::hints;
 
@@ -30,8 +34,23 @@ pub enum Failure {
     Bad(String),
     /// The command is wrong or could not run.
     CouldNotRun(String),
+    /// A file could not be opened or read, or is bad.
+    File(Box<FileFailure>),
     /// Whoever read standard output has seen enough. Nothing to complain about.
     PipeClosed,
+}
+
+/// What is wrong with a file, in parts.
+#[derive(Debug)]
+pub struct FileFailure {
+    verdict: Verdict,
+    /// One of the kinds in the schema of errors.
+    kind: &'static str,
+    path: PathBuf,
+    /// Byte offset in the file, where one is known.
+    offset: Option<u64>,
+    /// All of it as a sentence, with the path.
+    message: String,
 }
 
 /// What every command returns.
@@ -43,7 +62,33 @@ impl Failure {
         match self {
             Failure::Bad(_) => Verdict::Bad,
             Failure::CouldNotRun(_) => Verdict::CouldNotRun,
+            Failure::File(failure) => failure.verdict,
             Failure::PipeClosed => Verdict::Good,
+        }
+    }
+
+    /// What kind of failure it is, for scripts.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Bad(_) => "bad_input",
+            Failure::CouldNotRun(_) | Failure::PipeClosed => "failed",
+            Failure::File(failure) => failure.kind,
+        }
+    }
+
+    /// The file, if it is one that failed.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Failure::File(failure) => Some(&failure.path),
+            _ => None,
+        }
+    }
+
+    /// Where in the file, if that is known.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Failure::File(failure) => failure.offset,
+            _ => None,
         }
     }
 }
@@ -52,6 +97,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Bad(message) | Failure::CouldNotRun(message) => f.write_str(message),
+            Failure::File(failure) => f.write_str(&failure.message),
             Failure::PipeClosed => f.write_str("standard output was closed"),
         }
     }
@@ -71,9 +117,51 @@ impl From<gguf_io::Error> for Failure {
     fn from(e: gguf_io::Error) -> Failure {
         match e {
             gguf_io::Error::Exists(path) => Failure::exists(&path),
-            e if e.is_bad_file() => Failure::Bad(format!("{e}{}", hints::for_reading(&e))),
-            e => Failure::CouldNotRun(e.to_string()),
+            e => Failure::File(Box::new(FileFailure {
+                verdict: if e.is_bad_file() { Verdict::Bad } else { Verdict::CouldNotRun },
+                kind: kind(&e),
+                path: e.path().to_owned(),
+                offset: offset(&e),
+                message: format!("{e}{}", hints::for_reading(&e)),
+            })),
         }
+    }
+}
+
+/// The kind of a failure to read a file. The names stay.
+fn kind(e: &gguf_io::Error) -> &'static str {
+    match e {
+        gguf_io::Error::Io { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => "not_found",
+            io::ErrorKind::PermissionDenied => "permission_denied",
+            _ => "io",
+        },
+        gguf_io::Error::Head { source, .. } => match source.problem {
+            Problem::NotGguf(_) => "not_gguf",
+            Problem::Truncated { .. } | Problem::PastEnd { .. } => "truncated",
+            Problem::OverLimit { .. } => "over_limit",
+            _ => "invalid_head",
+        },
+        gguf_io::Error::NotAFile(_) => "not_a_file",
+        gguf_io::Error::NoTensor { .. } => "no_tensor",
+        gguf_io::Error::Tensor { problem: TensorProblem::Truncated { .. } | TensorProblem::Shrunk { .. }, .. } => {
+            "truncated"
+        }
+        gguf_io::Error::Tensor { .. } => "bad_tensor",
+        gguf_io::Error::Shards { .. } => "shards",
+        gguf_io::Error::Busy(_) => "busy",
+        gguf_io::Error::Changed(_) => "changed",
+        gguf_io::Error::Unfinished { .. } | gguf_io::Error::OtherJournal { .. } => "unfinished_edit",
+        _ => "io",
+    }
+}
+
+/// The byte offset of what is wrong with a file.
+fn offset(e: &gguf_io::Error) -> Option<u64> {
+    match e {
+        gguf_io::Error::Head { source, .. } => Some(source.offset),
+        gguf_io::Error::Tensor { problem: TensorProblem::Truncated { file_bytes, .. }, .. } => Some(*file_bytes),
+        _ => None,
     }
 }
 
@@ -150,8 +238,9 @@ impl From<gguf_legacy::Error> for Failure {
 
 impl Failure {
     /// An output that is there already.
-    pub fn exists(path: &std::path::Path) -> Failure {
-        Failure::CouldNotRun(format!("{}: exists already; give --force to replace it, or another name", path.display()))
+    pub fn exists(path: &Path) -> Failure {
+        let problem = "exists already; give --force to replace it, or another name";
+        Failure::of_file(Verdict::CouldNotRun, "exists", path, format!("{}: {problem}", path.display()))
     }
 }
 
@@ -162,5 +251,12 @@ impl From<gguf_edit::EditError> for Failure {
             gguf_edit::EditError::Pipeline(e) => (*e).into(),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_editing(&e))),
         }
+    }
+}
+
+impl Failure {
+    /// A file that is bad, or cannot be had: what kind of failure it is, of those in the schema of errors, and a message with the path.
+    pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
+        Failure::File(Box::new(FileFailure { verdict, kind, path: path.to_owned(), offset: None, message }))
     }
 }

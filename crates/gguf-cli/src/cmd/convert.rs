@@ -8,10 +8,13 @@ use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
+use serde_json::{Value, json};
 
 use super::quantize::{self, Shown};
 use super::set::parse_room;
+use super::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
@@ -100,6 +103,10 @@ pub struct Args {
     /// Write the output even if llama.cpp will not load it, because the configuration and the tensors contradict each other
     #[arg(long)]
     allow_invalid: bool,
+
+    /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the files that were written
+    #[arg(long)]
+    json: bool,
 
     /// No progress and no summary
     #[arg(short, long)]
@@ -231,6 +238,7 @@ impl Args {
                 let options = self.run_options().protect(self.quantization.files());
                 quantize::write(ui, &planned.plan, &options, &target, &out, self.quiet, Shown::Path)
             }
+            _ if self.json => quantize::print_json(ui, &planned.plan, &target),
             out => {
                 quantize::print_plan(ui, &planned.plan, &target)?;
                 print_left_out(ui, &conversion.skipped)?;
@@ -259,7 +267,7 @@ impl Args {
             }
             ui.note(&said(conversion, &watch));
         }
-        paths.iter().try_for_each(|path| ui.print_path(path))?;
+        print_written(ui, &paths)?;
         Ok(Verdict::Good)
     }
 }
@@ -302,6 +310,12 @@ fn list(ui: &mut Ui) -> Outcome {
         }
     }
     rows.sort_unstable();
+    if ui.schema.is_some() {
+        let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
+        let all: Vec<Value> = rows.iter().map(architecture).collect();
+        json::print(ui, 3, &json!({ "architectures": all }))?;
+        return Ok(Verdict::Good);
+    }
     let mut table =
         Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
     for (name, classes) in rows {
@@ -314,6 +328,9 @@ fn list(ui: &mut Ui) -> Outcome {
 /// Prints what would be written.
 fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome {
     let plan = &conversion.plan;
+    if ui.schema.is_some() {
+        return quantize::print_json(ui, plan, &conversion.ty);
+    }
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),
