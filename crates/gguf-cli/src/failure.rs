@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gguf_format::Problem;
+use gguf_hf::FolderError;
 use gguf_io::TensorProblem;
+use gguf_quantize::imatrix;
 
 use crate::hints;
 
@@ -46,7 +48,7 @@ pub struct FileFailure {
     verdict: Verdict,
     /// One of the kinds in the schema of errors.
     kind: &'static str,
-    path: PathBuf,
+    path: Option<PathBuf>,
     /// Byte offset in the file, where one is known.
     offset: Option<u64>,
     /// All of it as a sentence, with the path.
@@ -79,7 +81,7 @@ impl Failure {
     /// The file, if it is one that failed.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Failure::File(failure) => Some(&failure.path),
+            Failure::File(failure) => failure.path.as_deref(),
             _ => None,
         }
     }
@@ -120,7 +122,7 @@ impl From<gguf_io::Error> for Failure {
             e => Failure::File(Box::new(FileFailure {
                 verdict: if e.is_bad_file() { Verdict::Bad } else { Verdict::CouldNotRun },
                 kind: kind(&e),
-                path: e.path().to_owned(),
+                path: Some(e.path().to_owned()),
                 offset: offset(&e),
                 message: format!("{e}{}", hints::for_reading(&e)),
             })),
@@ -131,11 +133,7 @@ impl From<gguf_io::Error> for Failure {
 /// The kind of a failure to read a file. The names stay.
 fn kind(e: &gguf_io::Error) -> &'static str {
     match e {
-        gguf_io::Error::Io { source, .. } => match source.kind() {
-            io::ErrorKind::NotFound => "not_found",
-            io::ErrorKind::PermissionDenied => "permission_denied",
-            _ => "io",
-        },
+        gguf_io::Error::Io { source, .. } => system_kind(source.kind()),
         gguf_io::Error::Head { source, .. } => match source.problem {
             Problem::NotGguf(_) => "not_gguf",
             Problem::Truncated { .. } | Problem::PastEnd { .. } => "truncated",
@@ -170,10 +168,25 @@ fn failed(is_bad_input: bool, message: String) -> Failure {
     if is_bad_input { Failure::Bad(message) } else { Failure::CouldNotRun(message) }
 }
 
+/// A failure of the operating system, as a library says it.
+fn system(path: &Path, source: &io::Error, message: String) -> Failure {
+    Failure::of_file(Verdict::CouldNotRun, system_kind(source.kind()), path, message)
+}
+
+/// The kind of a failure of the operating system.
+fn system_kind(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "not_found",
+        io::ErrorKind::PermissionDenied => "permission_denied",
+        _ => "io",
+    }
+}
+
 impl From<gguf_pipeline::Error> for Failure {
     fn from(e: gguf_pipeline::Error) -> Failure {
         match e {
             gguf_pipeline::Error::Output(e) | gguf_pipeline::Error::Input(e) => (*e).into(),
+            gguf_pipeline::Error::Io { ref path, ref source, .. } => system(path, source, e.to_string()),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_run(&e))),
         }
     }
@@ -205,6 +218,11 @@ impl From<gguf_quantize::Error> for Failure {
         if let gguf_quantize::Error::MatrixAtFault { finding, .. } = &mut e {
             finding.hint = hints::for_finding(finding.code, &finding.hint).to_owned().into();
         }
+        if let gguf_quantize::Error::Matrix(matrix) = &e
+            && let (imatrix::Problem::Io(source), Some(path)) = (&matrix.problem, &matrix.path)
+        {
+            return system(path, source, e.to_string());
+        }
         match e {
             gguf_quantize::Error::Pipeline(e) => e.into(),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_quantizing(&e))),
@@ -222,6 +240,10 @@ impl From<gguf_hf::Error> for Failure {
     fn from(e: gguf_hf::Error) -> Failure {
         match e {
             gguf_hf::Error::Pipeline(e) => e.into(),
+            gguf_hf::Error::Io { ref path, ref source, .. }
+            | gguf_hf::Error::Folder(FolderError::Read { file: ref path, ref source }) => {
+                system(path, source, e.to_string())
+            }
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_conversion(&e))),
         }
     }
@@ -231,6 +253,7 @@ impl From<gguf_legacy::Error> for Failure {
     fn from(e: gguf_legacy::Error) -> Failure {
         match e {
             gguf_legacy::Error::Pipeline(e) => e.into(),
+            gguf_legacy::Error::Io { ref path, ref source, .. } => system(path, source, e.to_string()),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_migration(&e))),
         }
     }
@@ -257,6 +280,6 @@ impl From<gguf_edit::EditError> for Failure {
 impl Failure {
     /// A file that is bad, or cannot be had: what kind of failure it is, of those in the schema of errors, and a message with the path.
     pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
-        Failure::File(Box::new(FileFailure { verdict, kind, path: path.to_owned(), offset: None, message }))
+        Failure::File(Box::new(FileFailure { verdict, kind, path: Some(path.to_owned()), offset: None, message }))
     }
 }

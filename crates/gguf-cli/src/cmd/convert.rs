@@ -44,7 +44,10 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// List the architectures that can be converted, with the class names in config.json, and convert nothing
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = [
+        "dir", "output", "ty", "name", "metadata", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
+        "reserve", "force", "allow_invalid", "quiet", "imatrix",
+    ])]
     list: bool,
 
     /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type

@@ -34,9 +34,7 @@ const LEAST_VALUE: usize = 24;
 Examples:
   gguf show model.gguf                         a summary
   gguf show model.gguf --kv --full | less      all metadata, nothing cut
-  gguf show model-00001-of-00003.gguf --tensors
   gguf show model.gguf --tensors='blk.0.*' --kv='*rope*'
-  gguf show model.gguf --tensors --sort size   the largest first
   gguf show *.gguf                             a line for each
   gguf show *.gguf --markdown >> README.md
   gguf show model.gguf --json | jq '.files[].summary'")]
