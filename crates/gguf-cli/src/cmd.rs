@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gguf_io::{Model, ModelFile};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Verdict};
 use crate::stdin;
 use crate::ui::Ui;
 
@@ -78,6 +78,19 @@ pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
     let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; give the path \
         of a file, or ./- for one of that name";
     Err(Failure::CouldNotRun(format!("{what} -: {problem}")))
+}
+
+/// Sees that a folder is there that the user names.
+///
+/// # Errors
+/// When it is not, or is no folder.
+pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let (kind, found) = if dir.exists() { ("failed", "is not a folder") } else { ("not_found", "no such folder") };
+    let message = format!("{}: {found}; {expected}", dir.display());
+    Err(Failure::of_file(Verdict::CouldNotRun, kind, dir, message))
 }
 
 /// The files of a model, the first shard first.

@@ -148,11 +148,7 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        if !dir.is_dir() {
-            let found = if dir.exists() { "is not a folder" } else { "no such folder" };
-            let problem = format!("{found}; give the folder of a checkpoint, with config.json in it");
-            return Err(Failure::CouldNotRun(format!("{}: {problem}", dir.display())));
-        }
+        super::expect_folder(dir, "give the folder of a checkpoint, with config.json in it")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
