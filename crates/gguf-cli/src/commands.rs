@@ -12,9 +12,10 @@ use crate::ui::{Ui, safe};
 /// Said at the end of every long help.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  all is well
-  1  a file is bad, or what was asked for is not in it
-  2  the command is wrong or could not run";
+  0    success
+  1    bad content: a file is invalid or truncated, models differ, or something is missing in a file
+  2    wrong usage, or a failure: a file does not exist, or cannot be read or written
+  130  interrupted (Ctrl-C); 143 on a termination signal";
 
 /// Look into, check and make GGUF model files.
 #[derive(Debug, Parser)]
@@ -144,10 +145,14 @@ impl Request {
 fn with_replaced(command: clap::Command, names: &[&str], replaced: &Replaced) -> clap::Command {
     match names {
         [name, inner @ ..] => command.mut_subcommand(name, |command| with_replaced(command, inner, replaced)),
-        [] => replaced.arguments.iter().fold(command, |command, id| {
+        // All arguments stay where they are, or positions would change.
+        [] => command.mut_args(|argument| {
+            if !replaced.arguments.contains(&argument.get_id().as_str()) {
+                return argument;
+            }
             let paths = replaced.paths.clone();
             let parser = PathBufValueParser::new().map(move |path| paths.get(&path).cloned().unwrap_or(path));
-            command.mut_arg(id, |argument| argument.value_parser(parser))
+            argument.value_parser(parser)
         }),
     }
 }

@@ -4,6 +4,7 @@
 //! commands know nothing about stores.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
@@ -88,15 +89,19 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
                 ollama::verify(&entry, flag("quiet"))?;
             }
             replaced.arguments = reads.map_or(&[], |reads| reads.arguments);
-            replaced.paths.insert(path.clone(), entry.model);
+            replaced.paths.insert(path.to_owned(), entry.model);
         }
     }
     Ok(replaced)
 }
 
 /// The paths that were given for an argument.
-fn paths<'m>(matches: &'m ArgMatches, id: &str) -> Vec<&'m PathBuf> {
-    matches.try_get_many::<PathBuf>(id).ok().flatten().map(Iterator::collect).unwrap_or_default()
+fn paths<'m>(matches: &'m ArgMatches, id: &str) -> Vec<&'m Path> {
+    if let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(id) {
+        return paths.map(PathBuf::as_path).collect();
+    }
+    let words = matches.try_get_many::<OsString>(id).ok().flatten();
+    words.map(|words| words.map(Path::new).collect()).unwrap_or_default()
 }
 
 /// Says which files a model of a store has.

@@ -65,7 +65,8 @@ impl Schemas {
                 "$ref" => {
                     let (other, pointer) = rule.as_str().unwrap().split_once('#').unwrap();
                     let other = if other.is_empty() { file } else { other };
-                    let target = self.0[other].pointer(pointer).unwrap_or_else(|| panic!("{file}: {rule} leads nowhere"));
+                    let target =
+                        self.0[other].pointer(pointer).unwrap_or_else(|| panic!("{file}: {rule} leads nowhere"));
                     self.fits(other, target, value, at)?;
                 }
                 "anyOf" => self.one_of(file, rule, value, at)?,
