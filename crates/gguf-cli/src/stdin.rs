@@ -32,9 +32,10 @@ impl ReadAt for HeadOnly {
         let start = usize::try_from(offset).ok();
         let bytes = start.and_then(|start| self.head.get(start..start.checked_add(buf.len())?));
         match bytes {
-            Some(bytes) => Ok(buf.copy_from_slice(bytes)),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(bytes) => buf.copy_from_slice(bytes),
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
+        Ok(())
     }
 
     /// What there is of them: the head.

@@ -1,5 +1,8 @@
 #![cfg_attr(all(feature = "hf", feature = "legacy", feature = "quantize"), doc = include_str!("../README.md"))]
-#![cfg_attr(not(all(feature = "hf", feature = "legacy", feature = "quantize")), doc = "The toolkit for GGUF model files.")]
+#![cfg_attr(
+    not(all(feature = "hf", feature = "legacy", feature = "quantize")),
+    doc = "The toolkit for GGUF model files."
+)]
 //!
 //! # Overview
 //!
