@@ -151,7 +151,10 @@ impl From<gguf_legacy::Error> for Failure {
 impl Failure {
     /// An output that is there already.
     pub fn exists(path: &std::path::Path) -> Failure {
-        Failure::CouldNotRun(format!("{}: exists already; give --force to replace it, or another name", path.display()))
+        Failure::CouldNotRun(format!(
+            "{}: already exists; use --force to overwrite it, or choose another name",
+            path.display()
+        ))
     }
 }
 

@@ -30,16 +30,16 @@ pub fn reason(reason: &Reason) -> String {
 /// What can be done about an error of a run; empty, or to be added to its message.
 pub fn for_run(e: &PipelineError) -> String {
     match e {
-        PipelineError::NotFinite { .. } => "; `gguf check --data` tells which".to_owned(),
+        PipelineError::NotFinite { .. } => "; `gguf check --data` on the input tells".to_owned(),
         PipelineError::Kept { why, .. } => match why.as_ref() {
             PipelineError::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
-                "; remove that file or add --force, and the same command continues from there".to_owned()
+                "; remove that file or add --force, and repeat the command to continue".to_owned()
             }
-            _ => "; the same command continues from there".to_owned(),
+            _ => "; repeat the command to continue".to_owned(),
         },
-        PipelineError::OtherPlan { .. } => ", or start anew with --force".to_owned(),
+        PipelineError::OtherPlan { .. } => ", or start over with --force".to_owned(),
         PipelineError::Padding { .. } => ", with --override-kv general.alignment=int:32".to_owned(),
-        PipelineError::NotOurs { .. } => "; delete it, or replace it with --force".to_owned(),
+        PipelineError::NotOurs { .. } => "; delete it, or overwrite it with --force".to_owned(),
         _ => String::new(),
     }
 }
@@ -49,30 +49,31 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
     match e {
         QuantizeError::Pipeline(e) => for_run(e),
         QuantizeError::Mix { source, .. } => for_mix(source),
-        QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => ", and the matrix with --imatrix".to_owned(),
+        QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => {
+            ", and the matrix with --imatrix".to_owned()
+        }
         QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
-        QuantizeError::NeedsMatrix { given: false, .. } => "; give one with --imatrix".to_owned(),
+        QuantizeError::NeedsMatrix { given: false, .. } => "; pass one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {
-            "; give the tensor another type with --tensor-type, --token-embedding-type or --output-tensor-type, or a matrix that \
-             was made with this model"
+            "; choose another type with --tensor-type, --token-embedding-type or --output-tensor-type, or use a matrix \
+                measured on this model"
                 .to_owned()
         }
         QuantizeError::MatrixAtFault { path, model, n_more: 1.., .. } => {
             let file = path.as_ref().map_or("FILE".to_owned(), |path| path.display().to_string());
-            format!("; `gguf imatrix check {file} {}` shows all", model.display())
+            format!("; `gguf imatrix check {file} {}` lists all problems", model.display())
         }
         QuantizeError::NoCandidate { .. } => {
-            "; add one with --candidates that fits, or give the tensor a type with --tensor-type".to_owned()
+            "; add a suitable type to --candidates, or set the type of this tensor with --tensor-type".to_owned()
         }
         QuantizeError::SourceNotFinite { .. } => {
-            ", or give the tensor its own type with --tensor-type; `gguf check --data` shows all such places".to_owned()
+            ", or keep the current type of the tensor with --tensor-type; `gguf check --data` lists all such values"
+                .to_owned()
         }
         QuantizeError::Budget { is_fixed: false, .. } => {
-            "; give a larger budget, or smaller types with --candidates".to_owned()
+            "; use a larger budget, or add smaller types to --candidates".to_owned()
         }
-        QuantizeError::Budget { is_fixed: true, .. } => {
-            ": give a larger budget, or leave fewer of them fixed".to_owned()
-        }
+        QuantizeError::Budget { is_fixed: true, .. } => "; use a larger budget, or fix fewer types".to_owned(),
         _ => String::new(),
     }
 }
@@ -99,18 +100,18 @@ pub fn for_recipe(e: &RecipeError) -> String {
 pub fn for_edit(e: &gguf_edit::Error) -> String {
     match e {
         gguf_edit::Error::NotSplit { .. } => "; there is nothing to merge".to_owned(),
-        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "; give a larger --max-file-size".to_owned(),
+        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "; use a larger --max-file-size".to_owned(),
         gguf_edit::Error::ShardTooSmall { .. } => {
-            "; give a larger --max-file-size, or --max-size, with which a tensor may stand out".to_owned()
+            "; use a larger --max-file-size, or --max-size, which a single tensor may exceed".to_owned()
         }
-        gguf_edit::Error::TensorExists { .. } => "; --replace puts the new one in its place".to_owned(),
-        gguf_edit::Error::OneTensor { .. } => "; let the name of the output end in .safetensors".to_owned(),
-        gguf_edit::Error::NotEncodable { .. } => "; give another --type".to_owned(),
+        gguf_edit::Error::TensorExists { .. } => "; use --replace to replace it".to_owned(),
+        gguf_edit::Error::OneTensor { .. } => "; use an output name that ends in .safetensors".to_owned(),
+        gguf_edit::Error::NotEncodable { .. } => "; choose another --type".to_owned(),
         gguf_edit::Error::NoTensor { nearest, .. } if nearest.is_empty() => {
-            "; `gguf show --tensors` lists those there are".to_owned()
+            "; `gguf show --tensors` lists all tensors".to_owned()
         }
-        gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists those there are".to_owned(),
-        gguf_edit::Error::Foreign { .. } => "; give the shards of one model, and the output with -o".to_owned(),
+        gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists all keys".to_owned(),
+        gguf_edit::Error::Foreign { .. } => "; pass the shards of one model, and the output with -o".to_owned(),
         _ => String::new(),
     }
 }
@@ -118,12 +119,12 @@ pub fn for_edit(e: &gguf_edit::Error) -> String {
 /// The same for an error of an edit.
 pub fn for_editing(e: &EditError) -> String {
     match e.problem() {
-        EditError::NotInPlace { .. } => "; leave --in-place out to allow that".to_owned(),
-        EditError::TwoMeanings { .. } => "; say which with --keys or --tensors".to_owned(),
+        EditError::NotInPlace { .. } => "; omit --in-place to allow it".to_owned(),
+        EditError::TwoMeanings { .. } => "; choose with --keys or --tensors".to_owned(),
         EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
-        EditError::PadKey => "; --reserve makes it longer, and --rewrite removes it".to_owned(),
-        EditError::NotDetermined { .. } => "; give it with --from".to_owned(),
-        EditError::SameFile => "; give another one".to_owned(),
+        EditError::PadKey => "; --reserve enlarges it, and --rewrite removes it".to_owned(),
+        EditError::NotDetermined { .. } => "; pass one with --from".to_owned(),
+        EditError::SameFile => "; pass another file".to_owned(),
         _ => String::new(),
     }
 }
@@ -161,9 +162,9 @@ pub fn legacy(path: &Path) -> Option<String> {
 /// The same for an error of a migration.
 pub fn for_migration(e: &gguf_legacy::Error) -> String {
     match e {
-        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; name it with --arch".to_owned(),
+        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; specify it with --arch".to_owned(),
         gguf_legacy::Error::Contradiction { what, .. } if what == "the number of tokens" => {
-            "; leave --tokenizer and --config out to take the vocabulary in the file".to_owned()
+            "; omit --tokenizer and --config to use the vocabulary of the file".to_owned()
         }
         _ => String::new(),
     }
@@ -187,14 +188,14 @@ const FINDINGS: &[(&str, &str)] = &[
     ("split.file", "fetch the missing shards, or check the file with --structure"),
     (
         "imatrix.chunk_size",
-        "the weights are the same, but the old format needs the number; gguf imatrix convert writes it with --chunk-size",
+        "the weights are unaffected, but the .dat format needs the chunk size; `gguf imatrix convert --chunk-size N` records it",
     ),
-    ("imatrix.uncovered.output", "nothing has to be done; llama-imatrix measures it with --process-output"),
-    ("imatrix.finite", "measure the matrix again, or leave the entry out with --exclude-weights"),
-    ("imatrix.needed", "measure the matrix with more text, or give the tensor another type with --tensor-type"),
+    ("imatrix.uncovered.output", "no action needed; llama-imatrix measures it with --process-output"),
+    ("imatrix.finite", "measure the matrix again, or ignore the entry with --exclude-weights"),
+    ("imatrix.needed", "measure the matrix with more text, or choose another type with --tensor-type"),
     (
         "imatrix.foreign",
-        "use a matrix that was measured on this very model; --include-weights and --exclude-weights have to leave some entries",
+        "use a matrix measured on this model; --include-weights and --exclude-weights must leave some entries",
     ),
 ];
 

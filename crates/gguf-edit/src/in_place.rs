@@ -157,7 +157,7 @@ impl EditPlan {
             return Err(EditError::Draft);
         }
         if options.reserve > MAX_RESERVE {
-            return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes of room are reserved") });
+            return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes can be reserved") });
         }
         let mut head = Head::from_gguf(gguf);
         let changes = apply(&mut head, edits)?;
@@ -468,7 +468,7 @@ impl EditPlan {
     /// Writes the edited file to another place, and leaves this one as it is. Its blocks are shared where the file system can.
     ///
     /// # Errors
-    /// When the output exists and `replace` is false, when it is the file itself, and when it cannot be written. No output is left then.
+    /// When the output exists and `replace` is false, when it is the damaged file itself, and when it cannot be written. No output is left then.
     pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<Way, EditError> {
         if out.canonicalize().is_ok_and(|out| out == self.real) {
             return Err(EditError::SameFile.at(out));
@@ -526,7 +526,7 @@ impl EditPlan {
 }
 
 /// Why a file is not edited in place where nothing else forbids it.
-const NO_INSERT: &str = "the head has no room for it, and the file system cannot insert any";
+const NO_INSERT: &str = "the head has no space for it, and the file system cannot insert any";
 
 /// Whether a change is one of the model, and not of the shard alone.
 fn is_of_model(change: &Change) -> bool {

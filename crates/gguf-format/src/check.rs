@@ -424,7 +424,7 @@ fn check(head: &[u8], file_bytes: u64, all: bool) -> Report {
             report.add(
                 &rules::INPUT_SHORT,
                 At::Offset(given as u64),
-                format_args!("{given} bytes of the file were given, the head needs at least {need}"),
+                format_args!("the first {given} bytes of the file were given; the head needs at least {need}"),
             );
             false
         }

@@ -392,7 +392,7 @@ fn places_and_messages() {
     let lacks = report.findings().find(|f| f.code == "file.truncated").unwrap();
     assert_eq!(lacks.place.offset(), Some(bytes.len() as u64));
     assert!(lacks.message.starts_with("the file lacks 40 of "), "{}", lacks.message);
-    assert!(lacks.message.ends_with("; 2 of 3 tensors are hit"), "{}", lacks.message);
+    assert!(lacks.message.ends_with("; 2 of 3 tensors are affected"), "{}", lacks.message);
     let kind = check::structure(b"PK\x03\x04________________________", 28);
     let kind = kind.findings().next().unwrap();
     assert_eq!(

@@ -168,7 +168,7 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::NoConfig { dir } => {
-                write!(f, "{}: no config.json in the folder; is it that of a checkpoint?", dir.display())
+                write!(f, "{}: no config.json in the folder; is it a checkpoint?", dir.display())
             }
             Error::NoWeights { dir, found: None } => {
                 write!(f, "{}: no model*.safetensors in the folder; is it that of a checkpoint?", dir.display())

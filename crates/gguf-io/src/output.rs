@@ -208,7 +208,7 @@ impl Output {
     /// Makes the file durable and gives it its final name.
     ///
     /// # Errors
-    /// [`Error::Exists`] when a file of that name has appeared meanwhile and may not be replaced; [`Error::Io`]. What stood
+    /// [`Error::Exists`] when a file of that name has appeared during the run and may not be replaced; [`Error::Io`]. What stood
     /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept. On Windows a
     /// file that is open or mapped anywhere cannot be replaced, which is an error here.
     pub fn commit(self) -> Result<(), Error> {

@@ -44,7 +44,7 @@ pub struct Overflow {
 
 impl fmt::Display for Overflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} values are beyond the range of the type and became infinite", self.tensor, self.values)
+        write!(f, "{}: {} values exceed the range of the type and became infinite", self.tensor, self.values)
     }
 }
 

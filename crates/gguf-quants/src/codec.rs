@@ -170,7 +170,7 @@ impl fmt::Display for CodecError {
             }
             CodecError::NeedsMatrix(ty) => write!(f, "{ty} needs an importance matrix"),
             CodecError::Size { ty, needed, given } => {
-                write!(f, "{given} bytes of {ty} where the values need {needed}")
+                write!(f, "expected {needed} bytes of {ty}, found {given}")
             }
             CodecError::Refused { ty, block } => {
                 write!(f, "block {block} cannot be encoded as {ty}: its numbers overflow")

@@ -27,7 +27,7 @@ gguf_format::rules! {
         "numbers that are finite" "the weights are damaged, or were converted to a type with too small a range"
         "llama-model-loader.cpp, check_tensors";
     DATA_NOT_SCANNED "data.not_scanned" Note
-        "data that can be scanned" "mend the other findings first"
+        "data that can be scanned" "fix the other findings first"
         "this program";
     SPLIT_FILE "split.file" Error
         "all shards of a model, side by side" "fetch the missing shards"

@@ -34,15 +34,15 @@ pub use options::{Options, read_text, read_text_of};
 use report::tensors;
 pub use report::{JsonError, Shown, cosine, number, relative};
 
-/// Write a model with its tensors in other types, smaller ones as a rule.
+/// Quantize a model: by file type, by rules, or to a target size.
 ///
-/// Tensors get the types that llama.cpp's quantizer gives them, and the same bytes. Nothing stands under the output's name
-/// until the file is whole and on the disk. The path of the output goes to standard output, after the report if one is asked
-/// for; everything else to standard error.
+/// Tensors get the same types and the same bytes as with llama.cpp's quantizer. The output appears under its final name
+/// once it is complete and synced to disk. Its path goes to standard output, after the report if there is one;
+/// progress, warnings and errors go to standard error.
 ///
-/// With --resume, work that is interrupted by anything, be it a signal, a full disk or a loss of power, leaves what is done in
-/// OUT.partial and a journal in OUT.journal. The same command goes on from there, with any number of threads, after it has read
-/// back what the journal says is finished; what is not as it was is done again.
+/// --resume continues an interrupted run. Finished work is kept in OUT.partial and OUT.journal, whether the
+/// interruption is a signal, a full disk or a power failure. On resume, every finished piece is read again and its hash
+/// verified; mismatches are redone. The number of threads may change between runs.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
 gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>
@@ -51,16 +51,16 @@ gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>
 #[command(after_help = "\
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
-  gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
+  gguf quantize model-f16.gguf Q4_K_M --dry-run     print the type of each tensor and the reason
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
   gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
+  gguf quantize in.gguf out.gguf IQ3_S --resume     run again to continue after an interruption")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write, and the file type: a name such as Q4_K_M, or llama.cpp's number; with --dry-run the type alone will do
+    /// Output file and file type (a name such as Q4_K_M, or the llama.cpp number); --dry-run needs only the type
     #[arg(required_unless_present = "limit", num_args = 0..=2, value_names = ["OUT", "TYPE"])]
     rest: Vec<OsString>,
 
@@ -74,43 +74,43 @@ pub struct Args {
 /// How a model in GGUF is quantized, whatever decides about the types.
 #[derive(Debug, clap::Args)]
 pub struct How {
-    /// Take tensors that are quantized already
+    /// Allow tensors that are already quantized as input
     #[arg(long)]
     allow_requantize: bool,
 
-    /// Write the shards that the model has; OUT is what their names begin with, PREFIX in PREFIX-00001-of-00003.gguf
+    /// Write one output shard per input shard; OUT is the prefix of their names, PREFIX in PREFIX-00001-of-00003.gguf
     #[arg(long)]
     keep_split: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing; reads no weights, but with a size in place of TYPE a sample of them
+    /// Print the plan without writing anything; reads no weights, or only a sample of them for a target size
     #[arg(short = 'n', long, group = "shown")]
     pub dry_run: bool,
 
-    /// Show how far each tensor that was written is from the input; not with --resume, as nothing measures again what was kept
+    /// Report the quantization error of each tensor; excludes --resume, because kept tensors are not measured again
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
-    /// With --dry-run or --report: as JSON
+    /// With --dry-run or --report, print JSON
     #[arg(long, requires = "shown")]
     json: bool,
 
-    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
-    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
-    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    /// Overwrite existing output; with --resume, also discard the kept work of another run
     #[arg(short, long)]
     force: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 
@@ -134,15 +134,14 @@ impl Args {
             [out, ty] => (Some(Path::new(out)), ty),
             [ty] if self.how.dry_run => (None, ty),
             _ => {
-                let problem =
-                    "give the file to write and then the file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
+                let problem = "expected an output file and a file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
         };
         let parse = |text: &OsString| Target::parse(&text.to_string_lossy());
         let target = parse(ty).map_err(|e| {
             let hint = match self.rest.as_slice() {
-                [first, _] if parse(first).is_ok() => "; the file type comes last, after the file to write",
+                [first, _] if parse(first).is_ok() => "; the file type comes last, after the output file",
                 _ => "",
             };
             Failure::CouldNotRun(format!("{e}{hint}"))
@@ -157,8 +156,8 @@ impl Args {
         let out = match self.rest.as_slice() {
             [out] if Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists() => Some(Path::new(out)),
             [] if how.dry_run => None,
-            [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
-            _ => return fail("a size is given in place of a file type; leave the type out"),
+            [] => return fail("expected an output file, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
+            _ => return fail("the target size replaces the file type; omit the type"),
         };
         how.check_out(out)?;
         let within = Within(budget.limit);
@@ -215,7 +214,7 @@ impl How {
         let last = text.rsplit(std::path::is_separator).next();
         if self.keep_split && matches!(last, None | Some("" | "." | "..")) {
             let problem = format!(
-                "{text}: is a folder; with --keep-split, give what the names of the shards begin with, as in {}",
+                "{text}: is a folder; --keep-split needs a prefix for the shard names, such as {}",
                 out.join("model").display()
             );
             return Err(Failure::CouldNotRun(problem));

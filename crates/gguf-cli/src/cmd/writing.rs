@@ -12,15 +12,15 @@ use crate::watch::Watch;
 /// Options of commands that write a model.
 #[derive(Debug, clap::Args)]
 pub struct Writing {
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 
-    /// Replace the output if it is there already
+    /// Overwrite existing output
     #[arg(short, long)]
     pub force: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -70,7 +70,7 @@ pub struct Given {
 fn family(text: &str) -> Result<Family, String> {
     Family::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Family::ALL.iter().map(|family| family.name()).collect();
-        format!("the architectures are {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
