@@ -440,8 +440,8 @@ fn overlaps_are_told_of_the_widest_tensor_so_far() {
     let report = check::structure(&bytes, bytes.len() as u64);
     let messages: Vec<String> = report.findings().map(|f| f.to_string()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
-    assert!(messages[0].contains("tensor b") && messages[0].contains("into tensor a"), "{messages:?}");
-    assert!(messages[1].contains("tensor c") && messages[1].contains("into tensor b"), "{messages:?}");
+    assert!(messages[0].contains("tensor b") && messages[0].contains("overlap tensor a,"), "{messages:?}");
+    assert!(messages[1].contains("tensor c") && messages[1].contains("overlap tensor b,"), "{messages:?}");
 }
 
 #[test]

@@ -26,18 +26,30 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, ty, true)
+    plan_parts(config, sources, ty, Scope::Whole)
 }
 
-/// As [`plan`]; `is_whole` says whether all tensors that the architecture needs have to be there.
+/// How much of a model a plan is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All tensors that the architecture needs.
+    Whole,
+    /// Those that there are.
+    Parts,
+    /// The tensors that an adapter changes: nothing is computed, and keys only tell the sizes of tensors.
+    Adapter,
+}
+
+/// As [`plan`], of as much of a model as `scope` says.
 pub(crate) fn plan_parts(
     config: &Config,
     sources: &[SourceTensor],
     ty: OutType,
-    is_whole: bool,
+    scope: Scope,
 ) -> Result<ModelPlan, PlanError> {
     let (architecture, checkpoint) = of_checkpoint(config)?;
-    if let Some(method) = quantization_of(config)? {
+    // What the weights of an adapter's base model are stored as does not matter.
+    if let Some(method) = quantization_of(config)?.filter(|_| scope != Scope::Adapter) {
         return Err(PlanError::Quantized(method));
     }
     let mut plan = ModelPlan {
@@ -67,9 +79,11 @@ pub(crate) fn plan_parts(
             return Err(PlanError::Refused { architecture: plan.architecture, what });
         }
     }
-    keys::parameters(checkpoint, &mut plan)?;
-    computed::add(checkpoint, &mut plan)?;
-    tensors::add(architecture, checkpoint, sources, is_whole, &mut plan)?;
+    keys::parameters(checkpoint, scope, &mut plan)?;
+    if scope != Scope::Adapter {
+        computed::add(checkpoint, &mut plan)?;
+    }
+    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole, &mut plan)?;
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {

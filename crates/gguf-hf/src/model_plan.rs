@@ -196,7 +196,7 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
 }
 
 /// The type that is asked for, or half precision where the rows are not whole blocks of it.
-fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
+pub(crate) fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
     match asked.tensor_bytes(shape.iter().copied()) {
         Ok(_) => (asked, Reason::Asked),
         Err(_) => (GgmlType::F16, Reason::Half),

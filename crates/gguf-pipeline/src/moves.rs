@@ -67,7 +67,7 @@ const TILE: usize = 32;
 ///
 /// # Errors
 /// Those of `read`.
-pub(crate) fn gather(
+pub fn gather(
     moves: &[Move],
     width: usize,
     first: u64,

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_format::{ByteOrder, Str};
-use gguf_hf::{Conversion, NextTokens, Options, OutType, Skipped};
+use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 
@@ -16,11 +16,12 @@ use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
 
-/// Convert a Hugging Face checkpoint folder to GGUF.
+/// Convert a Hugging Face checkpoint or LoRA adapter to GGUF.
 ///
-/// Reads config.json, the tokenizer files, the model card and model*.safetensors, and writes the same bytes as
-/// llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting without
-/// rounding and then running `gguf quantize`, without the intermediate file.
+/// Reads config.json, the tokenizer files, the model card and model*.safetensors or pytorch_model*.bin, and writes the same
+/// bytes as llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting
+/// without rounding and then running `gguf quantize`, without the intermediate file. A folder with adapter_config.json
+/// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py.
 ///
 /// The output appears under its final name once it is complete and synced to disk. Its path goes to standard output;
 /// progress, warnings and errors go to standard error.
@@ -32,10 +33,11 @@ Examples:
   gguf convert my-model/ -o my-model-{ftype}.gguf
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
   gguf convert my-model/ --dry-run              print the planned tensors
+  gguf convert my-lora/ --base my-model/ -o my-lora.gguf
   gguf convert --list                           list the supported architectures")]
 pub struct Args {
-    /// Checkpoint folder
-    #[arg(required_unless_present = "list")]
+    /// Checkpoint folder, its folder in the Hugging Face hub cache, or a single tensor file
+    #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
     /// Output file, or a folder for the standard file name; {ftype} is replaced by the file type
@@ -46,8 +48,8 @@ pub struct Args {
     #[arg(long, exclusive = true)]
     list: bool,
 
-    /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16), f32, f16, bf16, q8_0, tq1_0, tq2_0, or a
-    /// file type of `gguf quantize` such as Q4_K_M
+    /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16; f32 for an adapter), f32, f16, bf16, q8_0,
+    /// tq1_0, tq2_0, or a file type of `gguf quantize` such as Q4_K_M
     #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = FileType::parse)]
     ty: FileType,
 
@@ -62,6 +64,10 @@ pub struct Args {
     /// JSON file with metadata that overrides the checkpoint's own
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
+
+    /// Base model folder of a LoRA adapter, of which only config.json is read; by default, the adapter's own folder
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
 
     /// Write only metadata and tokenizer, no tensors
     #[arg(long)]
@@ -140,9 +146,8 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        if !dir.is_dir() {
-            let found = if dir.exists() { "is not a folder" } else { "no such folder" };
-            let problem = format!("{found}; expected a checkpoint folder that contains config.json");
+        if !dir.exists() {
+            let problem = "no such file or folder; expected a checkpoint folder that contains config.json";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", dir.display())));
         }
         if let Some(out) = &self.output {
@@ -172,12 +177,16 @@ impl Args {
             .pre(self.pre.clone())
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
+            .base(self.base.clone())
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
                 _ => NextTokens::Included,
             });
         let mut conversion = gguf_hf::plan(dir, &options)?;
+        if conversion.kind == OutputKind::Adapter {
+            self.refuse_for_adapters(file_type)?;
+        }
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();
             gguf_edit::reserve(&mut draft.head, bytes);
@@ -199,6 +208,24 @@ impl Args {
             (out, _) => dry_run(ui, &conversion, out.as_deref()),
         }?;
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
+    }
+
+    /// Refuses options that say nothing about an adapter.
+    fn refuse_for_adapters(&self, file_type: FileType) -> Result<(), Failure> {
+        let options = [
+            ("--vocab-only", self.vocab_only),
+            ("--mtp", self.mtp),
+            ("--no-mtp", self.no_mtp),
+            ("--pre", self.pre.is_some()),
+        ];
+        let problem = match (options.iter().find(|(_, is_given)| *is_given), file_type) {
+            (Some((option, _)), _) => format!("{option} does not apply to an adapter"),
+            (None, FileType::Quantized(target)) => {
+                format!("an adapter is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::CouldNotRun(problem))
     }
 
     /// The refusal of an output that llama.cpp would not load.
