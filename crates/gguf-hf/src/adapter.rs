@@ -18,7 +18,7 @@ use gguf_pipeline::plan::{Draft, Op, Reason, Rounding, TensorPlan};
 use self::factors::{Factor, Obstacle, Pair};
 pub use self::problem::AdapterProblem;
 use self::settings::Settings;
-use crate::arch::{self, Scope};
+use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, read_config};
 use crate::dtype::{Dtype, SourceTensor};
@@ -79,7 +79,8 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     }
     let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
     let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
-    let model = arch::plan_parts(&config, &sources, options.ty, Scope::Adapter).map_err(plan_of)?;
+    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), is_mxfp4: false };
+    let model = arch::plan_parts(&config, &sources, stored, Scope::Adapter).map_err(plan_of)?;
     let mut warnings = Vec::new();
     if let Some(unused) = model.skipped.iter().find(|skipped| skipped.name == HEAD) {
         let (tensor, reason) = (unused.name.clone(), unused.reason);
@@ -178,7 +179,18 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     let skipped: Vec<Skipped> = model.skipped;
     let (architecture, next_tokens) = (model.architecture, options.next_tokens);
     let kind = OutputKind::Adapter;
-    Ok(Conversion { plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+    Ok(Conversion {
+        unpacked: Vec::new(),
+        plan,
+        kind,
+        architecture,
+        ty,
+        skipped,
+        warnings,
+        n_errors,
+        metadata,
+        next_tokens,
+    })
 }
 
 /// The tensor that many models share with their embeddings.

@@ -17,6 +17,7 @@ use crate::key_values::KeyValues;
 use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{NextTokens, OutType, PlanError, Skipped};
+use crate::packed::{self, Unpacked, Weights};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
@@ -124,6 +125,8 @@ pub struct Conversion {
     pub ty: GgmlType,
     /// The tensors of the checkpoint that have no place in the output.
     pub skipped: Vec<Skipped>,
+    /// The tensors that the checkpoint has in packed formats.
+    pub unpacked: Vec<Unpacked>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Number of errors that the check of models finds in the planned output: with any, llama.cpp does not load it.
@@ -189,18 +192,20 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    let plan_of = |source: PlanError| {
-        let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
-        Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
-    };
+    // What has the type of the matrices is what is stored, not what it is decoded to.
+    let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
+    let method = packed::Method::of(dir, &config)?;
+    let weights = Weights::open(dir, checkpoint, &method)?;
+    let plan_of = |source: PlanError| weights.error(dir, source);
     let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
-    let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, scope).map_err(plan_of)?;
+    let stored = arch::Stored { asked, ty, is_mxfp4: method.is_mxfp4() };
+    let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }
     for &index in &model.zero {
-        if let Some(tensor) = checkpoint.tensors().get(index)
-            && !checkpoint.is_zero(index)?
+        if let Some(tensor) = weights.tensors().get(index)
+            && !weights.is_zero(index)?
         {
             return Err(plan_of(PlanError::NotZero { tensor: tensor.name.clone(), architecture: model.architecture }));
         }
@@ -243,13 +248,14 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     }
     head.kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
     let mut inputs = files::small_files(dir);
-    inputs.extend(checkpoint.paths().map(Path::to_owned));
+    inputs.extend(weights.checkpoint().paths().map(Path::to_owned));
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    let unpacked = weights.unpacked().to_vec();
     let draft = Draft {
         path: dir.to_owned(),
         head,
         tensors: model.tensors,
-        source: Box::new(checkpoint),
+        source: Box::new(weights),
         rounding: Rounding::Converter,
         importance: None,
         inputs,
@@ -266,7 +272,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let next_tokens = options.next_tokens;
     let kind = OutputKind::Model;
-    Ok(Conversion { plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+    Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).

@@ -286,6 +286,7 @@ impl Args {
                 ui.note(&kept);
             }
             ui.note(&said(conversion, &watch));
+            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
         paths.iter().try_for_each(|path| ui.print_path(path))?;
         Ok(Verdict::Good)
