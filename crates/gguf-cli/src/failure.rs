@@ -11,7 +11,7 @@ use crate::hints;
 pub enum Verdict {
     /// All is well.
     Good,
-    /// A file is bad, or what was asked of it is not there.
+    /// A file is invalid, or a requested item is missing.
     Bad,
     /// The command is wrong or could not run.
     CouldNotRun,

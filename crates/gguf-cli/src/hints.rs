@@ -136,7 +136,7 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         gguf_hf::Error::Gguf { .. } => "; `gguf quantize` makes one of another type of it".to_owned(),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
-            "; give its folder with --base".to_owned()
+            "; pass its folder with --base".to_owned()
         }
         _ => String::new(),
     }

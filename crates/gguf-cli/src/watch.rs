@@ -89,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// The rate at which so many bytes were done, in brackets; nothing when some of them were done before.
+    /// The rate for this many bytes, in brackets; empty if some of them were kept from an earlier run.
     pub fn rate(&self, bytes: u64) -> String {
         match self.line.kept() {
             0 => format!(" ({})", rate(bytes, self.elapsed())),

@@ -248,7 +248,7 @@ impl EditError {
         }
     }
 
-    /// Whether a file's content is at fault, as opposed to the call or the machine.
+    /// Whether the content of a file is the cause, as opposed to the call or the system.
     pub fn is_bad_input(&self) -> bool {
         match self.problem() {
             EditError::Io(e) => e.is_bad_file(),

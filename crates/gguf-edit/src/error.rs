@@ -1,4 +1,4 @@
-//! Everything that can stop work on models: which file, key or tensor, what was found, what would be right.
+//! Errors of operations on models: which file, key or tensor, what was found, what was expected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -174,7 +174,7 @@ impl fmt::Display for PiecesProblem {
 }
 
 impl Error {
-    /// Whether a model, or another file that is read, is at fault, as opposed to the machine, the output or the call.
+    /// Whether a model, or another input file, is the cause, as opposed to the system, the output or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),

@@ -179,7 +179,7 @@ struct Cells {
 /// The most layers, heads or elements that are taken for those of a model.
 const MOST: u64 = 1 << 24;
 
-/// The most layers, and the most experts; llama.cpp has places for so many.
+/// The limits of llama.cpp for layers and experts.
 const MOST_LAYERS: u64 = 512;
 
 /// The longest context.
@@ -226,7 +226,7 @@ fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     if !(1..=MOST_CTX).contains(&n_ctx) {
         return Err(asked(format!("a context of {n_ctx} tokens")));
     }
-    // Each sequence has a part of its own, in whole steps of 256 (`llama-context.cpp`).
+    // Each sequence has a separate part, in multiples of 256 (`llama-context.cpp`).
     let n_ctx_seq = align_up(n_ctx / setup.n_seq, 256).unwrap_or(n_ctx).max(256);
     let cells = Cells { full: n_ctx_seq, windowed: windowed_cells(&hparams, n_ctx_seq, setup) };
     let n_layers = hparams.layers.len() as u64;

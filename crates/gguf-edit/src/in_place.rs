@@ -6,7 +6,7 @@
 //!
 //! When the room is used up, bytes are inserted before the data, where the file system can (ext4, XFS); the key fills what is left of
 //! them. Otherwise the file is written anew, with the data blocks shared where the file system can do that (Btrfs, XFS), and copied
-//! where it cannot. Every way leaves the old file or the new one, whatever ends the process; see [`gguf_io::in_place`].
+//! where it cannot. After any interruption, either the old file or the new one exists; see [`gguf_io::in_place`].
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -72,7 +72,7 @@ pub enum Way {
     Nothing,
     /// In place, in the room that is there.
     Room,
-    /// In place, with so many bytes inserted before the data.
+    /// In place, with this many bytes inserted before the data.
     Insert {
         /// How many.
         bytes: u64,

@@ -373,7 +373,7 @@ fn io_error(path: &Path, action: &'static str) -> impl Fn(io::Error) -> EditErro
     move |source| gguf_io::Error::Io { path: path.to_owned(), action, source }.into()
 }
 
-/// Tells that so many bytes are done, and whether the work is to go on.
+/// Reports finished bytes, and returns whether to continue.
 fn advance(progress: &dyn Progress, bytes: u64) -> Result<(), EditError> {
     progress.event(Event::Advanced { bytes });
     if progress.is_cancelled() { Err(gguf_pipeline::Error::Cancelled.into()) } else { Ok(()) }

@@ -19,7 +19,7 @@ const SHOWN: u64 = 64;
 /// Stands for a value that is not shown.
 const ELIDED: char = '…';
 
-/// Stands before a string that is in lines of its own.
+/// Introduces a multi-line string.
 const LINES: &str = "<<";
 
 /// The key-values of a head.

@@ -1,4 +1,4 @@
-//! What can be wrong with a head, said so that a person can act on it: the field, the byte offset, what was found.
+//! Errors of heads: the field, the byte offset and what was found.
 
 use alloc::vec::Vec;
 use core::fmt;

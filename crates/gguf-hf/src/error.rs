@@ -1,4 +1,4 @@
-//! Everything that can stop the conversion of a checkpoint: which file, what was found, what to do.
+//! Errors of conversions: which file, what was found, what to do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -181,7 +181,7 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source }
     }
 
-    /// Whether the checkpoint is at fault, as opposed to the machine or the call.
+    /// Whether the checkpoint is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),

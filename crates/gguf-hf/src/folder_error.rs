@@ -76,7 +76,7 @@ pub enum FolderError {
         /// The files of which the class of checkpoints needs one.
         expected: &'static str,
     },
-    /// The pre-tokenizer of a BPE vocabulary is none of the known ones.
+    /// The pre-tokenizer of a BPE vocabulary is unknown.
     UnknownPre {
         /// The file that defines it.
         file: PathBuf,

@@ -11,7 +11,7 @@ use crate::lock::{open_or_create, open_present};
 use crate::{Error, ReadAt};
 
 /// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
-/// syncs it and renames it. Whatever happens at whatever instant, the final name shows the old file, the new one, or
+/// syncs it and renames it. At every instant, the final name refers to the old file, the new one, or
 /// nothing, as it was before.
 ///
 /// ```
@@ -156,7 +156,7 @@ impl Output {
         self.file().set_len(bytes).map_err(|e| self.no_room(&e, bytes))
     }
 
-    /// Checks that the disk has room for so many bytes, those counted that the file has already.
+    /// Checks that the disk has room for this many bytes, including those already allocated to the file.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -177,7 +177,7 @@ impl Output {
         write_all_at(self.file(), buf, offset).map_err(Error::io(&self.path, "write"))
     }
 
-    /// Fills `buf` with what was written at `offset` and after.
+    /// Reads back the bytes at `offset` into `buf`.
     ///
     /// # Errors
     /// [`Error::Io`], also when the file ends before `buf` is full.
@@ -185,7 +185,7 @@ impl Output {
         self.file().read_exact_at(offset, buf).map_err(Error::io(&self.path, "read back"))
     }
 
-    /// Makes what was written durable. [`commit`](Output::commit) does so as well.
+    /// Syncs the written data to disk. [`commit`](Output::commit) does so as well.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -256,7 +256,7 @@ fn leads_elsewhere(link: &Path) -> bool {
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
 }
 
-/// Whether the file system has space for so many bytes, where it tells; elsewhere a full disk is met when it is full.
+/// Whether the file system has space for this many bytes, if it reports that; otherwise a full disk is noticed on writing.
 #[cfg(target_os = "linux")]
 fn check_room(file: &File, bytes: u64) -> io::Result<()> {
     use rustix::io::Errno;

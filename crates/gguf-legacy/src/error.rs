@@ -1,4 +1,4 @@
-//! Everything that can stop a migration: which file, which field, what was found, what would be right.
+//! Errors of migrations: which file, which field, what was found, what was expected.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -191,7 +191,7 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
-    /// Whether the file is at fault, as opposed to the machine or the call.
+    /// Whether the file is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),

@@ -1,4 +1,4 @@
-//! What can be wrong with a legacy file: the field, its byte offset, what was found and what would be right.
+//! Errors of legacy files: the field, its byte offset, what was found and what was expected.
 
 use std::fmt;
 

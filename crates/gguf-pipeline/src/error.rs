@@ -1,4 +1,4 @@
-//! Everything that can stop a run: which file or tensor, what was found, what would be right.
+//! Errors of runs: which file or tensor, what was found, what was expected.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -115,7 +115,7 @@ pub enum Error {
         /// How the plans differ.
         differences: Vec<Difference>,
     },
-    /// A file has the name of one that is kept of interrupted work, and is none.
+    /// A file has the name of a partial file or journal, but is neither.
     NotOurs {
         /// The file.
         path: PathBuf,
@@ -162,7 +162,7 @@ impl Error {
         Error::Input(Box::new(source))
     }
 
-    /// Whether the model or the matrix is at fault, as opposed to the machine, the output or the call.
+    /// Whether the model or the matrix is the cause, as opposed to the system, the output or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Input(e) => e.is_bad_file(),

@@ -2,7 +2,7 @@
 //!
 //! Every offset of the output is known before the first byte. The tensors are cut into chunks of a few MiB, and each of a
 //! number of threads takes the next chunk, reads it, converts it and writes it to its place. So the bytes are the same
-//! for any number of threads, and memory is a few chunks per thread whatever the size of the model.
+//! for any number of threads, and memory is a few chunks per thread for models of any size.
 //!
 //! Reading ahead and writing behind are left to the kernel and to the other threads: while one waits for the disk, another works.
 //! Where the disk is all that counts (a model of 2.2 GB in F16 to Q8_0 on two threads), this is faster than `cp` and `sync` of the

@@ -107,7 +107,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the model or the matrix is at fault, as opposed to the machine or the call.
+    /// Whether the model or the matrix is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),

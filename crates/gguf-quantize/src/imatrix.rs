@@ -241,7 +241,7 @@ pub enum Problem {
 }
 
 impl Error {
-    /// Whether the matrix is at fault, as opposed to the machine.
+    /// Whether the matrix is the cause, as opposed to the system.
     pub fn is_bad_file(&self) -> bool {
         !matches!(self.problem, Problem::Io(_) | Problem::OutOfMemory { .. })
     }

@@ -279,7 +279,7 @@ pub enum MixError {
         /// Length of the rows.
         row: u64,
     },
-    /// There are too many rules, or too long ones, for so many tensors.
+    /// There are too many rules, or too long ones, for the number of tensors.
     Work {
         /// Number of rules.
         n_rules: usize,
@@ -386,7 +386,7 @@ pub fn decide(
     }
 }
 
-/// What is known of tensors by their names and shapes, whatever file type they get.
+/// Facts about tensors that follow from their names and shapes.
 pub(crate) struct Known {
     categories: Vec<Category>,
     /// Why they are never quantized.

@@ -213,7 +213,7 @@ impl Codec {
         matches!(self.encode, Encoder::Compiled(_))
     }
 
-    /// Bytes that so many values take; `None` when they are not a whole number of blocks.
+    /// Bytes of this many values; `None` if they are not a whole number of blocks.
     pub fn packed_bytes(&self, values: usize) -> Option<usize> {
         usize::try_from(self.ty.tensor_bytes([values as u64]).ok()?).ok()
     }

@@ -175,7 +175,7 @@ impl Heads {
         let mut model = Report::new();
         if !options.structure {
             let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
-            // A head that cannot be parsed, or is not there, may have whatever the others lack.
+            // A head that cannot be parsed, or is missing, may contain the items that the others lack.
             if heads.len() == self.files.len() && self.missing.is_empty() {
                 let name = self.files.first().and_then(|f| f.path.file_name()?.to_str());
                 model = gguf_model::check::model(&heads, name);

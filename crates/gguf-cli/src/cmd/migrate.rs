@@ -188,7 +188,7 @@ impl Args {
     fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: &Path) -> Outcome {
         let matrix = self.quantization.matrix()?;
         let mut options = self.quantization.with(&self.file, &target, matrix.as_deref())?;
-        // That is what was asked for.
+        // The option asks for it.
         options.allow_requantize = true;
         let known = errors_of(&migration);
         let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &target)?;
@@ -284,7 +284,7 @@ fn errors_of(migration: &Migration) -> Vec<String> {
     errors.collect()
 }
 
-/// Checks what was written.
+/// Checks the output.
 fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
     let check = ggufkit::check(out)?;
     let mut verdict = Verdict::Good;

@@ -71,7 +71,7 @@ pub struct Args {
     budget: budget::BudgetOptions,
 }
 
-/// How a model in GGUF is quantized, whatever decides about the types.
+/// How a GGUF model is quantized, for every way to choose types.
 #[derive(Debug, clap::Args)]
 pub struct How {
     /// Allow tensors that are already quantized as input

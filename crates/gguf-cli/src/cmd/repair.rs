@@ -174,7 +174,7 @@ impl Args {
 
 type Report = serde_json::Map<String, Value>;
 
-/// At most so many names, and how many more there are.
+/// A limited number of names, and the number of the others.
 fn listed(names: &[String]) -> String {
     let first = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(5) {

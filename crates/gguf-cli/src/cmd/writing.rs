@@ -26,7 +26,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Writes what a plan says, then says on standard error what was done, and prints the paths of the files.
+    /// Runs a plan, then prints a summary to standard error and the paths of the files to standard output.
     ///
     /// # Errors
     /// Those of the run and of standard output.
@@ -61,7 +61,7 @@ impl Writing {
         Ok(paths)
     }
 
-    /// Says what was done.
+    /// Prints the summary.
     pub fn say(&self, ui: &mut Ui, watch: &Watch, n_tensors: u64, bytes: u64, done: &str) {
         if !self.quiet {
             let (tensors, time) = (tensors(n_tensors), duration(watch.elapsed()));

@@ -11,7 +11,7 @@ use crate::naming;
 use super::rules::*;
 use super::{Kind, Model, shard_count};
 
-/// Mixtures chosen by hand may have little of the type that names them; less than one part in so many is a mistake.
+/// Mixtures chosen by hand may have little of the type that names them; a share below one part in this many is a mistake.
 const SMALL_SHARE: u64 = 20;
 
 /// The version of the quantized blocks (`GGML_QNT_VERSION` in `ggml.h`).

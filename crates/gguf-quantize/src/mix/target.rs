@@ -85,7 +85,7 @@ pub fn parse_tensor_type(text: &str) -> Result<GgmlType, UnknownName> {
     }
 }
 
-/// A name that is none.
+/// An unknown name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownName {

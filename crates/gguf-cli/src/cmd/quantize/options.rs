@@ -13,7 +13,7 @@ use gguf_quantize::mix::{TensorTypeRule, parse_tensor_type};
 
 use crate::failure::Failure;
 
-/// The options under which models are quantized, whatever they are made from.
+/// The options of quantization, for every kind of source.
 #[derive(Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Quantization")]
 pub struct Options {
