@@ -24,6 +24,7 @@ pub mod man;
 pub mod merge;
 pub mod migrate;
 pub mod name;
+pub mod output;
 pub mod quantize;
 pub mod recipe;
 pub mod rename;

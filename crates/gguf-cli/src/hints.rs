@@ -52,6 +52,7 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
         QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => {
             ", and the matrix with --imatrix".to_owned()
         }
+        QuantizeError::OverrideType { .. } => "; use --allow-type-change to set it anyway".to_owned(),
         QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
         QuantizeError::NeedsMatrix { given: false, .. } => "; pass one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {

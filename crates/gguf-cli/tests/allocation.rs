@@ -46,7 +46,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-pipeline/src/moves.rs", 2, "MAX_READ or a chunk; axes of a move"),
     ("gguf-pipeline/src/report.rs", 1, "a span of a chunk"),
     ("gguf-pipeline/src/scan.rs", 1, "PIECE"),
-    ("gguf-pipeline/src/write.rs", 3, "files of the plan; PIECE"),
+    ("gguf-pipeline/src/write.rs", 2, "PIECE; files of the plan"),
     ("gguf-quantize/src/budget.rs", 6, "tensors; the sample, or MAX_ROW"),
     ("gguf-quantize/src/budget/allocate.rs", 1, "tensors and their types"),
     ("gguf-quantize/src/imatrix/merge.rs", 2, "reserved before; MAX_COUNTS"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_pipeline::{Plan, RunOptions};
 
+use super::output::{Shards, path_of};
 use crate::failure::Failure;
 use crate::ui::{Ui, duration, grouped, size};
 use crate::watch::Watch;
@@ -23,6 +24,35 @@ pub struct Writing {
     /// Print no progress and no summary
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// Options of commands that write a model, whole or in shards.
+#[derive(Debug, clap::Args)]
+pub struct WritingModel {
+    #[command(flatten)]
+    pub writing: Writing,
+
+    // Last, for what follows stands under its heading in the help.
+    #[command(flatten)]
+    shards: Shards,
+}
+
+impl WritingModel {
+    /// As [`Writing::run_beside`], in shards if they are asked for.
+    ///
+    /// # Errors
+    /// Those of the split, of the run and of standard output.
+    pub fn run(
+        &self,
+        ui: &mut Ui,
+        plan: Plan,
+        out: &Path,
+        done: &str,
+        protect: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let plan = self.shards.apply(ui, plan)?;
+        self.writing.run_beside(ui, &plan, out, done, protect)
+    }
 }
 
 impl Writing {
@@ -50,8 +80,9 @@ impl Writing {
             .threads(self.threads)
             .force(self.force)
             .protect(protect.iter().filter_map(|path| path.canonicalize().ok()));
+        let out = path_of(out, plan)?;
         let watch = Watch::new(self.quiet);
-        let result = plan.run(out, &options, &watch);
+        let result = plan.run(&out, &options, &watch);
         watch.clear();
         let paths = result?.paths;
         self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);
