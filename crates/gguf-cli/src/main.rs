@@ -18,7 +18,10 @@ mod commands;
 mod failure;
 mod findings;
 mod hints;
+mod inputs;
 mod json;
+mod ollama;
+mod stdin;
 mod text;
 mod topics;
 mod ui;
@@ -29,8 +32,8 @@ fn main() -> ExitCode {
     if let Some(text) = topics::requested(std::env::args_os()) {
         return printed(io::stdout().write_all(text.as_bytes()));
     }
-    let command = match commands::parse() {
-        Ok(command) => command,
+    let request = match commands::parse() {
+        Ok(request) => request,
         Err(e) if e.use_stderr() => {
             // A failure to write to standard error cannot be reported.
             if e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -42,15 +45,20 @@ fn main() -> ExitCode {
         Err(help) => return printed(help.print()),
     };
     let mut ui = ui::Ui::new();
-    let result = command.run(&mut ui).and_then(|verdict| match ui.flush() {
-        // A closed pipe does not change the verdict.
-        Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
-        Err(failure) => Err(failure),
-    });
+    ui.schema.clone_from(&request.schema);
+    let result =
+        request.command(&mut ui).and_then(|command| command.run(&mut ui)).and_then(|verdict| match ui.flush() {
+            // A closed pipe does not change the verdict.
+            Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
+            Err(failure) => Err(failure),
+        });
     match result {
         Ok(verdict) => verdict.into(),
         Err(failure) => {
             ui.error(&failure);
+            // The exit code tells, whether or not anybody reads this.
+            let _ = json::print_failure(&mut ui, &failure);
+            let _ = ui.flush();
             watch::end_by_signal();
             failure.verdict().into()
         }

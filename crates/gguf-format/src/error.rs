@@ -141,9 +141,14 @@ impl fmt::Display for Field {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Truncated { need } => write!(f, "the data ends inside it; at least {need} bytes are needed"),
+            Problem::Truncated { need } => {
+                write!(f, "truncated: the data ends inside it; at least {need} bytes are needed")
+            }
             Problem::PastEnd { need, len } => {
-                write!(f, "it extends to byte {need} or beyond, but the file ends at byte {len}")
+                write!(
+                    f,
+                    "truncated, or a length is wrong: it extends to byte {need} or beyond, but the file ends at byte {len}"
+                )
             }
             Problem::NotGguf(kind) => write!(f, "not a GGUF file but {kind}"),
             Problem::UnknownVersion(v) => {

@@ -111,8 +111,8 @@ pub struct How {
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
-    /// With --dry-run, --report or --list, print JSON
-    #[arg(long, requires = "shown")]
+    /// Print one JSON object: the plan, the report, the list, or the written files
+    #[arg(long)]
     json: bool,
 
     /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
@@ -491,6 +491,6 @@ pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
         n_weights: sizes.weights,
         tensors: tensors.collect(),
     };
-    json::print(&mut ui.out, 3, &document)?;
+    json::print(ui, 3, &document)?;
     Ok(Verdict::Good)
 }

@@ -49,7 +49,7 @@ pub struct Args {
     values: Vec<Assignment>,
 
     /// JSON file with keys and values; - for standard input. Either an object, where null removes a key and {"type":
-    /// ..., "value": ...} gives a type, or the metadata list of `gguf show --json --full`
+    /// ..., "value": ...} gives a type, or the list files[0].metadata of `gguf show --json --full`
     #[arg(long, value_name = "JSON")]
     from: Option<PathBuf>,
 

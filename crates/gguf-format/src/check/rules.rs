@@ -15,7 +15,7 @@ crate::rules! {
         "all bytes of the head" "provide more of the start of the file"
         "this library";
     #[structural] HEAD_COUNTS "head.counts" Error
-        "counts of tensors and key-value pairs that the file can hold" "the header is damaged or crafted to mislead readers"
+        "counts of tensors and key-value pairs that the file can hold" "the file is truncated, or its header is damaged or crafted to mislead readers"
         "gguf.cpp, gguf_init_from_reader: n_tensors, n_kv";
     #[structural] HEAD_PAST_END "head.past_end" Error
         "a head that ends inside the file" "the file is truncated or a length in it is wrong; fetch it again"
