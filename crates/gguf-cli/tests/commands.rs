@@ -103,7 +103,7 @@ fn show_tells_what_is_missing() {
     fs::write(&file, &bytes[..bytes.len() - 10_000]).unwrap();
     gguf(["show", text(&file)])
         .exits(1)
-        .prints(&["Incomplete     10.0 kB of tensor data are missing; gguf check says which\n"]);
+        .prints(&["Incomplete     10.0 kB of tensor data missing; `gguf check` has the details\n"]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn shards_are_one_model() {
     gguf(["check", text(&first), text(&second), "--json"]).json()["files"].as_array().unwrap().iter().for_each(|f| {
         assert!(!f["findings"].to_string().contains("split."), "{f}");
     });
-    gguf(["get", text(&second), "general.name"]).exits(1).says(&["this is shard 2 of a model"]);
+    gguf(["get", text(&second), "general.name"]).exits(1).says(&["this is shard 2 of a split model"]);
     fs::remove_file(&first).unwrap();
     gguf(["show", text(&second)])
         .exits(0)
@@ -282,10 +282,10 @@ fn get_prints_values_raw() {
     assert_eq!(get("*template").exits(0).out, "tokenizer.chat_template\t{{ a }}\\n\\u{1b}\\\\n é\n");
     assert_eq!(get("general.* --json").exits(0).json()["values"]["general.name"], "Small");
     get("tokenizer.ggml.tokens -n 1000").exits(1).says(&["the array has 1000 elements"]);
-    get("general.name -n 0").exits(1).says(&["is of type string and not an array"]);
+    get("general.name -n 0").exits(1).says(&["expected an array for --index, found string"]);
     get("general.nam").exits(1).says(&["there is no key general.nam; did you mean general.name?"]);
     get("context_length").exits(1).says(&["did you mean llama.context_length?"]);
-    get("zzz").exits(1).says(&["gguf show --kv lists"]);
+    get("zzz").exits(1).says(&["`gguf show --kv` lists"]);
     get("general.name zzz").exits(1).prints(&["general.name\tSmall\n"]);
     get("").exits(2).says(&["<KEY>"]);
 }
@@ -308,7 +308,7 @@ fn name_judges_and_renames() {
     assert_eq!(names(dir.path()), ["small.gguf"]);
 
     fs::write(dir.path().join(good), "other").unwrap();
-    gguf(["name", "--rename", text(&file)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["name", "--rename", text(&file)]).exits(2).says(&["already exists; use --force"]);
     assert_eq!(names(dir.path()), [good, "small.gguf"]);
     gguf(["name", "--rename", "--force", text(&file)]).exits(0).prints(&["  Renamed to  "]);
     assert_eq!(names(dir.path()), [good]);
@@ -332,7 +332,7 @@ fn convert_writes_once() {
     assert_eq!(names(dir.path()), ["out.gguf"]);
     gguf(["check", "--data", text(&out)]).exits(0);
     let bytes = fs::read(&out).unwrap();
-    convert(&to).exits(2).says(&["out.gguf: exists already; give --force to replace it"]);
+    convert(&to).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
     convert(&format!("{to} --force --type f32 -q -j 1")).exits(0).silently();
     assert!(fs::read(&out).unwrap().len() > bytes.len());
     convert(&format!("{to} --force --big-endian -q")).exits(0);
@@ -411,7 +411,7 @@ fn help_completions_and_man_pages() {
     gguf(["man", text(&pages)]).exits(0).prints(&["gguf-convert.1\n"]);
     assert!(names(&pages).contains(&"gguf.1".to_owned()));
     assert!(fs::read_to_string(pages.join("gguf-show.1")).unwrap().contains("Exit codes"));
-    gguf(["man", text(&pages)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["man", text(&pages)]).exits(2).says(&["already exists; use --force"]);
     gguf(["man", text(&pages), "--force"]).exits(0);
 }
 
@@ -615,7 +615,7 @@ fn an_offset_past_the_end_is_named() {
             let (command, keys) = line.split_first().unwrap();
             gguf([*command, "--at", &at, text(&file)].iter().chain(keys))
                 .exits(2)
-                .says(&[&format!("offset {at} is past the end of the file, which has {bytes} bytes")]);
+                .says(&[&format!("offset {at} is past the end of the file ({bytes} bytes)")]);
         }
     }
 }
@@ -700,7 +700,7 @@ fn shards_are_renamed_together() {
     fs::copy(&second, lone.path().join(second.file_name().unwrap())).unwrap();
     gguf(["name", "--rename", text(&lone.path().join(second.file_name().unwrap()))])
         .exits(1)
-        .says(&["one of 2 shards, which are renamed together"]);
+        .says(&["shards are renamed together, and some of the 2 shards are missing"]);
     assert_eq!(names(lone.path()).len(), 1);
     gguf(["name", "--rename", text(&second), text(&first)]).exits(0);
     let after = names(dir.path());
@@ -727,8 +727,8 @@ fn what_holds_no_model_is_not_quantized() {
 fn what_is_no_command_gets_a_tip() {
     let dir = folder();
     let file = small(dir.path(), "small.gguf");
-    gguf(["info", text(&file)]).exits(2).says(&["tip: that is gguf show\n"]);
-    gguf(["verify", text(&file)]).exits(2).says(&["tip: that is gguf check\n"]);
+    gguf(["info", text(&file)]).exits(2).says(&["tip: the command is gguf show\n"]);
+    gguf(["verify", text(&file)]).exits(2).says(&["tip: the command is gguf check\n"]);
     gguf([text(&file)]).exits(2).says(&["tip: to see what a file is: gguf show ", "small.gguf\n"]);
     gguf([text(dir.path())]).exits(2).says(&["tip: to convert a checkpoint folder: gguf convert "]);
     assert!(!gguf(["blah"]).exits(2).err.contains("tip: "));

@@ -69,12 +69,12 @@ fn several_types_need_names_of_their_own() {
     let model = model(dir.path());
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     for (args, said) in [
-        (vec![at("out.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need names of their own; put {ftype}"),
-        (vec![at("{name}.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need names of their own"),
-        (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "the file type Q4_K_M is given twice"),
+        (vec![at("out.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names; use {ftype}"),
+        (vec![at("{name}.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names"),
+        (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "duplicate file type Q4_K_M"),
         (vec![at("{ftype}"), "Q4_K,Q9".into()], "unknown file type `Q9`"),
         (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
-        (vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()], "--json shows one file type"),
+        (vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()], "--json supports only one file type"),
     ] {
         let mut all = vec![text(&model)];
         all.extend(args.iter().map(String::as_str));
@@ -112,7 +112,7 @@ fn placeholders_work_in_every_output() {
     // Nothing is put in place of what the model does not say.
     let bare = small(dir.path(), "bare.gguf");
     let run = gguf(["swap", text(&bare), text(&template)]).exits(2);
-    run.says(&["nothing to put in place of {ftype}: the model has no general.file_type"]);
+    run.says(&["cannot replace {ftype}: the model has no general.file_type"]);
     assert_eq!(names(&out), [""; 0]);
 }
 

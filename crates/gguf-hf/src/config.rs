@@ -184,7 +184,7 @@ impl<'a> Fields<'a> {
         Fields { object: Some(object) }
     }
 
-    /// Whether a field of that name is there, whatever its value.
+    /// Whether a field of this name exists, with any value.
     pub fn contains(self, name: &str) -> bool {
         self.object.is_some_and(|o| o.contains_key(name))
     }

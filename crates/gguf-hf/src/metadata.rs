@@ -488,7 +488,7 @@ impl<'de> Deserialize<'de> for Sampling {
     }
 }
 
-/// A value of a sampling parameter, whatever it is.
+/// A value of a sampling parameter, of any type.
 #[derive(Deserialize)]
 struct SamplingValue(#[serde(deserialize_with = "crate::json::bounded::<1000, _>")] Json);
 

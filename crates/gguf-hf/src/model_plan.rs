@@ -415,8 +415,8 @@ impl fmt::Display for PlanError {
             PlanError::Packed { tensor, problem } => write!(f, "the tensor {tensor:?} of packed weights {problem}"),
             PlanError::Unmapped { tensor, architecture, n_blocks } => write!(
                 f,
-                "the tensor {tensor:?} has no place in the architecture {architecture} with {n_blocks} blocks; is \
-                 config.json that of this checkpoint?"
+                "the tensor {tensor:?} has no place in the architecture {architecture} with {n_blocks} blocks; does \
+                    config.json belong to this checkpoint?"
             ),
             PlanError::Dtype { tensor, dtype } => {
                 write!(f, "the tensor {tensor:?} has the format {dtype}, expected F16, BF16, F32 or F64")
@@ -424,11 +424,11 @@ impl fmt::Display for PlanError {
             PlanError::Shape { tensor, shape, axis, found, expected, keys } => write!(
                 f,
                 "the tensor {tensor:?} has the shape {shape:?}, which makes dimension {axis} of the output {found}, expected {expected} \
-                 ({keys}); is config.json that of this checkpoint?"
+                 ({keys}); does config.json belong to this checkpoint?"
             ),
             PlanError::Pattern { tensor, shape, problem } => write!(
                 f,
-                "the tensor {tensor:?} has the shape {shape:?}: {problem}; is config.json that of this checkpoint?"
+                "the tensor {tensor:?} has the shape {shape:?}: {problem}; does config.json belong to this checkpoint?"
             ),
             PlanError::Shapes { name, tensor, found } => write!(
                 f,
@@ -446,7 +446,7 @@ impl fmt::Display for PlanError {
                 let what = if found < expected { "is missing" } else { "is one too many" };
                 write!(
                     f,
-                    ", and the checkpoint has {found}: {tensor:?} {what}; is config.json that of this checkpoint?"
+                    ", and the checkpoint has {found}: {tensor:?} {what}; does config.json belong to this checkpoint?"
                 )
             }
             PlanError::NotZero { tensor, architecture } => {

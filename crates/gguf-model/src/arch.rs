@@ -704,7 +704,7 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
-    /// Tensors that are in single precision whatever the type, by their names in GGUF. `*` stands for anything.
+    /// Tensors that are always in single precision, by their names in GGUF. `*` matches any characters.
     pub precise: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,

@@ -24,104 +24,108 @@ use crate::watch::Watch;
 
 /// Convert a Hugging Face checkpoint or LoRA adapter to GGUF.
 ///
-/// Reads config.json, the tokenizer's files, the model card and model*.safetensors or pytorch_model*.bin, and writes the file that
-/// llama.cpp's convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
-/// file gives that was converted without rounding. Nothing stands under the output's name until the
-/// file is whole and on the disk. A folder with adapter_config.json in place of a model is a LoRA adapter, and becomes the file of
-/// convert_lora_to_gguf.py. The path of the output goes to standard output, everything else to standard error.
+/// Reads config.json, the tokenizer files, the model card and model*.safetensors or pytorch_model*.bin, and writes the same
+/// bytes as llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting
+/// without rounding and then running `gguf quantize`, without the intermediate file. A folder with adapter_config.json
+/// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py.
+///
+/// The output appears under its final name once it is complete and synced to disk. Its path goes to standard output;
+/// progress, warnings and errors go to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf convert my-model/ -o my-model.gguf
-  gguf convert my-model/ -o . --type f16        into this folder, under the standard name
+  gguf convert my-model/ -o . --type f16        write to this folder, under the standard name
+  gguf convert my-model/ -o my-model-{ftype}.gguf
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
-  gguf convert my-model/ --dry-run              what would be written, tensor by tensor
+  gguf convert my-model/ --dry-run              print the planned tensors
   gguf convert my-lora/ --base my-model/ -o my-lora.gguf
-  gguf convert --list                           the architectures that can be converted")]
+  gguf convert --list                           list the supported architectures")]
 pub struct Args {
-    /// The folder of the checkpoint, its folder in the cache of the Hugging Face hub, or one file of tensors
+    /// Checkpoint folder, its folder in the Hugging Face hub cache, or a single tensor file
     #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
-    /// The GGUF file to write; in a folder it gets its standard name, and {ftype}, {name} and {size} stand for the type, the model's name
-    /// and the label of its size
+    /// Output file, or a folder for the standard file name; {ftype}, {name} and {size} are replaced by the file type,
+    /// the model name and the size label
     #[arg(short, long, value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
     output: Option<PathBuf>,
 
-    /// List the architectures that can be converted, with the class names in config.json, and convert nothing
+    /// List the supported architectures and their class names in config.json
     #[arg(long, conflicts_with_all = [
         "dir", "output", "ty", "name", "metadata", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
         "reserve", "force", "allow_invalid", "quiet", "imatrix",
     ])]
     list: bool,
 
-    /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16; for an adapter f32), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
-    /// to quantize to, such as Q4_K_M. Several, as in Q4_K_M,Q8_0, are written side by side, and the checkpoint is read once
+    /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16; f32 for an adapter), f32, f16, bf16, q8_0,
+    /// tq1_0, tq2_0, or a file type of `gguf quantize` such as Q4_K_M. Several types, as in Q4_K_M,Q8_0, are written
+    /// from one read of the checkpoint
     #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_delimiter = ',',
         value_parser = Names { parser: StringValueParser::new().try_map(|name: String| FileType::parse(&name)), more: AUTO })]
     ty: Vec<FileType>,
 
-    /// The model's name, in place of the one that the folder gives
+    /// Model name; overrides the name found in the checkpoint
     #[arg(long)]
     name: Option<String>,
 
-    /// Name of the pre-tokenizer of a BPE vocabulary, in place of the one that its hash tells
+    /// Pre-tokenizer name of a BPE vocabulary; overrides detection by hash
     #[arg(long)]
     pre: Option<String>,
 
-    /// A JSON file of metadata that comes before the folder's own
+    /// JSON file with metadata that overrides the checkpoint's own
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
 
-    /// For a LoRA adapter: the folder of its base model, of which only config.json is read; by default the adapter's own folder
+    /// Base model folder of a LoRA adapter, of which only config.json is read; by default, the adapter's own folder
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 
-    /// Write metadata and tokenizer only, no tensors
+    /// Write only metadata and tokenizer, no tensors
     #[arg(long)]
     vocab_only: bool,
 
-    /// Write only the blocks that predict further tokens (MTP), with the embeddings, the last norm and the output matrix
+    /// Write only the multi-token prediction (MTP) blocks, with the embeddings, the last norm and the output matrix
     #[arg(long, conflicts_with = "no_mtp")]
     mtp: bool,
 
-    /// Leave out the blocks that predict further tokens (MTP)
+    /// Omit the multi-token prediction (MTP) blocks
     #[arg(long)]
     no_mtp: bool,
 
-    /// Write in big-endian byte order
+    /// Write big-endian byte order
     #[arg(long)]
     big_endian: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing
+    /// Print the plan without writing anything
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
-    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
-    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    /// Overwrite existing output; with --resume, also discard the kept work of another run
     #[arg(short, long)]
     force: bool,
 
-    /// Write the output even if llama.cpp will not load it, because the configuration and the tensors contradict each other
+    /// Write the output even if the configuration and the tensors contradict each other, so that llama.cpp rejects it
     #[arg(long)]
     allow_invalid: bool,
 
-    /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the files that were written
+    /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the written files
     #[arg(long)]
     json: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 
@@ -173,7 +177,7 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        super::expect_input(dir, "give the folder of a checkpoint, with config.json in it")?;
+        super::expect_input(dir, "expected a checkpoint folder that contains config.json")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
@@ -184,7 +188,7 @@ impl Args {
         };
         let types: Vec<FileType> = self.ty.iter().map(resolved).collect();
         if self.quantization.are_given() && !types.iter().any(|ty| matches!(ty, FileType::Quantized(_))) {
-            let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
+            let problem = "quantization options require a quantized --type, such as Q4_K_M";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         match each_once(types)?.as_slice() {
@@ -197,7 +201,7 @@ impl Args {
     fn plan(&self, dir: &Path, file_type: FileType) -> Result<Conversion, Failure> {
         let ty = match file_type {
             FileType::Quantized(_) if self.vocab_only => {
-                let problem = "--vocab-only writes no tensors, so there is nothing to quantize; leave --type out";
+                let problem = "--vocab-only writes no tensors to quantize; omit --type";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
             FileType::Converted(ty) | FileType::Either(ty, _) => ty,
@@ -231,7 +235,7 @@ impl Args {
     /// Converts to several types from one read.
     fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType]) -> Outcome {
         let Some(out) = self.output.as_deref().filter(|_| !self.dry_run) else {
-            let problem = "--dry-run shows one type; give one";
+            let problem = "--dry-run supports only one type";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         };
         output::check_several(out)?;
@@ -274,7 +278,7 @@ impl Args {
         write_all(ui, &outputs, &options, self.quiet, Shown::Path)
     }
 
-    /// Converts to one type, or shows what would be done.
+    /// Converts to one type, or prints the plan.
     fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType) -> Outcome {
         let mut conversion = self.plan(dir, file_type)?;
         for warning in &conversion.warnings {
@@ -324,8 +328,7 @@ impl Args {
             n => format!("{n} errors"),
         };
         let problem = format!(
-            "the output would have {errors}, and llama.cpp would not load it; correct the files of the checkpoint, or write it all \
-             the same with --allow-invalid"
+            "the output would have {errors}, and llama.cpp would reject it; correct the checkpoint, or use --allow-invalid"
         );
         (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", dir.display())))
     }
@@ -368,7 +371,7 @@ impl Args {
         let RunSummary { paths, overflows, .. } = result?;
         for overflow in &overflows {
             ui.warning(&format!(
-                "{}: {} values are beyond the range of {} and became infinite; --type bf16 or f32 keeps them",
+                "{}: {} values exceed the range of {} and became infinite; --type bf16 or f32 keeps them",
                 Str(overflow.tensor.as_bytes()),
                 grouped(overflow.values),
                 conversion.ty,

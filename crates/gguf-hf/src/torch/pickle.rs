@@ -1,6 +1,6 @@
 //! Pickles, read as data.
 //!
-//! A pickle is a program for a small stack machine, and Python's own machine calls whatever the program names. This one calls
+//! A pickle is a program for a small stack machine, and Python's own machine calls any function that the program names. This one calls
 //! nothing: it builds lists, tuples, dictionaries, numbers and text, and knows the few names with which `torch.save` describes a tensor
 //! ([`super::allowed`]). Any other name and any other instruction is an error that says where it is.
 //!

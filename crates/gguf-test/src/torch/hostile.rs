@@ -403,8 +403,8 @@ fn archives(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     change("with a short directory", &|_, e| e.directory_bytes = Some(10), "expected it to end at byte");
     change("with bytes behind the directory", &|_, e| e.between = vec![0; 5], "expected it to end at byte");
     let locator = |at: u64| [&b"PK\x06\x07\0\0\0\0"[..], &at.to_le_bytes(), &[1, 0, 0, 0]].concat();
-    change("with a 64-bit end past the end", &|_, e| e.between = locator(u64::MAX), "is cut off");
-    change("with a 64-bit end far away", &|_, e| e.between = locator(1 << 40), "is cut off");
+    change("with a 64-bit end past the end", &|_, e| e.between = locator(u64::MAX), "is truncated");
+    change("with a 64-bit end far away", &|_, e| e.between = locator(1 << 40), "is truncated");
     change("with a 64-bit end that is none", &|_, e| e.between = locator(0), "byte 0: expected the 64-bit end record");
     change(
         "with a 64-bit directory of all memory",

@@ -17,7 +17,7 @@ pub struct Written {
     pub out: PathBuf,
 }
 
-/// Writes several outputs side by side, and says what came of it.
+/// Writes several outputs from one read, and prints a summary.
 pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, quiet: bool, shown: Shown) -> Outcome {
     let plans: Vec<(&Plan, &Path)> = outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect();
     let watch = Watch::new(quiet);
@@ -77,7 +77,7 @@ pub fn warn_once(ui: &mut Ui, said: &mut Vec<String>, warnings: impl Iterator<It
 pub fn each_once<T: PartialEq + std::fmt::Display>(types: Vec<T>) -> Result<Vec<T>, Failure> {
     for (i, ty) in types.iter().enumerate() {
         if types.iter().take(i).any(|other| other == ty) {
-            return Err(Failure::CouldNotRun(format!("the file type {ty} is given twice")));
+            return Err(Failure::CouldNotRun(format!("duplicate file type {ty}")));
         }
     }
     Ok(types)
