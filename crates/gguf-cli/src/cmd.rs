@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 
 pub mod add_tensor;
+pub mod card;
 pub mod cat;
 pub mod check;
 pub mod completions;

@@ -65,6 +65,7 @@ commands! {
     Merge merge
     Diff diff
     Hash hash
+    Card card
     Extract extract
     Cat cat
     Reorder reorder
