@@ -222,7 +222,7 @@ fn a_checkpoint_is_published() {
     let prefix = at("Glossary-2.9M-BF16");
     gguf(["split", text(&model), text(&prefix), "--max-size", "3MB", "--delete-input", "-q"]).exits(0);
     let files: Vec<PathBuf> = names(dir.path()).iter().map(|name| at(name)).collect();
-    assert_eq!(files.len(), 10);
+    assert_eq!(files.len(), 11);
     gguf([vec!["check", "-q"], files.iter().map(|file| text(file)).collect()].concat()).exits(0);
 
     let with =
@@ -243,7 +243,7 @@ fn a_checkpoint_is_published() {
         }
         assert!(card.out.contains(file["sha256"].as_str().unwrap()));
     }
-    let split = models.iter().find(|model| model["files"].as_array().unwrap().len() == 2).unwrap();
+    let split = models.iter().find(|model| model["files"].as_array().unwrap().len() == 3).unwrap();
     assert_eq!((&split["file_type"], &split["imatrix"]), (&"BF16".into(), &serde_json::Value::Null));
 
     let q4 = at("Glossary-2.9M-Q4_K_M.gguf");
