@@ -49,6 +49,7 @@ fn main() -> io::Result<()> {
     matrices(&folder)?;
     safetensors(&folder)?;
     tokenizers(&folder)?;
+    vocabularies(&folder)?;
     cards(&folder)?;
     recipes(&folder)?;
     journals(&folder)
@@ -130,6 +131,29 @@ fn tokenizers(folder: &Path) -> io::Result<()> {
     let files: [&[u8]; 8] = [b"", config, b"", b"", b"", b"", b"", &pieces];
     write(folder, "tokenizer", "sentencepiece-alone", &joined(&[4], &files))?;
     write(folder, "tokenizer", "json-alone", &joined(&[1], &[bpe]))
+}
+
+/// Files of the kinds that the target numbers, each once per size of vocabulary.
+fn vocabularies(folder: &Path) -> io::Result<()> {
+    const KINDS: u8 = 10;
+    let pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u{2581}a", -1.5, 1), ("<0x0A>", 0.0, 6)];
+    let pieces = checkpoint::sentencepiece(&pieces);
+    // The trainer's specification with a Unigram model, and the normalizer's: its name, a table, three switches.
+    let unigram =
+        [&pieces, &b"\x12\x02\x18\x01\x1a\x10\x0a\x03nfk\x12\x03\x01\x02\x03\x18\x01\x20\x01\x28\x01"[..]].concat();
+    let words = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\nab\n";
+    let ranks = b"YQ== 0\nYg== 1\nYWI= 2\n4oA= 3\n";
+    let rwkv = b"1 '\\x00' 1\n2 'a' 1\n3 b'\\xe2\\x80' 2\n4 \"'\" 1\n";
+    let plamo =
+        b"[\"<|plamo:unk|>\", 0.0, \"UNKNOWN\"]\n[\"<0x0A>\", -1.5, \"BYTE\"]\n[\"a\", \"-inf\", \"NORMAL\", \"a\", 1, 2]\n";
+    let files: [&[u8]; KINDS as usize] =
+        [&pieces, &unigram, &pieces, &unigram, &unigram, words, ranks, ranks, rwkv, plamo];
+    for (kind, file) in (0..).zip(files) {
+        for size in 0..4 {
+            write(folder, "vocabulary", &format!("{kind}-{size}"), &[&[kind + KINDS * size], file].concat())?;
+        }
+    }
+    Ok(())
 }
 
 fn cards(folder: &Path) -> io::Result<()> {

@@ -200,12 +200,23 @@ const CASES: &[Case] = &[
     ("an infinite scale", || scale(legacy::GGJT2, 8, f32::INFINITY), "scales are NaN or infinite"),
     ("scales in no order", || scale(legacy::GGML, 2, f32::NAN), "make no sense in any order of that time"),
     (
-        "Q4_1_O",
+        "a type that rwkv.cpp never had",
         || {
             let file = legacy::all().into_iter().find(|file| file.name == "rwkv100").unwrap();
-            file.with(file.tensors[0] + 8, 4)
+            file.with(file.tensors[0] + 8, 10)
         },
-        "4 is Q4_1_O",
+        "a type from 0 to 9",
+    ),
+    (
+        "an outlier that is infinite",
+        || {
+            let file = legacy::all().into_iter().find(|file| file.name == "rwkv100-q4_1_o").unwrap();
+            // Header of the tensor, its two dimensions, its name, and the block up to the outlier.
+            let outlier = file.tensors[0] + 12 + 8 + "emb.weight".len() + 6;
+            let before = u32::from(u16::from_le_bytes([file.bytes[outlier - 2], file.bytes[outlier - 1]]));
+            file.with(outlier - 2, before | 0x7c00 << 16)
+        },
+        "scales are NaN or infinite",
     ),
     ("a rank of 0", || legacy::adapter().with(8, 0), "hyperparameter r: is 0; expected a number from 1 to 65536"),
     ("another rank", || legacy::adapter().with(8, 5), "two dimensions, the first of them 5, the rank"),

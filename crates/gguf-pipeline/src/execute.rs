@@ -279,7 +279,7 @@ impl<'a> Run<'a> {
             let mut infinite = 0;
             if goes_through_blocks(draft.rounding, from, tensor) {
                 encodings.push((task, out));
-            } else if draft.rounding == Rounding::Ggml {
+            } else if draft.rounding == Rounding::Ggml || tensor.ty.is_quantized() {
                 out.copy_from_slice(source);
             } else {
                 infinite = cast(from, tensor, source, out)?;
@@ -324,7 +324,9 @@ fn read<'b>(
                 let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
                 draft.source.read(input.index, offset, bytes)
             };
-            moves::gather(moves, width(from), first, raw, scratch, read)?;
+            // A block is moved whole.
+            let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
+            moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
             if maps.is_empty() {
                 return Ok(raw);
             }
