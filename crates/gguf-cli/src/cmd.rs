@@ -4,7 +4,8 @@ use std::path::Path;
 
 use gguf_io::{Model, ModelFile};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Verdict};
+use crate::stdin;
 use crate::ui::Ui;
 
 pub mod add_tensor;
@@ -81,6 +82,31 @@ pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
     Err(Failure::CouldNotRun(format!("{what} -: {problem}")))
 }
 
+/// Sees that a folder is there that the user names.
+///
+/// # Errors
+/// When it is not, or is no folder.
+pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let (kind, found) = if dir.exists() { ("failed", "is not a folder") } else { ("not_found", "no such folder") };
+    let message = format!("{}: {found}; {expected}", dir.display());
+    Err(Failure::of_file(Verdict::CouldNotRun, kind, dir, message))
+}
+
+/// Sees that a file or folder is there that the user names.
+///
+/// # Errors
+/// When it is not.
+pub fn expect_input(path: &Path, expected: &str) -> Result<(), Failure> {
+    if path.exists() {
+        return Ok(());
+    }
+    let message = format!("{}: no such file or folder; {expected}", path.display());
+    Err(Failure::of_file(Verdict::CouldNotRun, "not_found", path, message))
+}
+
 /// The files of a model, the first shard first.
 #[derive(Debug)]
 pub enum Shards {
@@ -106,15 +132,38 @@ impl Shards {
 /// # Errors
 /// When a file cannot be opened or read.
 pub fn open_model(ui: &mut Ui, path: &Path, at: u64) -> Result<Shards, Failure> {
+    let (shards, warning) = find_model(path, at)?;
+    warning.iter().for_each(|warning| ui.warning(warning));
+    Ok(shards)
+}
+
+/// The model on standard input, of which only the head is there.
+///
+/// # Errors
+/// When it cannot be read; when it is to start at another offset than 0.
+pub fn stdin_model(at: u64) -> Result<ModelFile, Failure> {
+    match at {
+        0 => stdin::open(),
+        _ => Err(Failure::CouldNotRun("standard input starts where it is read; leave --at out".to_owned())),
+    }
+}
+
+/// As [`open_model`], with the warning, if there is one, for later.
+///
+/// # Errors
+/// When a file cannot be opened or read.
+pub fn find_model(path: &Path, at: u64) -> Result<(Shards, Option<String>), Failure> {
+    if stdin::is_stdin(path) {
+        return Ok((Shards::Lone(stdin_model(at)?), None));
+    }
     if at > 0 {
         within(path, at)?;
-        return Ok(Shards::Lone(ModelFile::open_at(path, at)?));
+        return Ok((Shards::Lone(ModelFile::open_at(path, at)?), None));
     }
     match Model::open(path) {
-        Ok(model) => Ok(Shards::Whole(model)),
+        Ok(model) => Ok((Shards::Whole(model), None)),
         Err(e @ gguf_io::Error::Shards { .. }) => {
-            ui.warning(&format!("{e}; only this file is looked at"));
-            Ok(Shards::Lone(ModelFile::open(path)?))
+            Ok((Shards::Lone(ModelFile::open(path)?), Some(format!("{e}; only this file is looked at"))))
         }
         Err(e) => Err(e.into()),
     }

@@ -1,18 +1,21 @@
 //! The list of subcommands. Adding one is a line here and a file in `cmd/`.
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cmd;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
+use crate::inputs::{self, Replaced};
 use crate::ui::{Ui, safe};
 
 /// Said at the end of every long help.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  all is well
-  1  a file is bad, or what was asked for is not in it
-  2  the command is wrong or could not run";
+  0    success
+  1    bad content: a file is invalid or truncated, models differ, or something is missing in a file
+  2    wrong usage, or a failure: a file does not exist, or cannot be read or written
+  130  interrupted (Ctrl-C); 143 on a termination signal";
 
 /// Look into, check and make GGUF model files.
 #[derive(Debug, Parser)]
@@ -84,13 +87,75 @@ commands! {
     Man man
 }
 
+/// What the command line asks for.
+pub struct Request {
+    matches: ArgMatches,
+    /// The schema of the answer, where it is to be JSON.
+    pub schema: Option<String>,
+}
+
 /// Reads the command line.
 ///
 /// # Errors
 /// What is wrong with it; asking for help is an error too.
-pub fn parse() -> Result<Command, clap::Error> {
+pub fn parse() -> Result<Request, clap::Error> {
     let matches = with_exit_codes(Cli::command()).try_get_matches().map_err(with_tip)?;
-    Ok(Cli::from_arg_matches(&matches)?.command)
+    let (name, inner) = leaf(&matches);
+    let json = inner.try_get_one::<bool>("json");
+    let schema = matches!(json, Ok(Some(true))).then(|| schema_of(&name));
+    Ok(Request { schema, matches })
+}
+
+/// The name and version of the schema of a command's JSON, such as `gguf.imatrix.show/1`. The number changes when a member is removed
+/// or gets another meaning.
+fn schema_of(command: &str) -> String {
+    format!("gguf.{command}/1")
+}
+
+/// The name of the command with those of its parents, as in `imatrix.show`, and its arguments.
+fn leaf(matches: &ArgMatches) -> (String, &ArgMatches) {
+    let (mut name, mut inner) = (String::new(), matches);
+    while let Some((command, arguments)) = inner.subcommand() {
+        name = if name.is_empty() { command.to_owned() } else { format!("{name}.{command}") };
+        inner = arguments;
+    }
+    (name, inner)
+}
+
+impl Request {
+    /// The command, with paths in place of the models of stores.
+    ///
+    /// # Errors
+    /// When there is no such model, or its file is not what it should be.
+    pub fn command(self, ui: &mut Ui) -> Result<Command, Failure> {
+        let (name, arguments) = leaf(&self.matches);
+        let replaced = inputs::resolve(ui, &name, arguments)?;
+        let matches = match replaced.paths.is_empty() {
+            true => self.matches,
+            false => {
+                let names: Vec<&str> = name.split('.').collect();
+                with_replaced(Cli::command(), &names, &replaced).get_matches()
+            }
+        };
+        let cli = Cli::from_arg_matches(&matches);
+        Ok(cli.map_err(|e| Failure::CouldNotRun(e.to_string()))?.command)
+    }
+}
+
+/// The command line with other paths in place of some.
+fn with_replaced(command: clap::Command, names: &[&str], replaced: &Replaced) -> clap::Command {
+    match names {
+        [name, inner @ ..] => command.mut_subcommand(name, |command| with_replaced(command, inner, replaced)),
+        // All arguments stay where they are, or positions would change.
+        [] => command.mut_args(|argument| {
+            if !replaced.arguments.contains(&argument.get_id().as_str()) {
+                return argument;
+            }
+            let paths = replaced.paths.clone();
+            let parser = PathBufValueParser::new().map(move |path| paths.get(&path).cloned().unwrap_or(path));
+            argument.value_parser(parser)
+        }),
+    }
 }
 
 /// Words that people try, and the command that they mean.

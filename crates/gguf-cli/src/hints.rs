@@ -189,7 +189,98 @@ pub fn for_question(topic: Topic, proposal: &str) -> String {
 
 /// What to do about findings of rules for which this program has an option or a command.
 const FINDINGS: &[(&str, &str)] = &[
+    // The format.
+    (
+        "head.past_end",
+        "the file is truncated or a length in it is wrong; fetch it again, or see with gguf repair FILE what is whole",
+    ),
+    ("key.empty", "remove the pair with gguf edit FILE"),
+    ("key.length", "remove the pair or shorten its key with gguf edit FILE"),
+    ("key.duplicate", "remove all but one with gguf edit FILE; which one is read depends on the reader"),
+    ("value.bool", "write 0 or 1 with gguf set FILE KEY=false or KEY=true"),
+    ("alignment.type", "write it as u32 with gguf set FILE general.alignment:u32=32"),
+    ("tensor.name.length", "shorten the name with gguf rename FILE OLD=NEW"),
+    ("tensor.duplicate", "remove all but one with gguf rm-tensor; which one is read depends on the reader"),
+    ("tensor.type.removed", "gguf migrate FILE -o OUT converts the tensor to a type of today"),
+    (
+        "tensor.bounds",
+        "the file is truncated or the offset is wrong; fetch it again, or see with gguf repair FILE what is whole",
+    ),
+    ("file.truncated", "the file is truncated; fetch it again, or see with gguf repair FILE what is whole"),
+    ("data.gap", "gguf upgrade FILE OUT writes the file anew and closes the gap"),
+    ("data.order", "gguf upgrade FILE OUT writes the file anew, in order"),
+    ("data.padding", "gguf upgrade FILE OUT writes the file anew; something may be hidden there"),
+    ("file.trailing", "look at what was put there, or write the file anew with gguf upgrade FILE OUT"),
+    ("file.tail", "gguf repair FILE --mend appends zero bytes"),
+    ("key.spelling", "rename the key with gguf rename FILE OLD=NEW"),
+    ("key.ascii", "rename the key with gguf rename FILE OLD=NEW"),
+    ("key.nul", "rename the key with gguf edit FILE; readers in C see only what stands before the NUL"),
+    ("value.utf8", "write the text in UTF-8 with gguf set FILE KEY=TEXT"),
+    (
+        "value.nul",
+        "write the text without it with gguf set FILE KEY=TEXT; readers in C see only what stands before the NUL",
+    ),
+    (
+        "tensor.name.64",
+        "shorten the name with gguf rename FILE OLD=NEW: ggml refuses it, it keeps a NUL in a field of 64 bytes",
+    ),
+    ("tensor.name.utf8", "rename the tensor with gguf rename FILE OLD=NEW; gguf-py refuses such a file"),
+    ("file.draft", "the draft of version 1 of mid 2023; gguf upgrade FILE OUT writes version 3"),
+    ("file.nul_strings", "written by ggml of August 2023; gguf upgrade FILE OUT writes version 3"),
+    (
+        "file.magic",
+        "llama.cpp and most other readers refuse it; gguf upgrade FILE OUT writes the file with the usual magic",
+    ),
+    ("readers.version", "llama.cpp and gguf-py refuse version 1; gguf upgrade FILE OUT writes version 3"),
+    (
+        "readers.byte_order",
+        "llama.cpp reads such a file on big-endian machines only; gguf swap FILE OUT changes the byte order",
+    ),
+    ("readers.offsets", "llama.cpp refuses it; gguf upgrade FILE OUT writes the file anew"),
+    ("readers.key", "rename the key with gguf rename FILE OLD=NEW"),
+    // Models.
+    ("arch.missing", "nothing else says how to read the model; gguf set FILE general.architecture=NAME sets it"),
+    ("key.missing", "add the key with gguf set FILE KEY=VALUE; converting again from the source does, too"),
+    ("key.type", "gguf set FILE KEY=VALUE writes the value anew in its type"),
+    ("key.width", "llama.cpp does not convert; gguf set FILE KEY=VALUE writes the value anew in its type"),
+    ("key.misspelt", "rename the key with gguf rename FILE OLD=NEW, if that is what is meant"),
+    ("key.renamed", "rename the key with gguf rename FILE OLD=NEW"),
+    ("key.other_arch", "remove the key with gguf unset FILE KEY, or correct general.architecture with gguf set"),
+    ("value.choice", "correct the value with gguf set FILE KEY=VALUE"),
+    ("value.range", "correct the value with gguf set FILE KEY=VALUE; converting again from the source does, too"),
+    ("value.finite", "correct the value with gguf set FILE KEY=VALUE; converting again from the source does, too"),
+    ("value.array_length", "correct the array with gguf set FILE KEY=[..]; converting again from the source does, too"),
+    ("value.heads", "correct the number of heads with gguf set FILE KEY=VALUE"),
+    ("value.rope", "correct the value with gguf set FILE KEY=VALUE"),
+    ("value.rope.llama", "llama.cpp refuses the model; correct the value with gguf set FILE KEY=VALUE"),
+    ("value.experts", "correct expert_count or expert_used_count with gguf set FILE KEY=VALUE"),
+    (
+        "tensor.block.extra",
+        "correct the block count with gguf set FILE KEY=VALUE, or remove the tensors with gguf rm-tensor",
+    ),
+    ("tensor.unexpected", "llama.cpp refuses the model with it; gguf rm-tensor FILE OUT TENSOR removes it"),
+    ("file_type.unknown", "correct it with gguf set FILE general.file_type=NUMBER"),
+    ("file_type.mismatch", "correct it with gguf set FILE general.file_type=NUMBER"),
+    ("quantization_version.missing", "gguf set FILE general.quantization_version=2 sets it"),
+    ("tokenizer.pre", "llama.cpp falls back to one that is often wrong; gguf set FILE tokenizer.ggml.pre=NAME sets it"),
+    ("template.missing", "gguf set FILE --chat-template-file TEMPLATE sets tokenizer.chat_template"),
+    (
+        "template.suspicious",
+        "read it with gguf get FILE tokenizer.chat_template before a program renders it: it reaches for the inside of Python",
+    ),
+    ("split.keys", "split the model again with gguf split"),
+    ("split.duplicate", "split the model again with gguf split"),
     ("split.file", "fetch the missing shards, or check the file with --structure"),
+    ("name.shard", "gguf name FILE --rename renames the file; llama.cpp finds shards by their names"),
+    ("name.encoding", "gguf name FILE --rename renames the file, or correct general.file_type with gguf set"),
+    ("name.size", "gguf name FILE --rename renames the file"),
+    ("name.convention", "gguf name FILE --rename renames the file, if it is to be published"),
+    // Importance matrices.
+    ("imatrix.keys", "llama-quantize refuses the file; gguf imatrix convert writes the keys"),
+    (
+        "imatrix.trailing",
+        "llama.cpp does not read them; fetch the file again, or remove them with gguf imatrix convert",
+    ),
     (
         "imatrix.chunk_size",
         "the weights are the same, but the old format needs the number; gguf imatrix convert writes it with --chunk-size",
@@ -206,4 +297,23 @@ const FINDINGS: &[(&str, &str)] = &[
 /// The hint of a rule, in terms of this program where it has more to say.
 pub fn for_finding<'a>(code: &str, hint: &'a str) -> &'a str {
     FINDINGS.iter().find(|(rule, _)| *rule == code).map_or(hint, |(_, hint)| hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every hint belongs to a rule, and what it calls a command is one.
+    #[test]
+    fn hints_name_rules_and_commands() {
+        let rules = || ggufkit::Check::RULES.iter().copied().chain([gguf_quantize::imatrix::RULES]).flatten();
+        let commands = crate::commands::definition();
+        for (code, hint) in FINDINGS {
+            assert!(rules().any(|rule| rule.code == *code), "{code}");
+            for after in hint.split("gguf ").skip(1) {
+                let name: String = after.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+                assert!(commands.find_subcommand(&name).is_some(), "{hint}: {name}");
+            }
+        }
+    }
 }

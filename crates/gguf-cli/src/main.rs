@@ -18,15 +18,18 @@ mod commands;
 mod failure;
 mod findings;
 mod hints;
+mod inputs;
 mod json;
+mod ollama;
+mod stdin;
 mod text;
 mod ui;
 mod watch;
 
 fn main() -> ExitCode {
     watch::catch_file_size_signal();
-    let command = match commands::parse() {
-        Ok(command) => command,
+    let request = match commands::parse() {
+        Ok(request) => request,
         Err(e) if e.use_stderr() => {
             // Whatever goes wrong is said in the program's name. There is nowhere to complain when that fails.
             if e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -46,15 +49,20 @@ fn main() -> ExitCode {
         }
     };
     let mut ui = ui::Ui::new();
-    let result = command.run(&mut ui).and_then(|verdict| match ui.flush() {
-        // The verdict stands, whether or not anybody reads to the end.
-        Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
-        Err(failure) => Err(failure),
-    });
+    ui.schema.clone_from(&request.schema);
+    let result =
+        request.command(&mut ui).and_then(|command| command.run(&mut ui)).and_then(|verdict| match ui.flush() {
+            // The verdict stands, whether or not anybody reads to the end.
+            Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
+            Err(failure) => Err(failure),
+        });
     match result {
         Ok(verdict) => verdict.into(),
         Err(failure) => {
             ui.error(&failure);
+            // The exit code tells, whether or not anybody reads this.
+            let _ = json::print_failure(&mut ui, &failure);
+            let _ = ui.flush();
             watch::end_by_signal();
             failure.verdict().into()
         }

@@ -96,7 +96,7 @@ fn set_reads_json_and_templates() {
     let mut command = program();
     command.args(["set", "-q", text(&other), "--from", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(shown["metadata"].to_string().as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(shown["files"][0]["metadata"].to_string().as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     let kv = |file| gguf(["get", file, "*"]).exits(0).out;
     let lines = |file| kv(file).lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();

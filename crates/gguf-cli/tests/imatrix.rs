@@ -232,7 +232,7 @@ fn a_matrix_is_checked_alone_and_with_a_model() {
     fs::write(dir.path().join("none.dat"), "").unwrap();
     let run =
         imatrix(&["check", text(&dir.path().join("none.dat")), "--json"]).exits(1).says(&["not an importance matrix"]);
-    assert_eq!(run.json()["good"], false);
+    assert_eq!(run.json()["error"]["kind"], "bad_input");
     imatrix(&["check", "--rules"]).exits(0).prints(&["imatrix.needed", "imatrix.zero"]);
 }
 

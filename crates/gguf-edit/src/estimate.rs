@@ -205,7 +205,11 @@ pub fn estimate(path: impl AsRef<Path>, setup: &Setup) -> Result<Estimate, EditE
     of_model(&model, setup).map_err(|e| e.at(path))
 }
 
-fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
+/// The same of a model that is open; only its head is read.
+///
+/// # Errors
+/// See [`estimate`]; the errors do not name a file.
+pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     let gguf = model.gguf();
     let architecture: String = gguf
         .get_as(GENERAL_ARCHITECTURE)

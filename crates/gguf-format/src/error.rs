@@ -141,9 +141,12 @@ impl fmt::Display for Field {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Truncated { need } => write!(f, "the bytes end inside it, at least {need} are needed"),
+            Problem::Truncated { need } => write!(f, "truncated: the bytes end inside it, at least {need} are needed"),
             Problem::PastEnd { need, len } => {
-                write!(f, "it reaches to byte {need} or beyond, the file ends at byte {len}")
+                write!(
+                    f,
+                    "truncated, or a length is wrong: it reaches to byte {need} or beyond, the file ends at byte {len}"
+                )
             }
             Problem::NotGguf(kind) => write!(f, "not a GGUF file but {kind}"),
             Problem::UnknownVersion(v) => {

@@ -185,7 +185,8 @@ impl Error {
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
-            Error::Io { .. } => false,
+            // A file that cannot be read says nothing about the checkpoint.
+            Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
             Error::NoConfig { .. }
             | Error::NotACheckpoint { .. }
             | Error::Gguf { .. }

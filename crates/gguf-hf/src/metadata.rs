@@ -14,6 +14,7 @@ mod warning;
 mod tests;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -356,7 +357,10 @@ impl Metadata {
 
     fn take_overrides(&mut self, file: &Path) -> Result<(), FolderError> {
         let invalid = |problem| FolderError::Invalid { file: file.to_owned(), problem };
-        let json = read_json_anywhere(file)?.ok_or_else(|| invalid(FileProblem::Missing))?;
+        let json = read_json_anywhere(file)?.ok_or_else(|| FolderError::Read {
+            file: file.to_owned(),
+            source: io::Error::new(io::ErrorKind::NotFound, "no such file"),
+        })?;
         let map = json.as_object().ok_or_else(|| invalid(FileProblem::NotAnObject))?;
         for (key, value) in map {
             let wrong = |expected| invalid(FileProblem::Value { key: key.clone(), found: shortened(value), expected });

@@ -39,7 +39,7 @@ mod files;
 
 #[cfg(feature = "edit")]
 pub use check::check_data;
-pub use check::{Check, CheckOptions, check, check_with};
+pub use check::{Check, CheckOptions, check, check_stream, check_with};
 pub use error::Error;
 #[cfg(feature = "hf")]
 pub use files::convert;

@@ -180,7 +180,7 @@ impl Args {
             rms: stats.rms,
             histogram: &stats.histogram,
         };
-        json::print(&mut ui.out, 1, &document)
+        json::print(ui, 1, &document)
     }
 }
 

@@ -10,8 +10,9 @@ use ggufkit::{Check, CheckOptions};
 
 use crate::cmd::{offset, within};
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::findings::{self, Section};
+use crate::findings::{self, Judged, Section};
 use crate::hints;
+use crate::stdin;
 use crate::ui::{Ui, shown_path};
 use crate::watch::Watch;
 
@@ -28,7 +29,7 @@ Examples:
   gguf check upload.bin --structure -q     is it safe to read? the exit code tells
   gguf check *.gguf --json | jq '.files[] | select(.errors > 0).path'")]
 pub struct Args {
-    /// Files to check
+    /// Files to check; - for standard input, whose data is only counted
     #[arg(required_unless_present = "rules", conflicts_with = "rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -80,7 +81,7 @@ impl Args {
                     let judged = findings::judge(&sections, self.shown.strict);
                     verdict = verdict.max(judged);
                     if self.shown.json {
-                        all.extend(sections);
+                        all.extend(sections.into_iter().map(Judged::Section));
                     } else if !self.shown.quiet {
                         let printed = if is_first { Ok(()) } else { writeln!(ui.out).map_err(Failure::from) };
                         is_first = false;
@@ -102,6 +103,7 @@ impl Args {
                 Err(failure) => {
                     ui.error(&failure);
                     verdict = verdict.max(failure.verdict());
+                    all.push(Judged::Unopened(path.clone(), failure));
                 }
             }
         }
@@ -121,6 +123,9 @@ impl Args {
     }
 
     fn check(&self, path: &Path, watch: Option<&Watch>) -> Result<Check, Failure> {
+        if stdin::is_stdin(path) {
+            return self.check_stdin();
+        }
         within(path, self.at)?;
         let options = CheckOptions::default().structure(self.structure).start(self.at);
         let Some(watch) = watch else {
@@ -132,13 +137,30 @@ impl Args {
     }
 }
 
+impl Args {
+    /// Checks the model on standard input, of which the head is kept and the data counted.
+    fn check_stdin(&self) -> Result<Check, Failure> {
+        if self.data || self.at > 0 {
+            let option = if self.data { "--data" } else { "--at" };
+            return Err(Failure::CouldNotRun(format!(
+                "-: standard input is read once, from its start; leave {option} out"
+            )));
+        }
+        let options = CheckOptions::default().structure(self.structure);
+        Ok(ggufkit::check_stream(&mut std::io::stdin().lock(), stdin::NAME, &options)?)
+    }
+}
+
 /// The findings of each file, and those about all shards together. A model in one file has one section.
 fn sections(check: &Check) -> Vec<Section> {
-    let of_file = |(path, report): &(PathBuf, Report)| Section { path: Some(path.clone()), report: report.clone() };
+    let of_file = |(path, report): &(PathBuf, Report)| Section { paths: vec![path.clone()], report: report.clone() };
     let mut sections: Vec<Section> = check.files().iter().map(of_file).collect();
     match sections.as_mut_slice() {
         [only] => only.report.append(check.model().clone()),
-        _ => sections.push(Section { path: None, report: check.model().clone() }),
+        _ => {
+            let paths = check.files().iter().map(|(path, _)| path.clone()).collect();
+            sections.push(Section { paths, report: check.model().clone() });
+        }
     }
     sections
 }

@@ -10,11 +10,14 @@ use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
+use serde_json::{Value, json};
 
 use super::output::{self, Shards};
 use super::quantize::{self, Names, Shown, Written, each_once, warn_once, write_all};
 use super::set::parse_room;
+use super::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
@@ -46,7 +49,10 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// List the architectures that can be converted, with the class names in config.json, and convert nothing
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = [
+        "dir", "output", "ty", "name", "metadata", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
+        "reserve", "force", "allow_invalid", "quiet", "imatrix",
+    ])]
     list: bool,
 
     /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16; for an adapter f32), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
@@ -111,6 +117,10 @@ pub struct Args {
     #[arg(long)]
     allow_invalid: bool,
 
+    /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the files that were written
+    #[arg(long)]
+    json: bool,
+
     /// No progress and no summary
     #[arg(short, long)]
     quiet: bool,
@@ -163,10 +173,7 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        if !dir.exists() {
-            let problem = "no such file or folder; give the folder of a checkpoint, with config.json in it";
-            return Err(Failure::CouldNotRun(format!("{}: {problem}", dir.display())));
-        }
+        super::expect_input(dir, "give the folder of a checkpoint, with config.json in it")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
@@ -343,6 +350,7 @@ impl Args {
                 let options = self.run_options().protect(self.quantization.files());
                 quantize::write(ui, &plan, &options, &target, &out, self.quiet, Shown::Path)
             }
+            _ if self.json => quantize::print_json(ui, &plan, &target),
             out => {
                 quantize::print_plan(ui, &plan, &target)?;
                 print_left_out(ui, &conversion.skipped)?;
@@ -373,7 +381,7 @@ impl Args {
             ui.note(&said(conversion, &watch));
             conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
-        paths.iter().try_for_each(|path| ui.print_path(path))?;
+        print_written(ui, &paths)?;
         Ok(Verdict::Good)
     }
 }
@@ -416,6 +424,12 @@ fn list(ui: &mut Ui) -> Outcome {
         }
     }
     rows.sort_unstable();
+    if ui.schema.is_some() {
+        let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
+        let all: Vec<Value> = rows.iter().map(architecture).collect();
+        json::print(ui, 3, &json!({ "architectures": all }))?;
+        return Ok(Verdict::Good);
+    }
     let mut table =
         Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
     for (name, classes) in rows {
@@ -428,6 +442,9 @@ fn list(ui: &mut Ui) -> Outcome {
 /// Prints what would be written.
 fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome {
     let plan = &conversion.plan;
+    if ui.schema.is_some() {
+        return quantize::print_json(ui, plan, &conversion.ty);
+    }
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
         Column::left("SHAPE"),

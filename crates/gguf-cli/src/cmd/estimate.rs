@@ -3,13 +3,15 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use gguf_edit::estimate::{Estimate, Memory, Setup, estimate};
+use gguf_edit::estimate::{Estimate, Memory, Setup, estimate, of_model};
 use gguf_format::GgmlType;
+use gguf_io::Model;
 use serde_json::{Value, json};
 
 use crate::cmd::quantize::parse_size;
 use crate::failure::{Outcome, Verdict};
 use crate::json;
+use crate::stdin;
 use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 
 /// Levels of JSON that are indented.
@@ -109,11 +111,14 @@ impl Args {
         setup.flash = !self.no_flash;
         setup.full_window = self.swa_full;
         setup.n_gpu_layers = self.gpu_layers;
-        let estimate = estimate(&self.model, &setup)?;
+        let estimate = match stdin::is_stdin(&self.model) {
+            true => of_model(&Model::from_files(vec![stdin::open()?])?, &setup)?,
+            false => estimate(&self.model, &setup)?,
+        };
         let needed = if estimate.n_gpu_layers > 0 { estimate.gpu.total() } else { estimate.cpu.total() };
         let fits = self.memory.map(|memory| needed <= memory);
         match self.json {
-            true => json::print(&mut ui.out, LEVELS, &self.as_json(&estimate, &setup, fits))?,
+            true => json::print(ui, LEVELS, &self.as_json(&estimate, &setup, fits))?,
             false => self.print(ui, &estimate, &setup, needed)?,
         }
         Ok(if fits == Some(false) { Verdict::Bad } else { Verdict::Good })

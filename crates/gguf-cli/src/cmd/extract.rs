@@ -6,7 +6,7 @@ use gguf_edit::extract::{Format, Values, extract};
 use gguf_format::GgmlType;
 
 use super::get::matches;
-use super::writing::Writing;
+use super::writing::{Writing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::Ui;
 use crate::watch::Watch;
@@ -73,7 +73,7 @@ impl Args {
         watch.clear();
         result?;
         self.writing.say(ui, &watch, extraction.tensors().len() as u64, extraction.file_bytes(), "extracted");
-        ui.print_path(&self.output)?;
+        print_written(ui, std::slice::from_ref(&self.output))?;
         Ok(Verdict::Good)
     }
 }

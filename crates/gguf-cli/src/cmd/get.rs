@@ -6,19 +6,21 @@ use std::path::PathBuf;
 
 use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
 use gguf_io::ModelFile;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
-use crate::cmd::{offset, within};
+use crate::cmd::{offset, stdin_model, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, Shown};
+use crate::stdin::is_stdin;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
 
 /// Keys of a file that are looked at for one that was meant.
 const LOOKED_AT: usize = 10_000;
 
-/// Levels of JSON that are indented: a key or an element has a line of its own.
-const LEVELS: usize = 1;
+/// Levels of JSON that are indented: a key has a line of its own.
+const LEVELS: usize = 2;
 
 /// Print the values of metadata keys.
 ///
@@ -33,14 +35,14 @@ Examples:
   gguf get model.gguf tokenizer.ggml.tokens --index 42
   gguf get model.gguf 'llama.*' --json")]
 pub struct Args {
-    /// The GGUF file
+    /// The GGUF file; - for standard input, of which the head is read
     file: PathBuf,
 
     /// Keys to print; * stands for any characters and ? for one
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
 
-    /// Print JSON: the value, or with several keys an object; 64-bit integers are exact
+    /// Print JSON, with an object of keys and values; 64-bit integers are exact
     #[arg(long)]
     json: bool,
 
@@ -59,11 +61,16 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        within(&self.file, self.at)?;
-        let file = ModelFile::open_at(&self.file, self.at)?;
+        let file = if is_stdin(&self.file) {
+            stdin_model(self.at)?
+        } else {
+            within(&self.file, self.at)?;
+            ModelFile::open_at(&self.file, self.at)?
+        };
         let gguf = file.gguf();
         let mut verdict = Verdict::Good;
         let mut found: Vec<(Str<'_>, ValueRef<'_>)> = Vec::new();
+        let mut failures = Vec::new();
         for key in &self.keys {
             let before = found.len();
             found.extend(gguf.kvs().filter(|kv| matches(key, kv.key)).map(|kv: KvRef<'_>| (kv.key, kv.value)));
@@ -72,8 +79,7 @@ impl Args {
                 found.truncate(before + 1);
             }
             if found.len() == before {
-                ui.error(&missing(&self.file, gguf, key));
-                verdict = Verdict::Bad;
+                failures.push(missing(&self.file, gguf, key));
             }
         }
         if let Some(index) = self.index {
@@ -81,21 +87,23 @@ impl Args {
             for (key, value) in found {
                 match element(value, index) {
                     Ok(element) => elements.push((key, element)),
-                    Err(problem) => {
-                        ui.error(&bad(&self.file, &format!("{key}: {problem}")));
-                        verdict = Verdict::Bad;
-                    }
+                    Err(problem) => failures.push(bad(&self.file, &format!("{key}: {problem}"))),
                 }
             }
             found = elements;
         }
+        for failure in &failures {
+            ui.error(failure);
+            verdict = Verdict::Bad;
+        }
         let several = self.keys.len() > 1 || self.keys.iter().any(|key| is_pattern(key));
         match (several, self.json) {
-            (true, true) => {
-                json::print(&mut ui.out, LEVELS, &ByKey(&found))?;
+            (_, true) => {
+                let errors = failures.iter().map(json::Error).collect();
+                json::print(ui, LEVELS, &Document { path: json::path(&self.file), values: ByKey(&found), errors })?;
             }
             (true, false) => self.lines(ui, &found)?,
-            (false, _) => {
+            (false, false) => {
                 for &(_, value) in &found {
                     self.single(ui, value)?;
                 }
@@ -106,9 +114,6 @@ impl Args {
 
     /// The value of the one key that was asked for.
     fn single(&self, ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
-        if self.json {
-            return json::print(&mut ui.out, LEVELS, &Shown { value, full: true });
-        }
         if self.only_type {
             return writeln!(ui.out, "{}", text::type_name(value));
         }
@@ -137,6 +142,15 @@ impl Args {
         }
         if ui.is_terminal() { table.print(ui, 0) } else { Ok(()) }
     }
+}
+
+/// The answer of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    path: json::Text<'a>,
+    values: ByKey<'a>,
+    /// Why there are no values of some keys.
+    errors: Vec<json::Error<'a>>,
 }
 
 /// An object of keys and values. Of a key that is there twice, the first is the one that readers take.

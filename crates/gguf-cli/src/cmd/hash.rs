@@ -147,7 +147,7 @@ impl Args {
     /// The lines of a manifest.
     fn print(&self, ui: &mut Ui, hashes: &Hashes) -> Outcome {
         if self.json {
-            json::print(&mut ui.out, 2, &JsonHashes::of(&self.model, hashes))?;
+            json::print(ui, 2, &JsonHashes::of(&self.model, hashes))?;
             return Ok(Verdict::Good);
         }
         for tensor in &hashes.tensors {
@@ -211,7 +211,7 @@ impl Args {
                 good: is_good,
                 hashes: compared.iter().map(JsonCompared::of).collect(),
             };
-            json::print(&mut ui.out, 2, &document)?;
+            json::print(ui, 2, &document)?;
         } else {
             for c in
                 compared.iter().filter(|c| !self.quiet || matches!(c.status, Status::Mismatch | Status::NotInModel))

@@ -9,7 +9,7 @@ use gguf_io::ModelFile;
 use serde::Serialize;
 
 use super::split::not_everything;
-use super::writing::{Writing, tensors};
+use super::writing::{Writing, print_written, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Ui, grouped, shown_path, size};
@@ -42,10 +42,6 @@ pub struct Args {
     /// Show what would be merged, and write nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-
-    /// With --dry-run: as JSON
-    #[arg(long, requires = "dry_run")]
-    json: bool,
 
     /// Read the file after it is written, and compare it with the input
     #[arg(long, conflicts_with = "dry_run")]
@@ -143,7 +139,7 @@ impl Args {
         result?;
         let done = format!("{} pieces joined", grouped(join.pieces.len() as u64));
         self.writing.say(ui, &watch, join.n_tensors, join.file_bytes, &done);
-        ui.print_path(&self.output)?;
+        print_written(ui, std::slice::from_ref(&self.output))?;
         if self.verify || self.delete_input {
             let watch = Watch::new(self.writing.quiet);
             let verified = join.verify(&self.output, self.writing.threads, &watch);
@@ -171,7 +167,7 @@ impl Args {
         n_tensors: u64,
         restores_layout: bool,
     ) -> Outcome {
-        if self.json {
+        if self.writing.json {
             let document = JsonMerge {
                 inputs: inputs.iter().map(|path| json::path(path)).collect(),
                 kind,
@@ -180,7 +176,7 @@ impl Args {
                 n_tensors,
                 restores_layout,
             };
-            json::print(&mut ui.out, 2, &document)?;
+            json::print(ui, 2, &document)?;
             return Ok(Verdict::Good);
         }
         for input in inputs {

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::output::{self, Shards};
 use super::quantize;
+use super::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json;
@@ -68,8 +69,8 @@ pub struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// With --dry-run: as JSON
-    #[arg(long, requires = "dry_run")]
+    /// Print one JSON object: the plan with --dry-run, or the files that were written
+    #[arg(long)]
     json: bool,
 
     /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
@@ -246,7 +247,7 @@ impl Args {
             Some(first) => check(ui, first, &errors_of(migration))?,
             None => Verdict::Good,
         };
-        paths.iter().try_for_each(|path| ui.print_path(path))?;
+        print_written(ui, &paths)?;
         Ok(verdict)
     }
 }
@@ -457,6 +458,6 @@ fn print_json(ui: &mut Ui, migration: &Migration) -> Outcome {
         left_out: migration.left_out.iter().map(|(name, _)| name.clone()).collect(),
         tensors: migration.plan.tensors().iter().zip(&migration.tensors).map(tensor).collect(),
     };
-    json::print(&mut ui.out, 3, &document)?;
+    json::print(ui, 3, &document)?;
     Ok(Verdict::Good)
 }

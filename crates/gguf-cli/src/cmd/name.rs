@@ -16,7 +16,7 @@ use crate::json;
 use crate::ui::{Style, Ui, safe};
 
 /// Levels of JSON that are indented: the list, its objects, and what is in them.
-const LEVELS: usize = 3;
+const LEVELS: usize = 4;
 
 /// Judge file names by the naming convention, and suggest better ones.
 ///
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print one JSON array with an object for each file
+    /// Print JSON with an object for each file
     #[arg(long)]
     json: bool,
 
@@ -71,6 +71,7 @@ impl Args {
                 Err(failure) => {
                     ui.error(&failure);
                     verdict = verdict.max(failure.verdict());
+                    all.push(json!(json::Unopened::of(path, &failure)));
                     continue;
                 }
             };
@@ -87,7 +88,7 @@ impl Args {
             }
         }
         if self.json {
-            json::print(&mut ui.out, LEVELS, &all)?;
+            json::print(ui, LEVELS, &json!({ "files": all }))?;
         }
         Ok(verdict)
     }

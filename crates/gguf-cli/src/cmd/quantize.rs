@@ -111,8 +111,8 @@ pub struct How {
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
-    /// With --dry-run, --report or --list: as JSON
-    #[arg(long, requires = "shown")]
+    /// Print one JSON object: the plan, the report, the list, or the files that were written
+    #[arg(long)]
     json: bool,
 
     /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
@@ -492,6 +492,6 @@ pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
         n_weights: sizes.weights,
         tensors: tensors.collect(),
     };
-    json::print(&mut ui.out, 3, &document)?;
+    json::print(ui, 3, &document)?;
     Ok(Verdict::Good)
 }

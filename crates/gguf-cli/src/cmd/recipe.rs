@@ -123,7 +123,7 @@ impl ShowArgs {
                 file_type: recipe.file_type.map(|ty| ty.to_string()),
                 rules: recipe.rules.iter().map(rule).collect(),
             };
-            json::print(&mut ui.out, 2, &document)?;
+            json::print(ui, 2, &document)?;
         } else {
             write!(ui.out, "{recipe}")?;
         }

@@ -86,7 +86,7 @@ impl Args {
             }
         };
         if self.json {
-            json::print(&mut ui.out, LEVELS, &Value::Object(report))?;
+            json::print(ui, LEVELS, &Value::Object(report))?;
         }
         Ok(verdict)
     }

@@ -48,7 +48,7 @@ pub struct Args {
     values: Vec<Assignment>,
 
     /// JSON with keys and values: an object, null removes a key, {"type": ..., "value": ...} states a type; or the list that
-    /// gguf show --json --full has as metadata; - for standard input
+    /// gguf show --json --full has as files[0].metadata; - for standard input
     #[arg(long, value_name = "JSON")]
     from: Option<PathBuf>,
 

@@ -60,10 +60,6 @@ pub struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// With --dry-run: as JSON
-    #[arg(long, requires = "dry_run")]
-    json: bool,
-
     /// Read the shards after they are written, and compare them with the input
     #[arg(long, conflicts_with = "dry_run")]
     verify: bool,
@@ -133,7 +129,7 @@ impl Args {
 
     fn show(&self, ui: &mut Ui, plan: &Plan) -> Outcome {
         let paths = plan.output_paths(&self.prefix);
-        if self.json {
+        if self.writing.json {
             let shards = paths.iter().zip(plan.files()).map(|(path, file)| JsonShard {
                 path: json::path(path),
                 bytes: file.file_bytes(),
@@ -141,7 +137,7 @@ impl Args {
                 tensors: names(plan, file.tensors()),
             });
             let document = JsonSplit { bytes: plan.file_bytes(), shards: shards.collect() };
-            json::print(&mut ui.out, 3, &document)?;
+            json::print(ui, 3, &document)?;
             return Ok(Verdict::Good);
         }
         let mut table = Table::new([

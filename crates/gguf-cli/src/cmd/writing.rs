@@ -4,9 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_pipeline::{Plan, RunOptions};
+use serde::Serialize;
 
 use super::output::{Shards, path_of};
 use crate::failure::Failure;
+use crate::json;
 use crate::ui::{Ui, duration, grouped, size};
 use crate::watch::Watch;
 
@@ -21,9 +23,38 @@ pub struct Writing {
     #[arg(short, long)]
     pub force: bool,
 
+    /// Print one JSON object, with the files that were written
+    #[arg(long)]
+    pub json: bool,
+
     /// No progress and no summary
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// The answer of a command that has written files.
+#[derive(Serialize)]
+struct Written<'a> {
+    files: Vec<WrittenFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenFile<'a> {
+    path: json::Text<'a>,
+    bytes: Option<u64>,
+}
+
+/// Prints the paths of the files that were written, or the object that has them if JSON is asked for.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print_written(ui: &mut Ui, paths: &[PathBuf]) -> std::io::Result<()> {
+    if ui.schema.is_none() {
+        return paths.iter().try_for_each(|path| ui.print_path(path));
+    }
+    let bytes = |path: &Path| std::fs::metadata(path).ok().map(|data| data.len());
+    let files = paths.iter().map(|path| WrittenFile { path: json::path(path), bytes: bytes(path) });
+    json::print(ui, 3, &Written { files: files.collect() })
 }
 
 /// Options of commands that write a model, whole or in shards.
@@ -86,9 +117,7 @@ impl Writing {
         watch.clear();
         let paths = result?.paths;
         self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);
-        for path in &paths {
-            ui.print_path(path)?;
-        }
+        print_written(ui, &paths)?;
         Ok(paths)
     }
 

@@ -15,7 +15,7 @@ crate::rules! {
         "all bytes of the head" "give more of the file's start"
         "this library";
     #[structural] HEAD_COUNTS "head.counts" Error
-        "counts of tensors and key-value pairs that the file can hold" "the header is damaged or made to mislead"
+        "counts of tensors and key-value pairs that the file can hold" "the file is truncated, or its header is damaged or made to mislead"
         "gguf.cpp, gguf_init_from_reader: n_tensors, n_kv";
     #[structural] HEAD_PAST_END "head.past_end" Error
         "a head that ends inside the file" "the file is cut off or a length in it is wrong; fetch it again"

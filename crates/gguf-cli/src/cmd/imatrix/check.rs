@@ -9,8 +9,8 @@ use gguf_quantize::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide, pr
 use serde_json::{Value, json};
 
 use super::open;
-use crate::failure::{Failure, Outcome, Verdict};
-use crate::findings::{self, Section};
+use crate::failure::{Failure, Outcome};
+use crate::findings::{self, Judged, Section};
 use crate::hints;
 use crate::json;
 use crate::ui::{Ui, grouped, shown_path};
@@ -68,15 +68,7 @@ impl Args {
         };
         let target = Target::parse(self.ty.as_deref().unwrap_or(USUAL));
         let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-        let matrix = match open(file) {
-            Ok(matrix) => matrix,
-            // A file that is not a matrix is judged all the same.
-            Err(failure) if self.shown.json => {
-                ui.error(&failure);
-                return print_bare(ui, failure.verdict());
-            }
-            Err(failure) => return Err(failure),
-        };
+        let matrix = open(file)?;
         let (report, coverage) = match &self.model {
             None => (imatrix::check(&matrix, &[]), None),
             Some(model) => {
@@ -85,12 +77,13 @@ impl Args {
                 (imatrix::check(&matrix, &uses), Some(Coverage::of(&matrix, &uses, target)))
             }
         };
-        let sections = [Section { path: Some(file.to_owned()), report }];
+        let sections = [Section { paths: vec![file.to_owned()], report }];
         let verdict = findings::judge(&sections, self.shown.strict);
         let printed = match (self.shown.json, self.shown.quiet) {
             (true, _) => {
                 let coverage = coverage.zip(self.model.as_ref()).map(|(coverage, model)| coverage.as_json(model));
-                findings::print_json(ui, verdict, &sections, &[("coverage", coverage.unwrap_or(Value::Null))])
+                let files: Vec<Judged> = sections.into_iter().map(Judged::Section).collect();
+                findings::print_json(ui, verdict, &files, &[("coverage", coverage.unwrap_or(Value::Null))])
             }
             (false, true) => Ok(()),
             (false, false) => {
@@ -106,14 +99,6 @@ impl Args {
             Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
             Err(failure) => Err(failure),
         }
-    }
-}
-
-/// The object without any file, as `gguf check` prints it for one that cannot be read.
-fn print_bare(ui: &mut Ui, verdict: Verdict) -> Outcome {
-    match findings::print_json(ui, verdict, &[], &[("coverage", Value::Null)]) {
-        Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
-        Err(failure) => Err(failure),
     }
 }
 

@@ -9,6 +9,7 @@ use gguf_pipeline::Progress;
 use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 
 use super::{number, open};
+use crate::cmd::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, grouped, shown_path};
 use crate::watch::Watch;
@@ -82,6 +83,10 @@ struct Options {
     #[arg(short, long)]
     force: bool,
 
+    /// Print one JSON object, with the file that was written
+    #[arg(long)]
+    json: bool,
+
     /// No summary
     #[arg(short, long)]
     quiet: bool,
@@ -151,7 +156,7 @@ impl Options {
         if !self.quiet {
             ui.note(&said(matrices.len(), &matrix));
         }
-        ui.print_path(out)?;
+        print_written(ui, &[out.to_owned()])?;
         Ok(Verdict::Good)
     }
 

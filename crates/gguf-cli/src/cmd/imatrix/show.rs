@@ -150,7 +150,7 @@ impl Args {
         }
         if self.json {
             let is_bad = Cell::new(false);
-            json::print(&mut ui.out, LEVELS, &Document::of(&self.file, &matrix, &infos, &is_bad))?;
+            json::print(ui, LEVELS, &Document::of(&self.file, &matrix, &infos, &is_bad))?;
             return Ok(if is_bad.get() { Verdict::Bad } else { verdict });
         }
         print_summary(ui, &self.file, &matrix)?;

@@ -120,6 +120,9 @@ impl Given {
     /// # Errors
     /// When a folder cannot be read.
     pub fn read(&self, input: &Input) -> Result<Answers, Failure> {
+        for dir in self.config.iter().chain(&self.tokenizer) {
+            crate::cmd::expect_folder(dir, "give the folder of the original model")?;
+        }
         let mut answers = Answers::default();
         if let Some(n) = self.context_length {
             answers.set(Topic::ContextLength, &n.to_string())?;

@@ -45,7 +45,7 @@ pub fn print(ui: &mut Ui, input: &Path, offers: &[Offer], as_json: bool) -> Outc
             error: offer.plan.as_ref().err().map(ToString::to_string),
         };
         let document = JsonList { path: json::path(input), file_types: offers.iter().map(offer).collect() };
-        json::print(&mut ui.out, 3, &document)?;
+        json::print(ui, 3, &document)?;
         return Ok(Verdict::Good);
     }
     let mut table = Table::new([

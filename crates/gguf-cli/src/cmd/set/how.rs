@@ -110,7 +110,7 @@ impl How {
             ui.note(&said.done(way, &changes, room, self.output.is_some()));
         }
         match self.json {
-            true => json::print(&mut ui.out, LEVELS, &said.json(path, way, &changes, room, &findings, false))?,
+            true => json::print(ui, LEVELS, &said.json(path, way, &changes, room, &findings, false))?,
             false => ui.print_path(path)?,
         }
         Ok(Verdict::Good)
@@ -121,7 +121,7 @@ impl How {
         if self.json {
             let path = self.output.as_deref().unwrap_or(plan.path());
             let report = said.json(path, plan.way(), plan.changes(), plan.room(), findings, true);
-            json::print(&mut ui.out, LEVELS, &report)?;
+            json::print(ui, LEVELS, &report)?;
             return Ok(Verdict::Good);
         }
         if !plan.changes().is_empty() {
