@@ -74,7 +74,10 @@ fn several_types_need_names_of_their_own() {
         (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "the file type Q4_K_M is given twice"),
         (vec![at("{ftype}"), "Q4_K,Q9".into()], "unknown file type `Q9`"),
         (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
-        (vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()], "--json shows one file type"),
+        (
+            vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()],
+            "--json shows the plan or report of one file type",
+        ),
     ] {
         let mut all = vec![text(&model)];
         all.extend(args.iter().map(String::as_str));

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     no_hash: bool,
 
-    /// As JSON
+    /// Print one JSON object
     #[arg(long, conflicts_with = "table")]
     json: bool,
 
@@ -74,7 +74,7 @@ impl Args {
             return self.compare(ui, &made, path, &readme);
         }
         if self.json {
-            json::print(&mut ui.out, 3, &JsonCard::of(&made))?;
+            json::print(ui, 4, &JsonCard::of(&made))?;
             return Ok(Verdict::Good);
         }
         if !self.table {
@@ -92,7 +92,7 @@ impl Args {
         if self.json {
             let document =
                 JsonCheck { readme: json::path(path), good: differences.is_empty(), differences: &differences };
-            json::print(&mut ui.out, 2, &document)?;
+            json::print(ui, 2, &document)?;
         } else {
             for difference in &differences {
                 writeln!(ui.out, "{difference}")?;
