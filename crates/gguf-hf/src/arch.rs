@@ -36,6 +36,8 @@ pub(crate) enum Scope {
     Whole,
     /// Those that there are.
     Parts,
+    /// All tensors that an encoder of images or sound needs.
+    Tower,
     /// The tensors that an adapter changes: nothing is computed, and keys only tell the sizes of tensors.
     Adapter,
 }
@@ -47,7 +49,8 @@ pub(crate) fn plan_parts(
     ty: OutType,
     scope: Scope,
 ) -> Result<ModelPlan, PlanError> {
-    let (architecture, checkpoint) = of_checkpoint(config)?;
+    let is_tower = scope == Scope::Tower;
+    let (architecture, checkpoint) = if is_tower { of_tower(config)? } else { of_checkpoint(config)? };
     // What the weights of an adapter's base model are stored as does not matter.
     if let Some(method) = quantization_of(config)?.filter(|_| scope != Scope::Adapter) {
         return Err(PlanError::Quantized(method));
@@ -61,7 +64,7 @@ pub(crate) fn plan_parts(
         tensors: Vec::new(),
         skipped: Vec::new(),
         warnings: Vec::new(),
-        fields: keys::fields(config)?,
+        fields: if is_tower { raw_fields(config) } else { keys::fields(config)? },
         checkpoint,
     };
     let file_type = file_type(ty, plan.ty);
@@ -83,7 +86,10 @@ pub(crate) fn plan_parts(
     if scope != Scope::Adapter {
         computed::add(checkpoint, &mut plan)?;
     }
-    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole, &mut plan)?;
+    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
+    if is_tower && plan.tensors.is_empty() {
+        return Err(PlanError::NoTower);
+    }
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {
@@ -130,8 +136,7 @@ fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
 /// When `config.json` names none, or one that is not in the list.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
-    let raw = || Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
-    let fields = keys::fields(config).unwrap_or_else(|_| raw());
+    let fields = keys::fields(config).unwrap_or_else(|_| raw_fields(config));
     for (architecture, checkpoint) in arch::all_of_class(class) {
         if tensors::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
             return Ok((architecture, checkpoint));
@@ -139,6 +144,38 @@ pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static
     }
     let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
     Err(PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+/// The encoder of images or sound of a checkpoint, whose configuration is that of [`Config::tower`].
+///
+/// # Errors
+/// When `config.json` names no class, or one whose encoders are not in the list.
+pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
+    let class = config.architecture()?;
+    let fields = raw_fields(config);
+    for (architecture, checkpoint) in arch::towers_of_class(class) {
+        if tensors::condition_holds(checkpoint.when, "clip", &fields)? {
+            return Ok((architecture, checkpoint));
+        }
+    }
+    let supported: BTreeSet<&str> = supported_towers().flat_map(|checkpoint| checkpoint.classes).copied().collect();
+    Err(PlanError::UnsupportedTower { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+fn raw_fields(config: &Config) -> Fields {
+    Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 }
+}
+
+/// How encoders of images and sound are converted.
+pub fn supported_towers() -> impl Iterator<Item = &'static Checkpoint> {
+    arch::TOWERS.iter().flat_map(|arch| arch.checkpoints)
+}
+
+/// The type of the projector that a table of [`supported_towers`] writes.
+pub fn projector_type(checkpoint: &Checkpoint) -> &'static str {
+    let mut keys = checkpoint.keys.iter().copied().flatten();
+    let row = keys.find(|row| row.key == "clip.projector_type");
+    row.map_or("", |row| row.formula.trim_matches('\''))
 }
 
 /// Every architecture that can be converted, with the classes of checkpoints that become it.

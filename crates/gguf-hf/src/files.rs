@@ -29,7 +29,9 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 21] = [
+const SMALL_FILES: [&str; 23] = [
+    "preprocessor_config.json",
+    "processor_config.json",
     "config.json",
     "adapter_config.json",
     "generation_config.json",

@@ -23,6 +23,7 @@ mod problem;
 mod reranker;
 pub mod safetensors;
 pub mod tokenizer;
+mod tower;
 mod warning;
 
 pub use adapter::AdapterProblem;

@@ -66,6 +66,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 
+    /// Convert the encoders of images and sound (mmproj), in place of the language model; with =OUT both, the encoders to OUT
+    #[arg(long, value_name = "OUT", num_args = 0..=1, require_equals = true, conflicts_with = "base")]
+    mmproj: Option<Option<PathBuf>>,
+
     /// Write metadata and tokenizer only, no tensors
     #[arg(long)]
     vocab_only: bool,
@@ -176,14 +180,42 @@ impl Args {
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
             .base(self.base.clone())
+            .projector(matches!(self.mmproj, Some(None)))
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
                 _ => NextTokens::Included,
             });
-        let mut conversion = gguf_hf::plan(dir, &options)?;
-        if conversion.kind == OutputKind::Adapter {
-            self.refuse_for_adapters(file_type)?;
+        let (conversion, is_invalid) = self.plan(ui, dir, &options, file_type)?;
+        // Both are planned before the first is written.
+        let projector = match &self.mmproj {
+            Some(Some(out)) => {
+                super::not_stdout("--mmproj", out)?;
+                let ty = if matches!(file_type, FileType::Quantized(_)) { OutType::Auto } else { ty };
+                let options = options.projector(true).ty(ty);
+                let (projector, is_invalid) = self.plan(ui, dir, &options, FileType::Converted(ty))?;
+                let path = projector.output_path(out);
+                if self.output.as_ref().is_some_and(|model| conversion.output_path(model) == path) {
+                    let problem = "the model and the projector would be the same file; give two names";
+                    return Err(Failure::CouldNotRun(format!("{}: {problem}", path.display())));
+                }
+                Some((projector, is_invalid, out))
+            }
+            _ => None,
+        };
+        let mut verdict = self.carry_out(ui, dir, conversion, file_type, self.output.as_deref())?;
+        if let Some((projector, is_invalid, out)) = projector {
+            verdict = verdict.max(self.carry_out(ui, dir, projector, FileType::Converted(ty), Some(out))?);
+            verdict = if is_invalid { verdict.max(Verdict::Bad) } else { verdict };
+        }
+        Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
+    }
+
+    /// Plans a conversion and says what is odd about it; and whether llama.cpp would not load the output.
+    fn plan(&self, ui: &mut Ui, dir: &Path, options: &Options, ty: FileType) -> Result<(Conversion, bool), Failure> {
+        let mut conversion = gguf_hf::plan(dir, options)?;
+        if conversion.kind != OutputKind::Model {
+            self.refuse_for_parts(conversion.kind, ty)?;
         }
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();
@@ -200,26 +232,33 @@ impl Args {
             Some(invalid) => ui.error(&invalid),
             None => {}
         }
-        let verdict = match (&self.output, file_type) {
-            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target),
-            (Some(out), _) if !self.dry_run => self.write(ui, &conversion, out),
-            (out, _) => dry_run(ui, &conversion, out.as_deref()),
-        }?;
-        Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
+        Ok((conversion, is_invalid))
     }
 
-    /// Refuses options that say nothing about an adapter.
-    fn refuse_for_adapters(&self, file_type: FileType) -> Result<(), Failure> {
+    /// Writes what is planned, or shows it.
+    fn carry_out(&self, ui: &mut Ui, dir: &Path, planned: Conversion, ty: FileType, out: Option<&Path>) -> Outcome {
+        match (out, ty) {
+            (_, FileType::Quantized(target)) => self.quantize(ui, dir, planned, target),
+            (Some(out), _) if !self.dry_run => self.write(ui, &planned, out),
+            (out, _) => dry_run(ui, &planned, out),
+        }
+    }
+
+    /// Refuses options that say nothing about an adapter or a projector.
+    fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
+        let what = if kind == OutputKind::Adapter { "an adapter" } else { "a projector" };
+        // Beside a model they are about that.
+        let is_alone = !matches!(self.mmproj, Some(Some(_)));
         let options = [
             ("--vocab-only", self.vocab_only),
-            ("--mtp", self.mtp),
-            ("--no-mtp", self.no_mtp),
-            ("--pre", self.pre.is_some()),
+            ("--mtp", self.mtp && is_alone),
+            ("--no-mtp", self.no_mtp && is_alone),
+            ("--pre", self.pre.is_some() && is_alone),
         ];
         let problem = match (options.iter().find(|(_, is_given)| *is_given), file_type) {
-            (Some((option, _)), _) => format!("{option} does not apply to an adapter"),
+            (Some((option, _)), _) => format!("{option} does not apply to {what}"),
             (None, FileType::Quantized(target)) => {
-                format!("an adapter is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
+                format!("{what} is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
             }
             _ => return Ok(()),
         };
@@ -334,6 +373,17 @@ fn list(ui: &mut Ui) -> Outcome {
     for (name, classes) in rows {
         table.row([name.to_owned(), classes.join(", ")]);
     }
+    table.print(ui, 0)?;
+    let mut towers: Vec<(&str, String)> = gguf_hf::arch::supported_towers()
+        .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
+        .collect();
+    towers.sort_unstable();
+    let mut table =
+        Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
+    for (projector, classes) in towers {
+        table.row([projector.to_owned(), classes]);
+    }
+    writeln!(ui.out)?;
     table.print(ui, 0)?;
     Ok(Verdict::Good)
 }
