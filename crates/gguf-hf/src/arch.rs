@@ -82,14 +82,15 @@ pub(crate) fn plan_parts(
             return Err(PlanError::Refused { architecture: plan.architecture, what });
         }
     }
+    if is_tower && !sources.iter().any(|source| names::of_text_model(checkpoint, &[], &source.name).is_ok()) {
+        return Err(PlanError::NoTower);
+    }
     keys::parameters(checkpoint, scope, &mut plan)?;
     if scope != Scope::Adapter {
         computed::add(checkpoint, &mut plan)?;
     }
     tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
-    if is_tower && plan.tensors.is_empty() {
-        return Err(PlanError::NoTower);
-    }
+
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value as Json};
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
 
 use crate::arch::{self, Scope};
 use crate::checkpoint::Checkpoint;
@@ -29,7 +30,12 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     config.set("preprocessor", preprocessor(dir)?);
     // A class without encoders is the first thing to say.
     let of_folder = |source| Error::Plan { path: dir.to_owned(), source };
-    arch::of_tower(&config).map_err(of_folder)?;
+    let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
+    let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
+    if formulas.chain(table.refuse.iter().map(|(formula, _)| *formula)).any(|formula| formula.contains("added_tokens"))
+    {
+        config.set("added_tokens", added_tokens(dir)?);
+    }
     let checkpoint = Checkpoint::open(dir)?;
     let plan_of = |source: PlanError| {
         let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
@@ -53,6 +59,32 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let (kind, next_tokens) = (OutputKind::Projector, options.next_tokens);
     Ok(Conversion { plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+}
+
+/// The added tokens of the tokenizer, by their ids.
+fn added_tokens(dir: &Path) -> Result<Json, Error> {
+    #[derive(Deserialize)]
+    struct Tokenizer {
+        #[serde(default)]
+        added_tokens: Vec<Token>,
+    }
+    #[derive(Deserialize)]
+    struct Token {
+        id: u64,
+        content: String,
+    }
+    let mut all = Map::new();
+    if let Some(document) = files::read_json(dir, "tokenizer_config.json")?
+        && let Some(tokens) = document.get("added_tokens_decoder").and_then(Json::as_object)
+    {
+        all.extend(tokens.clone());
+    }
+    if let Some(tokenizer) = files::read_json_as::<Tokenizer>(dir, "tokenizer.json")? {
+        for token in tokenizer.added_tokens {
+            all.entry(token.id.to_string()).or_insert_with(|| json!({ "content": token.content }));
+        }
+    }
+    Ok(Json::Object(all))
 }
 
 /// What the files of the preprocessors say: `processor_config.json` takes precedence, and in each file what is said of images.

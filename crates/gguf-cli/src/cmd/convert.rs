@@ -22,7 +22,7 @@ use crate::watch::Watch;
 /// convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
 /// file gives that was converted without rounding. Nothing stands under the output's name until the
 /// file is whole and on the disk. A folder with adapter_config.json in place of a model is a LoRA adapter, and becomes the file of
-/// convert_lora_to_gguf.py. The path of the output goes to standard output, everything else to standard error.
+/// convert_lora_to_gguf.py; --mmproj converts the encoders of images and sound. The path of the output goes to standard output, everything else to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

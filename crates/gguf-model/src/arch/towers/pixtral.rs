@@ -1,4 +1,5 @@
 //! Pixtral, the encoder of LLaVA with Mistral models and of Mistral Small 3.1: rotary positions in two dimensions, gated feed-forward parts.
+//! The embedding of the token between rows of patches is a tensor, which llama.cpp needs.
 
 use super::prelude::*;
 
@@ -10,13 +11,27 @@ pub(super) const PIXTRAL: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"],
         when: "vision_config.model_type == 'pixtral'",
-        takes: &["multi_modal_projector.*", "vision_tower.*", "model.multi_modal_projector.*", "model.vision_tower.*"],
+        takes: &[
+            "*embed_tokens.weight",
+            "multi_modal_projector.*",
+            "vision_tower.*",
+            "model.multi_modal_projector.*",
+            "model.vision_tower.*",
+        ],
         roots: &["model.vision_tower.", "vision_tower.", "model."],
         layers: &["transformer.layers.{}."],
-        refuse: &[("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu")],
-        keys: &[HEAD, VISION, KEYS],
+        refuse: &[
+            ("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu"),
+            ("token_id(added_tokens, '[IMG_BREAK]') == null", "a tokenizer without the token [IMG_BREAK]"),
+        ],
+        keys: &[IMAGE, HEAD, VISION, KEYS],
         ..TOWER
     }],
+};
+
+/// The token between rows of patches.
+const IMAGE: &[Key] = keys! {
+    let image = "{'break': token_id(added_tokens, '[IMG_BREAK]')}";
 };
 
 const KEYS: &[Key] = keys! {
@@ -32,6 +47,8 @@ const OUTSIDE: &[Row] = rows! {
     "mm.2.weight"            []     Required Always + Optional <- "multi_modal_projector.linear_2";
     "mm.input_norm.weight"   []     Optional Always <- "multi_modal_projector.norm";
     "mm.patch_merger.weight" []     Optional Always <- "multi_modal_projector.patch_merger.merging_layer";
+    "v.token_embd.img_break" []     Required Always <- "language_model.model.embed_tokens | language_model.embed_tokens | embed_tokens"
+        : "r[image.break] e -> e";
     "v.pre_ln.weight"        [Embd] Required Always <- "ln_pre";
     "v.patch_embd.weight"    []     Required Always <- "patch_conv";
 };
