@@ -22,6 +22,7 @@ use crate::packed::{self, Unpacked, Weights};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
+use crate::tower;
 use crate::warning::Warning;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
@@ -48,11 +49,19 @@ pub struct Options {
     pub vocab_only: bool,
     /// What becomes of the blocks that predict further tokens.
     pub next_tokens: NextTokens,
+    /// Converts the encoders of images and sound, in place of the language model.
+    pub projector: bool,
     /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
     pub base: Option<PathBuf>,
 }
 
 impl Options {
+    /// Sets whether the encoders of images and sound are converted, in place of the language model.
+    pub fn projector(mut self, projector: bool) -> Options {
+        self.projector = projector;
+        self
+    }
+
     /// Sets the folder of an adapter's base model.
     pub fn base(mut self, base: Option<PathBuf>) -> Options {
         self.base = base;
@@ -110,6 +119,8 @@ pub enum OutputKind {
     Model,
     /// A low-rank adapter of a model.
     Adapter,
+    /// The encoders of images and sound beside a language model, with their projectors.
+    Projector,
 }
 
 /// A conversion that is decided.
@@ -170,6 +181,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     }
     if options.base.is_some() {
         return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NotAnAdapter });
+    }
+    if options.projector {
+        return tower::plan(dir, options);
     }
     let mut config = read_config(dir)?;
     if let Some(name) = options.next_tokens.name() {
@@ -239,7 +253,6 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
-    let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
@@ -247,24 +260,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
         kvs.set(key, value);
     }
-    head.kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
-    let mut inputs = files::small_files(dir);
-    inputs.extend(weights.checkpoint().paths().map(Path::to_owned));
-    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
     let unpacked = weights.unpacked().to_vec();
-    let draft = Draft {
-        path: dir.to_owned(),
-        head,
-        tensors: model.tensors,
-        source: Arc::new(weights),
-        rounding: Rounding::Converter,
-        importance: None,
-        inputs,
-        input_bytes: None,
-        is_split: false,
-        is_vocab_only: options.vocab_only,
-    };
-    let plan = draft.lay_out()?;
+    let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
+    let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
@@ -276,8 +274,38 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
+/// Lays out the file of those key-values and tensors, which are read from `source`: the files `paths` in `dir`.
+pub(crate) fn lay_out(
+    dir: &Path,
+    kvs: KeyValues,
+    tensors: Vec<TensorPlan>,
+    source: Arc<dyn gguf_pipeline::Source>,
+    paths: Vec<PathBuf>,
+    options: &Options,
+) -> Result<Plan, Error> {
+    let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
+    let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
+    let mut inputs = files::small_files(dir);
+    inputs.extend(options.base.iter().flat_map(|base| files::small_files(base)));
+    inputs.extend(paths);
+    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    let draft = Draft {
+        path: dir.to_owned(),
+        head,
+        tensors,
+        source,
+        rounding: Rounding::Converter,
+        importance: None,
+        inputs,
+        input_bytes: None,
+        is_split: false,
+        is_vocab_only: options.vocab_only,
+    };
+    Ok(draft.lay_out()?)
+}
+
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
-fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
+pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     let mut counts = ParameterCounts::default();
     let (mut total, mut n_experts, mut n_tensors) = (0u64, 0u64, 0u64);
     for tensor in tensors {
@@ -382,8 +410,16 @@ impl Conversion {
         let out = out.as_ref();
         if out.is_dir() {
             let is_model = !self.plan.tensors().is_empty();
-            let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
-            let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            let mut metadata = self.metadata.clone();
+            if self.kind == OutputKind::Projector {
+                metadata.size_label = None;
+            }
+            let name = metadata::default_file_name(&metadata, is_model.then_some(ty));
+            let before = match (self.kind, self.next_tokens) {
+                (OutputKind::Projector, _) => "mmproj-",
+                (_, NextTokens::Only) => "mtp-",
+                _ => "",
+            };
             let name = match (self.kind, name.strip_suffix(".gguf")) {
                 (OutputKind::Adapter, Some(stem)) => format!("{stem}-LoRA.gguf"),
                 _ => name,

@@ -37,6 +37,7 @@ fn options(job: &Value) -> Option<Options> {
         match arg {
             "--outtype" => options.ty = OutType::from_name(args.next()?)?,
             "--bigendian" => options.order = ByteOrder::Big,
+            "--mmproj" => options.projector = true,
             "--vocab-only" => options.vocab_only = true,
             "--mtp" => options.next_tokens = NextTokens::Only,
             "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
@@ -165,13 +166,13 @@ fn generated_checkpoints_have_the_same_bytes() {
 }
 
 /// Checkpoints from which the reference makes files that llama.cpp does not load, and that become other files here.
-const BETTER: &[&str] = &["cogvlm"];
+const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
 /// Checkpoints that are not converted: without a tokenizer of their own, for which the reference has one.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// Conversions of generated checkpoints that have the same bytes, at least.
-const MIN_GENERATED: usize = 370;
+const MIN_GENERATED: usize = 394;
 
 /// Writes a checkpoint into a folder of its name.
 fn generate(name: &str, into: &Path) {
@@ -226,7 +227,12 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
     let outputs = case["outputs"].as_object().unwrap();
     let recorded = outputs.iter().filter(|(_, output)| output["ok"] == true);
     let recorded: Vec<(&String, &Value)> = recorded.collect();
-    let is_supported = gguf_model::arch::of_class(class).is_some() || std::env::var_os("GGUF_CASES").is_some();
+    let is_tower = case["args"].as_array().is_some_and(|args| args.iter().any(|arg| arg == "--mmproj"));
+    let is_listed = match is_tower {
+        true => gguf_model::arch::towers_of_class(class).next().is_some(),
+        false => gguf_model::arch::of_class(class).is_some(),
+    };
+    let is_supported = is_listed || std::env::var_os("GGUF_CASES").is_some();
     let is_supported = is_supported && !LEFT_OUT.contains(&name);
     let options =
         options(&serde_json::json!({ "args": case["args"] })).filter(|_| is_supported && !recorded.is_empty())?;

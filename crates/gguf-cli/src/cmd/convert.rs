@@ -27,7 +27,8 @@ use crate::watch::Watch;
 /// Reads config.json, the tokenizer files, the model card and model*.safetensors or pytorch_model*.bin, and writes the same
 /// bytes as llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting
 /// without rounding and then running `gguf quantize`, without the intermediate file. A folder with adapter_config.json
-/// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py.
+/// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py. --mmproj converts
+/// the encoders of images and sound.
 ///
 /// The output appears under its final name once it is complete and synced to disk. Its path goes to standard output;
 /// progress, warnings and errors go to standard error.
@@ -80,6 +81,10 @@ pub struct Args {
     /// Base model folder of a LoRA adapter, of which only config.json is read; by default, the adapter's own folder
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
+
+    /// Convert the encoders of images and sound (mmproj), in place of the language model; with =OUT both, the encoders to OUT
+    #[arg(long, value_name = "OUT", num_args = 0..=1, require_equals = true, conflicts_with = "base")]
+    mmproj: Option<Option<PathBuf>>,
 
     /// Write only metadata and tokenizer, no tensors
     #[arg(long)]
@@ -191,14 +196,53 @@ impl Args {
             let problem = "quantization options require a quantized --type, such as Q4_K_M";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
-        match each_once(types)?.as_slice() {
-            [ty] => self.convert(ui, dir, *ty),
-            types => self.convert_all(ui, dir, types),
-        }
+        let types = each_once(types)?;
+        // The projector is planned before the model is written.
+        let projector = self.projector(ui, dir, &types)?;
+        let beside = projector.as_ref().map(|(_, _, out)| out.as_path());
+        let verdict = match types.as_slice() {
+            [ty] => self.convert(ui, dir, *ty, beside),
+            types => self.convert_all(ui, dir, types, beside),
+        }?;
+        let Some((projector, is_invalid, out)) = projector else { return Ok(verdict) };
+        let written =
+            if self.dry_run { dry_run(ui, &projector, Some(&out)) } else { self.write(ui, &projector, &out) }?;
+        Ok(verdict.max(written).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
     }
 
-    /// Plans one conversion.
-    fn plan(&self, dir: &Path, file_type: FileType) -> Result<Conversion, Failure> {
+    /// Plans the projector that is written beside the model: whether llama.cpp would reject it, and its path.
+    fn projector(
+        &self,
+        ui: &mut Ui,
+        dir: &Path,
+        types: &[FileType],
+    ) -> Result<Option<(Conversion, bool, PathBuf)>, Failure> {
+        let Some(Some(out)) = &self.mmproj else { return Ok(None) };
+        super::not_stdout("--mmproj", out)?;
+        if self.json {
+            let problem = "--json supports only one output; use --mmproj without =OUT in a second run";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let ty = match types.first() {
+            Some(FileType::Converted(ty)) => *ty,
+            _ => OutType::Auto,
+        };
+        let (projector, is_invalid) = self.plan_checked(ui, dir, FileType::Converted(ty), true)?;
+        let path = output::path_of(&projector.output_path(out), &projector.plan)?;
+        Ok(Some((projector, is_invalid, path)))
+    }
+
+    /// Refuses to write the model over the projector.
+    fn check_beside(model: &Path, projector: Option<&Path>) -> Result<(), Failure> {
+        if projector != Some(model) {
+            return Ok(());
+        }
+        let problem = "output path of both the model and the projector; use separate names";
+        Err(Failure::CouldNotRun(format!("{}: {problem}", model.display())))
+    }
+
+    /// Plans one conversion, of the model or of its projector.
+    fn plan(&self, dir: &Path, file_type: FileType, projector: bool) -> Result<Conversion, Failure> {
         let ty = match file_type {
             FileType::Quantized(_) if self.vocab_only => {
                 let problem = "--vocab-only writes no tensors to quantize; omit --type";
@@ -215,14 +259,15 @@ impl Args {
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
             .base(self.base.clone())
+            .projector(projector)
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
                 _ => NextTokens::Included,
             });
         let mut conversion = gguf_hf::plan(dir, &options)?;
-        if conversion.kind == OutputKind::Adapter {
-            self.refuse_for_adapters(file_type)?;
+        if conversion.kind != OutputKind::Model {
+            self.refuse_for_parts(conversion.kind, file_type)?;
         }
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();
@@ -232,26 +277,52 @@ impl Args {
         Ok(conversion)
     }
 
+    /// Plans a conversion and prints its warnings; and says whether llama.cpp would reject the output.
+    fn plan_checked(
+        &self,
+        ui: &mut Ui,
+        dir: &Path,
+        file_type: FileType,
+        projector: bool,
+    ) -> Result<(Conversion, bool), Failure> {
+        let mut conversion = self.plan(dir, file_type, projector)?;
+        for warning in &conversion.warnings {
+            ui.warning(&warning.to_string());
+        }
+        if !matches!(file_type, FileType::Quantized(_)) {
+            conversion.plan = self.shards.apply(ui, conversion.plan)?;
+        }
+        let invalid = self.invalid(dir, conversion.n_errors);
+        let is_invalid = invalid.is_some();
+        match invalid {
+            Some(invalid) if self.output.is_some() && !self.dry_run => return Err(invalid),
+            Some(invalid) => ui.error(&invalid),
+            None => {}
+        }
+        Ok((conversion, is_invalid))
+    }
+
     /// Converts to several types from one read.
-    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType]) -> Outcome {
+    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<&Path>) -> Outcome {
         let Some(out) = self.output.as_deref().filter(|_| !self.dry_run) else {
             let problem = "--dry-run supports only one type";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         };
         output::check_several(out)?;
+        let is_projector = matches!(self.mmproj, Some(None));
         let matrix = self.quantization.matrix()?;
         let mut source = None;
         let (mut lossless, mut outputs, mut said) = (None, Vec::new(), Vec::new());
         for ty in types {
             let converted = match ty {
                 FileType::Quantized(_) => None,
-                _ => Some(self.plan(dir, *ty)?),
+                _ => Some(self.plan(dir, *ty, is_projector)?),
             };
             let conversion = match &converted {
                 Some(conversion) => conversion,
                 None => match &mut lossless {
                     Some(conversion) => &*conversion,
-                    none => none.insert(self.plan(dir, *ty)?),
+                    none => none.insert(self.plan(dir, *ty, is_projector)?),
                 },
             };
             warn_once(ui, &mut said, conversion.warnings.iter().map(ToString::to_string));
@@ -272,6 +343,7 @@ impl Args {
             };
             let plan = self.shards.apply(ui, plan)?;
             let out = output::path_of(&conversion.output_path_as(out, &target), &plan)?;
+            Self::check_beside(&out, beside)?;
             outputs.push(Written { target, plan, out });
         }
         let options = self.run_options().protect(self.quantization.files());
@@ -279,20 +351,11 @@ impl Args {
     }
 
     /// Converts to one type, or prints the plan.
-    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType) -> Outcome {
-        let mut conversion = self.plan(dir, file_type)?;
-        for warning in &conversion.warnings {
-            ui.warning(&warning.to_string());
-        }
-        if !matches!(file_type, FileType::Quantized(_)) {
-            conversion.plan = self.shards.apply(ui, conversion.plan)?;
-        }
-        let invalid = self.invalid(dir, conversion.n_errors);
-        let is_invalid = invalid.is_some();
-        match invalid {
-            Some(invalid) if self.output.is_some() && !self.dry_run => return Err(invalid),
-            Some(invalid) => ui.error(&invalid),
-            None => {}
+    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType, beside: Option<&Path>) -> Outcome {
+        let is_projector = matches!(self.mmproj, Some(None));
+        let (conversion, is_invalid) = self.plan_checked(ui, dir, file_type, is_projector)?;
+        if let Some(out) = &self.output {
+            Self::check_beside(&conversion.output_path(out), beside)?;
         }
         let verdict = match (&self.output, file_type) {
             (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target),
@@ -302,18 +365,21 @@ impl Args {
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
     }
 
-    /// Refuses options that say nothing about an adapter.
-    fn refuse_for_adapters(&self, file_type: FileType) -> Result<(), Failure> {
+    /// Refuses options that say nothing about an adapter or a projector.
+    fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
+        let what = if kind == OutputKind::Adapter { "an adapter" } else { "a projector" };
+        // Beside a model they are about that.
+        let is_alone = !matches!(self.mmproj, Some(Some(_)));
         let options = [
             ("--vocab-only", self.vocab_only),
-            ("--mtp", self.mtp),
-            ("--no-mtp", self.no_mtp),
-            ("--pre", self.pre.is_some()),
+            ("--mtp", self.mtp && is_alone),
+            ("--no-mtp", self.no_mtp && is_alone),
+            ("--pre", self.pre.is_some() && is_alone),
         ];
         let problem = match (options.iter().find(|(_, is_given)| *is_given), file_type) {
-            (Some((option, _)), _) => format!("{option} does not apply to an adapter"),
+            (Some((option, _)), _) => format!("{option} does not apply to {what}"),
             (None, FileType::Quantized(target)) => {
-                format!("an adapter is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
+                format!("{what} is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
             }
             _ => return Ok(()),
         };
@@ -438,6 +504,17 @@ fn list(ui: &mut Ui) -> Outcome {
     for (name, classes) in rows {
         table.row([name.to_owned(), classes.join(", ")]);
     }
+    table.print(ui, 0)?;
+    let mut towers: Vec<(&str, String)> = gguf_hf::arch::supported_towers()
+        .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
+        .collect();
+    towers.sort_unstable();
+    let mut table =
+        Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
+    for (projector, classes) in towers {
+        table.row([projector.to_owned(), classes]);
+    }
+    writeln!(ui.out)?;
     table.print(ui, 0)?;
     Ok(Verdict::Good)
 }
