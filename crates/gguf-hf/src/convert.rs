@@ -160,6 +160,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     };
     let mut checkpoint = match opened {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
+        Err(Error::NoWeights { .. }) if files::has(dir, ADAPTER)? => {
+            return Err(Error::Adapter { dir: dir.to_owned() });
+        }
         opened => opened?,
     };
     // What is wrong with it becomes a warning of the metadata.
@@ -301,13 +304,16 @@ fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     (n_errors, doubts)
 }
 
+/// The file that only adapters have.
+const ADAPTER: &str = "adapter_config.json";
+
 /// The file of the configuration.
 const CONFIG: &str = "config.json";
 
 fn config_json(dir: &Path) -> Result<Json, Error> {
     match files::read_json(dir, CONFIG)? {
         Some(document) => Ok(document),
-        None if files::has(dir, "adapter_config.json")? => Err(Error::Adapter { dir: dir.to_owned() }),
+        None if files::has(dir, ADAPTER)? => Err(Error::Adapter { dir: dir.to_owned() }),
         None => Err(Error::NoConfig { dir: dir.to_owned() }),
     }
 }

@@ -396,4 +396,11 @@ fn paths_that_are_no_checkpoint() {
     assert!(refusal("gone").contains("cannot open"));
     fs::write(dir.path().join("adapter_config.json"), "{}").unwrap();
     assert!(refusal("").contains("an adapter (adapter_config.json), expected a whole model"));
+    // With the configuration of the model beside it, too.
+    let beside = tempfile::tempdir().unwrap();
+    write_small_files(beside.path());
+    fs::write(beside.path().join("adapter_config.json"), "{}").unwrap();
+    fs::write(beside.path().join("adapter_model.bin"), "x").unwrap();
+    let message = plan(beside.path(), &Options::default()).unwrap_err().to_string();
+    assert!(message.contains("an adapter"), "{message}");
 }
