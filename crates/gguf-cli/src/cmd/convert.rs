@@ -32,7 +32,7 @@ Examples:
   gguf convert my-model/ --dry-run              what would be written, tensor by tensor
   gguf convert --list                           the architectures that can be converted")]
 pub struct Args {
-    /// The folder of the checkpoint, its folder in the cache of the Hugging Face hub, or one file of tensors
+    /// The checkpoint: its folder, its folder in the cache of the Hugging Face hub, or one file of tensors in its folder
     #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 

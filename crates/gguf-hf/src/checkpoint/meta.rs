@@ -260,7 +260,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
         let axes = match how {
             Parts::Columns if n == rows => vec![Axis { count: n, from: down, to: columns }, across],
             Parts::Rows if m == columns => vec![Axis { count: n, from: down, to: columns }, across],
-            Parts::Heads if m == columns && n % head_dim == 0 && head_dim % 2 == 0 => {
+            Parts::Heads if m == columns && n.is_multiple_of(head_dim) && head_dim.is_multiple_of(2) => {
                 // Rows that are rotated together lie side by side at Meta, and half a head apart in transformers.
                 let half = head_dim / 2;
                 vec![
