@@ -21,7 +21,7 @@ pub use self::problem::AdapterProblem;
 use self::settings::Settings;
 use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
-use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, lay_out, read_config};
+use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, config_of, doubts, lay_out};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
@@ -51,7 +51,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
         None if files::has(dir, "config.json")? => dir,
         None => return Err(fail(settings::FILE, AdapterProblem::NoBase { named: settings::base_of(&document) })),
     };
-    let config = read_config(base)?;
+    let config = config_of(base)?;
     let mut weights = None;
     for name in WEIGHTS {
         if weights.is_none() && files::has(dir, name)? {

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::check::{Finding, Severity};
-use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version, keys};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
+use serde_json::Value as Json;
 
 use crate::adapter::{self, AdapterProblem};
 use crate::arch::{self, Scope};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, meta};
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
@@ -185,13 +186,22 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if options.projector {
         return tower::plan(dir, options);
     }
-    let mut config = read_config(dir)?;
+    // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
+    let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
+    let is_original = is_part && !files::has(dir, CONFIG)?;
+    let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
+        Some((document, checkpoint)) => (document, Some(checkpoint)),
+        None => (config_json(dir)?, None),
+    };
+    let is_meta = meta.is_some();
+    let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
-    let opened = match &location.file {
-        Some(file) => Checkpoint::open_file(dir, file),
-        None => Checkpoint::open(dir),
+    let opened = match (meta, &location.file) {
+        (Some(checkpoint), _) => Ok(checkpoint),
+        (None, Some(file)) => Checkpoint::open_file(dir, file),
+        (None, None) => Checkpoint::open(dir),
     };
     let mut checkpoint = match opened {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
@@ -217,6 +227,10 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
+    }
+    if is_meta {
+        let key = keys::for_arch(keys::TENSOR_DATA_LAYOUT, model.architecture);
+        model.parameters.push((key, meta::LAYOUT.into()));
     }
     for &index in &model.zero {
         if let Some(tensor) = weights.tensors().get(index)
@@ -350,12 +364,20 @@ pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     (n_errors, doubts)
 }
 
-pub(crate) fn read_config(dir: &Path) -> Result<Config, Error> {
-    const FILE: &str = "config.json";
-    let Some(document) = files::read_json(dir, FILE)? else {
-        return Err(Error::NoConfig { dir: dir.to_owned() });
-    };
-    let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
+/// The file of the configuration.
+const CONFIG: &str = "config.json";
+
+/// The configuration of the model in a folder.
+pub(crate) fn config_of(dir: &Path) -> Result<Config, Error> {
+    read_config(dir, config_json(dir)?)
+}
+
+fn config_json(dir: &Path) -> Result<Json, Error> {
+    files::read_json(dir, CONFIG)?.ok_or_else(|| Error::NoConfig { dir: dir.to_owned() })
+}
+
+fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
+    let wrong = |source: config::Error| Error::Config { file: dir.join(CONFIG), source };
     // The class, and so whether its defaults count, is that of the file as it is.
     let raw = Config::raw(document.clone()).ok();
     let as_written = document.clone();

@@ -32,7 +32,7 @@ pub(crate) const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 24] = [
+const SMALL_FILES: [&str; 25] = [
     "preprocessor_config.json",
     "processor_config.json",
     "config.json",
@@ -41,6 +41,7 @@ const SMALL_FILES: [&str; 24] = [
     "README.md",
     INDEX,
     TORCH_INDEX,
+    "params.json",
     "tokenizer.model",
     "spiece.model",
     "sentencepiece.bpe.model",

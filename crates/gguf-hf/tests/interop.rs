@@ -420,6 +420,53 @@ fn whole_vocabularies_are_known_by_their_hash() {
     }
 }
 
+/// Meta's file for the whole vocabulary of Llama 3, made of the `tokenizer.json` of transformers, gives what that gives.
+fn ranks_of_llama_3_are_the_vocabulary_of_transformers() {
+    let model = peers::data("hf/models/llama3-full-vocab");
+    let json: Value = serde_json::from_slice(&fs::read(model.join("tokenizer.json")).unwrap()).unwrap();
+    // Printable characters stand for themselves; the others follow from 256 on, in order.
+    let is_printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let others: Vec<u8> = (0..=255).filter(|b| !is_printable(*b)).collect();
+    let byte = |c: char| match u32::from(c) {
+        code @ 0..=255 => code as u8,
+        code => others[code as usize - 256],
+    };
+    let base64 = |bytes: &[u8]| {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut out = String::new();
+        for group in bytes.chunks(3) {
+            let bits = group.iter().fold(0u32, |bits, b| bits << 8 | u32::from(*b)) << (8 * (3 - group.len()));
+            for i in 0..4 {
+                let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize] as char;
+                out.push(if i <= group.len() { digit } else { '=' });
+            }
+        }
+        out
+    };
+    let mut ranks: Vec<(u64, Vec<u8>)> = json["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(token, id)| (id.as_u64().unwrap(), token))
+        .filter(|(id, _)| *id < 128_000)
+        .map(|(id, token)| (id, token.chars().map(byte).collect()))
+        .collect();
+    ranks.sort();
+    let text: String = ranks.iter().map(|(rank, token)| format!("{} {rank}\n", base64(token))).collect();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tokenizer.model"), text).unwrap();
+    let config = serde_json::json!({ "vocab_size": 128_256 });
+    let got = tokenizer::key_values(dir.path(), &config, &TokenizerOptions::default()).unwrap();
+    // That these are the reference's is another test's.
+    let expected = tokenizer::key_values(&model, &config_of(&model), &TokenizerOptions::default()).unwrap();
+    let keys = |kvs: &[(String, gguf_format::Value)]| kvs.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    assert_eq!(keys(&got.kvs), keys(&expected.kvs));
+    for ((key, found), (_, expected)) in got.kvs.iter().zip(&expected.kvs) {
+        assert!(found.as_ref() == expected.as_ref(), "{key}");
+    }
+    assert!(expected.kvs.len() >= 7, "{:?}", keys(&expected.kvs));
+}
+
 fn metadata_is_that_of_llama_cpps_converter() {
     let references = references(|_| true);
     let mut compared = 0;
@@ -522,6 +569,7 @@ gguf_test::tests! {
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,
+        ranks_of_llama_3_are_the_vocabulary_of_transformers,
         metadata_is_that_of_llama_cpps_converter;
     [Shared, Peers] generated_checkpoints_have_the_same_bytes, checkpoints_of_torch_have_the_same_bytes, rerankers_have_the_same_bytes;
 }

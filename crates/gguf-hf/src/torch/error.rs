@@ -87,6 +87,8 @@ pub enum PickleProblem {
     Strides { shape: usize, strides: usize },
     /// More tensors than any checkpoint has.
     TooManyDimensions { max: usize },
+    /// More storages than any checkpoint has.
+    TooManyStorages { max: usize },
     /// A function of tensors is called without the arguments that it needs.
     Arguments { found: usize },
     /// More dimensions than PyTorch allows.
@@ -271,6 +273,7 @@ impl fmt::Display for PickleProblem {
                 write!(f, "a tensor with {shape} dimensions and {strides} strides")
             }
             PickleProblem::TooManyDimensions { max } => write!(f, "tensors with more than {max} dimensions together"),
+            PickleProblem::TooManyStorages { max } => write!(f, "more than {max} storages"),
             PickleProblem::Arguments { found } => {
                 write!(f, "a tensor is built of {found} values, which are too few")
             }
