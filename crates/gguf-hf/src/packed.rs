@@ -20,11 +20,14 @@ use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::model_plan::PlanError;
 
+mod bitsandbytes;
 mod data;
 mod groups;
 mod method;
 mod mxfp4;
 mod scaled;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use method::Method;
 
@@ -328,7 +331,8 @@ impl<'a> Found<'a> {
             None => format!("{shown} without scales"),
         };
         let columns = weight.shape.last().copied().unwrap_or(1);
-        let form = Form::Decoded(index, Box::new(Scaled { values: Numbers { index, number }, scale, columns }));
+        let form =
+            Form::Decoded(index, Box::new(Scaled { values: Numbers { index, number }, scale, columns, factor: None }));
         let tensor = SourceTensor { dtype: Dtype::F32, ..weight.clone() };
         match self.replaced.insert(index, New { tensor, form, format }) {
             None => Ok(()),

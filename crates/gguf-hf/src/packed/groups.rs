@@ -4,7 +4,8 @@
 //! inputs of each output.
 //!
 //! An element is its scale times the difference of integer and zero, in `f32` (`dequant_gptq` and `dequant_packed` in `conversion/base.py`
-//! of llama.cpp). The product of a half-precision scale and such an integer is exact.
+//! of llama.cpp). The product of a half-precision scale and such an integer is exact; AutoAWQ and GPTQModel round it to half precision, and so
+//! do we where llama.cpp does not read the format: AWQ, and GPTQ of three bits.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ pub(super) struct Transposed {
     pub(super) n_outputs: u64,
     pub(super) n_groups: u64,
     pub(super) groups: Groups,
+    /// Whether products are rounded to the format of the scales.
+    pub(super) is_rounded: bool,
 }
 
 /// The group of an input.
@@ -169,6 +172,9 @@ impl Decode for Transposed {
                     *value = scale * (element - zero) as f32;
                 }
             }
+        }
+        if self.is_rounded {
+            self.scales.number.round(out);
         }
         Ok(())
     }
