@@ -211,7 +211,7 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let mut inputs = files::small_files(dir);
     inputs.extend(weights.checkpoint().paths().map(Path::to_owned));
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
-    let unpacked = weights.unpacked().to_vec();
+    let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let draft = Draft {
         path: dir.to_owned(),
         head,

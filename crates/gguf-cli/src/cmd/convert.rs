@@ -184,6 +184,9 @@ impl Args {
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
         }
+        if !self.quiet {
+            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
+        }
         let invalid = self.invalid(dir, conversion.n_errors);
         let is_invalid = invalid.is_some();
         match invalid {
@@ -258,7 +261,6 @@ impl Args {
                 ui.note(&kept);
             }
             ui.note(&said(conversion, &watch));
-            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
         paths.iter().try_for_each(|path| ui.print_path(path))?;
         Ok(Verdict::Good)

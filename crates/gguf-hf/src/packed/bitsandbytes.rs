@@ -21,7 +21,7 @@ const STATE: &str = ".quant_state.bitsandbytes__";
 const MAX_STATE: u64 = 4096;
 
 /// The single nearest to 1/127 (`int8_vectorwise_dequant`).
-const INVERSE_127: f32 = 7.874_015_7e-3;
+const INVERSE_127: f32 = 7.874_016e-3;
 
 /// A weight of four bits.
 #[derive(Debug)]

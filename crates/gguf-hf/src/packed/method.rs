@@ -392,7 +392,7 @@ fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
 /// Length of the groups, which fill a row in order.
 fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u64>) -> Result<u64, PlanError> {
     let len = configured.unwrap_or(n).min(n).max(1);
-    match n.div_ceil(len) == n_groups && n % len == 0 {
+    match n.div_ceil(len) == n_groups && n.is_multiple_of(len) {
         true => Ok(len),
         false => Err(problem(
             scales,

@@ -370,7 +370,7 @@ fn names_order_and_what_is_said() {
     };
     assert_eq!(
         said("AWQ, 4 bits", 7, false),
-        "7 tensors decoded from AWQ, 4 bits, which had rounded the original weights"
+        "7 tensors are decoded from AWQ, 4 bits, which had rounded the original weights"
     );
-    assert_eq!(said("MXFP4", 1, true), "1 tensor repacked from MXFP4 without loss");
+    assert_eq!(said("MXFP4", 1, true), "1 tensor is repacked from MXFP4 without loss");
 }
