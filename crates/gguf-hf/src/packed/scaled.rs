@@ -52,7 +52,7 @@ impl Scale {
         if !is_single && (scales.len() > shape.len() || blocks.len() > scales.len()) {
             return Err(wrong());
         }
-        let mut steps = Vec::with_capacity(shape.len());
+        let mut steps = Vec::new();
         let mut stride = 1u64;
         for (axis, &len) in shape.iter().enumerate().rev() {
             if is_single {
