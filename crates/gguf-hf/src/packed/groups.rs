@@ -150,11 +150,13 @@ impl Decode for Transposed {
         for tile in (inputs.start..inputs.end).step_by(TILE as usize) {
             let from = (tile - inputs.start) as usize;
             let to = width.min(from + TILE as usize);
+            let mut of_tile: [(&[f32], &[i32]); TILE as usize] = [(&[], &[]); TILE as usize];
+            for (of_input, group) in of_tile.iter_mut().zip(of_inputs.get(from..to).unwrap_or_default()) {
+                *of_input = groups.get(group).map_or((&[], &[]), |(scales, zeros)| (scales, zeros));
+            }
             for (output, row) in outputs.clone().zip(out.chunks_exact_mut(width.max(1))) {
-                let of_tile = of_inputs.get(from..to).unwrap_or_default();
                 let values = row.get_mut(from..to).unwrap_or_default();
-                for ((input, group), value) in (tile..).zip(of_tile).zip(values) {
-                    let Some((scales, zeros)) = groups.get(group) else { continue };
+                for ((input, (scales, zeros)), value) in (tile..).zip(of_tile).zip(values) {
                     let place = (output - outputs.start) as usize;
                     let (Some(scale), Some(zero)) = (scales.get(place), zeros.get(place)) else { continue };
                     let element = match self.order {
