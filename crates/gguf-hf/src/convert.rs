@@ -274,7 +274,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
         kvs.set(key, value);
     }
-    let unpacked = weights.unpacked().to_vec();
+    let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();

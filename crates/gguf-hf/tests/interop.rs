@@ -16,7 +16,7 @@ use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
 use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan};
 use gguf_pipeline::RunOptions;
-use gguf_test::peers;
+use gguf_test::peers::{self, Peers};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -562,6 +562,29 @@ fn configurations_are_those_of_transformers() {
     assert!(models >= 50 && compared >= 1000, "only {compared} fields of {models} models compared");
 }
 
+/// Every form of packed weights that llama.cpp's converter reads, of a small model.
+fn packed_weights_have_the_same_bytes() {
+    let out = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_peer.py");
+    let mut peer = Peers::get().python(&script);
+    peer.arg(peers::peers().join("llama.cpp")).arg(peers::data("hf/models/llama-f32")).arg(out.path());
+    let output = peer.output().expect("the peers' Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cases = String::from_utf8(output.stdout).unwrap();
+    let mut failures = Vec::new();
+    for case in cases.lines() {
+        let ours = out.path().join("ours.gguf");
+        let run = RunOptions::default().force(true);
+        match convert(out.path().join(case), &ours, &Options::default(), &run, &()) {
+            Err(e) => failures.push(format!("{case}: {e}")),
+            Ok(_) if sha256(&ours) == sha256(&out.path().join(format!("{case}.gguf"))) => {}
+            Ok(_) => failures.push(format!("{case}: other bytes")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(cases.lines().count() >= 36, "{cases}");
+}
+
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
@@ -571,5 +594,6 @@ gguf_test::tests! {
         whole_vocabularies_are_known_by_their_hash,
         ranks_of_llama_3_are_the_vocabulary_of_transformers,
         metadata_is_that_of_llama_cpps_converter;
-    [Shared, Peers] generated_checkpoints_have_the_same_bytes, checkpoints_of_torch_have_the_same_bytes, rerankers_have_the_same_bytes;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes, checkpoints_of_torch_have_the_same_bytes, rerankers_have_the_same_bytes,
+        packed_weights_have_the_same_bytes;
 }

@@ -289,6 +289,9 @@ impl Args {
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
         }
+        if !self.quiet {
+            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
+        }
         if !matches!(file_type, FileType::Quantized(_)) {
             conversion.plan = self.shards.apply(ui, conversion.plan)?;
         }
@@ -448,7 +451,6 @@ impl Args {
                 ui.note(&kept);
             }
             ui.note(&said(conversion, &watch));
-            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
         print_written(ui, &paths)?;
         Ok(Verdict::Good)
