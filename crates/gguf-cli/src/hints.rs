@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use gguf_edit::EditError;
-use gguf_hf::FolderError;
+use gguf_hf::{AdapterProblem, FolderError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -132,7 +132,11 @@ pub fn for_editing(e: &EditError) -> String {
 pub fn for_conversion(e: &gguf_hf::Error) -> String {
     match e {
         gguf_hf::Error::Pipeline(e) => for_run(e),
+        gguf_hf::Error::Gguf { .. } => "; `gguf quantize` makes one of another type of it".to_owned(),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
+        gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
+            "; give its folder with --base".to_owned()
+        }
         _ => String::new(),
     }
 }

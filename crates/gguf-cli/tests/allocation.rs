@@ -32,6 +32,8 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/tokenizer/bpe.rs", 1, "merges that were read"),
     ("gguf-hf/src/tokenizer/rwkv.rs", 2, "a token that was read"),
     ("gguf-hf/src/tokenizer/tiktoken.rs", 1, "tokens that were read"),
+    ("gguf-hf/src/torch/bytes.rs", 1, "PIECE"),
+    ("gguf-hf/src/torch/zip.rs", 1, "reserved before"),
     ("gguf-hf/src/tokenizer/vocab.rs", 1, "MAX_VOCAB"),
     ("gguf-io/src/buffer.rs", 1, "reserved before"),
     ("gguf-io/src/copy.rs", 1, "reserved before"),

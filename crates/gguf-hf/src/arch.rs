@@ -5,11 +5,12 @@ use std::collections::{BTreeSet, HashSet};
 use gguf_format::GgmlType;
 use gguf_model::arch::{self, Architecture, Checkpoint};
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::dtype::SourceTensor;
 use crate::formula::Fields;
 use crate::model_plan::{ModelPlan, NextTokens, OutType, PlanError};
 
+mod blocks;
 mod computed;
 pub(crate) mod keys;
 pub(crate) mod names;
@@ -26,23 +27,42 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, ty, true)
+    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), is_mxfp4: false }, Scope::Whole)
 }
 
-/// As [`plan`]; `is_whole` says whether all tensors that the architecture needs have to be there.
+/// What the stored tensors decide, which packed weights are among.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored {
+    /// The type that is asked for.
+    pub(crate) asked: OutType,
+    /// The type of ordinary matrices.
+    pub(crate) ty: GgmlType,
+    /// Whether the experts stay in MXFP4.
+    pub(crate) is_mxfp4: bool,
+}
+
+/// How much of a model a plan is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All tensors that the architecture needs.
+    Whole,
+    /// Those that there are.
+    Parts,
+    /// The tensors that an adapter changes: nothing is computed, and keys only tell the sizes of tensors.
+    Adapter,
+}
+
+/// As [`plan`], of as much of a model as `scope` says.
 pub(crate) fn plan_parts(
     config: &Config,
     sources: &[SourceTensor],
-    ty: OutType,
-    is_whole: bool,
+    stored: Stored,
+    scope: Scope,
 ) -> Result<ModelPlan, PlanError> {
     let (architecture, checkpoint) = of_checkpoint(config)?;
-    if let Some(method) = quantization_of(config)? {
-        return Err(PlanError::Quantized(method));
-    }
     let mut plan = ModelPlan {
         architecture: checkpoint.architecture(architecture),
-        ty: ty.resolve(sources),
+        ty: stored.ty,
         zero: Vec::new(),
         early: Vec::new(),
         parameters: Vec::new(),
@@ -52,7 +72,7 @@ pub(crate) fn plan_parts(
         fields: keys::fields(config)?,
         checkpoint,
     };
-    let file_type = file_type(ty, plan.ty);
+    let file_type = file_type(stored);
     plan.fields.fields.insert("file_type".to_owned(), file_type.into());
     plan.fields.fields.insert("appended_blocks".to_owned(), names::n_appended(checkpoint, sources).into());
     if checkpoint.trims_embeddings {
@@ -67,9 +87,11 @@ pub(crate) fn plan_parts(
             return Err(PlanError::Refused { architecture: plan.architecture, what });
         }
     }
-    keys::parameters(checkpoint, &mut plan)?;
-    computed::add(checkpoint, &mut plan)?;
-    tensors::add(architecture, checkpoint, sources, is_whole, &mut plan)?;
+    keys::parameters(checkpoint, scope, &mut plan)?;
+    if scope != Scope::Adapter {
+        computed::add(checkpoint, &mut plan)?;
+    }
+    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole, &mut plan)?;
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {
@@ -89,25 +111,16 @@ fn trim(sources: &[SourceTensor], fields: &mut Fields) {
 }
 
 /// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
-fn file_type(asked: OutType, ty: GgmlType) -> u32 {
+fn file_type(Stored { asked, ty, is_mxfp4 }: Stored) -> u32 {
     match (asked, ty) {
         (OutType::Q8_0, _) => 7,
         (OutType::TQ1_0, _) => 36,
         (OutType::TQ2_0, _) => 37,
+        _ if is_mxfp4 => 38,
         (_, GgmlType::F32) => 0,
         (_, GgmlType::BF16) => 32,
         _ => 1,
     }
-}
-
-/// The method with which a checkpoint's weights are packed, where `config.json` says that they are.
-fn quantization_of(config: &Config) -> Result<Option<String>, config::Error> {
-    const FIELD: &str = "quantization_config";
-    if config.fields().find(&[FIELD]).is_none() {
-        return Ok(None);
-    }
-    let inner = config::Fields::inner(config.hparams().get(FIELD), FIELD)?;
-    Ok(Some(inner.str(&["quant_method"])?.unwrap_or("unnamed").to_owned()))
 }
 
 /// The architecture of a checkpoint, and how it becomes that.

@@ -96,7 +96,7 @@ impl Config {
 
     /// The fields, for lookups.
     pub fn fields(&self) -> Fields<'_> {
-        Fields { object: self.fields.as_object(), path: "" }
+        Fields { object: self.fields.as_object() }
     }
 
     /// The class that the checkpoint was saved from: the first entry of `architectures`, and that of the nested text model
@@ -177,25 +177,11 @@ pub(crate) fn head_dim(fields: Fields<'_>) -> Result<u32, Error> {
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     object: Option<&'a Map<String, Value>>,
-    path: &'static str,
 }
 
 impl<'a> Fields<'a> {
     fn new(object: &'a Map<String, Value>) -> Fields<'a> {
-        Fields { object: Some(object), path: "" }
-    }
-
-    /// An inner object, named by `path` in errors; a missing or null one has no fields.
-    pub(crate) fn inner(object: Option<&'a Value>, path: &'static str) -> Result<Fields<'a>, Error> {
-        match object {
-            None | Some(Value::Null) => Ok(Fields { object: None, path }),
-            Some(Value::Object(object)) => Ok(Fields { object: Some(object), path }),
-            Some(other) => Err(Error::invalid(path, other, "an object or null")),
-        }
-    }
-
-    fn name(&self, field: &str) -> String {
-        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+        Fields { object: Some(object) }
     }
 
     /// Whether a field of that name is there, whatever its value.
@@ -211,7 +197,7 @@ impl<'a> Fields<'a> {
     fn find_named(self, names: &[&str]) -> Option<(String, &'a Value)> {
         let object = self.object?;
         let (name, value) = names.iter().find_map(|name| Some((*name, object.get(*name)?)))?;
-        (!value.is_null()).then(|| (self.name(name), value))
+        (!value.is_null()).then(|| (name.to_owned(), value))
     }
 
     fn typed<T>(
@@ -267,7 +253,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn missing(&self, names: &[&str]) -> Error {
-        Error::Missing(names.iter().map(|name| self.name(name)).collect())
+        Error::Missing(names.iter().map(|name| (*name).to_owned()).collect())
     }
 }
 

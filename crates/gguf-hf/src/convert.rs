@@ -7,21 +7,24 @@ use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
 
-use crate::arch;
+use crate::adapter::{self, AdapterProblem};
+use crate::arch::{self, Scope};
 use crate::checkpoint::Checkpoint;
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
 use crate::key_values::KeyValues;
+use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{NextTokens, OutType, PlanError, Skipped};
+use crate::packed::{self, Unpacked, Weights};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
 use crate::warning::Warning;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
-const QUANTIZATION_VERSION: u32 = 2;
+pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 
 /// The most findings about the planned head that become warnings, one each.
 const MAX_DOUBTS: usize = 10;
@@ -44,9 +47,17 @@ pub struct Options {
     pub vocab_only: bool,
     /// What becomes of the blocks that predict further tokens.
     pub next_tokens: NextTokens,
+    /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
+    pub base: Option<PathBuf>,
 }
 
 impl Options {
+    /// Sets the folder of an adapter's base model.
+    pub fn base(mut self, base: Option<PathBuf>) -> Options {
+        self.base = base;
+        self
+    }
+
     /// Sets the type of the matrices.
     pub fn ty(mut self, ty: OutType) -> Options {
         self.ty = ty;
@@ -90,18 +101,32 @@ impl Options {
     }
 }
 
+/// What a conversion makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutputKind {
+    /// A model.
+    Model,
+    /// A low-rank adapter of a model.
+    Adapter,
+}
+
 /// A conversion that is decided.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Conversion {
     /// What is written.
     pub plan: Plan,
+    /// What kind of file it is.
+    pub kind: OutputKind,
     /// GGUF's name of the architecture.
     pub architecture: &'static str,
     /// Type of the matrices.
     pub ty: GgmlType,
     /// The tensors of the checkpoint that have no place in the output.
     pub skipped: Vec<Skipped>,
+    /// The tensors that the checkpoint has in packed formats.
+    pub unpacked: Vec<Unpacked>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Number of errors that the check of models finds in the planned output: with any, llama.cpp does not load it.
@@ -127,20 +152,33 @@ pub fn convert(
     Ok(conversion.plan.run(conversion.output_path(out.as_ref()), run, progress)?)
 }
 
-/// Decides everything about the conversion of the checkpoint in `dir`, without reading its weights.
+/// Decides everything about the conversion of a checkpoint, without reading its weights. `dir` is its folder, its folder in the cache
+/// of the Hugging Face hub (`models--ORGANIZATION--NAME`, of which the revision in `refs/main` is taken), or one file of tensors
+/// in its folder.
 ///
 /// # Errors
 /// [`Error`], which names the file and the field or tensor.
 pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Error> {
-    plan_folder(dir.as_ref(), options)
+    plan_at(&Location::find(dir.as_ref())?, options)
 }
 
-fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
+fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> {
+    let dir = location.dir.as_path();
+    if adapter::is_adapter(dir)? {
+        return adapter::plan(dir, options.base.as_deref(), options);
+    }
+    if options.base.is_some() {
+        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NotAnAdapter });
+    }
     let mut config = read_config(dir)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
-    let mut checkpoint = match Checkpoint::open(dir) {
+    let opened = match &location.file {
+        Some(file) => Checkpoint::open_file(dir, file),
+        None => Checkpoint::open(dir),
+    };
+    let mut checkpoint = match opened {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
@@ -154,25 +192,31 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    let plan_of = |source: PlanError| {
-        let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
-        Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
-    };
-    let is_whole = !options.vocab_only;
-    let mut model = arch::plan_parts(&config, checkpoint.tensors(), options.ty, is_whole).map_err(plan_of)?;
+    // What has the type of the matrices is what is stored, not what it is decoded to.
+    let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
+    let method = packed::Method::of(dir, &config)?;
+    let weights = Weights::open(dir, checkpoint, &method)?;
+    let plan_of = |source: PlanError| weights.error(dir, source);
+    let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
+    let stored = arch::Stored { asked, ty, is_mxfp4: method.is_mxfp4() };
+    let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }
     for &index in &model.zero {
-        if let Some(tensor) = checkpoint.tensors().get(index)
-            && !checkpoint.is_zero(index)?
+        if let Some(tensor) = weights.tensors().get(index)
+            && !weights.is_zero(index)?
         {
             return Err(plan_of(PlanError::NotZero { tensor: tensor.name.clone(), architecture: model.architecture }));
         }
     }
 
     let counts = parameter_counts(&model.tensors);
-    let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
+    let overrides = MetadataOptions {
+        model_name: options.name.clone(),
+        metadata: options.metadata.clone(),
+        folder: location.name.clone(),
+    };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
     let (vocab, special_tokens) = (model.checkpoint.vocab, model.checkpoint.special_tokens);
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
@@ -204,13 +248,14 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     }
     head.kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
     let mut inputs = files::small_files(dir);
-    inputs.extend(checkpoint.paths().map(Path::to_owned));
+    inputs.extend(weights.checkpoint().paths().map(Path::to_owned));
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    let unpacked = weights.unpacked().to_vec();
     let draft = Draft {
         path: dir.to_owned(),
         head,
         tensors: model.tensors,
-        source: Box::new(checkpoint),
+        source: Box::new(weights),
         rounding: Rounding::Converter,
         importance: None,
         inputs,
@@ -226,7 +271,8 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     warnings.extend(doubts);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let next_tokens = options.next_tokens;
-    Ok(Conversion { plan, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+    let kind = OutputKind::Model;
+    Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
@@ -257,7 +303,7 @@ fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
 ///
 /// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
 /// does not load.
-fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
+pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
     let heads: Vec<Gguf<'_>> = heads.collect();
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
@@ -275,7 +321,7 @@ fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     (n_errors, doubts)
 }
 
-fn read_config(dir: &Path) -> Result<Config, Error> {
+pub(crate) fn read_config(dir: &Path) -> Result<Config, Error> {
     const FILE: &str = "config.json";
     let Some(document) = files::read_json(dir, FILE)? else {
         return Err(Error::NoConfig { dir: dir.to_owned() });
@@ -337,6 +383,10 @@ impl Conversion {
             let is_model = !self.plan.tensors().is_empty();
             let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
             let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            let name = match (self.kind, name.strip_suffix(".gguf")) {
+                (OutputKind::Adapter, Some(stem)) => format!("{stem}-LoRA.gguf"),
+                _ => name,
+            };
             return out.join(format!("{before}{name}"));
         }
         match out.file_name().and_then(|name| name.to_str()) {

@@ -47,6 +47,9 @@ impl Dtype {
     pub const BF16: Dtype = Dtype::new("BF16", 16, Some(GgmlType::BF16));
     /// Single precision.
     pub const F32: Dtype = Dtype::new("F32", 32, Some(GgmlType::F32));
+    /// Blocks of MXFP4 in matrices that are stored transposed: 32 values along the last dimension but one are a block, and the blocks lie in
+    /// the order of that dimension. safetensors has no name for them.
+    pub(crate) const MXFP4: Dtype = Dtype::new("MXFP4", 4, Some(GgmlType::MXFP4));
     /// Double precision.
     pub const F64: Dtype = Dtype::new("F64", 64, Some(GgmlType::F64));
 

@@ -45,6 +45,8 @@ pub struct MetadataOptions {
     /// A JSON file of overrides: the keys are those of GGUF (`general.author`), and `general.base_models` and
     /// `general.datasets` are lists of objects.
     pub metadata: Option<PathBuf>,
+    /// The name of the folder, in place of its own: that of a model in a cache, where folders have other names.
+    pub folder: Option<String>,
 }
 
 /// The `general.*` key-values, and what the name of the output file is made of.
@@ -168,7 +170,7 @@ pub fn key_values(
     if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
         m.take_id(id, size.total);
     }
-    let folder = folder_name(dir);
+    let folder = overrides.folder.clone().unwrap_or_else(|| folder_name(dir));
     m.take_id(&folder, size.total);
     m.read_generation_config(dir)?;
     if let Some(file) = &overrides.metadata {

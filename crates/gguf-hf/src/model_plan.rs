@@ -7,7 +7,7 @@
 use core::fmt;
 use gguf_format::{GgmlType, Value};
 use gguf_model::arch::Checkpoint;
-use gguf_pipeline::plan::{Input, Op, Place, Reason, TensorPlan};
+use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, TensorPlan};
 
 use crate::arch::names::matches;
 use crate::config;
@@ -196,7 +196,7 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
 }
 
 /// The type that is asked for, or half precision where the rows are not whole blocks of it.
-fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
+pub(crate) fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
     match asked.tensor_bytes(shape.iter().copied()) {
         Ok(_) => (asked, Reason::Asked),
         Err(_) => (GgmlType::F16, Reason::Half),
@@ -206,7 +206,10 @@ fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
 impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
+        let from = op.value_type();
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
+            // Blocks are written as they are.
+            _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind("the blocks of the checkpoint"))),
             (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
                 asked_type(&shape, self.ty)
             }
@@ -215,7 +218,6 @@ impl ModelPlan {
             }
             found => found,
         };
-        let from = op.value_type();
         let offset = self.tensors.len() as u64;
         let place = Place { file: 0, offset };
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
@@ -226,13 +228,13 @@ impl ModelPlan {
     }
 }
 
-/// A source as input of an operation on floats.
+/// A source as input of an operation on floats, or on blocks that are moved whole.
 ///
 /// # Errors
 /// When its number format is not a plain float.
 pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, PlanError> {
     match source.dtype.ggml {
-        Some(ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64)) => {
+        Some(ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4)) => {
             Ok(Input { index, name: source.name.clone(), ty })
         }
         _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
@@ -253,7 +255,19 @@ pub enum PlanError {
         supported: Vec<&'static str>,
     },
     /// The weights are packed in a way that is not read here.
-    Quantized(String),
+    Quantized {
+        /// The method.
+        method: String,
+        /// The methods that are read.
+        supported: &'static [&'static str],
+    },
+    /// A tensor of packed weights that does not fit the others.
+    Packed {
+        /// The checkpoint's name.
+        tensor: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A tensor that the architecture does not know.
     Unmapped {
         /// The checkpoint's name.
@@ -372,6 +386,7 @@ impl PlanError {
             | PlanError::Dtype { tensor, .. }
             | PlanError::Shape { tensor, .. }
             | PlanError::Pattern { tensor, .. }
+            | PlanError::Packed { tensor, .. }
             | PlanError::Shapes { tensor, .. }
             | PlanError::Mixed { tensor, .. }
             | PlanError::Incomplete { tensor, .. }
@@ -392,11 +407,12 @@ impl fmt::Display for PlanError {
                     supported.join(", ")
                 )
             }
-            PlanError::Quantized(method) => write!(
+            PlanError::Quantized { method, supported } => write!(
                 f,
-                "config.json: the weights are quantized (quant_method {method:?}), and only plain float weights are read; \
-                 convert the original checkpoint"
+                "config.json: the weights are packed with the method {method:?}, which is not supported; supported are {}",
+                supported.join(", ")
             ),
+            PlanError::Packed { tensor, problem } => write!(f, "the tensor {tensor:?} of packed weights {problem}"),
             PlanError::Unmapped { tensor, architecture, n_blocks } => write!(
                 f,
                 "the tensor {tensor:?} has no place in the architecture {architecture} with {n_blocks} blocks; is \

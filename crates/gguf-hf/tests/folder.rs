@@ -73,11 +73,15 @@ fn folders_that_are_refused() {
     type Case<'a> = (&'a str, &'a dyn Fn(&Path), &'a str);
     let whole = safetensors(&[tensor("a")]);
     let cases: &[Case<'_>] = &[
-        ("empty", &|_| (), "no model*.safetensors in the folder; is it that of a checkpoint?"),
+        (
+            "empty",
+            &|_| (),
+            "no model*.safetensors and no pytorch_model*.bin in the folder; is it that of a checkpoint?",
+        ),
         (
             "pickle",
             &|d| fs::write(d.join("pytorch_model.bin"), "x").unwrap(),
-            "but \"pytorch_model.bin\"; only safetensors",
+            "pytorch_model.bin: not a PyTorch file but a file of unknown kind",
         ),
         ("empty file", &|d| fs::write(d.join("model.safetensors"), "").unwrap(), "0 bytes"),
         ("short", &|d| fs::write(d.join("model.safetensors"), "1234567").unwrap(), "7 bytes"),

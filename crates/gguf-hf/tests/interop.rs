@@ -40,6 +40,7 @@ fn options(job: &Value) -> Option<Options> {
             "--vocab-only" => options.vocab_only = true,
             "--mtp" => options.next_tokens = NextTokens::Only,
             "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
+            "--base" => options.base = Some(peers::data("hf").join(args.next()?)),
             "--model-name" => options.name = Some(args.next()?.to_owned()),
             // Ways of working of the reference that do not change its output.
             "--no-lazy" | "--use-temp-file" => {}
@@ -47,12 +48,6 @@ fn options(job: &Value) -> Option<Options> {
         }
     }
     Some(options)
-}
-
-/// Whether a folder's weights are packed in a way that is not read here.
-fn is_quantized(model: &Path) -> bool {
-    // Some hold Infinity, which is not JSON.
-    fs::read_to_string(model.join("config.json")).unwrap().contains("\"quantization_config\"")
 }
 
 /// Whether it says that the output may not load.
@@ -76,9 +71,8 @@ fn every_recorded_conversion_has_the_same_bytes() {
         let model = hf.join("models").join(name);
         let outputs = job["outputs"].as_array().unwrap();
         if gguf_model::arch::of_class(architecture).is_none()
-            || job["source_format"] != "safetensors"
+            || !["safetensors", "pytorch_model.bin"].contains(&job["source_format"].as_str().unwrap_or_default())
             || job["exit"] != 0
-            || is_quantized(&model)
             || DIFFERENT.contains(&job["tag"].as_str().unwrap())
         {
             continue;
@@ -118,7 +112,24 @@ fn every_recorded_conversion_has_the_same_bytes() {
     }
     println!("{n_jobs} conversions of {} checkpoints", models.len());
     assert!(failures.is_empty(), "{} of {n_jobs} differ:\n{}", failures.len(), failures.join("\n"));
-    assert!(n_jobs >= 130 && models.len() >= 41, "only {n_jobs} conversions of {models:?}");
+    assert!(n_jobs >= 136 && models.len() >= 43, "only {n_jobs} conversions of {models:?}");
+}
+
+/// The recorded conversions of adapters, which name the folder of their base model.
+fn adapters_have_the_same_bytes() {
+    let hf = peers::data("hf");
+    let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
+    let jobs = manifest["jobs"].as_array().unwrap().iter();
+    let jobs: Vec<&Value> = jobs.filter(|job| job["architecture"] == "PEFT LoRA adapter" && job["exit"] == 0).collect();
+    for job in &jobs {
+        let tag = job["tag"].as_str().unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let path = out.path().join("out.gguf");
+        let model = hf.join("models").join(job["name"].as_str().unwrap());
+        convert(model, &path, &options(job).unwrap(), &RunOptions::default(), &()).unwrap();
+        assert_eq!(sha256(&path), job["outputs"][0]["sha256"], "{tag}");
+    }
+    assert!(jobs.len() >= 8, "only {} conversions", jobs.len());
 }
 
 /// Makes every recorded checkpoint whose class is supported, converts it, and compares with what the reference wrote for it.
@@ -245,6 +256,93 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
     Some(results)
 }
 
+/// Writes the checkpoint of the folder anew with `torch.save`, in the form that the second argument names: one file or two, protocols
+/// 2 to 5, the format of before 2020, tensors transposed in one storage that all of a type share. The safetensors go.
+const SAVE: &str = r#"
+import json, os, struct, sys, torch
+from collections import OrderedDict
+folder, form = sys.argv[1:]
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "U8": torch.uint8}
+tensors, files = OrderedDict(), sorted(f for f in os.listdir(folder) if f.endswith(".safetensors"))
+for name in files:
+    with open(os.path.join(folder, name), "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        start = f.tell()
+        for key in sorted(k for k in head if k != "__metadata__"):
+            entry = head[key]
+            f.seek(start + entry["data_offsets"][0])
+            data = bytearray(f.read(entry["data_offsets"][1] - entry["data_offsets"][0]))
+            tensors[key] = torch.frombuffer(data, dtype=TYPES[entry["dtype"]]).reshape(entry["shape"])
+    os.remove(os.path.join(folder, name))
+index = os.path.join(folder, "model.safetensors.index.json")
+if os.path.exists(index): os.remove(index)
+if "views" in form:
+    shared = {}
+    for key, t in tensors.items():
+        shared.setdefault(t.dtype, []).append(t.transpose(0, -1).contiguous().flatten() if t.dim() else t.flatten())
+    shared = {dtype: torch.cat(parts) for dtype, parts in shared.items()}
+    at = {dtype: 0 for dtype in shared}
+    for key, t in tensors.items():
+        s = shared[t.dtype][at[t.dtype]:at[t.dtype] + t.numel()]
+        at[t.dtype] += t.numel()
+        if t.dim(): s = s.reshape(t.transpose(0, -1).shape).transpose(0, -1)
+        tensors[key] = s.reshape([]) if not t.dim() else s
+if "parameters" in form: tensors = OrderedDict((k, torch.nn.Parameter(t, requires_grad=False)) for k, t in tensors.items())
+options = {"pickle_protocol": int(form[-1])}
+if "old" in form: options["_use_new_zipfile_serialization"] = False
+def save(what, name):
+    if "nested" in form: what = {"epoch": 3, "lr": 0.5, "state_dict": what, "rng": torch.get_rng_state()}
+    torch.save(what, os.path.join(folder, name), **options)
+if "two" in form:
+    keys = list(tensors)
+    halves = [keys[:len(keys) // 2], keys[len(keys) // 2:]]
+    names = [f"pytorch_model-{i + 1:05}-of-00002.bin" for i in range(2)]
+    for name, half in zip(names, halves): save(OrderedDict((k, tensors[k]) for k in half), name)
+    json.dump({"weight_map": {k: n for n, half in zip(names, halves) for k in half}}, open(os.path.join(folder, "pytorch_model.bin.index.json"), "w"))
+else:
+    save(tensors, "pytorch_model.bin")
+"#;
+
+/// Checkpoints that torch.save wrote become the files that the reference writes for the same tensors in safetensors.
+fn checkpoints_of_torch_have_the_same_bytes() {
+    let file = peers::data("hf-cases").join("MANIFEST.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let cases = [
+        ("qwen3-untied", "one 2"),
+        ("qwen3-untied", "views 2"),
+        ("qwen3-untied", "old views 2"),
+        ("gemma3-embedding", "two old 4"),
+        ("phi3-swa", "parameters 5"),
+        ("bloom-bpe", "two views nested 3"),
+        ("falcon-new-arch", "old 5"),
+        ("falconh1", "views parameters 4"),
+        ("mamba-bf16", "nested old 3"),
+        ("olmoe-bpe", "views two 2"),
+    ];
+    let mut n = 0;
+    for (name, form) in cases {
+        let case = &manifest["cases"][name];
+        let options = options(&serde_json::json!({ "args": case["args"] })).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        generate(name, dir.path());
+        let made = Command::new(peers::peers().join("venv/bin/python"))
+            .args(["-c", SAVE, dir.path().join(name).to_str().unwrap(), form])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+        for (ty, output) in case["outputs"].as_object().unwrap().iter().filter(|(_, output)| output["ok"] == true) {
+            let out = dir.path().join("out.gguf");
+            let options = options.clone().ty(OutType::from_name(ty).unwrap());
+            convert(dir.path().join(name), &out, &options, &RunOptions::default().force(true), &())
+                .unwrap_or_else(|e| panic!("{name}, {form}: {e}"));
+            assert_eq!(sha256(&out), output["sha256"].as_str().unwrap(), "{name} {ty}, {form}");
+            n += 1;
+        }
+    }
+    println!("{n} conversions");
+    assert!(n >= 20, "only {n} conversions");
+}
+
 fn the_trained_example_has_the_same_bytes() {
     let data = peers::data("");
     let out = tempfile::tempdir().unwrap();
@@ -348,7 +446,8 @@ fn metadata_is_that_of_llama_cpps_converter() {
         counts.expert_count = experts / expert_tensors.max(1);
 
         let model_name = args.iter().position(|a| *a == "--model-name").map(|i| args[i + 1].to_owned());
-        let got = metadata::key_values(&dir, &MetadataOptions { model_name, metadata: None }, &counts).unwrap();
+        let got =
+            metadata::key_values(&dir, &MetadataOptions { model_name, ..MetadataOptions::default() }, &counts).unwrap();
         let not_ours = ["architecture", "file_type", "quantization_version"].map(|k| format!("general.{k}"));
         let expected = gguf.kvs().filter(|kv| kv.key.as_bytes().starts_with(b"general."));
         let expected: Vec<(String, ValueRef<'_>)> =
@@ -413,9 +512,10 @@ fn configurations_are_those_of_transformers() {
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
+        adapters_have_the_same_bytes,
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,
         metadata_is_that_of_llama_cpps_converter;
-    [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes, checkpoints_of_torch_have_the_same_bytes, rerankers_have_the_same_bytes;
 }

@@ -52,7 +52,7 @@ impl Chunk {
 /// Whether the values are decoded and encoded by ggml's rules; otherwise they are copied, or cast as the converter does.
 pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &TensorPlan) -> bool {
     match rounding {
-        Rounding::Converter => tensor.ty.is_quantized(),
+        Rounding::Converter => tensor.ty.is_quantized() && from != tensor.ty,
         Rounding::Ggml => from != tensor.ty,
     }
 }

@@ -234,7 +234,9 @@ impl Run<'_> {
                     let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
                     self.draft.source.read(input.index, offset, bytes)
                 };
-                moves::gather(moves, width(from), first, raw, scratch, read)?;
+                // A block is moved whole.
+                let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
+                moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
                 if maps.is_empty() {
                     return Ok(raw);
                 }
@@ -259,7 +261,7 @@ impl Run<'_> {
         let mut overflows = 0;
         if goes_through_blocks(self.draft.rounding, from, tensor) {
             self.encode(item, source, squares, values, out)?;
-        } else if self.draft.rounding == Rounding::Ggml {
+        } else if self.draft.rounding == Rounding::Ggml || tensor.ty.is_quantized() {
             out.copy_from_slice(source);
         } else {
             overflows = self.cast(from, tensor, source, out)?;

@@ -67,7 +67,7 @@ const TILE: usize = 32;
 ///
 /// # Errors
 /// Those of `read`.
-pub(crate) fn gather(
+pub fn gather(
     moves: &[Move],
     width: usize,
     first: u64,
@@ -246,6 +246,8 @@ fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
         1 => nest::<1>(&axes, raw, 0, out, to),
         2 => nest::<2>(&axes, raw, 0, out, to),
         4 => nest::<4>(&axes, raw, 0, out, to),
+        // Blocks of MXFP4.
+        17 => nest::<17>(&axes, raw, 0, out, to),
         _ => nest::<8>(&axes, raw, 0, out, to),
     }
 }

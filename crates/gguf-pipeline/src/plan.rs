@@ -37,7 +37,7 @@ pub enum Op {
 /// Elements of source tensors, moved to their places in the output and mapped to other values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gather {
-    /// The source tensors, at least one, all of the same plain type.
+    /// The source tensors, at least one, all of the same type: a plain one, or MXFP4, whose blocks are the elements that moves count.
     pub inputs: Vec<Input>,
     /// Which elements go where. Together they fill the output.
     pub moves: Vec<Move>,

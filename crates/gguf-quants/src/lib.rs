@@ -51,6 +51,7 @@
 pub mod codec;
 mod dispatch;
 pub mod float;
+pub mod float8;
 mod grids;
 #[allow(clippy::needless_range_loop, reason = "lanes and columns are counted")]
 mod lanes;

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use gguf_format::{ByteOrder, Str};
-use gguf_hf::{Conversion, NextTokens, Options, OutType, Skipped};
+use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 use serde_json::{Value, json};
@@ -19,24 +19,25 @@ use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, count, duration, grouped, size, wrap};
 use crate::watch::Watch;
 
-/// Convert a Hugging Face checkpoint folder to GGUF.
+/// Convert a Hugging Face checkpoint or LoRA adapter to GGUF.
 ///
-/// Reads config.json, the tokenizer's files, the model card and model*.safetensors, and writes the file that llama.cpp's
-/// convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
+/// Reads config.json, the tokenizer's files, the model card and model*.safetensors or pytorch_model*.bin, and writes the file that
+/// llama.cpp's convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
 /// file gives that was converted without rounding. Nothing stands under the output's name until the
-/// file is whole and on the disk. The path of the output goes to standard output, everything else to standard error.
+/// file is whole and on the disk. A folder with adapter_config.json in place of a model is a LoRA adapter, and becomes the file of
+/// convert_lora_to_gguf.py. The path of the output goes to standard output, everything else to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf convert my-model/ -o my-model.gguf
   gguf convert my-model/ -o . --type f16        into this folder, under the standard name
-  gguf convert my-model/ -o my-model-{ftype}.gguf
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
   gguf convert my-model/ --dry-run              what would be written, tensor by tensor
+  gguf convert my-lora/ --base my-model/ -o my-lora.gguf
   gguf convert --list                           the architectures that can be converted")]
 pub struct Args {
-    /// The folder of the checkpoint
-    #[arg(required_unless_present = "list")]
+    /// The folder of the checkpoint, its folder in the cache of the Hugging Face hub, or one file of tensors
+    #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
     /// The GGUF file to write; in a folder it gets its standard name, and {ftype} stands for the type
@@ -45,12 +46,12 @@ pub struct Args {
 
     /// List the architectures that can be converted, with the class names in config.json, and convert nothing
     #[arg(long, conflicts_with_all = [
-        "dir", "output", "ty", "name", "metadata", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
-        "reserve", "force", "allow_invalid", "quiet", "imatrix",
+        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
+        "reserve", "force", "allow_invalid", "quiet", "pure", "leave_output_tensor", "output_tensor_type", "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv", "prune_layers", "provenance",
     ])]
     list: bool,
 
-    /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
+    /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16; for an adapter f32), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
     /// to quantize to, such as Q4_K_M
     #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = FileType::parse)]
     ty: FileType,
@@ -66,6 +67,10 @@ pub struct Args {
     /// A JSON file of metadata that comes before the folder's own
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
+
+    /// For a LoRA adapter: the folder of its base model, of which only config.json is read; by default the adapter's own folder
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
 
     /// Write metadata and tokenizer only, no tensors
     #[arg(long)]
@@ -148,7 +153,11 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        super::expect_folder(dir, "give the folder of a checkpoint, with config.json in it")?;
+        if !dir.exists() {
+            let problem = "no such file or folder; give the folder of a checkpoint, with config.json in it";
+            let message = format!("{}: {problem}", dir.display());
+            return Err(Failure::of_file(Verdict::CouldNotRun, "not_found", dir, message));
+        }
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
@@ -176,12 +185,16 @@ impl Args {
             .pre(self.pre.clone())
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
+            .base(self.base.clone())
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
                 _ => NextTokens::Included,
             });
         let mut conversion = gguf_hf::plan(dir, &options)?;
+        if conversion.kind == OutputKind::Adapter {
+            self.refuse_for_adapters(file_type)?;
+        }
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();
             gguf_edit::reserve(&mut draft.head, bytes);
@@ -203,6 +216,24 @@ impl Args {
             (out, _) => dry_run(ui, &conversion, out.as_deref()),
         }?;
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
+    }
+
+    /// Refuses options that say nothing about an adapter.
+    fn refuse_for_adapters(&self, file_type: FileType) -> Result<(), Failure> {
+        let options = [
+            ("--vocab-only", self.vocab_only),
+            ("--mtp", self.mtp),
+            ("--no-mtp", self.no_mtp),
+            ("--pre", self.pre.is_some()),
+        ];
+        let problem = match (options.iter().find(|(_, is_given)| *is_given), file_type) {
+            (Some((option, _)), _) => format!("{option} does not apply to an adapter"),
+            (None, FileType::Quantized(target)) => {
+                format!("an adapter is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::CouldNotRun(problem))
     }
 
     /// The refusal of an output that llama.cpp would not load.
@@ -265,6 +296,7 @@ impl Args {
                 ui.note(&kept);
             }
             ui.note(&said(conversion, &watch));
+            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
         print_written(ui, &paths)?;
         Ok(Verdict::Good)

@@ -9,7 +9,7 @@ use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, T
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
-use super::names;
+use super::{blocks, names};
 use crate::dtype::SourceTensor;
 use crate::formula::{Fields, Formula};
 use crate::model_plan::{ModelPlan, NextTokens, PlanError, float_input};
@@ -367,22 +367,30 @@ impl Slot {
         let mut inputs: Vec<Input> = Vec::with_capacity(self.parts.len());
         let mut moves = Vec::new();
         let (mut shape, mut to) = (Vec::new(), 0);
+        let mut n_units = 0;
         for (&(part, number), &index) in &self.parts {
             let source = sources.get(index).ok_or_else(incomplete)?;
             let input = float_input(index, source)?;
             if inputs.first().is_some_and(|first| first.ty != input.ty) {
                 return Err(PlanError::Mixed { name: name.to_owned(), tensor: source.name.clone() });
             }
-            let moved = match &pattern {
-                Some(pattern) => pattern.bind(&source.shape, &|axis| length(axis, h, block)).map_err(|problem| {
-                    PlanError::Pattern {
-                        tensor: source.name.clone(),
-                        shape: source.shape.clone(),
-                        problem: problem.to_string(),
-                    }
-                })?,
-                None => crate::pattern::whole(&source.shape),
+            let wrong = |problem: String| PlanError::Pattern {
+                tensor: source.name.clone(),
+                shape: source.shape.clone(),
+                problem,
             };
+            let bind = |shape: &[u64]| match &pattern {
+                Some(pattern) => {
+                    pattern.bind(shape, &|axis| length(axis, h, block)).map_err(|problem| wrong(problem.to_string()))
+                }
+                None => Ok(crate::pattern::whole(shape)),
+            };
+            let moved = match input.ty.is_quantized() {
+                true => blocks::moved(source, bind)?.filter(|_| row.maps.is_empty() && self.n_parts == 1),
+                false => Some(bind(&source.shape)?),
+            };
+            let moved = moved.ok_or_else(|| wrong("its blocks cannot be moved as the architecture asks".to_owned()))?;
+            n_units = blocks::n_units(source, input.ty);
             let place = inputs.len();
             let mut n = 0;
             for item in moved.moves {
@@ -412,13 +420,16 @@ impl Slot {
         for map in row.maps {
             resolve(*map, row.name, fields, &mut shape, &mut moves, &mut maps)?;
         }
+        if let Some(input) = inputs.first()
+            && let Some(row_len) = shape.last_mut()
+        {
+            *row_len = row_len.saturating_mul(blocks::len(input.ty));
+        }
         shape.reverse();
         self.check_shape(&shape, sources, h, block)?;
         let is_copy = match (inputs.as_slice(), moves.as_slice()) {
             ([_], [only]) => {
-                let source = self.parts.values().next().and_then(|index| sources.get(*index));
-                let n: u64 = source.map_or(0, |source| source.shape.iter().product());
-                only.from == 0 && only.axes.iter().all(|axis| axis.from == axis.to) && only.n_elements() == n
+                only.from == 0 && only.axes.iter().all(|axis| axis.from == axis.to) && only.n_elements() == n_units
             }
             _ => false,
         };

@@ -1,0 +1,48 @@
+//! Blocks of a quantized type that are moved whole: the block is the element.
+
+use gguf_format::GgmlType;
+use gguf_pipeline::moves::{Axis, Move};
+
+use crate::dtype::SourceTensor;
+use crate::model_plan::PlanError;
+use crate::pattern::Moved;
+
+/// Values of a block; 1 for types without blocks.
+pub(super) fn len(ty: GgmlType) -> u64 {
+    ty.info().map_or(1, |info| u64::from(info.block_len)).max(1)
+}
+
+/// How many blocks, or values, a tensor has.
+pub(super) fn n_units(source: &SourceTensor, ty: GgmlType) -> u64 {
+    source.shape.iter().product::<u64>() / len(ty)
+}
+
+/// The moves of a tensor of blocks that is stored transposed ([`Dtype::MXFP4`](crate::dtype::Dtype::MXFP4)): its last dimension but one is the
+/// one of the blocks. `bind` gives the moves of a tensor with that shape. `None` where the blocks would have to be taken apart.
+pub(super) fn moved(
+    source: &SourceTensor,
+    bind: impl Fn(&[u64]) -> Result<Moved, PlanError>,
+) -> Result<Option<Moved>, PlanError> {
+    let [outer @ .., columns, rows] = &source.shape[..] else { return Ok(None) };
+    let len = source.dtype.ggml.map_or(1, len);
+    if columns % len != 0 || source.shape.contains(&0) {
+        return Ok(None);
+    }
+    let n_blocks = columns / len;
+    let mut moved = bind(&[outer, &[n_blocks, *rows]].concat())?;
+    // A place in the transposed matrices, as the place where the block is stored.
+    let matrix = n_blocks * rows;
+    let stored = |place: u64| {
+        let (outer, inner) = (place / matrix, place % matrix);
+        outer * matrix + inner % rows * n_blocks + inner / rows
+    };
+    let axis = |axis: Axis| Axis { from: stored(axis.from), ..axis };
+    let of = |item: Move| Move { from: stored(item.from), axes: item.axes.into_iter().map(axis).collect(), ..item };
+    moved.moves = moved.moves.into_iter().map(of).collect();
+    // The blocks of a row have to follow each other in the output.
+    let is_whole = |item: &Move| {
+        n_blocks == 1 || item.axes.iter().any(|axis| axis.from == 1 && axis.to == 1 && axis.count == n_blocks)
+    };
+    let is_kept = moved.shape.last() == Some(&n_blocks) && moved.moves.iter().all(is_whole);
+    Ok(is_kept.then_some(moved))
+}

@@ -1,0 +1,391 @@
+//! Packed weights: tensors that a checkpoint stores in fewer bits than floats have, as the tensors that they stand for.
+//!
+//! [`Weights`] is a checkpoint whose packed tensors have become plain ones: their companions (scales, zeros, indices) are gone, and the
+//! architecture sees `X.weight` with its real shape. Values are decoded when they are read, in pieces; only MXFP4 stays as it is, because
+//! GGUF has the same blocks.
+//!
+//! The order of the tensors is that of `dequant_model` in `conversion/base.py` of llama.cpp: weights that keep their name stay in their
+//! place, those with a new name come last, and repacked ones first.
+
+use core::fmt;
+use core::ops::Range;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use gguf_pipeline::{Error as PipelineError, Source};
+use gguf_quants::float;
+
+use crate::checkpoint::Checkpoint;
+use crate::dtype::{Dtype, SourceTensor};
+use crate::error::Error;
+use crate::model_plan::PlanError;
+
+mod data;
+mod groups;
+mod method;
+mod mxfp4;
+mod scaled;
+
+pub(crate) use method::Method;
+
+use data::{Data, Number, Numbers};
+use scaled::{Scale, Scaled};
+
+/// The most elements that are decoded at once.
+const PIECE: u64 = 1 << 20;
+
+/// Tensors of a checkpoint that were stored in a packed format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unpacked {
+    /// The format, in a few words.
+    pub format: String,
+    /// How many tensors.
+    pub n_tensors: usize,
+    /// Whether their blocks are written as they are. Otherwise they were decoded.
+    pub is_repacked: bool,
+}
+
+impl fmt::Display for Unpacked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unpacked { format, n_tensors, is_repacked } = self;
+        let tensors = if *n_tensors == 1 { "tensor" } else { "tensors" };
+        if *is_repacked {
+            return write!(f, "{n_tensors} {tensors} repacked from {format} without loss");
+        }
+        write!(f, "{n_tensors} {tensors} decoded from {format}, which had rounded the original weights")
+    }
+}
+
+/// How a packed matrix is decoded.
+trait Decode: Send + Sync + fmt::Debug {
+    /// The values of a rectangle, row by row: some whole rows, or a part of one. `out` has their number.
+    fn decode(
+        &self,
+        data: Data<'_>,
+        rows: Range<u64>,
+        columns: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), PipelineError>;
+}
+
+/// Where a tensor comes from.
+#[derive(Debug)]
+enum Form {
+    /// It is stored under that number.
+    Stored(usize),
+    /// It is decoded; the number is that of the packed weight.
+    Decoded(usize, Box<dyn Decode>),
+    /// It is repacked.
+    Blocks(mxfp4::Blocks),
+}
+
+/// The tensors that a checkpoint stands for, open for reading.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    checkpoint: Checkpoint,
+    tensors: Vec<SourceTensor>,
+    forms: Vec<Form>,
+    unpacked: Vec<Unpacked>,
+}
+
+impl Weights {
+    /// Finds the packed weights of a checkpoint. `dir` is its folder.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] when a companion of a packed weight is missing, or has a format, a shape or values that do not fit; and when the
+    /// data of a companion cannot be read.
+    pub(crate) fn open(dir: &Path, checkpoint: Checkpoint, method: &Method) -> Result<Weights, Error> {
+        let mut found = Found::new(&checkpoint);
+        let outcome = method.find(&mut found).and_then(|()| Ok(found.find_bare_floats()?));
+        let Found { gone, mut replaced, first, last, .. } = found;
+        outcome.map_err(|problem| match problem {
+            Problem::Plan(source) => at(dir, &checkpoint, source),
+            Problem::Read(source) => source.into(),
+        })?;
+        let mut weights = Weights { tensors: Vec::new(), forms: Vec::new(), unpacked: Vec::new(), checkpoint };
+        let stored: Vec<SourceTensor> = weights.checkpoint.tensors().to_vec();
+        first.into_iter().for_each(|new| weights.add(new));
+        for (index, tensor) in stored.into_iter().enumerate() {
+            match replaced.remove(&index) {
+                Some(new) => weights.add(new),
+                None if gone.contains(&index) => {}
+                None => {
+                    weights.tensors.push(tensor);
+                    weights.forms.push(Form::Stored(index));
+                }
+            }
+        }
+        last.into_iter().for_each(|new| weights.add(new));
+        Ok(weights)
+    }
+
+    fn add(&mut self, New { tensor, form, format }: New) {
+        match self.unpacked.iter_mut().find(|unpacked| unpacked.format == format) {
+            Some(unpacked) => unpacked.n_tensors += 1,
+            None => {
+                let is_repacked = matches!(form, Form::Blocks(_));
+                self.unpacked.push(Unpacked { format, n_tensors: 1, is_repacked });
+            }
+        }
+        self.tensors.push(tensor);
+        self.forms.push(form);
+    }
+
+    /// The tensors, in the order in which they are converted.
+    pub(crate) fn tensors(&self) -> &[SourceTensor] {
+        &self.tensors
+    }
+
+    /// The checkpoint as it is stored.
+    pub(crate) fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// What was packed, by format.
+    pub(crate) fn unpacked(&self) -> &[Unpacked] {
+        &self.unpacked
+    }
+
+    /// An error about one of the tensors, with the path of the file that it is in, or else of the folder.
+    pub(crate) fn error(&self, dir: &Path, source: PlanError) -> Error {
+        let named = |tensor: &str| self.tensors.iter().position(|t| t.name == tensor);
+        let main = match source.tensor().and_then(named).and_then(|index| self.forms.get(index)) {
+            Some(Form::Decoded(main, _)) => Some(*main),
+            Some(Form::Blocks(blocks)) => Some(blocks.main()),
+            _ => None,
+        };
+        let file = main.and_then(|main| self.checkpoint.path_of(&self.checkpoint.tensors().get(main)?.name));
+        match file.and_then(Path::file_name) {
+            Some(file) => Error::Plan { path: dir.join(file), source },
+            None => at(dir, &self.checkpoint, source),
+        }
+    }
+
+    /// Whether all elements of a tensor are zero.
+    pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
+        match self.forms.get(index) {
+            Some(Form::Stored(index)) => self.checkpoint.is_zero(*index),
+            // The architectures that ask have no packed checkpoints.
+            _ => Ok(false),
+        }
+    }
+}
+
+/// An error about a tensor, with the path of the file that it is in.
+fn at(dir: &Path, checkpoint: &Checkpoint, source: PlanError) -> Error {
+    let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
+    Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
+}
+
+impl Source for Weights {
+    fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
+        let (Some(form), Some(tensor)) = (self.forms.get(index), self.tensors.get(index)) else {
+            return Err(PipelineError::OutOfTensor { tensor: format!("number {index}"), bytes: 0 });
+        };
+        let data = Data { checkpoint: &self.checkpoint, tensor };
+        let matrix = match form {
+            Form::Stored(index) => return self.checkpoint.read(*index, offset, buffer),
+            Form::Blocks(blocks) => return blocks.read(data, offset, buffer),
+            Form::Decoded(_, matrix) => matrix,
+        };
+        let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
+        let n: u64 = tensor.shape.iter().product();
+        let wanted = buffer.len() as u64;
+        if offset % 4 != 0 || wanted % 4 != 0 || offset.checked_add(wanted).is_none_or(|end| end > n.saturating_mul(4))
+        {
+            return Err(PipelineError::OutOfTensor { tensor: tensor.name.clone(), bytes: n.saturating_mul(4) });
+        }
+        let (mut first, mut rest) = (offset / 4, buffer);
+        let mut values = data.buffer(PIECE.max(columns.min(PIECE)).min(rest.len() as u64 / 4), 0f32)?;
+        while !rest.is_empty() {
+            let left = rest.len() as u64 / 4;
+            let (row, column) = (first / columns, first % columns);
+            let is_whole = column == 0 && left >= columns && columns <= PIECE;
+            let (n_rows, width) = match is_whole {
+                true => ((left / columns).min(PIECE / columns), columns),
+                false => (1, left.min(columns - column).min(PIECE)),
+            };
+            let n = (n_rows * width) as usize;
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(n * 4);
+            let values = values.get_mut(..n).unwrap_or_default();
+            matrix.decode(data, row..row + n_rows, column..column + width, values)?;
+            float::encode_f32(values, now);
+            (first, rest) = (first + n as u64, later);
+        }
+        Ok(())
+    }
+}
+
+/// Why packed weights cannot be read.
+#[derive(Debug)]
+enum Problem {
+    Plan(PlanError),
+    Read(PipelineError),
+}
+
+impl From<PlanError> for Problem {
+    fn from(e: PlanError) -> Problem {
+        Problem::Plan(e)
+    }
+}
+
+impl From<crate::config::Error> for Problem {
+    fn from(e: crate::config::Error) -> Problem {
+        Problem::Plan(e.into())
+    }
+}
+
+impl From<PipelineError> for Problem {
+    fn from(e: PipelineError) -> Problem {
+        Problem::Read(e)
+    }
+}
+
+/// A tensor in the place of packed ones.
+#[derive(Debug)]
+struct New {
+    tensor: SourceTensor,
+    form: Form,
+    format: String,
+}
+
+/// The packed weights that were found so far.
+#[derive(Debug)]
+struct Found<'a> {
+    checkpoint: &'a Checkpoint,
+    by_name: HashMap<&'a str, usize>,
+    /// Stored tensors that are companions of others, or of no use.
+    gone: HashSet<usize>,
+    /// Weights that keep their place, by the number of the stored tensor.
+    replaced: HashMap<usize, New>,
+    first: Vec<New>,
+    last: Vec<New>,
+}
+
+impl<'a> Found<'a> {
+    fn new(checkpoint: &'a Checkpoint) -> Found<'a> {
+        let by_name = checkpoint.tensors().iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
+        let (gone, replaced) = (HashSet::new(), HashMap::new());
+        Found { checkpoint, by_name, gone, replaced, first: Vec::new(), last: Vec::new() }
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = (usize, &'a SourceTensor)> + use<'a> {
+        self.checkpoint.tensors().iter().enumerate()
+    }
+
+    fn find(&self, name: &str) -> Option<(usize, &'a SourceTensor)> {
+        let index = *self.by_name.get(name)?;
+        Some((index, self.checkpoint.tensors().get(index)?))
+    }
+
+    /// A companion that has to be there. `of` is the tensor that needs it.
+    fn need(&self, name: &str, of: &SourceTensor) -> Result<(usize, &'a SourceTensor), PlanError> {
+        self.find(name).ok_or_else(|| problem(of, format!("needs the tensor {name:?}, which is missing")))
+    }
+
+    /// A companion of scales that has to be there.
+    fn need_scales(&self, name: &str, of: &SourceTensor) -> Result<(Numbers, &'a SourceTensor), PlanError> {
+        let (index, tensor) = self.need(name, of)?;
+        Ok((scales(index, tensor)?, tensor))
+    }
+
+    /// A companion of words of 32 bits with that shape, which has to be there.
+    fn need_words(&self, name: &str, of: &SourceTensor, shape: &[u64]) -> Result<usize, PlanError> {
+        let (index, tensor) = self.need(name, of)?;
+        expect(tensor, "I32", shape)?;
+        Ok(index)
+    }
+
+    /// Puts a tensor of numbers with scales in the place of the stored one. `blocks` are the lengths of blocks along the last dimensions.
+    fn scale(
+        &mut self,
+        weight: (usize, &SourceTensor),
+        scales: Option<(usize, &SourceTensor)>,
+        blocks: &[u64],
+        of: &'static str,
+    ) -> Result<(), PlanError> {
+        let (index, weight) = weight;
+        let Some(number) = Number::of(weight.dtype) else {
+            let dtype = weight.dtype;
+            return Err(problem(weight, format!("has the format {dtype}, expected F8_E4M3, F8_E5M2, I8 or a float")));
+        };
+        let scale = match scales {
+            Some((index, tensor)) => {
+                let at = self::scales(index, tensor)?;
+                self.gone.insert(index);
+                Some(Scale::new(at, &weight.shape, &tensor.shape, blocks).map_err(|text| problem(tensor, text))?)
+            }
+            None => None,
+        };
+        let shown = match weight.dtype.name {
+            "I8" => "INT8",
+            name => name,
+        };
+        let format = match &scale {
+            Some(_) if blocks.is_empty() => format!("{shown} with scales{of}"),
+            Some(_) => format!("{shown} with scales for blocks of {}{of}", dims(blocks)),
+            None => format!("{shown} without scales"),
+        };
+        let columns = weight.shape.last().copied().unwrap_or(1);
+        let form = Form::Decoded(index, Box::new(Scaled { values: Numbers { index, number }, scale, columns }));
+        let tensor = SourceTensor { dtype: Dtype::F32, ..weight.clone() };
+        match self.replaced.insert(index, New { tensor, form, format }) {
+            None => Ok(()),
+            Some(_) => Err(problem(weight, "has scales under two names".to_owned())),
+        }
+    }
+
+    /// Floats of eight bits that have no scales: they become what they are.
+    fn find_bare_floats(&mut self) -> Result<(), PlanError> {
+        for (index, tensor) in self.tensors() {
+            let is_float = tensor.dtype.name.starts_with("F8_E4M3") || tensor.dtype.name.starts_with("F8_E5M2");
+            if is_float && !self.gone.contains(&index) && !self.replaced.contains_key(&index) {
+                self.scale((index, tensor), None, &[], "")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a decoded tensor behind all others. `packed` is the number of the packed weight.
+    fn push(&mut self, name: String, shape: Vec<u64>, packed: usize, matrix: impl Decode + 'static, format: String) {
+        let tensor = SourceTensor { name, dtype: Dtype::F32, shape };
+        self.last.push(New { tensor, form: Form::Decoded(packed, Box::new(matrix)), format });
+    }
+}
+
+/// An error about a packed tensor.
+fn problem(tensor: &SourceTensor, problem: String) -> PlanError {
+    PlanError::Packed { tensor: tensor.name.clone(), problem }
+}
+
+/// Checks format and shape of a companion.
+fn expect(tensor: &SourceTensor, dtype: &str, shape: &[u64]) -> Result<(), PlanError> {
+    if tensor.dtype.name != dtype {
+        return Err(problem(tensor, format!("has the format {}, expected {dtype}", tensor.dtype)));
+    }
+    expect_shape(tensor, shape)
+}
+
+fn expect_shape(tensor: &SourceTensor, shape: &[u64]) -> Result<(), PlanError> {
+    match tensor.shape == shape {
+        true => Ok(()),
+        false => Err(problem(tensor, format!("has the shape {:?}, expected {shape:?}", tensor.shape))),
+    }
+}
+
+/// A tensor as scales.
+fn scales(index: usize, tensor: &SourceTensor) -> Result<Numbers, PlanError> {
+    match Number::of(tensor.dtype).filter(|number| number.is_of_scales()) {
+        Some(number) => Ok(Numbers { index, number }),
+        None => {
+            let dtype = tensor.dtype;
+            Err(problem(tensor, format!("has the format {dtype}, expected F32, F16, BF16 or F8_E8M0 for scales")))
+        }
+    }
+}
+
+/// `128 × 128`.
+fn dims(dims: &[u64]) -> String {
+    dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" × ")
+}

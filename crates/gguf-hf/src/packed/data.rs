@@ -1,0 +1,147 @@
+//! Reading parts of packed tensors: numbers as `f32`, words and bytes.
+
+use std::io;
+
+use gguf_pipeline::{Error, Source};
+use gguf_quants::float;
+use gguf_quants::float8::Float8;
+
+use crate::checkpoint::Checkpoint;
+use crate::dtype::{Dtype, SourceTensor};
+
+/// A number format whose every value is exact in `f32`, or as good as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Number {
+    F32,
+    F16,
+    BF16,
+    I8,
+    F8(Float8),
+}
+
+impl Number {
+    /// The format of a tensor, unless it is none of these.
+    pub(super) fn of(dtype: Dtype) -> Option<Number> {
+        Some(match dtype.name {
+            "F32" => Number::F32,
+            "F16" => Number::F16,
+            "BF16" => Number::BF16,
+            "I8" => Number::I8,
+            "F8_E4M3" => Number::F8(Float8::E4M3),
+            "F8_E5M2" => Number::F8(Float8::E5M2),
+            "F8_E4M3FNUZ" => Number::F8(Float8::E4M3Fnuz),
+            "F8_E5M2FNUZ" => Number::F8(Float8::E5M2Fnuz),
+            "F8_E8M0" => Number::F8(Float8::E8M0),
+            _ => return None,
+        })
+    }
+
+    /// Whether scales may have the format.
+    pub(super) fn is_of_scales(self) -> bool {
+        matches!(self, Number::F32 | Number::F16 | Number::BF16 | Number::F8(Float8::E8M0))
+    }
+
+    fn width(self) -> u64 {
+        match self {
+            Number::F32 => 4,
+            Number::F16 | Number::BF16 => 2,
+            Number::I8 | Number::F8(_) => 1,
+        }
+    }
+
+    fn decode(self, packed: &[u8], values: &mut [f32]) {
+        match self {
+            Number::F32 => float::decode_f32(packed, values),
+            Number::F16 => float::decode_f16(packed, values),
+            Number::BF16 => float::decode_bf16(packed, values),
+            Number::I8 => values.iter_mut().zip(packed).for_each(|(v, &b)| *v = f32::from(b as i8)),
+            Number::F8(format) => format.decode(packed, values),
+        }
+    }
+}
+
+/// A tensor of numbers: where it is in the checkpoint, and its format.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) index: usize,
+    pub(super) number: Number,
+}
+
+/// The data of a checkpoint, read for one of the tensors that it stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Data<'a> {
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) tensor: &'a SourceTensor,
+}
+
+impl Data<'_> {
+    /// The bytes of a tensor from an offset on.
+    pub(super) fn bytes(&self, index: usize, offset: u64, n: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = self.buffer(n, 0u8)?;
+        self.checkpoint.read(index, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Numbers of a tensor from number `first` on.
+    pub(super) fn numbers(&self, at: Numbers, first: u64, n: u64) -> Result<Vec<f32>, Error> {
+        let width = at.number.width();
+        let packed = self.bytes(at.index, first.saturating_mul(width), n.saturating_mul(width))?;
+        let mut values = self.buffer(n, 0f32)?;
+        at.number.decode(&packed, &mut values);
+        Ok(values)
+    }
+
+    /// Numbers of a tensor from number `first` on, as many as `values` has places for.
+    pub(super) fn numbers_into(&self, at: Numbers, first: u64, values: &mut [f32]) -> Result<(), Error> {
+        let width = at.number.width();
+        let n = values.len() as u64;
+        let packed = self.bytes(at.index, first.saturating_mul(width), n.saturating_mul(width))?;
+        at.number.decode(&packed, values);
+        Ok(())
+    }
+
+    /// Words of 32 bits in a rectangle of a tensor whose rows have `row_words`: rows and, within them, words.
+    pub(super) fn words(
+        &self,
+        index: usize,
+        row_words: u64,
+        rows: core::ops::Range<u64>,
+        columns: core::ops::Range<u64>,
+    ) -> Result<Vec<u32>, Error> {
+        let (n_rows, n_columns) = (rows.end.saturating_sub(rows.start), columns.end.saturating_sub(columns.start));
+        let row_bytes = n_columns.saturating_mul(4);
+        let mut bytes = self.buffer(n_rows.saturating_mul(row_bytes), 0u8)?;
+        let offset = |row: u64| row.saturating_mul(row_words).saturating_add(columns.start).saturating_mul(4);
+        if n_columns == row_words {
+            self.checkpoint.read(index, offset(rows.start), &mut bytes)?;
+        } else if row_bytes > 0 {
+            // What was allocated fits a usize.
+            for (row, part) in rows.zip(bytes.chunks_exact_mut(row_bytes as usize)) {
+                self.checkpoint.read(index, offset(row), part)?;
+            }
+        }
+        let mut words = self.buffer(n_rows.saturating_mul(n_columns), 0u32)?;
+        let (quads, _) = bytes.as_chunks::<4>();
+        words.iter_mut().zip(quads).for_each(|(word, quad)| *word = u32::from_le_bytes(*quad));
+        Ok(words)
+    }
+
+    /// Memory, if there is some.
+    pub(super) fn buffer<T: Clone>(&self, n: u64, zero: T) -> Result<Vec<T>, Error> {
+        let bytes = n.saturating_mul(size_of::<T>() as u64);
+        let refused = || Error::OutOfMemory { tensor: self.tensor.name.clone(), bytes };
+        let len = usize::try_from(n).map_err(|_| refused())?;
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(len).map_err(|_| refused())?;
+        buffer.resize(len, zero);
+        Ok(buffer)
+    }
+
+    /// The error for data that was right when the conversion was planned.
+    pub(super) fn changed(&self, index: usize, problem: &str) -> Error {
+        let name = self.checkpoint.tensors().get(index).map_or("", |tensor| tensor.name.as_str());
+        let path = self.checkpoint.path_of(name).unwrap_or(std::path::Path::new(""));
+        let message = format!("the tensor {name:?}: {problem}");
+        Error::io("read", path, io::Error::new(io::ErrorKind::InvalidData, message))
+    }
+}

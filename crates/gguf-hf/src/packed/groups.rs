@@ -1,0 +1,254 @@
+//! Integers of a few bits in words of 32, with a scale and a zero for each group of inputs.
+//!
+//! GPTQ and AWQ store the transpose of a weight: a word holds several inputs (GPTQ) or outputs (AWQ). compressed-tensors packs along the
+//! inputs of each output.
+//!
+//! An element is its scale times the difference of integer and zero, in `f32` (`dequant_gptq` and `dequant_packed` in `conversion/base.py`
+//! of llama.cpp). The product of a half-precision scale and such an integer is exact.
+
+use core::ops::Range;
+use std::collections::BTreeMap;
+
+use gguf_pipeline::Error;
+
+use super::Decode;
+use super::data::{Data, Numbers};
+
+/// Bits of a word.
+const WORD: u64 = 32;
+
+/// Where AWQ has the eight columns of a word: column `i` is nibble `AWQ_ORDER[i]`.
+const AWQ_ORDER: [u32; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
+
+/// Inputs that are handled at once, so that the output is written by cache lines.
+const TILE: u64 = 16;
+
+/// How a transposed weight is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// A stream of bits down each column. The stored zeros are too small by `zero_offset`.
+    Gptq { zero_offset: i32 },
+    /// Eight columns in a word, in the order of the kernels of AWQ.
+    Awq,
+}
+
+/// A weight that is stored transposed, with groups of inputs.
+#[derive(Debug)]
+pub(super) struct Transposed {
+    pub(super) order: Order,
+    pub(super) bits: u32,
+    pub(super) words: usize,
+    pub(super) zeros: usize,
+    pub(super) scales: Numbers,
+    pub(super) n_outputs: u64,
+    pub(super) n_groups: u64,
+    pub(super) groups: Groups,
+}
+
+/// The group of an input.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Groups {
+    /// Of so many inputs each, in order; never 0.
+    Of(u64),
+    /// In a tensor of `I32`.
+    Listed(usize),
+}
+
+impl Groups {
+    /// The groups of some inputs.
+    pub(super) fn of(self, data: Data<'_>, inputs: Range<u64>, n_groups: u64) -> Result<Vec<u64>, Error> {
+        match self {
+            Groups::Of(len) => {
+                let mut groups = data.buffer(inputs.end.saturating_sub(inputs.start), 0u64)?;
+                groups.iter_mut().zip(inputs).for_each(|(group, input)| *group = input / len.max(1));
+                Ok(groups)
+            }
+            Groups::Listed(index) => {
+                let words = data.words(index, 1, inputs, 0..1)?;
+                let mut groups = data.buffer(words.len() as u64, 0u64)?;
+                groups.iter_mut().zip(&words).for_each(|(group, word)| *group = u64::from(*word));
+                match groups.iter().find(|group| **group >= n_groups) {
+                    Some(group) => Err(data.changed(index, &format!("there is no group {}", *group as i32))),
+                    None => Ok(groups),
+                }
+            }
+        }
+    }
+}
+
+/// An element of a stream of bits that begins in `low` and may end in `high`.
+fn element(low: u32, high: u32, shift: u32, bits: u32) -> i32 {
+    let both = u64::from(low) | u64::from(high) << WORD;
+    (both >> shift) as i32 & ((1 << bits) - 1)
+}
+
+impl Transposed {
+    /// The words of a row that hold some outputs: of zeros, and of the weights of AWQ.
+    fn words_of(&self, outputs: &Range<u64>) -> Range<u64> {
+        let bits = u64::from(self.bits);
+        outputs.start * bits / WORD..(outputs.end * bits).div_ceil(WORD)
+    }
+
+    /// The element of an output in a row of words that begins with word number `first`.
+    fn in_row(&self, row: &[u32], first: u64, output: u64) -> i32 {
+        let at = output * u64::from(self.bits);
+        let place = (at / WORD - first) as usize;
+        let word = |place: usize| row.get(place).copied().unwrap_or_default();
+        match self.order {
+            Order::Gptq { .. } => element(word(place), word(place + 1), (at % WORD) as u32, self.bits),
+            Order::Awq => {
+                let nibble = AWQ_ORDER.get((output % 8) as usize).copied().unwrap_or_default();
+                element(word(place), 0, nibble * 4, 4)
+            }
+        }
+    }
+
+    /// Scales and zeros of some outputs in a group.
+    fn group(&self, data: Data<'_>, group: u64, outputs: &Range<u64>) -> Result<(Vec<f32>, Vec<i32>), Error> {
+        let n = outputs.end - outputs.start;
+        let scales = data.numbers(self.scales, group * self.n_outputs + outputs.start, n)?;
+        let row_words = self.n_outputs * u64::from(self.bits) / WORD;
+        let place = self.words_of(outputs);
+        let row = data.words(self.zeros, row_words, group..group + 1, place.clone())?;
+        let offset = match self.order {
+            Order::Gptq { zero_offset } => zero_offset,
+            Order::Awq => 0,
+        };
+        let mut zeros = data.buffer(n, 0)?;
+        zeros.iter_mut().zip(outputs.clone()).for_each(|(z, o)| *z = self.in_row(&row, place.start, o) + offset);
+        Ok((scales, zeros))
+    }
+}
+
+impl Decode for Transposed {
+    fn decode(&self, data: Data<'_>, outputs: Range<u64>, inputs: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
+        let bits = u64::from(self.bits);
+        let of_inputs = self.groups.of(data, inputs.clone(), self.n_groups)?;
+        let mut groups: BTreeMap<u64, (Vec<f32>, Vec<i32>)> = BTreeMap::new();
+        for &group in &of_inputs {
+            if let std::collections::btree_map::Entry::Vacant(place) = groups.entry(group) {
+                place.insert(self.group(data, group, &outputs)?);
+            }
+        }
+        // The words of these inputs and outputs.
+        let (rows, row_words, columns) = match self.order {
+            Order::Gptq { .. } => {
+                (inputs.start * bits / WORD..(inputs.end * bits).div_ceil(WORD), self.n_outputs, outputs.clone())
+            }
+            Order::Awq => (inputs.clone(), self.n_outputs * bits / WORD, self.words_of(&outputs)),
+        };
+        let words = data.words(self.words, row_words, rows.clone(), columns.clone())?;
+        let n_words = (columns.end - columns.start) as usize;
+        let word = |row: u64, column: u64| {
+            let place = (row - rows.start) as usize * n_words + (column - columns.start) as usize;
+            words.get(place).copied().unwrap_or_default()
+        };
+        let width = (inputs.end - inputs.start) as usize;
+        for tile in (inputs.start..inputs.end).step_by(TILE as usize) {
+            let from = (tile - inputs.start) as usize;
+            let to = width.min(from + TILE as usize);
+            for (output, row) in outputs.clone().zip(out.chunks_exact_mut(width.max(1))) {
+                let of_tile = of_inputs.get(from..to).unwrap_or_default();
+                let values = row.get_mut(from..to).unwrap_or_default();
+                for ((input, group), value) in (tile..).zip(of_tile).zip(values) {
+                    let Some((scales, zeros)) = groups.get(group) else { continue };
+                    let place = (output - outputs.start) as usize;
+                    let (Some(scale), Some(zero)) = (scales.get(place), zeros.get(place)) else { continue };
+                    let element = match self.order {
+                        Order::Gptq { .. } => {
+                            let (row, shift) = (input * bits / WORD, (input * bits % WORD) as u32);
+                            let is_cut = shift + self.bits > WORD as u32;
+                            let high = if is_cut { word(row + 1, output) } else { 0 };
+                            element(word(row, output), high, shift, self.bits)
+                        }
+                        Order::Awq => {
+                            let nibble = AWQ_ORDER.get((output % 8) as usize).copied().unwrap_or_default();
+                            element(word(input, output * bits / WORD), 0, nibble * 4, 4)
+                        }
+                    };
+                    *value = scale * (element - zero) as f32;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A weight packed along its rows, with groups of inputs (compressed-tensors, `pack-quantized`).
+#[derive(Debug)]
+pub(super) struct PackedRows {
+    pub(super) bits: u32,
+    pub(super) words: usize,
+    /// Words of a row.
+    pub(super) row_words: u64,
+    /// Packed along the rows of the weight; without them, the middle of the range.
+    pub(super) zeros: Option<usize>,
+    pub(super) scales: Numbers,
+    pub(super) n_groups: u64,
+    pub(super) groups: Groups,
+}
+
+impl Decode for PackedRows {
+    fn decode(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
+        let per_word = WORD / u64::from(self.bits.max(1));
+        let groups = self.groups.of(data, columns.clone(), self.n_groups)?;
+        let place = columns.start / per_word..columns.end.div_ceil(per_word);
+        // Whole rows are read at once, with the words that only pad them.
+        let place = if rows.end - rows.start > 1 { 0..self.row_words } else { place };
+        let words = data.words(self.words, self.row_words, rows.clone(), place.clone())?;
+        let n_rows = rows.end - rows.start;
+        let scales = data.numbers(self.scales, rows.start * self.n_groups, n_rows.saturating_mul(self.n_groups))?;
+        let zero_rows = rows.start / per_word..rows.end.div_ceil(per_word);
+        let zeros = match self.zeros {
+            Some(zeros) => Some(data.words(zeros, self.n_groups, zero_rows.clone(), 0..self.n_groups)?),
+            None => None,
+        };
+        let n_words = (place.end - place.start) as usize;
+        let width = (columns.end - columns.start) as usize;
+        let bits = |word: u32, number: u64| element(word, 0, (number % per_word) as u32 * self.bits, self.bits);
+        let n_groups = self.n_groups as usize;
+        for (i, (row, out)) in rows.clone().zip(out.chunks_exact_mut(width.max(1))).enumerate() {
+            let words = words.get(i * n_words..).unwrap_or_default();
+            let scales = scales.get(i * n_groups..).unwrap_or_default();
+            let zeros = zeros
+                .as_deref()
+                .map(|zeros| zeros.get((row / per_word - zero_rows.start) as usize * n_groups..).unwrap_or_default());
+            for ((column, group), value) in columns.clone().zip(&groups).zip(out) {
+                let word = words.get((column / per_word - place.start) as usize).copied().unwrap_or_default();
+                let group = *group as usize;
+                let zero = match zeros {
+                    Some(zeros) => bits(zeros.get(group).copied().unwrap_or_default(), row),
+                    None => 1 << (self.bits - 1),
+                };
+                *value = (bits(word, column) - zero) as f32 * scales.get(group).copied().unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ternary weights, four to a byte: byte row `i` holds rows `i`, `i + n`, `i + 2 n` and `i + 3 n` (BitNet; `dequant_bitnet`).
+#[derive(Debug)]
+pub(super) struct Ternary {
+    pub(super) bytes: usize,
+    /// Rows of bytes.
+    pub(super) n_rows: u64,
+    pub(super) columns: u64,
+    /// What the values are divided by.
+    pub(super) scale: Numbers,
+}
+
+impl Decode for Ternary {
+    fn decode(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
+        let scale = data.numbers(self.scale, 0, 1)?.first().copied().unwrap_or_default();
+        let width = (columns.end - columns.start) as usize;
+        for (row, out) in rows.zip(out.chunks_exact_mut(width.max(1))) {
+            let (part, row) = (row / self.n_rows.max(1), row % self.n_rows.max(1));
+            let bytes = data.bytes(self.bytes, row * self.columns + columns.start, out.len() as u64)?;
+            for (value, byte) in out.iter_mut().zip(&bytes) {
+                *value = (f32::from(byte >> (2 * part) & 3) - 1.0) / scale;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,437 @@
+//! Which tensors of a checkpoint are packed, by the method that its configuration names.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
+use super::{Found, Problem, dims, expect, mxfp4, problem, scales};
+use crate::config::{Config, Error as ConfigError};
+use crate::dtype::SourceTensor;
+use crate::error::Error;
+use crate::files;
+use crate::model_plan::PlanError;
+use crate::packed::data::Data;
+
+/// The field of `config.json`.
+const FIELD: &str = "quantization_config";
+
+/// Names of methods that are read, for messages.
+const METHODS: &[&str] = &["awq", "bitnet", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "mxfp4"];
+
+/// How the weights of a checkpoint are packed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Method {
+    /// The name; empty where the configuration names no method.
+    name: String,
+    /// `quantization_config`.
+    config: Value,
+}
+
+impl Method {
+    /// The method that the files of a folder name.
+    ///
+    /// # Errors
+    /// When the fields are not of the types that they should have, and for a method that is not known.
+    pub(crate) fn of(dir: &Path, config: &Config) -> Result<Method, Error> {
+        let wrong = |source: PlanError| Error::Plan { path: dir.to_owned(), source };
+        let field = config.hparams().get(FIELD).cloned().unwrap_or_default();
+        if !field.is_object() && !field.is_null() {
+            return Err(wrong(ConfigError::invalid(FIELD, &field, "an object or null").into()));
+        }
+        let mut method = Method { name: String::new(), config: field };
+        method.name = match &method.config["quant_method"] {
+            Value::Null => String::new(),
+            Value::String(name) => name.clone(),
+            other => {
+                return Err(wrong(ConfigError::invalid("quantization_config.quant_method", other, "a string").into()));
+            }
+        };
+        let mut algorithm = method.config["quant_algo"].clone();
+        // ModelOpt describes its work in a file of its own.
+        if let Some(file) = files::read_json(dir, "hf_quant_config.json")? {
+            if method.name.is_empty() {
+                method.name = file["producer"]["name"].as_str().unwrap_or_default().to_lowercase();
+            }
+            if algorithm.is_null() {
+                algorithm = file["quantization"]["quant_algo"].clone();
+            }
+        }
+        if method.name.is_empty() && !method.config.is_null() {
+            return Err(wrong(PlanError::Quantized { method: "unnamed".to_owned(), supported: METHODS }));
+        }
+        if !method.name.is_empty() && !METHODS.contains(&method.name.as_str()) {
+            return Err(wrong(PlanError::Quantized { method: method.name, supported: METHODS }));
+        }
+        if let Some(algorithm) = algorithm.as_str().filter(|name| name.contains("FP4") || *name == "MIXED_PRECISION") {
+            let method = format!("{} {algorithm}", method.name);
+            return Err(wrong(PlanError::Quantized { method, supported: METHODS }));
+        }
+        Ok(method)
+    }
+
+    /// Whether the experts of the output are in MXFP4.
+    pub(crate) fn is_mxfp4(&self) -> bool {
+        self.name == "mxfp4"
+    }
+
+    /// Finds the packed weights.
+    pub(super) fn find(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+        match self.name.as_str() {
+            "" => Ok(()),
+            "fp8" | "fbgemm_fp8" => Ok(self.fp8(found)?),
+            "modelopt" => Ok(modelopt(found)?),
+            "mxfp4" => Ok(mxfp4::find(found)?),
+            "bitnet" => Ok(bitnet(found)?),
+            "gptq" => self.gptq(found),
+            "awq" => Ok(self.awq(found)?),
+            _ => self.compressed(found),
+        }
+    }
+
+    /// A field that is a number; `None` if it is missing, null or -1.
+    fn number(&self, object: &Value, path: &str, name: &str) -> Result<Option<u64>, ConfigError> {
+        match &object[name] {
+            Value::Null => Ok(None),
+            value if value.as_i64() == Some(-1) => Ok(None),
+            value => match value.as_u64().filter(|n| (1..=u64::from(u32::MAX)).contains(n)) {
+                Some(n) => Ok(Some(n)),
+                None => Err(ConfigError::invalid(format!("{path}.{name}"), value, "a positive whole number")),
+            },
+        }
+    }
+
+    /// A list of the lengths of blocks.
+    fn blocks(&self, object: &Value, path: &str, name: &str) -> Result<Vec<u64>, ConfigError> {
+        let value = &object[name];
+        let list = match value {
+            Value::Null => return Ok(Vec::new()),
+            Value::Array(list) => list.iter().map(|n| n.as_u64().filter(|n| *n > 0)).collect::<Option<Vec<_>>>(),
+            Value::String(text) => text.split('x').map(|n| n.parse().ok().filter(|n| *n > 0)).collect(),
+            _ => None,
+        };
+        let list = list.filter(|list| (1..=2).contains(&list.len()));
+        list.ok_or_else(|| {
+            ConfigError::invalid(format!("{path}.{name}"), value, "the lengths of blocks, such as [128, 128]")
+        })
+    }
+
+    /// FP8 as transformers and vLLM store it, under all names in use: `X_scale_inv`, `X.weight_scale`, `X.qscale_weight` of Mistral.
+    fn fp8(&self, found: &mut Found<'_>) -> Result<(), PlanError> {
+        let blocks = self.blocks(&self.config, FIELD, "weight_block_size")?;
+        for (index, tensor) in found.tensors() {
+            let name = tensor.name.as_str();
+            let weight = if let Some(weight) = name.strip_suffix("_scale_inv") {
+                weight.to_owned()
+            } else if let Some(weight) = name.strip_suffix(".weight_scale") {
+                format!("{weight}.weight")
+            } else if let Some(before) = name.strip_suffix("qscale_weight").filter(|before| before.ends_with('.')) {
+                format!("{before}weight")
+            } else {
+                // Scales of activations and of the cache.
+                const UNUSED: &[&str] = &[
+                    ".activation_scale",
+                    "_activation_scale",
+                    ".qscale_act",
+                    ".input_scale",
+                    ".input_scale_ub",
+                    ".output_scale",
+                    ".k_scale",
+                    ".v_scale",
+                    ".kv_scale",
+                ];
+                if UNUSED.iter().any(|end| name.ends_with(end)) {
+                    found.gone.insert(index);
+                }
+                continue;
+            };
+            let weight = found.need(&weight, tensor)?;
+            found.scale(weight, Some((index, tensor)), &blocks, "")?;
+        }
+        Ok(())
+    }
+
+    fn gptq(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+        let bits = match self.number(&self.config, FIELD, "bits")? {
+            Some(bits @ (2 | 3 | 4 | 8)) => bits,
+            _ => {
+                let found = &self.config["bits"];
+                return Err(ConfigError::invalid("quantization_config.bits", found, "2, 3, 4 or 8").into());
+            }
+        };
+        let zero_offset = match &self.config["checkpoint_format"] {
+            Value::Null => 1,
+            value => match value.as_str() {
+                Some("gptq") => 1,
+                Some("gptq_v2") => 0,
+                _ => {
+                    let expected = "\"gptq\" or \"gptq_v2\"";
+                    return Err(ConfigError::invalid("quantization_config.checkpoint_format", value, expected).into());
+                }
+            },
+        };
+        let group_size = self.number(&self.config, FIELD, "group_size")?;
+        for (words, tensor) in found.tensors() {
+            let Some(base) = tensor.name.strip_suffix(".qweight") else { continue };
+            let [n_words, n_outputs] = matrix_of_words(tensor)?;
+            let n_inputs = n_words.checked_mul(32).filter(|n| n % bits == 0).map(|n| n / bits);
+            let Some(n_inputs) = n_inputs.filter(|_| n_outputs * bits % 32 == 0) else {
+                let text = format!("has the shape {:?}, which is not whole words of {bits} bits", tensor.shape);
+                return Err(problem(tensor, text).into());
+            };
+            let (at, of_scales) = found.need_scales(&format!("{base}.scales"), tensor)?;
+            let n_groups = of_scales.shape.first().copied().unwrap_or(0);
+            super::expect_shape(of_scales, &[n_groups, n_outputs])?;
+            let zeros = found.need_words(&format!("{base}.qzeros"), tensor, &[n_groups, n_outputs * bits / 32])?;
+            let groups = match found.find(&format!("{base}.g_idx")) {
+                Some((index, listed)) => {
+                    expect(listed, "I32", &[n_inputs])?;
+                    check_groups(found, index, listed, n_groups)?;
+                    found.gone.insert(index);
+                    Groups::Listed(index)
+                }
+                None => Groups::Of(group_len(of_scales, n_inputs, n_groups, group_size)?),
+            };
+            let order = Order::Gptq { zero_offset };
+            found.gone.extend([words, zeros, at.index]);
+            let matrix = Transposed { order, bits: bits as u32, words, zeros, scales: at, n_outputs, n_groups, groups };
+            let format = format!("GPTQ, {bits} bits");
+            found.push(format!("{base}.weight"), vec![n_outputs, n_inputs], words, matrix, format);
+        }
+        Ok(())
+    }
+
+    fn awq(&self, found: &mut Found<'_>) -> Result<(), PlanError> {
+        let bits = ["bits", "w_bit"].into_iter().find(|name| !self.config[name].is_null()).unwrap_or("bits");
+        if self.number(&self.config, FIELD, bits)? != Some(4) {
+            return Err(ConfigError::invalid(format!("{FIELD}.{bits}"), &self.config[bits], "4").into());
+        }
+        if let Value::String(version) = &self.config["version"]
+            && !version.eq_ignore_ascii_case("gemm")
+        {
+            return Err(ConfigError::invalid("quantization_config.version", &self.config["version"], "\"gemm\"").into());
+        }
+        let name = if self.config["group_size"].is_null() { "q_group_size" } else { "group_size" };
+        let group_size = self.number(&self.config, FIELD, name)?;
+        for (words, tensor) in found.tensors() {
+            let Some(base) = tensor.name.strip_suffix(".qweight") else { continue };
+            let [n_inputs, n_words] = matrix_of_words(tensor)?;
+            let n_outputs = n_words * 8;
+            let (at, of_scales) = found.need_scales(&format!("{base}.scales"), tensor)?;
+            let n_groups = of_scales.shape.first().copied().unwrap_or(0);
+            super::expect_shape(of_scales, &[n_groups, n_outputs])?;
+            let zeros = found.need_words(&format!("{base}.qzeros"), tensor, &[n_groups, n_words])?;
+            let groups = Groups::Of(group_len(of_scales, n_inputs, n_groups, group_size)?);
+            found.gone.extend([words, zeros, at.index]);
+            let order = Order::Awq;
+            let matrix = Transposed { order, bits: 4, words, zeros, scales: at, n_outputs, n_groups, groups };
+            let (name, shape) = (format!("{base}.weight"), vec![n_outputs, n_inputs]);
+            found.push(name, shape, words, matrix, "AWQ, 4 bits".to_owned());
+        }
+        Ok(())
+    }
+
+    fn compressed(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+        let format = match &self.config["format"] {
+            Value::String(format) => format.as_str(),
+            other => return Err(ConfigError::invalid("quantization_config.format", other, "a string").into()),
+        };
+        const GROUPS: &str = "quantization_config.config_groups";
+        let groups = &self.config["config_groups"];
+        let list = groups.as_object().filter(|groups| groups.len() == 1);
+        let Some(weights) = list.and_then(|groups| groups.values().next()).map(|group| &group["weights"]) else {
+            return Err(ConfigError::invalid(GROUPS, groups, "an object with one group").into());
+        };
+        const WEIGHTS: &str = "quantization_config.config_groups.weights";
+        if !weights.is_object() {
+            return Err(ConfigError::invalid(WEIGHTS, weights, "an object").into());
+        }
+        let group_size = self.number(weights, WEIGHTS, "group_size")?;
+        match format {
+            "float-quantized" | "int-quantized" | "naive-quantized" => {
+                let mut blocks = self.blocks(weights, WEIGHTS, "block_structure")?;
+                if let Some(len) = group_size {
+                    blocks = vec![len];
+                }
+                for (index, tensor) in found.tensors() {
+                    let Some(weight) = tensor.name.strip_suffix("_scale").filter(|name| name.ends_with(".weight"))
+                    else {
+                        const UNUSED: &[&str] = &[".input_scale", ".output_scale", ".k_scale", ".v_scale"];
+                        if UNUSED.iter().any(|end| tensor.name.ends_with(end)) {
+                            found.gone.insert(index);
+                        }
+                        continue;
+                    };
+                    let weight = found.need(weight, tensor)?;
+                    found.scale(weight, Some((index, tensor)), &blocks, " (compressed-tensors)")?;
+                }
+                Ok(())
+            }
+            "pack-quantized" => {
+                let bits = self.number(weights, WEIGHTS, "num_bits")?.filter(|bits| *bits <= 8);
+                let Some(bits) = bits else {
+                    let found = &weights["num_bits"];
+                    return Err(ConfigError::invalid(format!("{WEIGHTS}.num_bits"), found, "1 to 8").into());
+                };
+                if let Value::String(kind) = &weights["type"]
+                    && kind != "int"
+                {
+                    return Err(ConfigError::invalid(format!("{WEIGHTS}.type"), &weights["type"], "\"int\"").into());
+                }
+                pack_quantized(found, bits, group_size)
+            }
+            other => {
+                let method = format!("compressed-tensors {other}");
+                Err(PlanError::Quantized { method, supported: METHODS }.into())
+            }
+        }
+    }
+}
+
+fn pack_quantized(found: &mut Found<'_>, bits: u64, group_size: Option<u64>) -> Result<(), Problem> {
+    let per_word = 32 / bits;
+    for (words, tensor) in found.tensors() {
+        let Some(base) = tensor.name.strip_suffix("_packed").filter(|name| name.ends_with(".weight")) else { continue };
+        let [n_rows, row_words] = matrix_of_words(tensor)?;
+        let (shape, of_shape) = found.need(&format!("{base}_shape"), tensor)?;
+        let [rows, columns] = shape_of(found, shape, of_shape)?;
+        if rows != n_rows || columns.div_ceil(per_word) != row_words {
+            let text =
+                format!("has the shape {:?}, which is not that of {bits} bits for [{rows}, {columns}]", tensor.shape);
+            return Err(problem(tensor, text).into());
+        }
+        let (at, of_scales) = found.need_scales(&format!("{base}_scale"), tensor)?;
+        let n_groups = of_scales.shape.get(1).copied().unwrap_or(1);
+        if of_scales.shape != [rows, n_groups] && of_scales.shape != [rows] {
+            super::expect_shape(of_scales, &[rows, n_groups])?;
+        }
+        let zeros = match found.find(&format!("{base}_zero_point")) {
+            Some((index, zeros)) => {
+                expect(zeros, "I32", &[rows.div_ceil(per_word), n_groups])?;
+                Some(index)
+            }
+            None => None,
+        };
+        let groups = match found.find(&format!("{base}_g_idx")) {
+            Some((index, listed)) => {
+                expect(listed, "I32", &[columns])?;
+                check_groups(found, index, listed, n_groups)?;
+                found.gone.insert(index);
+                Groups::Listed(index)
+            }
+            None => Groups::Of(group_len(of_scales, columns, n_groups, group_size)?),
+        };
+        found.gone.extend([words, shape, at.index]);
+        found.gone.extend(zeros);
+        let matrix = PackedRows { bits: bits as u32, words, row_words, zeros, scales: at, n_groups, groups };
+        let format = format!("integers of {bits} bits (compressed-tensors)");
+        found.push(base.to_owned(), vec![rows, columns], words, matrix, format);
+    }
+    Ok(())
+}
+
+/// FP8 of ModelOpt: one scale for a tensor, or one for each row.
+fn modelopt(found: &mut Found<'_>) -> Result<(), PlanError> {
+    for (index, tensor) in found.tensors() {
+        if let Some(weight) = tensor.name.strip_suffix("_scale").filter(|name| name.ends_with(".weight")) {
+            match found.find(weight) {
+                Some(weight) => found.scale(weight, Some((index, tensor)), &[], "")?,
+                None => _ = found.gone.insert(index),
+            }
+        } else if [".input_scale", ".k_scale", ".v_scale"].iter().any(|end| tensor.name.ends_with(end)) {
+            found.gone.insert(index);
+        }
+    }
+    Ok(())
+}
+
+fn bitnet(found: &mut Found<'_>) -> Result<(), PlanError> {
+    for (index, tensor) in found.tensors() {
+        let Some(weight) = tensor.name.strip_suffix("_scale").filter(|name| name.ends_with(".weight")) else {
+            continue;
+        };
+        let (bytes, weight) = found.need(weight, tensor)?;
+        let scale = scales(index, tensor)?;
+        if tensor.shape.iter().product::<u64>() != 1 {
+            return Err(problem(tensor, format!("has the shape {:?}, expected one scale", tensor.shape)));
+        }
+        let [n_rows, columns] = weight.shape[..] else {
+            return Err(problem(weight, format!("has the shape {:?}, expected two dimensions", weight.shape)));
+        };
+        let rows = n_rows.checked_mul(4).filter(|_| weight.dtype.name == "U8");
+        let Some(rows) = rows else {
+            return Err(problem(weight, format!("has the format {}, expected U8", weight.dtype)));
+        };
+        found.gone.insert(index);
+        let new = SourceTensor { dtype: crate::dtype::Dtype::F32, shape: vec![rows, columns], ..weight.clone() };
+        let form = super::Form::Decoded(bytes, Box::new(Ternary { bytes, n_rows, columns, scale }));
+        found.replaced.insert(bytes, super::New { tensor: new, form, format: "ternary values (BitNet)".to_owned() });
+    }
+    Ok(())
+}
+
+/// The two dimensions of a tensor of words.
+fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
+    if tensor.dtype.name != "I32" {
+        return Err(problem(tensor, format!("has the format {}, expected I32", tensor.dtype)));
+    }
+    match tensor.shape[..] {
+        // So that numbers of elements can be computed without a thought.
+        [rows, columns] if rows.max(columns) < 1 << 40 && rows.checked_mul(columns).is_some_and(|n| n < 1 << 48) => {
+            Ok([rows, columns])
+        }
+        _ => {
+            Err(problem(tensor, format!("has the shape {:?}, expected two dimensions of useful length", tensor.shape)))
+        }
+    }
+}
+
+/// Length of the groups, which fill a row in order.
+fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u64>) -> Result<u64, PlanError> {
+    let len = configured.unwrap_or(n).min(n).max(1);
+    match n.div_ceil(len) == n_groups && n % len == 0 {
+        true => Ok(len),
+        false => Err(problem(
+            scales,
+            format!("has the shape {}, which is not that of groups of {len} among {n} inputs", dims(&scales.shape)),
+        )),
+    }
+}
+
+/// Sees that every input has a group that there is.
+fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
+    const AT_ONCE: u64 = 1 << 16;
+    let n = listed.shape.first().copied().unwrap_or(0);
+    let data = Data { checkpoint: found.checkpoint, tensor: listed };
+    for first in (0..n).step_by(AT_ONCE as usize) {
+        let words = data.words(index, 1, first..n.min(first + AT_ONCE), 0..1)?;
+        if let Some(place) = words.iter().position(|word| u64::from(*word) >= n_groups) {
+            let (group, at) = (words.get(place).map_or(0, |word| *word as i32), first + place as u64);
+            let text =
+                format!("names the group {group} for input {at} (byte {}), and there are {n_groups} groups", at * 4);
+            return Err(problem(listed, text).into());
+        }
+    }
+    Ok(())
+}
+
+/// The shape that a small tensor holds.
+fn shape_of(found: &Found<'_>, index: usize, tensor: &SourceTensor) -> Result<[u64; 2], Problem> {
+    let width = match (tensor.dtype.name, &tensor.shape[..]) {
+        ("I64", [2]) => 8,
+        ("I32", [2]) => 4,
+        _ => {
+            let text =
+                format!("has the format {} and the shape {:?}, expected I64 and [2]", tensor.dtype, tensor.shape);
+            return Err(problem(tensor, text).into());
+        }
+    };
+    let bytes = Data { checkpoint: found.checkpoint, tensor }.bytes(index, 0, 2 * width)?;
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    let (rows, columns) = bytes.split_at(width as usize);
+    let shape = [number(rows), number(columns)];
+    match shape.iter().all(|n| *n < 1 << 40) {
+        true => Ok(shape),
+        false => Err(problem(tensor, format!("holds the shape {shape:?}, which is too large")).into()),
+    }
+}
