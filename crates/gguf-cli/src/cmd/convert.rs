@@ -348,12 +348,32 @@ fn list(ui: &mut Ui) -> Outcome {
         return Ok(Verdict::Good);
     }
     let mut table =
-        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
+        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::whole("CLASSES IN CONFIG.JSON")]);
+    let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(widest + 2));
     for (name, classes) in rows {
-        table.row([name.to_owned(), classes.join(", ")]);
+        for (i, line) in lines_of(&classes, room).into_iter().enumerate() {
+            table.row([if i == 0 { name.to_owned() } else { String::new() }, line]);
+        }
     }
     table.print(ui, 0)?;
     Ok(Verdict::Good)
+}
+
+/// Names in as few lines as there is room for; none is cut.
+fn lines_of(names: &[&str], room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for name in names {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + name.len() < room => *line = format!("{line}, {name}"),
+            Some(line) => {
+                line.push(',');
+                lines.push((*name).to_owned());
+            }
+            None => lines.push((*name).to_owned()),
+        }
+    }
+    lines
 }
 
 /// Prints what would be written.
