@@ -25,6 +25,7 @@ pub mod man;
 pub mod merge;
 pub mod migrate;
 pub mod name;
+pub mod output;
 pub mod quantize;
 pub mod recipe;
 pub mod rename;
@@ -91,6 +92,18 @@ pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
     let (kind, found) = if dir.exists() { ("failed", "is not a folder") } else { ("not_found", "no such folder") };
     let message = format!("{}: {found}; {expected}", dir.display());
     Err(Failure::of_file(Verdict::CouldNotRun, kind, dir, message))
+}
+
+/// Sees that a file or folder is there that the user names.
+///
+/// # Errors
+/// When it is not.
+pub fn expect_input(path: &Path, expected: &str) -> Result<(), Failure> {
+    if path.exists() {
+        return Ok(());
+    }
+    let message = format!("{}: no such file or folder; {expected}", path.display());
+    Err(Failure::of_file(Verdict::CouldNotRun, "not_found", path, message))
 }
 
 /// The files of a model, the first shard first.

@@ -54,6 +54,7 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
         QuantizeError::Mix { source, .. } => for_mix(source),
         QuantizeError::Matrix(e) => e.path.as_deref().and_then(wrong_kind).unwrap_or_default(),
         QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => ", and the matrix with --imatrix".to_owned(),
+        QuantizeError::OverrideType { .. } => "; set it all the same with --allow-type-change".to_owned(),
         QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
         QuantizeError::NeedsMatrix { given: false, .. } => "; give one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {

@@ -73,6 +73,18 @@ fn options_about_types_are_followed_and_their_reasons_said() {
     quantize(&[model, "Q4_0", "--dry-run", "--pure"]).exits(0).prints(&["--pure", "4.52 bits per weight"]);
     let out = dir.path().join("out");
     let out = out.to_str().unwrap();
+    for (pair, said) in [
+        ("llama.context_length=str:abc", "llama.context_length is u32"),
+        ("general.name=int:5", "general.name is str"),
+        ("tokenizer.ggml.tokens=str:abc", "tokenizer.ggml.tokens is "),
+        ("tokenizer.ggml.scores=float:1", "tokenizer.ggml.scores is "),
+    ] {
+        let run = quantize(&[model, out, "Q8_0", "--override-kv", pair]).exits(2);
+        run.says(&[said, ", and the value given is ", "--allow-type-change"]);
+        assert!(!Path::new(out).exists());
+        quantize(&[model, out, "Q8_0", "-q", "--override-kv", pair, "--allow-type-change"]).exits(0);
+        fs::remove_file(out).unwrap();
+    }
     quantize(&[model, out, "Q8_0", "-q", "--override-kv", "general.name=str:Another"]).exits(0).silently();
     gguf(["get", out, "general.name"]).exits(0).prints(&["Another"]);
 }
@@ -263,7 +275,10 @@ fn shards_stay_shards_when_asked() {
         assert_eq!(gguf.get("split.count"), Some(ValueRef::U16(2)));
     }
     program::gguf(["show", &paths[0]]).exits(0).prints(&["2 tensors"]);
-    for folder in ["./", ".", "..", &path("")] {
+    // In a folder, the standard name.
+    let run = quantize(&[&path("in-00001-of-00002.gguf"), &path(""), "Q8_0", "--keep-split", "-q"]).exits(0);
+    assert_eq!(run.out.lines().next(), Some(path("Small-32K-Q8_0-00001-of-00002.gguf").as_str()));
+    for folder in ["none/", "none/."] {
         let run = quantize(&[&path("in-00001-of-00002.gguf"), folder, "Q8_0", "--keep-split"]).exits(2);
         run.says(&["gguf: error: ", ": is a folder; with --keep-split, give what the names of the shards begin with"]);
     }

@@ -35,5 +35,5 @@ pub use in_place::{EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, Way, reserve, ro
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};
-pub use split::{Limit, Split, SplitOptions, split};
+pub use split::{Limit, Split, SplitOptions, split, split_plan};
 pub use stats::{Stats, stats};

@@ -164,7 +164,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
         path: dir.to_owned(),
         head,
         tensors,
-        source: Box::new(checkpoint),
+        source: std::sync::Arc::new(checkpoint),
         rounding: Rounding::Converter,
         importance: None,
         inputs,

@@ -1,6 +1,7 @@
 //! The conversion of a checkpoint folder: everything about it that can be decided without the weights.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
@@ -255,7 +256,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         path: dir.to_owned(),
         head,
         tensors: model.tensors,
-        source: Box::new(weights),
+        source: Arc::new(weights),
         rounding: Rounding::Converter,
         importance: None,
         inputs,

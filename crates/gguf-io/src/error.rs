@@ -60,6 +60,17 @@ pub enum Error {
         /// The journal.
         journal: PathBuf,
     },
+    /// A disk has no room for what is to be written to it.
+    NoRoom {
+        /// The output; of several on the disk, the first.
+        path: PathBuf,
+        /// Where the disk is mounted.
+        disk: PathBuf,
+        /// Bytes that the outputs on the disk still need.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// The file or folder is not of the kind that is needed.
     NotAFile(PathBuf),
     /// There is no tensor of that name.
@@ -180,6 +191,7 @@ impl Error {
             | Error::Unfinished { path, .. }
             | Error::OtherJournal { path, .. }
             | Error::NotAFile(path)
+            | Error::NoRoom { path, .. }
             | Error::NoTensor { path, .. }
             | Error::Tensor { path, .. }
             | Error::Shards { path, .. } => path,
@@ -228,6 +240,12 @@ impl fmt::Display for Error {
                  is sound, remove the journal",
                 journal.display()
             ),
+            Error::NoRoom { disk, needed, free, .. } => write!(
+                f,
+                "no room on the disk at {}: {needed} bytes needed, {free} free; {} more bytes have to be freed",
+                disk.display(),
+                needed.saturating_sub(*free)
+            ),
             Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder, a file is needed"),
             Error::NotAFile(_) => f.write_str("is not a regular file"),
             Error::NoTensor { name, nearest, .. } => {
@@ -255,6 +273,7 @@ impl std::error::Error for Error {
             | Error::Changed(_)
             | Error::OtherJournal { .. }
             | Error::NotAFile(_)
+            | Error::NoRoom { .. }
             | Error::NoTensor { .. } => None,
         }
     }

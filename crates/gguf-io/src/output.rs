@@ -150,23 +150,13 @@ impl Output {
     /// No space is taken before it is needed: writing into space that was taken beforehand costs a quarter more time on ext4.
     ///
     /// # Errors
-    /// [`Error::Io`]; among others when the disk has no room for so much.
+    /// [`Error::NoRoom`] when the disk has no room for so much; [`Error::Io`].
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
-        self.check_room(bytes)?;
-        self.file().set_len(bytes).map_err(|e| self.no_room(&e, bytes))
-    }
-
-    /// Checks that the disk has room for so many bytes, those counted that the file has already.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn check_room(&self, bytes: u64) -> Result<(), Error> {
-        check_room(self.file(), bytes).map_err(|e| self.no_room(&e, bytes))
-    }
-
-    fn no_room(&self, e: &io::Error, bytes: u64) -> Error {
-        let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
-        Error::io(&self.path, "make room for the whole file")(said)
+        crate::check_room(std::iter::once((self, bytes)))?;
+        self.file().set_len(bytes).map_err(|e| {
+            let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
+            Error::io(&self.path, "make room for the whole file")(said)
+        })
     }
 
     /// Writes all of `buf` at `offset`. May be called from several threads at once.
@@ -254,23 +244,6 @@ impl Output {
 fn leads_elsewhere(link: &Path) -> bool {
     fs::metadata(link).is_ok_and(|there| !there.is_file())
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
-}
-
-/// Whether the file system has space for so many bytes, where it tells; elsewhere a full disk is met when it is full.
-#[cfg(target_os = "linux")]
-fn check_room(file: &File, bytes: u64) -> io::Result<()> {
-    use rustix::io::Errno;
-    use std::os::unix::fs::MetadataExt;
-    let Ok(disk) = rustix::fs::fstatvfs(file) else { return Ok(()) };
-    let taken = file.metadata()?.blocks().saturating_mul(512);
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    // File systems without blocks do not say how much they hold.
-    if disk.f_blocks > 0 && bytes > free.saturating_add(taken) { Err(Errno::NOSPC.into()) } else { Ok(()) }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn check_room(_: &File, _: u64) -> io::Result<()> {
-    Ok(())
 }
 
 /// What the operating system said about a new file in a folder, in its own words; a folder that is missing is named.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{GgmlType, Gguf};
@@ -224,7 +224,7 @@ fn plan_legacy(
         head,
         is_vocab_only: plans.is_empty(),
         tensors: plans,
-        source: Box::new(LegacySource { parts, tensors: sources }),
+        source: Arc::new(LegacySource { parts, tensors: sources }),
         rounding: FloatRounding::Ggml,
         importance: None,
         inputs,

@@ -93,6 +93,16 @@ pub enum Error {
         /// The output.
         path: PathBuf,
     },
+    /// Two outputs of a run have the same path.
+    SameOutput {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Plans that are run together do not make the same tensors of one source.
+    Apart {
+        /// What the plan that differs reads.
+        path: PathBuf,
+    },
     /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
     Cancelled,
     /// The work ended early, and what is done of it is kept to be resumed.
@@ -182,6 +192,8 @@ impl Error {
             | Error::OutOfMemory { .. }
             | Error::HeadTooLarge { .. }
             | Error::OverwritesInput { .. }
+            | Error::SameOutput { .. }
+            | Error::Apart { .. }
             | Error::Cancelled
             | Error::OtherPlan { .. }
             | Error::NotOurs { .. }
@@ -202,6 +214,8 @@ impl Error {
             | Error::HeadTooLarge { .. }
             | Error::TooManyTensors { .. }
             | Error::OverwritesInput { .. }
+            | Error::SameOutput { .. }
+            | Error::Apart { .. }
             | Error::Cancelled
             | Error::Kept { .. }
             | Error::OtherPlan { .. }
@@ -246,6 +260,12 @@ impl fmt::Display for Error {
                 "{}: the output would replace a file that it is made of; choose another name for the output",
                 path.display()
             ),
+            Error::SameOutput { path } => {
+                write!(f, "{}: two outputs have this path; give each a path of its own", path.display())
+            }
+            Error::Apart { path } => {
+                write!(f, "{}: plans that are run together have to make the same tensors of one source", path.display())
+            }
             Error::Cancelled => f.write_str("interrupted; no output was written"),
             Error::Kept { why, partial, journal, n_others } => {
                 match why.as_ref() {

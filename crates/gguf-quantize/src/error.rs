@@ -40,6 +40,17 @@ pub enum Error {
         /// Why.
         source: PruneError,
     },
+    /// A key would get a value of a type that it cannot have.
+    OverrideType {
+        /// The model.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The type of the value.
+        given: String,
+        /// The types that the key can have.
+        expected: String,
+    },
     /// A tensor is quantized already.
     Requantize {
         /// The model.
@@ -119,7 +130,7 @@ impl Error {
             | Error::NeedsMatrix { .. }
             | Error::MatrixAtFault { .. }
             | Error::SourceNotFinite { .. } => true,
-            Error::NoCandidate { .. } | Error::Budget { .. } => false,
+            Error::NoCandidate { .. } | Error::Budget { .. } | Error::OverrideType { .. } => false,
         }
     }
 }
@@ -155,6 +166,9 @@ impl fmt::Display for Error {
             Error::Mix { path, source } => write!(f, "{}: {source}", path.display()),
             Error::NotAModel { path, what } => write!(f, "{}: {what}", path.display()),
             Error::Prune { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::OverrideType { path, key, given, expected } => {
+                write!(f, "{}: {key} is {expected}, and the value given is {given}", path.display())
+            }
             Error::Requantize { path, tensor, from } => write!(
                 f,
                 "{}: the tensor {tensor} is {from} already, and quantizing it again loses more than quantizing the original once; \

@@ -17,6 +17,6 @@ mod prune;
 mod warning;
 
 pub use error::{Error, NothingToQuantize};
-pub use plan::{ChooseTypes, Chosen, Quantization, QuantizeOptions, Undecided, plan};
+pub use plan::{ChooseTypes, Chosen, Offer, Quantization, QuantizeOptions, Undecided, offers, plan};
 pub use prune::PruneError;
 pub use warning::Warning;

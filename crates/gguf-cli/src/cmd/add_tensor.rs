@@ -6,7 +6,7 @@ use gguf_edit::rewrite::{NewTensor, add_tensors};
 use gguf_format::GgmlType;
 use gguf_quantize::mix::parse_tensor_type;
 
-use super::writing::Writing;
+use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
@@ -41,7 +41,7 @@ pub struct Args {
     replace: bool,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 impl Args {
@@ -49,7 +49,7 @@ impl Args {
         super::not_stdout("OUT", &self.out)?;
         let new = NewTensor::new(&self.tensor, &self.values).ty(self.ty).replace(self.replace);
         let plan = add_tensors(&self.input, &[new])?;
-        self.writing.run(ui, &plan, &self.out, "written")?;
+        self.writing.run(ui, plan, &self.out, "written", &[])?;
         Ok(Verdict::Good)
     }
 }

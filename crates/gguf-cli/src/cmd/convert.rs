@@ -1,16 +1,19 @@
 //! `gguf convert`: a Hugging Face folder becomes a GGUF file.
 
+use std::fmt;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{StringValueParser, TypedValueParser};
 use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 use serde_json::{Value, json};
 
-use super::quantize::{self, Shown};
+use super::output::{self, Shards};
+use super::quantize::{self, Names, Shown, Written, each_once, warn_once, write_all};
 use super::set::parse_room;
 use super::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -40,21 +43,25 @@ pub struct Args {
     #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
-    /// The GGUF file to write; in a folder it gets its standard name, and {ftype} stands for the type
+    /// The GGUF file to write; in a folder it gets its standard name, and {ftype}, {name} and {size} stand for the type, the model's name
+    /// and the label of its size
     #[arg(short, long, value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
     output: Option<PathBuf>,
 
     /// List the architectures that can be converted, with the class names in config.json, and convert nothing
     #[arg(long, conflicts_with_all = [
-        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
-        "reserve", "force", "allow_invalid", "quiet", "pure", "leave_output_tensor", "output_tensor_type", "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv", "prune_layers", "provenance",
+        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads",
+        "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "pure", "leave_output_tensor", "output_tensor_type",
+        "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
+        "prune_layers", "provenance", "split_max_size", "split_max_tensors",
     ])]
     list: bool,
 
     /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16; for an adapter f32), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
-    /// to quantize to, such as Q4_K_M
-    #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_parser = FileType::parse)]
-    ty: FileType,
+    /// to quantize to, such as Q4_K_M. Several, as in Q4_K_M,Q8_0, are written side by side, and the checkpoint is read once
+    #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_delimiter = ',',
+        value_parser = Names { parser: StringValueParser::new().try_map(|name: String| FileType::parse(&name)), more: AUTO })]
+    ty: Vec<FileType>,
 
     /// The model's name, in place of the one that the folder gives
     #[arg(long)]
@@ -123,10 +130,16 @@ pub struct Args {
     // Last, for what follows stands under its heading in the help.
     #[command(flatten)]
     quantization: quantize::Options,
+
+    #[command(flatten)]
+    shards: Shards,
 }
 
+/// What `--type` can be besides a file type.
+const AUTO: &[(&str, &str)] = &[("auto", "the 16-bit type of the checkpoint, or f16")];
+
 /// What `--type` can be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum FileType {
     /// The file that the reference's converter writes.
     Converted(OutType),
@@ -134,6 +147,15 @@ enum FileType {
     Either(OutType, Target),
     /// What such a file is quantized to.
     Quantized(Target),
+}
+
+impl fmt::Display for FileType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileType::Converted(ty) => write!(f, "{ty:?}"),
+            FileType::Either(_, target) | FileType::Quantized(target) => write!(f, "{target}"),
+        }
+    }
 }
 
 impl FileType {
@@ -153,24 +175,29 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        if !dir.exists() {
-            let problem = "no such file or folder; give the folder of a checkpoint, with config.json in it";
-            let message = format!("{}: {problem}", dir.display());
-            return Err(Failure::of_file(Verdict::CouldNotRun, "not_found", dir, message));
-        }
+        super::expect_input(dir, "give the folder of a checkpoint, with config.json in it")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
-        let file_type = match self.ty {
+        let resolved = |ty: &FileType| match *ty {
             FileType::Either(_, target) if self.quantization.are_given() => FileType::Quantized(target),
             FileType::Either(ty, _) => FileType::Converted(ty),
             other => other,
         };
+        let types: Vec<FileType> = self.ty.iter().map(resolved).collect();
+        if self.quantization.are_given() && !types.iter().any(|ty| matches!(ty, FileType::Quantized(_))) {
+            let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        match each_once(types)?.as_slice() {
+            [ty] => self.convert(ui, dir, *ty),
+            types => self.convert_all(ui, dir, types),
+        }
+    }
+
+    /// Plans one conversion.
+    fn plan(&self, dir: &Path, file_type: FileType) -> Result<Conversion, Failure> {
         let ty = match file_type {
-            FileType::Converted(_) if self.quantization.are_given() => {
-                let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
-                return Err(Failure::CouldNotRun(problem.to_owned()));
-            }
             FileType::Quantized(_) if self.vocab_only => {
                 let problem = "--vocab-only writes no tensors, so there is nothing to quantize; leave --type out";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
@@ -200,8 +227,63 @@ impl Args {
             gguf_edit::reserve(&mut draft.head, bytes);
             conversion.plan = draft.lay_out()?;
         }
+        Ok(conversion)
+    }
+
+    /// Converts to several types from one read.
+    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType]) -> Outcome {
+        let Some(out) = self.output.as_deref().filter(|_| !self.dry_run) else {
+            let problem = "--dry-run shows one type; give one";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        };
+        output::check_several(out)?;
+        let matrix = self.quantization.matrix()?;
+        let mut source = None;
+        let (mut lossless, mut outputs, mut said) = (None, Vec::new(), Vec::new());
+        for ty in types {
+            let converted = match ty {
+                FileType::Quantized(_) => None,
+                _ => Some(self.plan(dir, *ty)?),
+            };
+            let conversion = match &converted {
+                Some(conversion) => conversion,
+                None => match &mut lossless {
+                    Some(conversion) => &*conversion,
+                    none => none.insert(self.plan(dir, *ty)?),
+                },
+            };
+            warn_once(ui, &mut said, conversion.warnings.iter().map(ToString::to_string));
+            if let Some(invalid) = self.invalid(dir, conversion.n_errors) {
+                return Err(invalid);
+            }
+            let mut draft = conversion.plan.to_draft();
+            // All conversions of a folder read the same tensors, and one source is read for all.
+            draft.source = source.get_or_insert(draft.source).clone();
+            let (target, plan) = match ty {
+                FileType::Quantized(target) => {
+                    let options = self.quantization.with(dir, target, matrix.as_deref())?;
+                    let planned = gguf_quantize::plan(draft, matrix.clone(), &options, target)?;
+                    warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
+                    (target.to_string(), planned.plan)
+                }
+                _ => (conversion.ty.to_string(), draft.lay_out()?),
+            };
+            let plan = self.shards.apply(ui, plan)?;
+            let out = output::path_of(&conversion.output_path_as(out, &target), &plan)?;
+            outputs.push(Written { target, plan, out });
+        }
+        let options = self.run_options().protect(self.quantization.files());
+        write_all(ui, &outputs, &options, self.quiet, Shown::Path)
+    }
+
+    /// Converts to one type, or shows what would be done.
+    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType) -> Outcome {
+        let mut conversion = self.plan(dir, file_type)?;
         for warning in &conversion.warnings {
             ui.warning(&warning.to_string());
+        }
+        if !matches!(file_type, FileType::Quantized(_)) {
+            conversion.plan = self.shards.apply(ui, conversion.plan)?;
         }
         let invalid = self.invalid(dir, conversion.n_errors);
         let is_invalid = invalid.is_some();
@@ -263,14 +345,16 @@ impl Args {
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
+        let plan = self.shards.apply(ui, planned.plan)?;
+        let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
         match out {
             Some(out) if !self.dry_run => {
                 let options = self.run_options().protect(self.quantization.files());
-                quantize::write(ui, &planned.plan, &options, &target, &out, self.quiet, Shown::Path)
+                quantize::write(ui, &plan, &options, &target, &out, self.quiet, Shown::Path)
             }
-            _ if self.json => quantize::print_json(ui, &planned.plan, &target),
+            _ if self.json => quantize::print_json(ui, &plan, &target),
             out => {
-                quantize::print_plan(ui, &planned.plan, &target)?;
+                quantize::print_plan(ui, &plan, &target)?;
                 print_left_out(ui, &conversion.skipped)?;
                 out.map_or(Ok(()), |out| ui.print_path(&out))?;
                 Ok(Verdict::Good)
@@ -279,8 +363,9 @@ impl Args {
     }
 
     fn write(&self, ui: &mut Ui, conversion: &Conversion, out: &Path) -> Outcome {
+        let out = output::path_of(&conversion.output_path(out), &conversion.plan)?;
         let watch = Watch::new(self.quiet);
-        let result = conversion.plan.run(conversion.output_path(out), &self.run_options(), &watch);
+        let result = conversion.plan.run(out, &self.run_options(), &watch);
         watch.clear();
         let RunSummary { paths, overflows, .. } = result?;
         for overflow in &overflows {
@@ -414,7 +499,7 @@ fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome 
         writeln!(ui.out, "{line}")?;
     }
     if let Some(out) = out {
-        ui.print_path(&conversion.output_path(out))?;
+        ui.print_path(&output::path_of(&conversion.output_path(out), plan)?)?;
     }
     Ok(Verdict::Good)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gguf_edit::rewrite::{Graft, graft};
 
 use super::get::matches;
-use super::writing::{Writing, tensors};
+use super::writing::{WritingModel, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, grouped};
 
@@ -44,7 +44,7 @@ pub struct Args {
     replace: bool,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 impl Args {
@@ -62,7 +62,7 @@ impl Args {
             n => format!(" and {} keys", grouped(n as u64)),
         };
         let done = format!("{}{keys} taken, written", tensors(taken.len() as u64));
-        self.writing.run(ui, &plan, &self.out, &done)?;
+        self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

@@ -12,6 +12,7 @@ use gguf_pipeline::plan::TensorPlan;
 use gguf_quantize::mix::Target;
 use serde::Serialize;
 
+use super::output::{self, Shards};
 use super::quantize;
 use super::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
@@ -90,6 +91,9 @@ pub struct Args {
 
     #[command(flatten)]
     quantization: quantize::Options,
+
+    #[command(flatten)]
+    shards: Shards,
 }
 
 /// The types that tensors can be encoded as without more being known of them.
@@ -134,12 +138,15 @@ impl Args {
         let options = gguf_legacy::Options::default().recoded(self.recode_as).threads(self.threads);
         let planned = gguf_legacy::plan(input, &answers, &options, &watch);
         watch.clear();
-        let migration = planned?;
+        let mut migration = planned?;
         for guess in &migration.guesses {
             ui.note(&format!("guessed {guess}"));
         }
         for warning in &migration.warnings {
             ui.warning(&warning.to_string());
+        }
+        if self.ty.is_none() {
+            migration.plan = self.shards.apply(ui, migration.plan)?;
         }
         match &self.ty {
             Some(target) => self.quantize(ui, migration, *target, &out),
@@ -196,19 +203,25 @@ impl Args {
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
+        let plan = self.shards.apply(ui, planned.plan)?;
         if self.dry_run {
             return match self.json {
-                true => quantize::print_json(ui, &planned.plan, &target),
-                false => quantize::print_plan(ui, &planned.plan, &target),
+                true => quantize::print_json(ui, &plan, &target),
+                false => quantize::print_plan(ui, &plan, &target),
             };
         }
         let options = self.run_options().protect(self.quantization.files());
-        let verdict = quantize::write(ui, &planned.plan, &options, &target, out, self.quiet, quantize::Shown::Path)?;
-        Ok(verdict.max(check(ui, out, &known)?))
+        let out = &output::path_of(out, &plan)?;
+        let verdict = quantize::write(ui, &plan, &options, &target, out, self.quiet, quantize::Shown::Path)?;
+        match plan.output_paths(out).first() {
+            Some(first) => Ok(verdict.max(check(ui, first, &known)?)),
+            None => Ok(verdict),
+        }
     }
 
     fn write(&self, ui: &mut Ui, migration: &Migration, out: &Path) -> Outcome {
         let watch = Watch::new(self.quiet);
+        let out = output::path_of(out, &migration.plan)?;
         let result = migration.plan.run(out, &self.run_options(), &watch);
         watch.clear();
         let paths = result?.paths;
@@ -230,7 +243,10 @@ impl Args {
                 watch.rate(plan.file_bytes()),
             ));
         }
-        let verdict = check(ui, out, &errors_of(migration))?;
+        let verdict = match paths.first() {
+            Some(first) => check(ui, first, &errors_of(migration))?,
+            None => Verdict::Good,
+        };
         print_written(ui, &paths)?;
         Ok(verdict)
     }

@@ -6,16 +6,19 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use clap::builder::OsStringValueParser;
 use gguf_format::Str;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
 use gguf_pipeline::plan::Reason;
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::budget::Budget;
-use gguf_quantize::mix::{Target, TensorTypeRule};
+use gguf_quantize::imatrix::ImatrixFile;
+use gguf_quantize::mix::{Target, TensorTypeRule, UnknownName};
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use serde::Serialize;
 
+use crate::cmd::output::{self, Shards};
 use crate::cmd::set::parse_room;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
@@ -25,14 +28,18 @@ use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grou
 use crate::watch::Watch;
 
 mod budget;
+mod list;
 mod options;
 mod report;
+mod several;
 
 use budget::Within;
 pub use budget::parse_size;
+pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
 use report::tensors;
 pub use report::{JsonError, Shown, cosine, number, relative};
+pub use several::{Written, each_once, warn_once, write_all};
 
 /// Write a model with its tensors in other types, smaller ones as a rule.
 ///
@@ -45,24 +52,34 @@ pub use report::{JsonError, Shown, cosine, number, relative};
 /// back what the journal says is finished; what is not as it was is done again.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
-gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>
+gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...
        gguf quantize [OPTIONS] <INPUT> <OUT> --target-size <SIZE>
-       gguf quantize [OPTIONS] <INPUT> <TYPE> --dry-run")]
+       gguf quantize [OPTIONS] <INPUT> <TYPE>... --dry-run
+       gguf quantize [OPTIONS] <INPUT> --list")]
 #[command(after_help = "\
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
-  gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
-  gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
-  gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
+  gguf quantize model-f16.gguf 'model-{ftype}.gguf' Q4_K_M Q6_K     several types from one read
+  gguf quantize model-f16.gguf --list                  the size of each file type
+  gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
+  gguf quantize in.gguf out.gguf IQ3_S --resume        continues interrupted work")]
 pub struct Args {
     /// The model in GGUF; of a split one, any shard
     input: PathBuf,
 
-    /// The file to write, and the file type: a name such as Q4_K_M, or llama.cpp's number; with --dry-run the type alone will do
-    #[arg(required_unless_present = "limit", num_args = 0..=2, value_names = ["OUT", "TYPE"])]
-    rest: Vec<OsString>,
+    /// The file to write; in a folder it gets its standard name, and {ftype}, {name} and {size} stand for the file type, the model's
+    /// name and the label of its size. With --dry-run it can be left out
+    #[arg(required_unless_present_any = ["limit", "list"])]
+    out: Option<OsString>,
+
+    /// The file type: a name such as Q4_K_M, or llama.cpp's number. Several are written side by side, and the input is read once
+    #[arg(value_name = "TYPE", value_parser = Names { parser: OsStringValueParser::new(), more: &[("COPY", "the types of the input")] })]
+    types: Vec<OsString>,
+
+    /// List the file types, with bits per weight and the size of the file that each gives this model, and write nothing
+    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "dry_run", "report", "resume"])]
+    list: bool,
 
     #[command(flatten)]
     how: How,
@@ -79,7 +96,7 @@ pub struct How {
     allow_requantize: bool,
 
     /// Write the shards that the model has; OUT is what their names begin with, PREFIX in PREFIX-00001-of-00003.gguf
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors"])]
     keep_split: bool,
 
     /// Threads to work with; as many as there are processors if not given
@@ -94,7 +111,7 @@ pub struct How {
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
-    /// Print one JSON object: the plan, the report, or the files that were written
+    /// Print one JSON object: the plan, the report, the list, or the files that were written
     #[arg(long)]
     json: bool,
 
@@ -117,6 +134,9 @@ pub struct How {
     // Last, for what follows stands under its heading in the help.
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    shards: Shards,
 }
 
 impl Args {
@@ -130,31 +150,48 @@ impl Args {
         if let Some(budget) = self.budget.budget() {
             return self.run_within(ui, budget);
         }
-        let (out, ty) = match self.rest.as_slice() {
-            [out, ty] => (Some(Path::new(out)), ty),
-            [ty] if self.how.dry_run => (None, ty),
-            _ => {
-                let problem =
-                    "give the file to write and then the file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
-                return Err(Failure::CouldNotRun(problem.to_owned()));
-            }
+        if self.list {
+            return self.how.list(ui, &self.input);
+        }
+        let parse = |text: &OsString| -> Result<Vec<Target>, UnknownName> {
+            text.to_string_lossy().split(',').map(|name| Target::parse(name.trim())).collect()
         };
-        let parse = |text: &OsString| Target::parse(&text.to_string_lossy());
-        let target = parse(ty).map_err(|e| {
-            let hint = match self.rest.as_slice() {
-                [first, _] if parse(first).is_ok() => "; the file type comes last, after the file to write",
-                _ => "",
-            };
-            Failure::CouldNotRun(format!("{e}{hint}"))
-        })?;
-        self.how.run(ui, &self.input, out, target, None)
+        let rest: Vec<&OsString> = self.out.iter().chain(&self.types).collect();
+        let is_type = |text: &OsString| parse(text).is_ok();
+        let (out, types) = match rest.as_slice() {
+            [] => (None, &[][..]),
+            types @ [first, ..] if self.how.dry_run && (types.len() == 1 || is_type(first)) => (None, types),
+            [out, types @ ..] => (Some(Path::new(out)), types),
+        };
+        if types.is_empty() {
+            let problem =
+                "give the file to write and then the file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let mut targets = Vec::new();
+        for ty in types {
+            targets.extend(parse(ty).map_err(|e| {
+                let hint = match out {
+                    Some(out) if is_type(&out.as_os_str().to_owned()) => {
+                        "; the file type comes last, after the file to write"
+                    }
+                    _ => "",
+                };
+                Failure::CouldNotRun(format!("{e}{hint}"))
+            })?);
+        }
+        match each_once(targets)?.as_slice() {
+            [target] => self.how.run(ui, &self.input, out, *target, None),
+            targets => self.how.run_several(ui, &self.input, out, targets),
+        }
     }
 
     /// Chooses the types for a size.
     fn run_within(&self, ui: &mut Ui, budget: Budget<'_>) -> Outcome {
         let fail = |problem: &str| Err(Failure::CouldNotRun(problem.to_owned()));
         let how = &self.how;
-        let out = match self.rest.as_slice() {
+        let rest: Vec<&OsString> = self.out.iter().chain(&self.types).collect();
+        let out = match rest.as_slice() {
             [out] if Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists() => Some(Path::new(out)),
             [] if how.dry_run => None,
             [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
@@ -167,7 +204,8 @@ impl Args {
         let planned = how.plan(&self.input, &within, &budget, Vec::new());
         watch.clear();
         let planned = planned?;
-        how.finish(ui, &planned, out, &within, &file_type(&planned.plan), None)
+        let file_type = file_type(&planned.plan);
+        how.finish(ui, planned, out, &within, &file_type, None)
     }
 }
 
@@ -184,7 +222,78 @@ impl How {
         self.check_out(out)?;
         let (path, rules) = recipe.unzip();
         let planned = self.plan(input, &target, &target, rules.unwrap_or_default())?;
-        self.finish(ui, &planned, out, &target, &target, path)
+        self.finish(ui, planned, out, &target, &target, path)
+    }
+
+    /// Quantizes to several file types from one read, or shows what would be done.
+    fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, targets: &[Target]) -> Outcome {
+        self.check_out(out)?;
+        out.map_or(Ok(()), output::check_several)?;
+        if self.json && (self.dry_run || self.report) {
+            let problem =
+                "--json shows the plan or the report of one file type; give one, or --list for a table of all";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let draft = self.draft(input)?;
+        let matrix = self.options.matrix()?;
+        let (mut outputs, mut said) = (Vec::new(), Vec::new());
+        for target in targets {
+            let options = self.quantize_options(input, target, matrix.as_deref())?;
+            let planned = gguf_quantize::plan(draft.clone(), matrix.clone(), &options, target)?;
+            warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
+            let plan = self.shards.apply(ui, planned.plan)?;
+            let out = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
+            outputs.push(Written { target: target.to_string(), plan, out });
+        }
+        if self.dry_run {
+            for (i, output) in outputs.iter().enumerate() {
+                if i > 0 {
+                    writeln!(ui.out)?;
+                }
+                print_plan(ui, &output.plan, &output.target)?;
+            }
+            return Ok(Verdict::Good);
+        }
+        let shown = Shown::of(self.report, self.json);
+        write_all(ui, &outputs, &self.run_options(shown, None), self.quiet, shown)
+    }
+
+    /// Prints what each file type would make of the model.
+    fn list(&self, ui: &mut Ui, input: &Path) -> Outcome {
+        let matrix = self.options.matrix()?;
+        let options = self.quantize_options(input, &Target::Copy, matrix.as_deref())?;
+        let offers = gguf_quantize::offers(&self.draft(input)?, matrix.as_ref(), &options)?;
+        list::print(ui, input, &offers, self.json)
+    }
+
+    /// A copy of the input, with the room that is asked for.
+    fn draft(&self, input: &Path) -> Result<Draft, Failure> {
+        let mut draft = Draft::copy_of(input)?;
+        if let Some(bytes) = self.reserve {
+            gguf_edit::reserve(&mut draft.head, bytes);
+        }
+        Ok(draft)
+    }
+
+    fn quantize_options(
+        &self,
+        input: &Path,
+        target: &dyn Display,
+        matrix: Option<&ImatrixFile>,
+    ) -> Result<QuantizeOptions, Failure> {
+        let mut options = self.options.with(input, target, matrix)?;
+        options.allow_requantize = self.allow_requantize;
+        options.keep_split = self.keep_split;
+        Ok(options)
+    }
+
+    fn run_options(&self, shown: Shown, recipe: Option<PathBuf>) -> RunOptions {
+        RunOptions::default()
+            .threads(self.threads)
+            .force(self.force)
+            .resume(self.resume)
+            .measure(shown != Shown::Path)
+            .protect(self.options.files().chain(recipe))
     }
 
     /// Decides everything, with rules for names that come after those of the options.
@@ -196,15 +305,9 @@ impl How {
         rules: Vec<TensorTypeRule>,
     ) -> Result<Quantization, Failure> {
         let matrix = self.options.matrix()?;
-        let mut options: QuantizeOptions = self.options.with(input, target, matrix.as_deref())?;
-        options.allow_requantize = self.allow_requantize;
-        options.keep_split = self.keep_split;
+        let mut options = self.quantize_options(input, target, matrix.as_deref())?;
         options.mix.tensor_types.extend(rules);
-        let mut draft = Draft::copy_of(input)?;
-        if let Some(bytes) = self.reserve {
-            gguf_edit::reserve(&mut draft.head, bytes);
-        }
-        Ok(gguf_quantize::plan(draft, matrix, &options, types)?)
+        Ok(gguf_quantize::plan(self.draft(input)?, matrix, &options, types)?)
     }
 
     /// Sees that the output, if there is to be one, can be the name of a file, or begin names of shards.
@@ -213,7 +316,7 @@ impl How {
         super::not_stdout("OUT", out)?;
         let text = out.to_string_lossy();
         let last = text.rsplit(std::path::is_separator).next();
-        if self.keep_split && matches!(last, None | Some("" | "." | "..")) {
+        if self.keep_split && !out.is_dir() && matches!(last, None | Some("" | "." | "..")) {
             let problem = format!(
                 "{text}: is a folder; with --keep-split, give what the names of the shards begin with, as in {}",
                 out.join("model").display()
@@ -228,7 +331,7 @@ impl How {
     fn finish(
         &self,
         ui: &mut Ui,
-        planned: &Quantization,
+        planned: Quantization,
         out: Option<&Path>,
         target: &dyn Display,
         file_type: &dyn Display,
@@ -237,21 +340,16 @@ impl How {
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
-        let plan = &planned.plan;
+        let plan = self.shards.apply(ui, planned.plan)?;
         match out {
             Some(out) if !self.dry_run => {
                 let shown = Shown::of(self.report, self.json);
                 let recipe = recipe.and_then(|path| path.canonicalize().ok());
-                let options = RunOptions::default()
-                    .threads(self.threads)
-                    .force(self.force)
-                    .resume(self.resume)
-                    .measure(shown != Shown::Path)
-                    .protect(self.options.files().chain(recipe));
-                write(ui, plan, &options, target, out, self.quiet, shown)
+                let out = output::path_of(out, &plan)?;
+                write(ui, &plan, &self.run_options(shown, recipe), target, &out, self.quiet, shown)
             }
-            _ if self.json => print_json(ui, plan, file_type),
-            _ => print_plan(ui, plan, target),
+            _ if self.json => print_json(ui, &plan, file_type),
+            _ => print_plan(ui, &plan, target),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_edit::rewrite::{Order, names, reorder};
 
-use super::writing::Writing;
+use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
@@ -34,7 +34,7 @@ pub struct Args {
     like: Option<PathBuf>,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -58,7 +58,7 @@ impl Args {
         };
         let plan = reorder(&self.input, &order)?;
         let protect: Vec<PathBuf> = self.like.iter().cloned().collect();
-        self.writing.run_beside(ui, &plan, &self.out, "reordered", &protect)?;
+        self.writing.run(ui, plan, &self.out, "reordered", &protect)?;
         Ok(Verdict::Good)
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gguf_edit::rewrite::remove_tensors;
 
 use super::get::matches;
-use super::writing::{Writing, tensors};
+use super::writing::{WritingModel, tensors};
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
@@ -30,7 +30,7 @@ pub struct Args {
     tensors: Vec<String>,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 impl Args {
@@ -38,7 +38,7 @@ impl Args {
         super::not_stdout("OUT", &self.out)?;
         let (plan, removed) = remove_tensors(&self.input, &self.tensors, matches)?;
         let done = format!("{} left out, written", tensors(removed.len() as u64));
-        self.writing.run(ui, &plan, &self.out, &done)?;
+        self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

@@ -9,7 +9,7 @@ use gguf_format::Str;
 use gguf_pipeline::Plan;
 use serde::Serialize;
 
-use super::quantize::parse_size;
+use super::output::{parse_limit, warn_too_large};
 use super::writing::{Writing, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
@@ -72,11 +72,6 @@ pub struct Args {
     writing: Writing,
 }
 
-/// A size that is not zero.
-fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
-    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "it must be more than 0".to_owned())
-}
-
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         check_prefix(&self.prefix)?;
@@ -114,13 +109,7 @@ impl Args {
 
     fn warn(&self, ui: &mut Ui, split: &Split) {
         let input = shown_path(&self.input);
-        if let [first, more @ ..] = split.too_large.as_slice() {
-            let others = match more.len() {
-                0 => String::new(),
-                n => format!(", and {n} more"),
-            };
-            ui.warning(&format!("{first}{others}: larger than the size of a shard; it gets one of its own"));
-        }
+        warn_too_large(ui, &split.too_large);
         if let Some(first) = split.lost.first() {
             let bytes = split.lost.iter().map(|range| range.end - range.start).sum();
             ui.warning(&format!(

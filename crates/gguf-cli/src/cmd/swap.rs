@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_format::ByteOrder;
 
-use super::writing::Writing;
+use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
@@ -29,7 +29,7 @@ pub struct Args {
     to: Option<To>,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -47,7 +47,7 @@ impl Args {
         });
         let plan = gguf_edit::rewrite::swap(&self.input, to)?;
         let done = plan.order().to_string();
-        self.writing.run(ui, &plan, &self.out, &done)?;
+        self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

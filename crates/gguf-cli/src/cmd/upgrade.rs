@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gguf_format::Version;
 
-use super::writing::Writing;
+use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
@@ -25,7 +25,7 @@ pub struct Args {
     out: PathBuf,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 impl Args {
@@ -36,7 +36,7 @@ impl Args {
             Version::V3 => "version 3 already, copied".to_owned(),
             version => format!("version {version} to 3"),
         };
-        self.writing.run(ui, &plan, &self.out, &done)?;
+        self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

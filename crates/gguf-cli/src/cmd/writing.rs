@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gguf_pipeline::{Plan, RunOptions};
 use serde::Serialize;
 
+use super::output::{Shards, path_of};
 use crate::failure::Failure;
 use crate::json;
 use crate::ui::{Ui, duration, grouped, size};
@@ -56,6 +57,35 @@ pub fn print_written(ui: &mut Ui, paths: &[PathBuf]) -> std::io::Result<()> {
     json::print(ui, 3, &Written { files: files.collect() })
 }
 
+/// Options of commands that write a model, whole or in shards.
+#[derive(Debug, clap::Args)]
+pub struct WritingModel {
+    #[command(flatten)]
+    pub writing: Writing,
+
+    // Last, for what follows stands under its heading in the help.
+    #[command(flatten)]
+    shards: Shards,
+}
+
+impl WritingModel {
+    /// As [`Writing::run_beside`], in shards if they are asked for.
+    ///
+    /// # Errors
+    /// Those of the split, of the run and of standard output.
+    pub fn run(
+        &self,
+        ui: &mut Ui,
+        plan: Plan,
+        out: &Path,
+        done: &str,
+        protect: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let plan = self.shards.apply(ui, plan)?;
+        self.writing.run_beside(ui, &plan, out, done, protect)
+    }
+}
+
 impl Writing {
     /// Writes what a plan says, then says on standard error what was done, and prints the paths of the files.
     ///
@@ -81,8 +111,9 @@ impl Writing {
             .threads(self.threads)
             .force(self.force)
             .protect(protect.iter().filter_map(|path| path.canonicalize().ok()));
+        let out = path_of(out, plan)?;
         let watch = Watch::new(self.quiet);
-        let result = plan.run(out, &options, &watch);
+        let result = plan.run(&out, &options, &watch);
         watch.clear();
         let paths = result?.paths;
         self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);

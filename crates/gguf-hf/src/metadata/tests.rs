@@ -185,7 +185,7 @@ fn wrong_overrides_are_errors() {
         assert!(error.contains(message) && error.contains("o.json"), "{json}: {error}");
     }
     let options = MetadataOptions { metadata: Some("/nowhere/o.json".into()), ..MetadataOptions::default() };
-    assert!(run("missing", &[], &options).unwrap_err().to_string().contains("no such file"));
+    assert!(run("missing", &[], &options).unwrap_err().to_string().contains("/nowhere/o.json: "));
 }
 
 #[test]

@@ -57,6 +57,10 @@ pub struct Options {
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = override_kv)]
     override_kv: Vec<(String, Value)>,
 
+    /// With --override-kv: set keys even to values of types that llama.cpp does not expect
+    #[arg(long, requires = "override_kv")]
+    allow_type_change: bool,
+
     /// Leave out the blocks of these numbers; those that stay are counted anew
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     prune_layers: Vec<u64>,
@@ -119,6 +123,7 @@ impl Options {
         options.mix.tensor_types = tensor_types;
         options.prune_layers.clone_from(&self.prune_layers);
         options.overrides.clone_from(&self.override_kv);
+        options.allow_other_types = self.allow_type_change;
         options.provenance = provenance;
         Ok(options)
     }
