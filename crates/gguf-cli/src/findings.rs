@@ -127,8 +127,8 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
         return Ok(Verdict::Good);
     }
     let mut columns = vec![
-        Column::left("RULE").styled(Style::Cyan),
-        Column::left("SEVERITY"),
+        Column::name("RULE").styled(Style::Cyan),
+        Column::left("SEVERITY").left_out(1),
         Column::text("WHAT IS RIGHT"),
         Column::text("SOURCE").styled(Style::Dim),
     ];

@@ -2,9 +2,12 @@
 //!
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
+use std::io::Read;
 use std::path::Path;
 
 use gguf_edit::EditError;
+use gguf_edit::join::is_piece;
+use gguf_format::{Kind, Problem};
 use gguf_hf::{AdapterProblem, FolderError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
@@ -49,6 +52,7 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
     match e {
         QuantizeError::Pipeline(e) => for_run(e),
         QuantizeError::Mix { source, .. } => for_mix(source),
+        QuantizeError::Matrix(e) => e.path.as_deref().and_then(wrong_kind).unwrap_or_default(),
         QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => {
             ", and the matrix with --imatrix".to_owned()
         }
@@ -136,6 +140,18 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         gguf_hf::Error::Pipeline(e) => for_run(e),
         gguf_hf::Error::Gguf { .. } => "; `gguf quantize` makes one of another type of it".to_owned(),
         gguf_hf::Error::Folder(FolderError::UnknownPre { .. }) => " with --pre NAME".to_owned(),
+        gguf_hf::Error::Folder(
+            FolderError::Json { file, .. } | FolderError::NotUtf8 { file, .. } | FolderError::Invalid { file, .. },
+        )
+        | gguf_hf::Error::Safetensors { file, .. }
+        | gguf_hf::Error::Torch { file, .. }
+        | gguf_hf::Error::Index { index: file, .. }
+        | gguf_hf::Error::Config { file, .. }
+            // The library knows pointers where tensors are expected.
+            if !e.to_string().contains("git-lfs") =>
+        {
+            wrong_kind(file).unwrap_or_default()
+        }
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
             "; pass its folder with --base".to_owned()
         }
@@ -145,13 +161,85 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
 
 /// What can be done about a file that cannot be read as GGUF.
 pub fn for_reading(e: &gguf_io::Error) -> String {
-    let is_other = |e: &gguf_format::Error| matches!(e.problem, gguf_format::Problem::NotGguf(_));
     match e {
-        gguf_io::Error::Head { path, source } if is_other(source) => {
-            legacy(path).map_or(String::new(), |said| format!("; it is {said}"))
+        gguf_io::Error::Head { path, .. } if is_piece(path) => {
+            format!("; by its name it is a piece of a file: `{}` joins the pieces", merge_of(path))
         }
+        gguf_io::Error::Head { path, source } => match source.problem {
+            Problem::NotGguf(Kind::OldMatrix) => {
+                let shown = shown_path(path);
+                format!("; `gguf imatrix show {shown}` shows it, and `gguf quantize` takes it with --imatrix")
+            }
+            Problem::NotGguf(Kind::Modelfile) => base_of_modelfile(path).unwrap_or_default(),
+            Problem::NotGguf(_) => legacy(path).map_or(String::new(), |said| format!("; it is {said}")),
+            _ => String::new(),
+        },
+        gguf_io::Error::NotAFile(path) => folder(path).map_or(String::new(), |said| format!("; {said}")),
         _ => String::new(),
     }
+}
+
+/// The command that joins the pieces of a file.
+pub fn merge_of(piece: &Path) -> String {
+    format!("gguf merge {} -o model.gguf", shown_path(piece))
+}
+
+/// What a folder holds, and the command for it; `None` for those that hold no model.
+fn folder(dir: &Path) -> Option<String> {
+    let shown = shown_path(dir);
+    let holds = |name: &str| dir.join(name).is_file();
+    let is_gguf = |path: &Path| path.extension().is_some_and(|extension| extension == "gguf");
+    let first = || std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path()).filter(|path| is_gguf(path)).min();
+    if holds("adapter_config.json") {
+        Some(format!("it holds a LoRA adapter, which `gguf convert {shown} -o adapter.gguf` converts"))
+    } else if holds("config.json") {
+        Some(format!("it holds a checkpoint, which `gguf convert {shown} -o model.gguf` converts"))
+    } else {
+        first().map(|path| format!("give a file in it, such as {}", shown_path(&path)))
+    }
+}
+
+/// The first bytes of a file; empty if it cannot be read.
+fn start_of(path: &Path) -> Vec<u8> {
+    let mut start = Vec::new();
+    if let Ok(file) = gguf_io::open_regular(path) {
+        let _ = file.take(4096).read_to_end(&mut start);
+    }
+    start
+}
+
+/// The model that a Modelfile is based on.
+fn base_of_modelfile(path: &Path) -> Option<String> {
+    let start = start_of(path);
+    let base = start.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"FROM "))?.trim_ascii();
+    let is_path = base.contains(&b'/') && base.iter().any(|&b| b == b'.') || base.ends_with(b".gguf");
+    let base = gguf_format::check::shown(gguf_format::Str(base));
+    let base = base.trim_matches('"');
+    Some(match is_path {
+        true => format!(", {base}"),
+        false => format!(": ollama://{base}"),
+    })
+}
+
+/// What a file is that should be something else, and what to do; `None` if that cannot be told.
+pub fn wrong_kind(path: &Path) -> Option<String> {
+    let start = start_of(path);
+    let kind = Kind::of(start.get(..512).unwrap_or(&start));
+    let is_told = matches!(
+        kind,
+        Kind::Empty
+            | Kind::GitLfsPointer
+            | Kind::Html
+            | Kind::ErrorText
+            | Kind::Zeros
+            | Kind::Gzip
+            | Kind::Zstd
+            | Kind::Tar
+            | Kind::Xz
+            | Kind::Bzip2
+            | Kind::SevenZip
+    );
+    (is_told && path.is_file()).then(|| format!("; the file is {kind}: {}", kind.hint()))
 }
 
 /// What a legacy file is, and the command that makes a GGUF of it; `None` for other files.

@@ -119,3 +119,21 @@ fn introduce(ui: &mut Ui, path: &Path, entry: &Entry) {
 pub fn bad(kind: &'static str, path: &Path, problem: &str) -> Failure {
     Failure::of_file(Verdict::Bad, kind, path, format!("{}: {problem}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that changes would go unseen otherwise.
+    #[test]
+    fn commands_and_arguments_exist() {
+        let definition = crate::commands::definition();
+        for Reads { command, arguments, .. } in COMMANDS {
+            let found = command.split('.').try_fold(&definition, |inner, name| inner.find_subcommand(name));
+            let found = found.unwrap_or_else(|| panic!("{command}"));
+            for id in *arguments {
+                assert!(found.get_arguments().any(|argument| argument.get_id() == *id), "{command}: {id}");
+            }
+        }
+    }
+}

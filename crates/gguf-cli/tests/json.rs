@@ -280,6 +280,7 @@ fn bad_inputs_have_the_same_code_everywhere() {
         "convert @glossary -o @out.gguf --metadata @none",
         "convert @none -o @out.gguf",
         "convert @glossary -o @out.gguf --type q4_0 --imatrix @none",
+        "convert @none -o @out.gguf --base @glossary",
         "convert @glossary -o @out.gguf --type q4_0 --tensor-type-file @none",
         "quantize @model.gguf @out.gguf q4_0 --imatrix @none",
         "quantize @model.gguf @out.gguf q4_0 --tensor-type-file @none",
@@ -301,7 +302,12 @@ fn bad_inputs_have_the_same_code_everywhere() {
     ] {
         let answer = run(&files, &schemas, line, 2);
         let problem = format!("{answer} ").to_lowercase();
-        assert!(problem.contains("no such file") || problem.contains("no such folder"), "{line}: {answer}");
+        assert!(
+            problem.contains("no such file")
+                || problem.contains("no such file or folder")
+                || problem.contains("no such folder"),
+            "{line}: {answer}"
+        );
     }
     assert!(!files.path("out.gguf").exists());
 }

@@ -4,16 +4,22 @@
 
 use std::process::{Command, Stdio};
 
+use gguf_format::GgmlType;
 use gguf_test::files::{folder, glossary, head, hostile, small, text, write};
 use gguf_test::program::gguf;
 
 /// What the program writes to a terminal of so many columns; `None` where there is no `script`.
 fn on_terminal(columns: u32, environment: &[(&str, &str)], line: &str) -> Option<String> {
+    on_terminal_with(columns, environment, &format!("{} {line}", env!("CARGO_BIN_EXE_gguf")))
+}
+
+/// The same for commands of a shell.
+fn on_terminal_with(columns: u32, environment: &[(&str, &str)], line: &str) -> Option<String> {
     if !cfg!(target_os = "linux") || Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script (util-linux) to make a terminal with");
         return None;
     }
-    let line = format!("stty cols {columns} rows 40; {} {line}", env!("CARGO_BIN_EXE_gguf"));
+    let line = format!("stty cols {columns} rows 40; {line}");
     let mut command = Command::new("script");
     command
         .args(["-qec", &line, "/dev/null"])
@@ -205,4 +211,91 @@ fn comparisons_and_values_fit() {
             }
         }
     }
+}
+
+/// Every table of every command, at three widths: the names in it are whole, however long they are.
+#[test]
+fn names_are_whole_in_every_table() {
+    let dir = folder();
+    let at = |name: &str| dir.path().join(name);
+    let expert = "blk.0.attn_some_very_long_name_of_a_projection_of_expert.weight";
+    let key = "llama.some_group_of_keys.attention.some_very_long_name_of_a_key";
+    let tensors: [(&str, &[u64], GgmlType); 3] = [
+        (expert, &[256, 128], GgmlType::F32),
+        ("token_embd.weight", &[256, 1000], GgmlType::F32),
+        ("output_norm.weight", &[256], GgmlType::F32),
+    ];
+    let mut one = head(&tensors);
+    one.set(key, "a value that is as long as values are that do not fit beside the name of their key");
+    write(&at("one-with-a-name-of-some-length-7B-v1.0-F32.gguf"), &one, &[]);
+    one.set(key, "another");
+    write(&at("two.gguf"), &one, &[&[0, 0, 0, 0, 0, 0, 0x80, 0x3f]]);
+    let bytes = std::fs::read(at("two.gguf")).unwrap();
+    std::fs::write(at("cut.gguf"), &bytes[..bytes.len() - 1_020_000]).unwrap();
+    let entry = "blk.0.attn_some_very_long_name_of_a_projection_of_expert";
+    let mut matrix = vec![1, 0, 0, 0];
+    matrix.extend((entry.len() as u32).to_le_bytes());
+    matrix.extend(entry.as_bytes());
+    matrix.extend([1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0x80, 0x3f]);
+    std::fs::write(at("matrix.dat"), matrix).unwrap();
+    let legacy = gguf_test::legacy::llama(gguf_test::legacy::GGJT1, 2, 2).write("", "").bytes;
+    std::fs::write(at("old.bin"), legacy).unwrap();
+    let tensor = expert;
+    let file = "one-with-a-name-of-some-length-7B-v1.0-F32.gguf";
+    let lines: &[(&str, &[&str])] = &[
+        ("show {one} --tensors", &[tensor, "token_embd.weight"]),
+        ("show {one} --tensors --sort size", &[tensor, "token_embd.weight"]),
+        ("show {one} --kv", &[key, "general.architecture"]),
+        ("show {one}", &["f32"]),
+        ("show {one} two.gguf", &[file, "two.gguf"]),
+        ("get {one} llama.*", &[key]),
+        ("check --rules", &["tokenizer.duplicate", "quantization_version.missing"]),
+        ("imatrix check --rules", &["imatrix.uncovered.output"]),
+        ("imatrix show matrix.dat", &[entry]),
+        ("quantize {one} q4_0 --dry-run", &[tensor, "token_embd.weight"]),
+        ("quantize {one} out.gguf q4_0 --report -qf", &[tensor, "token_embd.weight"]),
+        ("quantize {one} --target-bpw 6 --dry-run -q", &[tensor, "token_embd.weight"]),
+        ("recipe apply recipe {one} --dry-run", &[tensor]),
+        ("convert --list", &["LlamaForCausalLM", "Qwen3NextForCausalLM", "llama", "deepseek2"]),
+        ("convert {glossary} --dry-run", &["blk.0.attn_output.weight"]),
+        ("migrate old.bin --yes --dry-run", &["blk.0.attn_norm.weight"]),
+        ("split {one} part --max-tensors 1 --dry-run", &["part-00003-of-00003.gguf"]),
+        ("diff {one} two.gguf", &[key, tensor]),
+        ("diff {one} two.gguf --all", &[tensor, "token_embd.weight"]),
+        ("set {one} llama.some_group_of_keys.attention.some_very_long_name_of_a_key=b --dry-run", &[key]),
+        (
+            "rename {one} token_embd.weight=own.weight_with_a_name_that_is_long_enough_for_this --dry-run",
+            &["token_embd.weight", "own.weight_with_a_name_that_is_long_enough_for_this"],
+        ),
+        ("repair cut.gguf", &["output_norm.weight", "token_embd.weight"]),
+        ("repair cut.gguf --from two.gguf --dry-run", &["token_embd.weight"]),
+        ("estimate {glossary.gguf}", &["weights", "KV cache", "compute"]),
+    ];
+    std::fs::write(at("recipe"), "Q4_0\n").unwrap();
+    gguf(["convert", text(&glossary()), "-o", text(&at("glossary.gguf")), "-q"]).exits(0);
+    for columns in [60, 80, 200] {
+        for (line, names) in lines {
+            let words = line.split(' ').map(|word| match word {
+                "{one}" => file,
+                "{glossary.gguf}" => "glossary.gguf",
+                word => word,
+            });
+            let line = words.collect::<Vec<_>>().join(" ").replace("{glossary}", text(&glossary()));
+            let line = line.replace("llama.*", "'llama.*'");
+            let Some(out) = in_folder(dir.path(), columns, &line) else { return };
+            let plain = strip(&out).0;
+            for name in *names {
+                let is_whole = plain.lines().any(|l| {
+                    l.split([' ', ',', '\r']).any(|word| word == *name) || name.contains(' ') && l.contains(name)
+                });
+                assert!(is_whole, "{columns} columns, {line}: no {name} in\n{plain}");
+            }
+        }
+    }
+}
+
+/// As [`on_terminal`], in a folder.
+fn in_folder(folder: &std::path::Path, columns: u32, line: &str) -> Option<String> {
+    let program = env!("CARGO_BIN_EXE_gguf");
+    on_terminal_with(columns, &[], &format!("cd {}; {program} {line}", text(folder)))
 }

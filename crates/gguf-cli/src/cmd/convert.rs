@@ -54,8 +54,10 @@ pub struct Args {
 
     /// List the supported architectures and their class names in config.json
     #[arg(long, conflicts_with_all = [
-        "dir", "output", "ty", "name", "metadata", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads", "dry_run", "resume",
-        "reserve", "force", "allow_invalid", "quiet", "imatrix",
+        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads",
+        "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "pure", "leave_output_tensor", "output_tensor_type",
+        "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
+        "prune_layers", "provenance", "split_max_size", "split_max_tensors",
     ])]
     list: bool,
 
@@ -502,9 +504,13 @@ fn list(ui: &mut Ui) -> Outcome {
         return Ok(Verdict::Good);
     }
     let mut table =
-        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::text("CLASSES IN CONFIG.JSON")]);
+        Table::new([Column::name("ARCHITECTURE").styled(Style::Cyan), Column::whole("CLASSES IN CONFIG.JSON")]);
+    let widest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let room = ui.width.map_or(usize::MAX, |width| width.saturating_sub(widest + 2));
     for (name, classes) in rows {
-        table.row([name.to_owned(), classes.join(", ")]);
+        for (i, line) in lines_of(&classes, room).into_iter().enumerate() {
+            table.row([if i == 0 { name.to_owned() } else { String::new() }, line]);
+        }
     }
     table.print(ui, 0)?;
     let mut towers: Vec<(&str, String)> = gguf_hf::arch::supported_towers()
@@ -519,6 +525,22 @@ fn list(ui: &mut Ui) -> Outcome {
     writeln!(ui.out)?;
     table.print(ui, 0)?;
     Ok(Verdict::Good)
+}
+
+/// Names in as few lines as there is room for; none is cut.
+fn lines_of(names: &[&str], room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for name in names {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + name.len() < room => *line = format!("{line}, {name}"),
+            Some(line) => {
+                line.push(',');
+                lines.push((*name).to_owned());
+            }
+            None => lines.push((*name).to_owned()),
+        }
+    }
+    lines
 }
 
 /// Prints what would be written.

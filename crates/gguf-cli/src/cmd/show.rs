@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::PathBuf;
 
+use gguf_edit::join::is_piece;
 use gguf_format::Gguf;
 use gguf_io::ModelFile;
 use gguf_model::summary::{Summary, summary};
@@ -11,6 +12,7 @@ use gguf_model::summary::{Summary, summary};
 use crate::cmd::get::matches;
 use crate::cmd::{find_model, offset, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
+use crate::hints;
 use crate::text;
 use crate::ui::{
     Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, shown_path, size, text_width, wrap,
@@ -262,7 +264,11 @@ fn truncated(shards: &[ModelFile]) -> Vec<Failure> {
     let failure = |file: &ModelFile| {
         let whole = file.file_bytes().saturating_add(missing_in(file));
         let (found, whole, path) = (grouped(file.file_bytes()), grouped(whole), file.path().display());
-        Failure::Bad(format!("{path}: truncated: {found} of at least {whole} bytes; fetch it again"))
+        let hint = match is_piece(file.path()) {
+            true => format!("a piece of a file, which `{}` joins with the others", hints::merge_of(file.path())),
+            false => "fetch it again".to_owned(),
+        };
+        Failure::Bad(format!("{path}: truncated: {found} of at least {whole} bytes; {hint}"))
     };
     cut.map(failure).collect()
 }
@@ -284,7 +290,11 @@ fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Res
     }
     let missing = missing_bytes(shards);
     if missing > 0 {
-        let text = format!("{} of tensor data missing; `gguf check` has the details", size(missing));
+        let piece = shards.iter().map(ModelFile::path).find(|path| is_piece(path));
+        let hint = piece.map_or("`gguf check` has the details".to_owned(), |piece| {
+            format!("{} joins the pieces", hints::merge_of(piece))
+        });
+        let text = format!("{} of tensor data missing; {hint}", size(missing));
         ui.field("  Incomplete     ", Style::Red, &text)?;
     }
     let Some(table) = types(s) else { return Ok(()) };

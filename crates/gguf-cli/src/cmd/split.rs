@@ -145,7 +145,7 @@ impl Args {
             Column::name("SHARD").styled(Style::Cyan),
             Column::right("TENSORS"),
             Column::right("BYTES"),
-            Column::text("FIRST TENSOR").styled(Style::Dim),
+            Column::name("FIRST TENSOR").styled(Style::Dim).left_out(1),
         ]);
         for (path, file) in paths.iter().zip(plan.files()) {
             let range = file.tensors();

@@ -217,11 +217,12 @@ impl Table {
                 None => break,
             }
         }
-        for (last, least) in [(Gives::First, LEAST), (Gives::Last, LEAST), (Gives::Last, 1)] {
+        // Where names stand out all the same, nothing is won by cutting the rest to nothing.
+        for last in [Gives::First, Gives::Last] {
             while total(&widths, usize::MAX) > room {
                 let columns = self.columns.iter().zip(&mut widths);
                 let gives = |c: &Column| c.gives == Gives::First || c.gives == last;
-                let can_shrink = columns.filter(|(column, width)| gives(column) && width.is_some_and(|w| w > least));
+                let can_shrink = columns.filter(|(column, width)| gives(column) && width.is_some_and(|w| w > LEAST));
                 match can_shrink.max_by_key(|(_, width)| **width) {
                     Some((_, Some(width))) => *width -= 1,
                     _ => break,
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(table.widths(Some(55)), [Some(30), Some(5), Some(16)]);
         assert_eq!(table.widths(Some(48)), [Some(30), None, Some(16)]);
         assert_eq!(table.widths(Some(42)), [Some(30), None, Some(10)]);
-        assert_eq!(table.widths(Some(20)), [Some(30), None, Some(1)]);
+        assert_eq!(table.widths(Some(20)), [Some(30), None, Some(10)]);
         table.row(["a".repeat(201), String::new(), String::new()]);
         assert_eq!(table.widths(None), [Some(30), Some(5), Some(20)]);
     }

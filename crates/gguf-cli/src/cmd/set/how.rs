@@ -125,8 +125,11 @@ impl How {
             return Ok(Verdict::Good);
         }
         if !plan.changes().is_empty() {
-            let mut table =
-                Table::new([Column::name("NAME").styled(Style::Cyan), Column::text("BEFORE"), Column::text("AFTER")]);
+            let is_rename =
+                |change: &Change| matches!(change, Change::RenamedKey { .. } | Change::RenamedTensor { .. });
+            let renames = plan.changes().iter().any(is_rename);
+            let after = if renames { Column::name("AFTER") } else { Column::text("AFTER") };
+            let mut table = Table::new([Column::name("NAME").styled(Style::Cyan), Column::text("BEFORE"), after]);
             for change in plan.changes() {
                 table.row(cells(change));
             }

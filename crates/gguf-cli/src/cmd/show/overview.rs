@@ -20,9 +20,9 @@ const NONE: &str = "-";
 pub fn print(ui: &mut Ui, paths: &[PathBuf], at: u64, is_markdown: bool) -> Outcome {
     let columns = [
         Column::name("FILE").styled(Style::Cyan),
-        Column::left("ARCHITECTURE").left_out(3),
+        Column::whole("ARCHITECTURE").left_out(3),
         Column::right("PARAMETERS").left_out(4),
-        Column::left("TYPE"),
+        Column::whole("TYPE"),
         Column::right("BITS").left_out(2),
         Column::right("SIZE"),
         Column::right("CONTEXT").left_out(1),
