@@ -370,7 +370,7 @@ fn convert_says_what_is_wrong() {
     let from = dir.path().join("model");
     fs::create_dir(&from).unwrap();
     let convert = |from: &std::path::Path| gguf(["convert", text(from), "-o", text(&out)]);
-    convert(&dir.path().join("missing")).exits(2).says(&["missing: no such folder"]);
+    convert(&dir.path().join("missing")).exits(2).says(&["missing: no such file or folder"]);
     convert(&from).exits(1).says(&["no config.json in the folder"]);
     fs::write(from.join("config.json"), "{").unwrap();
     convert(&from).exits(1).says(&["config.json"]);

@@ -84,7 +84,7 @@ fn several_types_need_names_of_their_own() {
     }
     gguf(["convert", text(&glossary()), "-o", &at("x.gguf"), "--type", "q8_0,q4_0"])
         .exits(2)
-        .says(&["put {ftype} into the name"]);
+        .says(&["use {ftype} in the name"]);
     quantize(&[text(&model), "Q8_0", "Q4_0", "--dry-run"]).exits(0).prints(&["Q8_0: 29 tensors", "Q4_0: 29 tensors"]);
 }
 
