@@ -9,6 +9,7 @@ use crate::stdin;
 use crate::ui::Ui;
 
 pub mod add_tensor;
+pub mod card;
 pub mod cat;
 pub mod check;
 pub mod completions;

@@ -72,6 +72,7 @@ commands! {
     Merge merge
     Diff diff
     Hash hash
+    Card card
     Extract extract
     Cat cat
     Reorder reorder

@@ -20,7 +20,7 @@ const WRITING: &[&[&str]] = &[
     &["set", "m.gguf", "general.name=Other", "--rewrite"],
     &["set", "m.gguf", "general.name=Other", "--output", "out.gguf"],
     &["unset", "m.gguf", "general.name"],
-    &["rename", "m.gguf", "general.name", "general.title"],
+    &["rename", "m.gguf", "general.name=general.title"],
     &["name", "m.gguf", "--rename"],
     &["split", "m.gguf", "out", "--max-tensors", "1"],
     &["swap", "m.gguf", "out.gguf"],

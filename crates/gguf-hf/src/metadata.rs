@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-pub use self::card::CardProblem;
+pub use self::card::{CardProblem, front_matter_fields};
 pub use self::name::default_file_name;
 use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;

@@ -228,8 +228,8 @@ impl How {
     fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, targets: &[Target]) -> Outcome {
         self.check_out(out)?;
         out.map_or(Ok(()), output::check_several)?;
-        if self.json {
-            let problem = "--json supports only one file type; use --list for a table of all";
+        if self.json && (self.dry_run || self.report) {
+            let problem = "--json shows the plan or report of one file type; give one, or --list for the sizes of all";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let draft = self.draft(input)?;

@@ -1,11 +1,13 @@
 //! Several outputs from one read of the input.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf_pipeline::plan::Plan;
 use gguf_pipeline::{RunOptions, run_all};
 
 use super::{Shown, Sizes, tensors};
+use crate::cmd::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, bits_per_weight, duration, grouped, size};
 use crate::watch::Watch;
@@ -51,10 +53,16 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, quiet: 
             ));
         }
     }
-    for (output, summary) in outputs.iter().zip(summaries) {
-        if shown == Shown::Report {
-            ui.note(&format!("{}:", output.target));
+    if shown == Shown::Path {
+        let paths: Vec<PathBuf> = summaries.into_iter().flat_map(|summary| summary.paths).collect();
+        print_written(ui, &paths)?;
+        return Ok(Verdict::Good);
+    }
+    for (i, (output, summary)) in outputs.iter().zip(summaries).enumerate() {
+        if i > 0 {
+            writeln!(ui.out)?;
         }
+        writeln!(ui.out, "{}", output.target)?;
         shown.print(ui, &summary.report.unwrap_or_default(), &summary.paths)?;
     }
     Ok(Verdict::Good)
