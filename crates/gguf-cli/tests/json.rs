@@ -388,8 +388,8 @@ fn standard_input_is_a_model() {
         ("show -", &model[..1000], 1, "truncated"),
         ("show -", b"<html>", 1, "HTML"),
         ("check -", b"<html>", 1, "HTML"),
-        ("check - --data", &model[..], 2, "leave --data out"),
-        ("show - --at 4", &model[..], 2, "leave --at out"),
+        ("check - --data", &model[..], 2, "omit --data"),
+        ("show - --at 4", &model[..], 2, "omit --at"),
     ];
     for (line, input, code, said) in cases {
         let path = files.path("input");

@@ -76,7 +76,7 @@ fn several_types_need_names_of_their_own() {
         (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
         (
             vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()],
-            "--json shows the plan or report of one file type",
+            "--json supports the plan or report of one file type",
         ),
     ] {
         let mut all = vec![text(&model)];
@@ -87,7 +87,7 @@ fn several_types_need_names_of_their_own() {
     }
     gguf(["convert", text(&glossary()), "-o", &at("x.gguf"), "--type", "q8_0,q4_0"])
         .exits(2)
-        .says(&["put {ftype} into the name"]);
+        .says(&["use {ftype} in the name"]);
     quantize(&[text(&model), "Q8_0", "Q4_0", "--dry-run"]).exits(0).prints(&["Q8_0: 29 tensors", "Q4_0: 29 tensors"]);
 }
 
@@ -263,7 +263,7 @@ fn a_checkpoint_is_published() {
     fs::remove_file(&q4).unwrap();
     let others: Vec<&str> = files.iter().filter(|file| **file != q4).map(|file| text(file)).collect();
     let run = gguf([vec!["card"], others, vec!["--check", text(&readme), "-q"]].concat()).exits(1);
-    assert!(run.silently().out.contains("Glossary-2.9M-Q4_K_M.gguf is listed and was not given"));
+    assert!(run.silently().out.contains("Glossary-2.9M-Q4_K_M.gguf is listed but was not given"));
     gguf(["card", "none.gguf"]).exits(2).says(&["none.gguf"]);
     gguf(["card", text(&model), "--check", "none.md"]).exits(2).says(&["none.md"]);
 }

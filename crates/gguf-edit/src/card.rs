@@ -120,7 +120,7 @@ impl fmt::Display for CardDifference {
         match self {
             CardDifference::NoTable => f.write_str("no table with a column File"),
             CardDifference::MissingRow { file } => write!(f, "the table lacks {file}"),
-            CardDifference::ExtraRow { line, file } => write!(f, "line {line}: {file} is listed and was not given"),
+            CardDifference::ExtraRow { line, file } => write!(f, "line {line}: {file} is listed but was not given"),
             CardDifference::Cell { line, file, column, found: Some(found), expected } => {
                 write!(f, "line {line}: {file}: {column} is {found:?}, expected {expected:?}")
             }

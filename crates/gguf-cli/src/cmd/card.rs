@@ -16,26 +16,26 @@ use crate::watch::Watch;
 /// The longest README that is read.
 const MAX_README: u64 = 16 << 20;
 
-/// Print the table of files of a model card, or compare it with a README.
+/// Print the table of files for a model card, or check a README against the files.
 ///
-/// Each model is a row with its file type, bits per weight, size, SHA-256, number of shards, importance matrix, and the types of its tensors
-/// by their share of the bytes. All shards of a model are one row. The front matter has the license, languages, tags and base model that
-/// the metadata of the first model name.
+/// Each model is one row with its file type, bits per weight, size, SHA-256, number of shards, importance matrix, and
+/// tensor types by share of bytes. All shards of a model are one row. The front matter contains the license, languages,
+/// tags and base model from the metadata of the first model.
 ///
-/// With --check, the table and the front matter of a README are compared with the files. Further columns, fields and tags do not count.
-/// The exit code is 1 when something differs.
+/// With --check, the table and the front matter of a README are compared with the files. Additional columns, fields and
+/// tags are ignored. The exit code is 1 if there are differences.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf card *.gguf > README.md
-  gguf card *.gguf --table            the table alone
+  gguf card *.gguf --table            print only the table
   gguf card *.gguf --check README.md")]
 pub struct Args {
-    /// Models in GGUF; of split ones, any shard or all
+    /// GGUF models; any shard or all shards of split models
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<PathBuf>,
 
-    /// Compare with the table and the front matter of this file
+    /// Compare the files with the table and the front matter of this README
     #[arg(long, value_name = "README")]
     check: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "check")]
     table: bool,
 
-    /// Leave the SHA-256 of the files out; nothing but metadata is read then
+    /// Omit the SHA-256 of the files, and read only metadata
     #[arg(long)]
     no_hash: bool,
 
@@ -51,11 +51,11 @@ pub struct Args {
     #[arg(long, conflicts_with = "table")]
     json: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// No progress; with --check, print only differences
+    /// Print no progress; with --check, print only differences
     #[arg(short, long)]
     quiet: bool,
 }

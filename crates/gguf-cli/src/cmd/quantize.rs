@@ -229,7 +229,7 @@ impl How {
         self.check_out(out)?;
         out.map_or(Ok(()), output::check_several)?;
         if self.json && (self.dry_run || self.report) {
-            let problem = "--json shows the plan or report of one file type; give one, or --list for the sizes of all";
+            let problem = "--json supports the plan or report of one file type; use --list for the sizes of all";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let draft = self.draft(input)?;
