@@ -733,3 +733,79 @@ fn what_is_no_command_gets_a_tip() {
     gguf([text(dir.path())]).exits(2).says(&["tip: to convert a checkpoint folder: gguf convert "]);
     assert!(!gguf(["blah"]).exits(2).err.contains("tip: "));
 }
+
+/// The tensors of an encoder of images with one block, as LLaVA has it beside Mistral models.
+const ENCODER: &[(&str, &[u64])] = &[
+    ("vision_tower.ln_pre.weight", &[4]),
+    ("vision_tower.patch_conv.weight", &[4, 3, 2, 2]),
+    ("vision_tower.transformer.layers.0.attention.q_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention.k_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention.v_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention.o_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention_norm.weight", &[4]),
+    ("vision_tower.transformer.layers.0.feed_forward.gate_proj.weight", &[8, 4]),
+    ("vision_tower.transformer.layers.0.feed_forward.up_proj.weight", &[8, 4]),
+    ("vision_tower.transformer.layers.0.feed_forward.down_proj.weight", &[4, 8]),
+    ("vision_tower.transformer.layers.0.ffn_norm.weight", &[4]),
+    ("multi_modal_projector.linear_1.weight", &[16, 4]),
+    ("multi_modal_projector.linear_2.weight", &[16, 16]),
+];
+
+#[test]
+fn convert_writes_model_and_projector() {
+    use gguf_test::checkpoint::{f32_data, llama_tensors, safetensors, write_small_files};
+    let dir = folder();
+    let model = dir.path().join("seeing");
+    fs::create_dir(&model).unwrap();
+    write_small_files(&model);
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let vision = r#""LlavaForConditionalGeneration"], "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "vision_config": {"model_type":
+        "pixtral", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "image_size": 4, "patch_size": 2,
+        "hidden_act": "silu"}"#;
+    let config =
+        config.replace("\"LlamaForCausalLM\"]", vision).replace("\"model_type\":\"llama\"", "\"model_type\":\"none\"");
+    fs::write(model.join("config.json"), config).unwrap();
+    let added = r#"{"added_tokens_decoder": {"7": {"content": "[IMG_BREAK]", "special": true}}}"#;
+    fs::write(model.join("tokenizer_config.json"), added).unwrap();
+    let preprocessor = r#"{"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}"#;
+    fs::write(model.join("preprocessor_config.json"), preprocessor).unwrap();
+    let all: Vec<(String, Vec<u64>)> = llama_tensors()
+        .into_iter()
+        .chain(ENCODER.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())))
+        .collect();
+    let data = |shape: &[u64]| f32_data(1, shape.iter().product());
+    let tensors: Vec<_> =
+        all.iter().map(|(name, shape)| (name.as_str(), "F32", shape.as_slice(), data(shape))).collect();
+    fs::write(model.join("model.safetensors"), safetensors(&tensors)).unwrap();
+
+    let path = |name: &str| text(&dir.path().join(name)).to_owned();
+    let both = format!("--mmproj={}", path("eyes.gguf"));
+    let (out, projector) = (path("model.gguf"), path("eyes.gguf"));
+    gguf(["convert", text(&model), "-o", &out, &both, "-q"]).exits(0).prints(&[&out, &projector]);
+    gguf(["convert", text(&model), "-o", &path("alone.gguf"), "--mmproj", "-q"]).exits(0);
+    assert_eq!(fs::read(&projector).unwrap(), fs::read(path("alone.gguf")).unwrap());
+    gguf(["show", &projector, "--tensors"]).exits(0).prints(&[
+        "v.token_embd.img_break",
+        "v.blk.0.ffn_gate.weight",
+        "mm.2.weight",
+    ]);
+    gguf(["show", &out, "--tensors"]).exits(0).prints(&["blk.1.attn_q.weight"]);
+    // What quantizes the model leaves the encoder as it is.
+    let quantized = format!("--mmproj={}", path("half.gguf"));
+    gguf(["convert", text(&model), "-o", &path("q.gguf"), "--type", "Q4_0", &quantized, "-q"]).exits(0);
+    assert_eq!(fs::read(path("half.gguf")).unwrap(), fs::read(&projector).unwrap());
+
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={}", path("x.gguf"))])
+        .exits(2)
+        .says(&["the model and the projector would be the same file"]);
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--type", "Q4_0"])
+        .exits(2)
+        .says(&["a projector is not quantized to Q4_0"]);
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--no-mtp"])
+        .exits(2)
+        .says(&["--no-mtp does not apply to a projector"]);
+    fs::write(model.join("tokenizer_config.json"), "{}").unwrap();
+    let failed = gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={}", path("y.gguf"))]);
+    failed.says(&["does not support a tokenizer without the token [IMG_BREAK]"]);
+    assert!(!dir.path().join("x.gguf").exists());
+}
