@@ -1,6 +1,8 @@
 //! Writes the seeds of the fuzz targets, a folder for each: `seeds FOLDER`. They are the hostile files of the tests, and small sound
 //! files of every kind that a target reads.
 
+use gguf_test::torch::hostile::{self, SOUND, sound_data};
+use gguf_test::torch::{self, Pickle, Saved};
 use gguf_test::{checkpoint, corpus, legacy};
 
 use std::path::{Path, PathBuf};
@@ -48,7 +50,9 @@ fn main() -> io::Result<()> {
     }
     matrices(&folder)?;
     safetensors(&folder)?;
+    torch_files(&folder)?;
     tokenizers(&folder)?;
+    vocabularies(&folder)?;
     cards(&folder)?;
     recipes(&folder)?;
     journals(&folder)
@@ -106,6 +110,26 @@ fn safetensors(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Sound PyTorch files and all hostile ones, and the pickles of the sound ones alone.
+fn torch_files(folder: &Path) -> io::Result<()> {
+    let sound = torch::state_dict(&[SOUND]);
+    let half = Saved { name: "h", class: "HalfStorage", key: "1", elements: 3, shape: &[3], strides: &[1], ..SOUND };
+    let two = torch::state_dict(&[SOUND, Saved { shape: &[3, 2], strides: &[1, 3], name: "t", ..SOUND }, half]);
+    let typed = Pickle::new(4).op(b"}").text("f").global("torch._utils", "_rebuild_tensor_v3").op(b"((");
+    let typed = typed.text("storage").global("torch.storage", "UntypedStorage").text("1").text("cpu").int(6).op(b"tQ");
+    let typed = typed.int(0).ints(&[6]).ints(&[1]).op(b"\x89}").global("torch", "float8_e4m3fn").op(b"tRs").end();
+    for (name, pickle) in [("one", &sound), ("two", &two), ("typed", &typed)] {
+        write(folder, "unpickle", name, pickle)?;
+        write(folder, "torch_zip", name, &torch::file(pickle, &[("0", sound_data()), ("1", vec![0; 6])]))?;
+    }
+    let stream = torch::stream(&two, &[("0", 6, sound_data()), ("1", 3, vec![0; 6])]);
+    write(folder, "torch_zip", "stream", &stream)?;
+    for (i, case) in hostile::all().iter().enumerate().filter(|(_, case)| case.bytes.len() <= LARGEST) {
+        write(folder, "torch_zip", &format!("hostile-{i}"), &case.bytes)?;
+    }
+    Ok(())
+}
+
 /// Files of one input, the first byte before them.
 fn joined(first: &[u8], files: &[&[u8]]) -> Vec<u8> {
     [first, &files.join(SEPARATOR)].concat()
@@ -130,6 +154,29 @@ fn tokenizers(folder: &Path) -> io::Result<()> {
     let files: [&[u8]; 8] = [b"", config, b"", b"", b"", b"", b"", &pieces];
     write(folder, "tokenizer", "sentencepiece-alone", &joined(&[4], &files))?;
     write(folder, "tokenizer", "json-alone", &joined(&[1], &[bpe]))
+}
+
+/// Files of the kinds that the target numbers, each once per size of vocabulary.
+fn vocabularies(folder: &Path) -> io::Result<()> {
+    const KINDS: u8 = 10;
+    let pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u{2581}a", -1.5, 1), ("<0x0A>", 0.0, 6)];
+    let pieces = checkpoint::sentencepiece(&pieces);
+    // The trainer's specification with a Unigram model, and the normalizer's: its name, a table, three switches.
+    let unigram =
+        [&pieces, &b"\x12\x02\x18\x01\x1a\x10\x0a\x03nfk\x12\x03\x01\x02\x03\x18\x01\x20\x01\x28\x01"[..]].concat();
+    let words = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\nab\n";
+    let ranks = b"YQ== 0\nYg== 1\nYWI= 2\n4oA= 3\n";
+    let rwkv = b"1 '\\x00' 1\n2 'a' 1\n3 b'\\xe2\\x80' 2\n4 \"'\" 1\n";
+    let plamo =
+        b"[\"<|plamo:unk|>\", 0.0, \"UNKNOWN\"]\n[\"<0x0A>\", -1.5, \"BYTE\"]\n[\"a\", \"-inf\", \"NORMAL\", \"a\", 1, 2]\n";
+    let files: [&[u8]; KINDS as usize] =
+        [&pieces, &unigram, &pieces, &unigram, &unigram, words, ranks, ranks, rwkv, plamo];
+    for (kind, file) in (0..).zip(files) {
+        for size in 0..4 {
+            write(folder, "vocabulary", &format!("{kind}-{size}"), &[&[kind + KINDS * size], file].concat())?;
+        }
+    }
+    Ok(())
 }
 
 fn cards(folder: &Path) -> io::Result<()> {

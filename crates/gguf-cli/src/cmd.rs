@@ -4,10 +4,12 @@ use std::path::Path;
 
 use gguf_io::{Model, ModelFile};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Verdict};
+use crate::stdin;
 use crate::ui::Ui;
 
 pub mod add_tensor;
+pub mod card;
 pub mod cat;
 pub mod check;
 pub mod completions;
@@ -24,6 +26,7 @@ pub mod man;
 pub mod merge;
 pub mod migrate;
 pub mod name;
+pub mod output;
 pub mod quantize;
 pub mod recipe;
 pub mod rename;
@@ -57,7 +60,7 @@ pub fn offset(text: &str) -> Result<u64, String> {
 pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(data) if at > 0 && data.is_file() && at >= data.len() => Err(Failure::CouldNotRun(format!(
-            "{}: offset {at} is past the end of the file, which has {} bytes; give --at the byte where the GGUF starts",
+            "{}: offset {at} is past the end of the file ({} bytes); --at expects the byte at which the GGUF starts",
             path.display(),
             data.len(),
         ))),
@@ -74,9 +77,34 @@ pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
     if out != Path::new("-") {
         return Ok(());
     }
-    let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; give the path \
-        of a file, or ./- for one of that name";
+    let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; pass a \
+        file path (./- for a file of that name)";
     Err(Failure::CouldNotRun(format!("{what} -: {problem}")))
+}
+
+/// Sees that a folder is there that the user names.
+///
+/// # Errors
+/// When it is not, or is no folder.
+pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let (kind, found) = if dir.exists() { ("failed", "is not a folder") } else { ("not_found", "no such folder") };
+    let message = format!("{}: {found}; {expected}", dir.display());
+    Err(Failure::of_file(Verdict::CouldNotRun, kind, dir, message))
+}
+
+/// Sees that a file or folder is there that the user names.
+///
+/// # Errors
+/// When it is not.
+pub fn expect_input(path: &Path, expected: &str) -> Result<(), Failure> {
+    if path.exists() {
+        return Ok(());
+    }
+    let message = format!("{}: no such file or folder; {expected}", path.display());
+    Err(Failure::of_file(Verdict::CouldNotRun, "not_found", path, message))
 }
 
 /// The files of a model, the first shard first.
@@ -104,15 +132,38 @@ impl Shards {
 /// # Errors
 /// When a file cannot be opened or read.
 pub fn open_model(ui: &mut Ui, path: &Path, at: u64) -> Result<Shards, Failure> {
+    let (shards, warning) = find_model(path, at)?;
+    warning.iter().for_each(|warning| ui.warning(warning));
+    Ok(shards)
+}
+
+/// The model on standard input, of which only the head is there.
+///
+/// # Errors
+/// When it cannot be read; when it is to start at another offset than 0.
+pub fn stdin_model(at: u64) -> Result<ModelFile, Failure> {
+    match at {
+        0 => stdin::open(),
+        _ => Err(Failure::CouldNotRun("standard input has no offset; omit --at".to_owned())),
+    }
+}
+
+/// As [`open_model`], with the warning, if there is one, for later.
+///
+/// # Errors
+/// When a file cannot be opened or read.
+pub fn find_model(path: &Path, at: u64) -> Result<(Shards, Option<String>), Failure> {
+    if stdin::is_stdin(path) {
+        return Ok((Shards::Lone(stdin_model(at)?), None));
+    }
     if at > 0 {
         within(path, at)?;
-        return Ok(Shards::Lone(ModelFile::open_at(path, at)?));
+        return Ok((Shards::Lone(ModelFile::open_at(path, at)?), None));
     }
     match Model::open(path) {
-        Ok(model) => Ok(Shards::Whole(model)),
+        Ok(model) => Ok((Shards::Whole(model), None)),
         Err(e @ gguf_io::Error::Shards { .. }) => {
-            ui.warning(&format!("{e}; only this file is looked at"));
-            Ok(Shards::Lone(ModelFile::open(path)?))
+            Ok((Shards::Lone(ModelFile::open(path)?), Some(format!("{e}; only this file is read"))))
         }
         Err(e) => Err(e.into()),
     }

@@ -2,7 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use gguf_format::Problem;
+use gguf_hf::FolderError;
+use gguf_io::TensorProblem;
+use gguf_quantize::imatrix;
 
 use crate::hints;
 
@@ -11,7 +17,7 @@ use crate::hints;
 pub enum Verdict {
     /// All is well.
     Good,
-    /// A file is bad, or what was asked of it is not there.
+    /// A file is invalid, or a requested item is missing.
     Bad,
     /// The command is wrong or could not run.
     CouldNotRun,
@@ -30,8 +36,23 @@ pub enum Failure {
     Bad(String),
     /// The command is wrong or could not run.
     CouldNotRun(String),
+    /// A file could not be opened or read, or is bad.
+    File(Box<FileFailure>),
     /// Whoever read standard output has seen enough. Nothing to complain about.
     PipeClosed,
+}
+
+/// What is wrong with a file, in parts.
+#[derive(Debug)]
+pub struct FileFailure {
+    verdict: Verdict,
+    /// One of the kinds in the schema of errors.
+    kind: &'static str,
+    path: Option<PathBuf>,
+    /// Byte offset in the file, where one is known.
+    offset: Option<u64>,
+    /// All of it as a sentence, with the path.
+    message: String,
 }
 
 /// What every command returns.
@@ -43,7 +64,33 @@ impl Failure {
         match self {
             Failure::Bad(_) => Verdict::Bad,
             Failure::CouldNotRun(_) => Verdict::CouldNotRun,
+            Failure::File(failure) => failure.verdict,
             Failure::PipeClosed => Verdict::Good,
+        }
+    }
+
+    /// What kind of failure it is, for scripts.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Bad(_) => "bad_input",
+            Failure::CouldNotRun(_) | Failure::PipeClosed => "failed",
+            Failure::File(failure) => failure.kind,
+        }
+    }
+
+    /// The file, if it is one that failed.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Failure::File(failure) => failure.path.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Where in the file, if that is known.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Failure::File(failure) => failure.offset,
+            _ => None,
         }
     }
 }
@@ -52,6 +99,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Bad(message) | Failure::CouldNotRun(message) => f.write_str(message),
+            Failure::File(failure) => f.write_str(&failure.message),
             Failure::PipeClosed => f.write_str("standard output was closed"),
         }
     }
@@ -71,9 +119,47 @@ impl From<gguf_io::Error> for Failure {
     fn from(e: gguf_io::Error) -> Failure {
         match e {
             gguf_io::Error::Exists(path) => Failure::exists(&path),
-            e if e.is_bad_file() => Failure::Bad(format!("{e}{}", hints::for_reading(&e))),
-            e => Failure::CouldNotRun(e.to_string()),
+            e => Failure::File(Box::new(FileFailure {
+                verdict: if e.is_bad_file() { Verdict::Bad } else { Verdict::CouldNotRun },
+                kind: kind(&e),
+                path: Some(e.path().to_owned()),
+                offset: offset(&e),
+                message: format!("{e}{}", hints::for_reading(&e)),
+            })),
         }
+    }
+}
+
+/// The kind of a failure to read a file. The names stay.
+fn kind(e: &gguf_io::Error) -> &'static str {
+    match e {
+        gguf_io::Error::Io { source, .. } => system_kind(source.kind()),
+        gguf_io::Error::Head { source, .. } => match source.problem {
+            Problem::NotGguf(_) => "not_gguf",
+            Problem::Truncated { .. } | Problem::PastEnd { .. } => "truncated",
+            Problem::OverLimit { .. } => "over_limit",
+            _ => "invalid_head",
+        },
+        gguf_io::Error::NotAFile(_) => "not_a_file",
+        gguf_io::Error::NoTensor { .. } => "no_tensor",
+        gguf_io::Error::Tensor { problem: TensorProblem::Truncated { .. } | TensorProblem::Shrunk { .. }, .. } => {
+            "truncated"
+        }
+        gguf_io::Error::Tensor { .. } => "bad_tensor",
+        gguf_io::Error::Shards { .. } => "shards",
+        gguf_io::Error::Busy(_) => "busy",
+        gguf_io::Error::Changed(_) => "changed",
+        gguf_io::Error::Unfinished { .. } | gguf_io::Error::OtherJournal { .. } => "unfinished_edit",
+        _ => "io",
+    }
+}
+
+/// The byte offset of what is wrong with a file.
+fn offset(e: &gguf_io::Error) -> Option<u64> {
+    match e {
+        gguf_io::Error::Head { source, .. } => Some(source.offset),
+        gguf_io::Error::Tensor { problem: TensorProblem::Truncated { file_bytes, .. }, .. } => Some(*file_bytes),
+        _ => None,
     }
 }
 
@@ -82,10 +168,25 @@ fn failed(is_bad_input: bool, message: String) -> Failure {
     if is_bad_input { Failure::Bad(message) } else { Failure::CouldNotRun(message) }
 }
 
+/// A failure of the operating system, as a library says it.
+fn system(path: &Path, source: &io::Error, message: String) -> Failure {
+    Failure::of_file(Verdict::CouldNotRun, system_kind(source.kind()), path, message)
+}
+
+/// The kind of a failure of the operating system.
+fn system_kind(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "not_found",
+        io::ErrorKind::PermissionDenied => "permission_denied",
+        _ => "io",
+    }
+}
+
 impl From<gguf_pipeline::Error> for Failure {
     fn from(e: gguf_pipeline::Error) -> Failure {
         match e {
             gguf_pipeline::Error::Output(e) | gguf_pipeline::Error::Input(e) => (*e).into(),
+            gguf_pipeline::Error::Io { ref path, ref source, .. } => system(path, source, e.to_string()),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_run(&e))),
         }
     }
@@ -117,6 +218,11 @@ impl From<gguf_quantize::Error> for Failure {
         if let gguf_quantize::Error::MatrixAtFault { finding, .. } = &mut e {
             finding.hint = hints::for_finding(finding.code, &finding.hint).to_owned().into();
         }
+        if let gguf_quantize::Error::Matrix(matrix) = &e
+            && let (imatrix::Problem::Io(source), Some(path)) = (&matrix.problem, &matrix.path)
+        {
+            return system(path, source, e.to_string());
+        }
         match e {
             gguf_quantize::Error::Pipeline(e) => e.into(),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_quantizing(&e))),
@@ -134,6 +240,10 @@ impl From<gguf_hf::Error> for Failure {
     fn from(e: gguf_hf::Error) -> Failure {
         match e {
             gguf_hf::Error::Pipeline(e) => e.into(),
+            gguf_hf::Error::Io { ref path, ref source, .. }
+            | gguf_hf::Error::Folder(FolderError::Read { file: ref path, ref source }) => {
+                system(path, source, e.to_string())
+            }
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_conversion(&e))),
         }
     }
@@ -143,6 +253,7 @@ impl From<gguf_legacy::Error> for Failure {
     fn from(e: gguf_legacy::Error) -> Failure {
         match e {
             gguf_legacy::Error::Pipeline(e) => e.into(),
+            gguf_legacy::Error::Io { ref path, ref source, .. } => system(path, source, e.to_string()),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_migration(&e))),
         }
     }
@@ -150,8 +261,9 @@ impl From<gguf_legacy::Error> for Failure {
 
 impl Failure {
     /// An output that is there already.
-    pub fn exists(path: &std::path::Path) -> Failure {
-        Failure::CouldNotRun(format!("{}: exists already; give --force to replace it, or another name", path.display()))
+    pub fn exists(path: &Path) -> Failure {
+        let problem = "already exists; use --force to overwrite it, or choose another name";
+        Failure::of_file(Verdict::CouldNotRun, "exists", path, format!("{}: {problem}", path.display()))
     }
 }
 
@@ -162,5 +274,12 @@ impl From<gguf_edit::EditError> for Failure {
             gguf_edit::EditError::Pipeline(e) => (*e).into(),
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_editing(&e))),
         }
+    }
+}
+
+impl Failure {
+    /// A file that is bad, or cannot be had: what kind of failure it is, of those in the schema of errors, and a message with the path.
+    pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
+        Failure::File(Box::new(FileFailure { verdict, kind, path: Some(path.to_owned()), offset: None, message }))
     }
 }

@@ -12,7 +12,7 @@ use crate::hints;
 use crate::json::{self, List};
 use crate::ui::{Column, Style, Table, Ui, grouped, wrap};
 
-/// What the findings stand under that no single shard has.
+/// What the findings of a model stand under that no single shard has.
 const ALL_SHARDS: &str = "all shards together";
 
 /// Levels of JSON that are indented: down to the fields of findings.
@@ -20,16 +20,34 @@ const LEVELS: usize = 5;
 
 /// What was found in one file, or in all shards taken together.
 pub struct Section {
-    /// `None` for all shards together.
-    pub path: Option<PathBuf>,
+    /// The file, or all shards of a model.
+    pub paths: Vec<PathBuf>,
     /// The findings.
     pub report: Report,
+}
+
+impl Section {
+    /// The path, if it is of one file.
+    fn path(&self) -> Option<&Path> {
+        match self.paths.as_slice() {
+            [path] => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// A file that was to be judged: its findings, or why there are none.
+pub enum Judged {
+    /// What was found.
+    Section(Section),
+    /// It could not be opened.
+    Unopened(PathBuf, Failure),
 }
 
 /// How findings are judged and shown.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Count warnings as errors
+    /// Treat warnings as errors
     #[arg(long)]
     pub strict: bool,
 
@@ -37,11 +55,11 @@ pub struct Options {
     #[arg(long)]
     pub json: bool,
 
-    /// Print nothing; the exit code tells
+    /// Print nothing; set only the exit code
     #[arg(short, long, conflicts_with = "json")]
     pub quiet: bool,
 
-    /// List all rules, with where they come from
+    /// List all rules and their sources
     #[arg(long, conflicts_with_all = ["strict", "quiet"])]
     pub rules: bool,
 }
@@ -60,7 +78,7 @@ pub fn judge(sections: &[Section], strict: bool) -> Verdict {
 pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict) -> Result<(), Failure> {
     for section in sections.iter().filter(|s| !s.report.is_empty()) {
         if sections.len() > 1 {
-            ui.title(section.path.as_deref().unwrap_or(Path::new(ALL_SHARDS)))?;
+            ui.title(section.path().unwrap_or(Path::new(ALL_SHARDS)))?;
         }
         print_findings(ui, &section.report)?;
         writeln!(ui.out)?;
@@ -87,9 +105,9 @@ pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict)
 ///
 /// # Errors
 /// Those of standard output.
-pub fn print_json(ui: &mut Ui, verdict: Verdict, sections: &[Section], more: &[(&str, Value)]) -> Result<(), Failure> {
-    let document = Document { good: verdict == Verdict::Good, sections, more };
-    Ok(json::print(&mut ui.out, LEVELS, &document)?)
+pub fn print_json(ui: &mut Ui, verdict: Verdict, files: &[Judged], more: &[(&str, Value)]) -> Result<(), Failure> {
+    let document = Document { good: verdict == Verdict::Good, files, more };
+    Ok(json::print(ui, LEVELS, &document)?)
 }
 
 /// Prints tables of rules as one.
@@ -105,7 +123,7 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
                 "expected": r.expected, "hint": hints::for_finding(r.code, r.hint), "source": r.source,
             })
         };
-        json::print(&mut ui.out, LEVELS, &List(|| all.iter().map(rule)))?;
+        json::print(ui, LEVELS, &json!({ "rules": all.iter().map(rule).collect::<Vec<_>>() }))?;
         return Ok(Verdict::Good);
     }
     let mut columns = vec![
@@ -186,7 +204,7 @@ fn indented(ui: &mut Ui, label: &str, text: &str, style: Style) -> std::io::Resu
 /// The object of `--json`; its findings are made while they are written.
 struct Document<'a> {
     good: bool,
-    sections: &'a [Section],
+    files: &'a [Judged],
     more: &'a [(&'a str, Value)],
 }
 
@@ -194,7 +212,7 @@ impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("good", &self.good)?;
-        object.serialize_entry("files", self.sections)?;
+        object.serialize_entry("files", self.files)?;
         for (name, value) in self.more {
             object.serialize_entry(name, value)?;
         }
@@ -202,11 +220,24 @@ impl Serialize for Document<'_> {
     }
 }
 
+impl Serialize for Judged {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Judged::Section(section) => section.serialize(serializer),
+            Judged::Unopened(path, failure) => json::Unopened::of(path, failure).serialize(serializer),
+        }
+    }
+}
+
 impl Serialize for Section {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let report = &self.report;
         let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("path", &json::path(self.path.as_deref().unwrap_or(Path::new(ALL_SHARDS))))?;
+        let paths = || self.paths.iter().map(|path| json::path(path));
+        match self.path() {
+            Some(path) => object.serialize_entry("path", &json::path(path))?,
+            None => object.serialize_entry("shards", &List(paths))?,
+        }
         object.serialize_entry("errors", &report.count(Severity::Error))?;
         object.serialize_entry("warnings", &report.count(Severity::Warning))?;
         object.serialize_entry("notes", &report.count(Severity::Note))?;

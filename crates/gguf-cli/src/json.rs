@@ -13,19 +13,85 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use gguf_format::{Str, ValueRef};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 
-use crate::ui::is_hidden;
+use crate::failure::Failure;
+use crate::ui::{Ui, is_hidden};
 
 /// Elements of an array that are shown when it is not shown in full.
 const FIRST: usize = 8;
 
-/// Writes a value and a line break. So many outer levels of lists and objects are indented; those inside are compact.
+/// The object that every command prints: the name and version of its schema, then the members of a struct or map.
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    schema: &'a str,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
+/// Prints the answer of a command, a struct or map, in its envelope. So many outer levels of lists and objects are indented.
 ///
 /// # Errors
-/// Those of the output.
-pub fn print(out: &mut impl Write, levels: usize, value: &impl Serialize) -> io::Result<()> {
+/// Those of standard output.
+pub fn print(ui: &mut Ui, levels: usize, content: &impl Serialize) -> io::Result<()> {
+    let Some(schema) = ui.schema.take() else { return Ok(()) };
+    write(&mut ui.out, levels, &Envelope { schema: &schema, content })
+}
+
+/// Prints the failure of a command in its envelope, if it was asked for JSON and has not answered yet.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print_failure(ui: &mut Ui, failure: &Failure) -> io::Result<()> {
+    match failure {
+        Failure::PipeClosed => Ok(()),
+        failure => print(ui, 2, &Failed { error: Error(failure) }),
+    }
+}
+
+/// The answer of a command that failed.
+#[derive(Serialize)]
+struct Failed<'a> {
+    error: Error<'a>,
+}
+
+/// A failure as an object: its kind, its message, and the file and byte offset where they are known.
+#[derive(Debug, Clone, Copy)]
+pub struct Error<'a>(pub &'a Failure);
+
+impl Serialize for Error<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("kind", self.0.kind())?;
+        object.serialize_entry("message", &self.0.to_string())?;
+        if let Some(path) = self.0.path() {
+            object.serialize_entry("path", &self::path(path))?;
+        }
+        if let Some(offset) = self.0.offset() {
+            object.serialize_entry("offset", &offset)?;
+        }
+        object.end()
+    }
+}
+
+/// Stands in a list for a file that could not be opened.
+#[derive(Serialize)]
+pub struct Unopened<'a> {
+    path: Text<'a>,
+    error: Error<'a>,
+}
+
+impl<'a> Unopened<'a> {
+    /// Why a file could not be opened.
+    pub fn of(path: &'a Path, failure: &'a Failure) -> Unopened<'a> {
+        Unopened { path: self::path(path), error: Error(failure) }
+    }
+}
+
+/// Writes a value and a line break. So many outer levels of lists and objects are indented; those inside are compact.
+fn write(out: &mut impl Write, levels: usize, value: &impl Serialize) -> io::Result<()> {
     let layout = Layout { levels, depth: 0, has_items: false };
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, layout))?;
     writeln!(out)
@@ -229,7 +295,7 @@ mod tests {
 
     fn written(levels: usize, value: &impl Serialize) -> String {
         let mut out = Vec::new();
-        print(&mut out, levels, value).unwrap();
+        write(&mut out, levels, value).unwrap();
         String::from_utf8(out).unwrap().trim_end().to_owned()
     }
 

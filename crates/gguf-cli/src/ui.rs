@@ -69,6 +69,8 @@ pub struct Ui {
     err: Stderr,
     /// Columns of standard output; `None` when it is not a terminal, and nothing has to be cut.
     pub width: Option<usize>,
+    /// The name and version of the schema of the JSON that the command was asked for, until it is printed.
+    pub schema: Option<String>,
     out_colour: bool,
     err_colour: bool,
 }
@@ -80,6 +82,7 @@ impl Ui {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && !is_dumb();
         Ui {
             width: out.is_terminal().then(|| width_of(terminal_size::terminal_size_of(&out))),
+            schema: None,
             out_colour: colour && out.is_terminal(),
             err_colour: colour && err.is_terminal(),
             out: BufWriter::with_capacity(64 << 10, out),

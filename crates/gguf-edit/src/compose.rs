@@ -1,19 +1,21 @@
 //! Tensors of several sources as those of one.
 
+use std::sync::Arc;
+
 use gguf_pipeline::plan::Op;
 use gguf_pipeline::{Draft, Error, Source, Stored, TensorPlan};
 
 /// Sources whose tensors are counted on.
 #[derive(Debug, Default)]
 pub(crate) struct Composed {
-    sources: Vec<Box<dyn Source>>,
+    sources: Vec<Arc<dyn Source>>,
     /// The source of each tensor, and its number there.
     tensors: Vec<(usize, usize)>,
 }
 
 impl Composed {
     /// Adds a source; takes tensors that copy from it, which from then on copy from here.
-    pub(crate) fn add(&mut self, source: Box<dyn Source>, tensors: &mut [TensorPlan]) {
+    pub(crate) fn add(&mut self, source: Arc<dyn Source>, tensors: &mut [TensorPlan]) {
         let number = self.sources.len();
         self.sources.push(source);
         for tensor in tensors {
@@ -27,7 +29,7 @@ impl Composed {
     /// The tensors of a draft that copies a model, and of other sources behind them.
     pub(crate) fn of(draft: &mut Draft) -> Composed {
         let mut composed = Composed::default();
-        let source = std::mem::replace(&mut draft.source, Box::new(Composed::default()));
+        let source = std::mem::replace(&mut draft.source, Arc::new(Composed::default()));
         composed.add(source, &mut draft.tensors);
         composed
     }

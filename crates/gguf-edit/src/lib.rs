@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod card;
 mod compose;
 mod copy;
 pub mod diff;
@@ -35,5 +36,5 @@ pub use in_place::{EditOptions, EditPlan, MAX_RESERVE, PAD_KEY, Way, reserve, ro
 pub use join::{Join, join};
 pub use manifest::Manifest;
 pub use merge::{Merge, merge};
-pub use split::{Limit, Split, SplitOptions, split};
+pub use split::{Limit, Split, SplitOptions, split, split_plan};
 pub use stats::{Stats, stats};

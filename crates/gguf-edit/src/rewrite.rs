@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::{ByteOrder, GgmlType, Str, Version};
 use gguf_pipeline::plan::{Input, Keep, Op, Reason};
@@ -173,10 +174,10 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
         }
         tensor.ty = ty;
         draft.inputs.extend(new.file.canonicalize());
-        composed.add(Box::new(file), std::slice::from_mut(&mut tensor));
+        composed.add(Arc::new(file), std::slice::from_mut(&mut tensor));
         place(&mut draft, tensor, new.replace)?;
     }
-    draft.source = Box::new(composed);
+    draft.source = Arc::new(composed);
     Ok(draft.lay_out()?)
 }
 
@@ -220,7 +221,7 @@ pub fn graft(
     for tensor in other.tensors {
         place(&mut draft, tensor, what.replace)?;
     }
-    draft.source = Box::new(composed);
+    draft.source = Arc::new(composed);
     let mut n_keys = 0;
     for pattern in &what.keys {
         let before = n_keys;

@@ -23,7 +23,7 @@ use crate::error::Error;
 /// Keys that say how a model was split.
 pub(crate) const SPLIT_KEYS: [&str; 4] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT, UNSPLIT_HEAD];
 
-/// Bytes by which `llama-gguf-split` counts tensors, whatever the alignment.
+/// Unit in which `llama-gguf-split` counts tensor sizes, independent of the alignment.
 const COUNTED_ALIGNMENT: u64 = 32;
 
 /// What a shard may hold.
@@ -104,6 +104,20 @@ pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Er
     }
     let too_large = number_files(&mut draft, options)?;
     Ok(Split { plan: draft.lay_out_as_shards()?, inputs, notes_layout, lost, too_large })
+}
+
+/// Splits what a plan writes: the shards are those of [`split`] from the file of the plan, byte for byte. Also gives the tensors that exceed
+/// the limit on their own, safe to print.
+///
+/// # Errors
+/// When the shards cannot be written, and [`Error::ShardTooSmall`].
+pub fn split_plan(plan: Plan, options: &SplitOptions) -> Result<(Plan, Vec<String>), Error> {
+    let mut draft = plan.into_draft();
+    for key in SPLIT_KEYS {
+        draft.head.remove(key);
+    }
+    let too_large = number_files(&mut draft, options)?;
+    Ok((draft.lay_out_as_shards()?, too_large))
 }
 
 /// Gives each tensor the number of its shard. Returns the tensors that are larger than a shard should be.

@@ -27,7 +27,7 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), is_mxfp4: false }, true)
+    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), is_mxfp4: false }, Scope::Whole)
 }
 
 /// What the stored tensors decide, which packed weights are among.
@@ -41,14 +41,28 @@ pub(crate) struct Stored {
     pub(crate) is_mxfp4: bool,
 }
 
-/// As [`plan`]; `is_whole` says whether all tensors that the architecture needs have to be there.
+/// How much of a model a plan is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All tensors that the architecture needs.
+    Whole,
+    /// Those that there are.
+    Parts,
+    /// All tensors that an encoder of images or sound needs.
+    Tower,
+    /// The tensors that an adapter changes: nothing is computed, and keys only tell the sizes of tensors.
+    Adapter,
+}
+
+/// As [`plan`], of as much of a model as `scope` says.
 pub(crate) fn plan_parts(
     config: &Config,
     sources: &[SourceTensor],
     stored: Stored,
-    is_whole: bool,
+    scope: Scope,
 ) -> Result<ModelPlan, PlanError> {
-    let (architecture, checkpoint) = of_checkpoint(config)?;
+    let is_tower = scope == Scope::Tower;
+    let (architecture, checkpoint) = if is_tower { of_tower(config)? } else { of_checkpoint(config)? };
     let mut plan = ModelPlan {
         architecture: checkpoint.architecture(architecture),
         ty: stored.ty,
@@ -58,7 +72,7 @@ pub(crate) fn plan_parts(
         tensors: Vec::new(),
         skipped: Vec::new(),
         warnings: Vec::new(),
-        fields: keys::fields(config)?,
+        fields: if is_tower { raw_fields(config) } else { keys::fields(config)? },
         checkpoint,
     };
     let file_type = file_type(stored);
@@ -76,9 +90,15 @@ pub(crate) fn plan_parts(
             return Err(PlanError::Refused { architecture: plan.architecture, what });
         }
     }
-    keys::parameters(checkpoint, &mut plan)?;
-    computed::add(checkpoint, &mut plan)?;
-    tensors::add(architecture, checkpoint, sources, is_whole, &mut plan)?;
+    if is_tower && !sources.iter().any(|source| names::of_text_model(checkpoint, &[], &source.name).is_ok()) {
+        return Err(PlanError::NoTower);
+    }
+    keys::parameters(checkpoint, scope, &mut plan)?;
+    if scope != Scope::Adapter {
+        computed::add(checkpoint, &mut plan)?;
+    }
+    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
+
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {
@@ -116,8 +136,7 @@ fn file_type(Stored { asked, ty, is_mxfp4 }: Stored) -> u32 {
 /// When `config.json` names none, or one that is not in the list.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
-    let raw = || Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
-    let fields = keys::fields(config).unwrap_or_else(|_| raw());
+    let fields = keys::fields(config).unwrap_or_else(|_| raw_fields(config));
     for (architecture, checkpoint) in arch::all_of_class(class) {
         if tensors::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
             return Ok((architecture, checkpoint));
@@ -125,6 +144,38 @@ pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static
     }
     let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
     Err(PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+/// The encoder of images or sound of a checkpoint, whose configuration is that of [`Config::tower`].
+///
+/// # Errors
+/// When `config.json` names no class, or one whose encoders are not in the list.
+pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
+    let class = config.architecture()?;
+    let fields = raw_fields(config);
+    for (architecture, checkpoint) in arch::towers_of_class(class) {
+        if tensors::condition_holds(checkpoint.when, "clip", &fields)? {
+            return Ok((architecture, checkpoint));
+        }
+    }
+    let supported: BTreeSet<&str> = supported_towers().flat_map(|checkpoint| checkpoint.classes).copied().collect();
+    Err(PlanError::UnsupportedTower { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+fn raw_fields(config: &Config) -> Fields {
+    Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 }
+}
+
+/// How encoders of images and sound are converted.
+pub fn supported_towers() -> impl Iterator<Item = &'static Checkpoint> {
+    arch::TOWERS.iter().flat_map(|arch| arch.checkpoints)
+}
+
+/// The type of the projector that a table of [`supported_towers`] writes.
+pub fn projector_type(checkpoint: &Checkpoint) -> &'static str {
+    let mut keys = checkpoint.keys.iter().copied().flatten();
+    let row = keys.find(|row| row.key == "clip.projector_type");
+    row.map_or("", |row| row.formula.trim_matches('\''))
 }
 
 /// Every architecture that can be converted, with the classes of checkpoints that become it.

@@ -4,35 +4,56 @@
 //! when it is asked for, by position, into the caller's buffer: many threads can read at once, memory stays what the
 //! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
 
+pub(crate) mod meta;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use gguf_io::ReadAt;
+use gguf_pipeline::moves::{self, Axis, Move};
 use gguf_pipeline::{Error as PipelineError, Source};
 use serde::Deserialize;
 
 use crate::dtype::SourceTensor;
 use crate::error::{Error, IndexProblem, Names};
-use crate::files::{self, INDEX, read_at_most};
+use crate::files::{self, INDEX, TORCH_INDEX, read_at_most};
 use crate::safetensors::{self, UniqueMap};
+use crate::torch;
 
 /// The longest index that is read; those of the largest checkpoints take a few MB.
 const MAX_INDEX: u64 = 100_000_000;
 
 /// The tensors of a checkpoint folder, open for reading.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Checkpoint {
     parts: Vec<Part>,
     tensors: Vec<SourceTensor>,
     places: Vec<Place>,
+    views: Vec<View>,
 }
+
+/// The files of a kind of checkpoints: that of the index, and how the names of the parts begin and end.
+struct Files {
+    index: &'static str,
+    prefix: &'static str,
+    suffix: &'static str,
+}
+
+/// The kinds of checkpoints, in the order of precedence (`ModelBase.index_tensors` in `conversion/base.py`).
+const FILES: [Files; 2] = [
+    Files { index: INDEX, prefix: "model", suffix: ".safetensors" },
+    Files { index: TORCH_INDEX, prefix: "pytorch_model", suffix: ".bin" },
+];
 
 /// One file of a checkpoint.
 #[derive(Debug)]
 struct Part {
+    /// Its path in the folder.
     path: PathBuf,
+    /// Where that leads.
+    real: PathBuf,
     file: File,
 }
 
@@ -42,29 +63,65 @@ struct Place {
     part: usize,
     offset: u64,
     bytes: u64,
+    /// The number of the view whose elements the tensor has; `None` where its elements lie one after the other.
+    view: Option<usize>,
+}
+
+/// Elements of files in another order than that of the tensor.
+#[derive(Debug)]
+struct View {
+    /// Bytes of an element.
+    width: usize,
+    /// For each input of the moves its part, and where it starts there.
+    inputs: Vec<(usize, u64)>,
+    moves: Vec<Move>,
 }
 
 impl Checkpoint {
     /// Opens the tensor files of a folder: those that `model.safetensors.index.json` names, else all that are called
-    /// `model*.safetensors`. Tensors are ordered by the name of their file, then by their own, both by code point.
+    /// `model*.safetensors`; where there are neither, those of `pytorch_model.bin.index.json`, else all that are called
+    /// `pytorch_model*.bin`. Tensors are ordered by the name of their file; inside a safetensors file by their own, both by code
+    /// point, and inside a PyTorch file as they are there.
     ///
     /// # Errors
     /// When there are no tensor files, when one is missing or leads out of the folder, when a head is not sound, and when
     /// the index and the files do not list the same tensors.
     pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
-        let index = read_index(dir)?;
-        let names = match &index {
-            Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
-            None => list_parts(dir)?,
-        };
-        if names.is_empty() {
-            return Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) });
+        for files in &FILES {
+            let index = read_index(dir, files.index)?;
+            let names = match &index {
+                Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
+                None => list_parts(dir, files)?,
+            };
+            if index.is_some() || !names.is_empty() {
+                let checkpoint = Checkpoint::open_parts(dir, &names)?;
+                if let Some(pairs) = index {
+                    checkpoint.compare_with_index(dir.join(files.index), &pairs)?;
+                }
+                return Ok(checkpoint);
+            }
         }
-        let mut checkpoint = Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() };
+        Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) })
+    }
+
+    /// Opens one tensor file of a folder; if its name says that it is one part of several, all of the folder.
+    ///
+    /// # Errors
+    /// Those of [`open`](Checkpoint::open).
+    pub fn open_file(dir: &Path, name: &str) -> Result<Checkpoint, Error> {
+        let is_part = |files: &Files| numbered_part(name, files.suffix).is_some_and(|(_, count)| count > 1);
+        match FILES.iter().any(is_part) {
+            true => Checkpoint::open(dir),
+            false => Checkpoint::open_parts(dir, &BTreeSet::from([name.to_owned()])),
+        }
+    }
+
+    fn open_parts(dir: &Path, names: &BTreeSet<String>) -> Result<Checkpoint, Error> {
+        let mut checkpoint = Checkpoint::empty();
         let mut missing = Vec::new();
-        for name in &names {
+        for name in names {
             match files::open(dir, name)? {
-                Some((file, path)) => checkpoint.add_part(file, path)?,
+                Some((file, real)) => checkpoint.add_part(Part { path: dir.join(name), real, file })?,
                 None => missing.push(name.clone()),
             }
         }
@@ -72,15 +129,20 @@ impl Checkpoint {
             return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing) });
         }
         checkpoint.refuse_duplicates()?;
-        if let Some(pairs) = index {
-            checkpoint.compare_with_index(dir.join(INDEX), &pairs)?;
-        }
         Ok(checkpoint)
+    }
+
+    /// Puts the tensors in the order of their data.
+    pub(crate) fn sort_by_data(&mut self) {
+        let Checkpoint { tensors, places, .. } = self;
+        let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
+        both.sort_by_key(|(place, _)| place.offset);
+        (*places, *tensors) = both.into_iter().unzip();
     }
 
     /// A checkpoint without tensors, for what only needs the tokenizer.
     pub fn empty() -> Checkpoint {
-        Checkpoint { parts: Vec::new(), tensors: Vec::new(), places: Vec::new() }
+        Checkpoint::default()
     }
 
     /// Adds the tensors of a file, if the folder has it, before all others. What their names begin with is replaced.
@@ -88,9 +150,9 @@ impl Checkpoint {
     /// # Errors
     /// When the head of the file is not sound, or has a tensor of the same name as another file.
     pub(crate) fn add_first(&mut self, dir: &Path, path: &str, before: &str, usual: &str) -> Result<(), Error> {
-        let Some((file, path)) = crate::files::open(dir, path)? else { return Ok(()) };
+        let Some((file, real)) = crate::files::open(dir, path)? else { return Ok(()) };
         let n = self.tensors.len();
-        self.add_part(file, path)?;
+        self.add_part(Part { path: dir.join(path), real, file })?;
         for tensor in self.tensors.iter_mut().skip(n) {
             if let Some(rest) = tensor.name.strip_prefix(before) {
                 tensor.name = format!("{usual}{rest}");
@@ -109,10 +171,10 @@ impl Checkpoint {
 
     /// The real paths of the tensor files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.parts.iter().map(|part| part.path.as_path())
+        self.parts.iter().map(|part| part.real.as_path())
     }
 
-    /// The real path of the file that holds a tensor.
+    /// The path of the file that holds a tensor.
     pub(crate) fn path_of(&self, name: &str) -> Option<&Path> {
         let index = self.tensors.iter().position(|tensor| tensor.name == name)?;
         Some(self.parts.get(self.places.get(index)?.part)?.path.as_path())
@@ -139,28 +201,59 @@ impl Checkpoint {
         Ok(true)
     }
 
-    fn add_part(&mut self, file: File, path: PathBuf) -> Result<(), Error> {
+    /// Adds the tensors of a file, whose format its name in the folder tells.
+    fn add_part(&mut self, part: Part) -> Result<(), Error> {
+        match part.path.extension().and_then(|extension| extension.to_str()) {
+            Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(part),
+            _ => self.add_safetensors_part(part),
+        }
+    }
+
+    fn add_torch_part(&mut self, part: Part) -> Result<(), Error> {
+        let (index, path) = (self.parts.len(), &part.path);
+        let entries = torch::tensors(&part.file).map_err(|source| match source {
+            torch::TorchError::Io(e) => Error::io("read", path, e),
+            source => Error::Torch { file: path.clone(), source: Box::new(source) },
+        })?;
+        for entry in entries {
+            let bytes = entry.dtype.tensor_bytes(&entry.shape).unwrap_or(0);
+            let view = (!entry.is_contiguous()).then_some(self.views.len());
+            if view.is_some() {
+                let width = (entry.dtype.bits / 8).max(1) as usize;
+                let moves = vec![Move { input: 0, from: 0, to: 0, axes: axes(&entry) }];
+                self.views.push(View { width, inputs: vec![(index, entry.offset)], moves });
+            }
+            self.places.push(Place { part: index, offset: entry.offset, bytes, view });
+            self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    fn add_safetensors_part(&mut self, part: Part) -> Result<(), Error> {
+        let (index, file, path) = (self.parts.len(), &part.file, &part.path);
         let fail = |source| Error::Safetensors { file: path.clone(), source: Box::new(source) };
-        let metadata = file.metadata().map_err(|e| Error::io("read", &path, e))?;
+        let metadata = file.metadata().map_err(|e| Error::io("read", path, e))?;
         let file_bytes = metadata.len();
         if file_bytes < safetensors::PREFIX {
             return Err(fail(safetensors::HeaderError::TooShort { file_bytes }));
         }
         let mut prefix = [0; 8];
-        file.read_exact_at(0, &mut prefix).map_err(|e| Error::io("read", &path, e))?;
+        file.read_exact_at(0, &mut prefix).map_err(|e| Error::io("read", path, e))?;
         let header_bytes = safetensors::header_bytes(prefix, file_bytes).map_err(fail)?;
         // Bounded by the length of the file and by `MAX_HEADER`.
         let mut json = Vec::new();
         let len = usize::try_from(header_bytes).unwrap_or(usize::MAX);
-        json.try_reserve_exact(len).map_err(|_| Error::io("read", &path, io::ErrorKind::OutOfMemory.into()))?;
+        json.try_reserve_exact(len).map_err(|_| Error::io("read", path, io::ErrorKind::OutOfMemory.into()))?;
         json.resize(len, 0);
-        file.read_exact_at(safetensors::PREFIX, &mut json).map_err(|e| Error::io("read", &path, e))?;
+        file.read_exact_at(safetensors::PREFIX, &mut json).map_err(|e| Error::io("read", path, e))?;
         let data_offset = safetensors::PREFIX + header_bytes;
         for entry in safetensors::parse_header(&json, file_bytes - data_offset).map_err(fail)? {
-            self.places.push(Place { part: self.parts.len(), offset: data_offset + entry.offset, bytes: entry.bytes });
+            let offset = data_offset + entry.offset;
+            self.places.push(Place { part: index, offset, bytes: entry.bytes, view: None });
             self.tensors.push(SourceTensor { name: entry.name, dtype: entry.dtype, shape: entry.shape });
         }
-        self.parts.push(Part { path, file });
+        self.parts.push(part);
         Ok(())
     }
 
@@ -190,15 +283,51 @@ impl Checkpoint {
 
 impl Source for Checkpoint {
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
-        let place = self.places.get(index).copied().unwrap_or(Place { part: usize::MAX, offset: 0, bytes: 0 });
+        let place =
+            self.places.get(index).copied().unwrap_or(Place { part: usize::MAX, offset: 0, bytes: 0, view: None });
         let part = self.parts.get(place.part);
         let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= place.bytes);
         let (Some(part), Some(_)) = (part, end) else {
             let tensor = self.tensors.get(index).map_or_else(|| format!("number {index}"), |t| t.name.clone());
             return Err(PipelineError::OutOfTensor { tensor, bytes: place.bytes });
         };
-        part.file.read_exact_at(place.offset + offset, buffer).map_err(|e| PipelineError::io("read", &part.path, e))
+        match place.view.and_then(|view| self.views.get(view)) {
+            Some(view) => view.read(&self.parts, offset, buffer),
+            None => part.read(place.offset + offset, buffer),
+        }
     }
+}
+
+impl Part {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
+        self.file.read_exact_at(offset, buffer).map_err(|e| PipelineError::io("read", &self.path, e))
+    }
+}
+
+impl View {
+    /// Reads bytes of the tensor, in its own order.
+    fn read(&self, parts: &[Part], offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
+        let read = |input: usize, offset: u64, bytes: &mut [u8]| match self.inputs.get(input) {
+            Some((part, start)) => match parts.get(*part) {
+                Some(part) => part.read(start.saturating_add(offset), bytes),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        };
+        moves::gather(&self.moves, self.width, offset / self.width as u64, buffer, &mut Vec::new(), read)
+    }
+}
+
+/// The loops over the elements of a tensor with strides.
+fn axes(entry: &torch::Entry) -> Vec<Axis> {
+    let mut to = 1;
+    let steps = entry.shape.iter().zip(&entry.strides).rev();
+    let axes = steps.map(|(&count, &from)| {
+        let axis = Axis { count, from, to };
+        to *= count;
+        axis
+    });
+    axes.collect()
 }
 
 #[derive(Deserialize)]
@@ -207,9 +336,9 @@ struct IndexFile {
 }
 
 /// The pairs of tensor and part that an index lists; `None` when there is no index.
-fn read_index(dir: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
-    let path = dir.join(INDEX);
-    let Some(json) = read_at_most(MAX_INDEX, dir, INDEX)? else { return Ok(None) };
+fn read_index(dir: &Path, name: &str) -> Result<Option<Vec<(String, String)>>, Error> {
+    let path = dir.join(name);
+    let Some(json) = read_at_most(MAX_INDEX, dir, name)? else { return Ok(None) };
     let invalid = |problem| Error::Index { index: path.clone(), problem };
     let index: IndexFile = serde_json::from_slice(&json).map_err(|e| invalid(IndexProblem::Json(e)))?;
     let pairs = index.weight_map.0;
@@ -222,29 +351,39 @@ fn read_index(dir: &Path) -> Result<Option<Vec<(String, String)>>, Error> {
     }
 }
 
+/// Whether a folder has tensor files of a model, or a list of them.
+pub(crate) fn has_model(dir: &Path) -> Result<bool, Error> {
+    for files in &FILES {
+        if files::has(dir, files.index)? || !list_parts(dir, files)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether a name is that of a file directly in a folder, on every system: no separators, drives or streams.
-fn is_plain_file_name(name: &str) -> bool {
+pub(crate) fn is_plain_file_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
     let plain = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
     plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control)
 }
 
 /// The tensor files of a folder without index. Parts that number themselves have to be complete.
-fn list_parts(dir: &Path) -> Result<BTreeSet<String>, Error> {
+fn list_parts(dir: &Path, files: &Files) -> Result<BTreeSet<String>, Error> {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
         let entry = entry.map_err(|e| Error::io("list", dir, e))?;
         if let Ok(name) = entry.file_name().into_string()
-            && name.starts_with("model")
-            && name.ends_with(".safetensors")
+            && name.starts_with(files.prefix)
+            && name.ends_with(files.suffix)
         {
             names.insert(name);
         }
     }
     let mut missing = BTreeSet::new();
     for name in &names {
-        if let Some((stem, count)) = numbered_part(name) {
-            let all = (1..=count).map(|i| format!("{stem}-{i:05}-of-{count:05}.safetensors"));
+        if let Some((stem, count)) = numbered_part(name, files.suffix) {
+            let all = (1..=count).map(|i| format!("{stem}-{i:05}-of-{count:05}{}", files.suffix));
             missing.extend(all.filter(|part| !names.contains(part)).take(100));
         }
     }
@@ -255,8 +394,8 @@ fn list_parts(dir: &Path) -> Result<BTreeSet<String>, Error> {
 }
 
 /// Takes `model-00002-of-00003.safetensors` apart into `model` and 3.
-fn numbered_part(name: &str) -> Option<(&str, u32)> {
-    let (rest, count) = name.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+fn numbered_part<'a>(name: &'a str, suffix: &str) -> Option<(&'a str, u32)> {
+    let (rest, count) = name.strip_suffix(suffix)?.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
     let digits = |s: &str| s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit());
     (digits(number) && digits(count)).then_some(())?;
@@ -264,7 +403,7 @@ fn numbered_part(name: &str) -> Option<(&str, u32)> {
 }
 
 /// Weight files in a format that is not read, so that the error can name one.
-fn other_weights(dir: &Path) -> Option<String> {
+pub(crate) fn other_weights(dir: &Path) -> Option<String> {
     let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()
 }
@@ -318,11 +457,11 @@ mod tests {
 
     #[test]
     fn parts_that_number_themselves() {
-        assert_eq!(numbered_part("model-00002-of-00003.safetensors"), Some(("model", 3)));
+        assert_eq!(numbered_part("model-00002-of-00003.safetensors", ".safetensors"), Some(("model", 3)));
         for name in
             ["model.safetensors", "model-2-of-3.safetensors", "model-0000a-of-00003.safetensors", "of-.safetensors"]
         {
-            assert_eq!(numbered_part(name), None, "{name}");
+            assert_eq!(numbered_part(name, ".safetensors"), None, "{name}");
         }
     }
 }

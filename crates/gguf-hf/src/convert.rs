@@ -1,28 +1,33 @@
 //! The conversion of a checkpoint folder: everything about it that can be decided without the weights.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::check::{Finding, Severity};
-use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version, keys};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
+use serde_json::Value as Json;
 
-use crate::arch;
-use crate::checkpoint::Checkpoint;
+use crate::adapter::{self, AdapterProblem};
+use crate::arch::{self, Scope};
+use crate::checkpoint::{Checkpoint, meta};
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
 use crate::key_values::KeyValues;
+use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
 use crate::model_plan::{NextTokens, OutType, PlanError, Skipped};
 use crate::packed::{self, Unpacked, Weights};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
+use crate::tower;
 use crate::warning::Warning;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
-const QUANTIZATION_VERSION: u32 = 2;
+pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 
 /// The most findings about the planned head that become warnings, one each.
 const MAX_DOUBTS: usize = 10;
@@ -45,9 +50,25 @@ pub struct Options {
     pub vocab_only: bool,
     /// What becomes of the blocks that predict further tokens.
     pub next_tokens: NextTokens,
+    /// Converts the encoders of images and sound, in place of the language model.
+    pub projector: bool,
+    /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
+    pub base: Option<PathBuf>,
 }
 
 impl Options {
+    /// Sets whether the encoders of images and sound are converted, in place of the language model.
+    pub fn projector(mut self, projector: bool) -> Options {
+        self.projector = projector;
+        self
+    }
+
+    /// Sets the folder of an adapter's base model.
+    pub fn base(mut self, base: Option<PathBuf>) -> Options {
+        self.base = base;
+        self
+    }
+
     /// Sets the type of the matrices.
     pub fn ty(mut self, ty: OutType) -> Options {
         self.ty = ty;
@@ -91,12 +112,26 @@ impl Options {
     }
 }
 
+/// What a conversion makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutputKind {
+    /// A model.
+    Model,
+    /// A low-rank adapter of a model.
+    Adapter,
+    /// The encoders of images and sound beside a language model, with their projectors.
+    Projector,
+}
+
 /// A conversion that is decided.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Conversion {
     /// What is written.
     pub plan: Plan,
+    /// What kind of file it is.
+    pub kind: OutputKind,
     /// GGUF's name of the architecture.
     pub architecture: &'static str,
     /// Type of the matrices.
@@ -130,20 +165,45 @@ pub fn convert(
     Ok(conversion.plan.run(conversion.output_path(out.as_ref()), run, progress)?)
 }
 
-/// Decides everything about the conversion of the checkpoint in `dir`, without reading its weights.
+/// Decides everything about the conversion of a checkpoint, without reading its weights. `dir` is its folder, its folder in the cache
+/// of the Hugging Face hub (`models--ORGANIZATION--NAME`, of which the revision in `refs/main` is taken), or one file of tensors
+/// in its folder.
 ///
 /// # Errors
 /// [`Error`], which names the file and the field or tensor.
 pub fn plan(dir: impl AsRef<Path>, options: &Options) -> Result<Conversion, Error> {
-    plan_folder(dir.as_ref(), options)
+    plan_at(&Location::find(dir.as_ref())?, options)
 }
 
-fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
-    let mut config = read_config(dir)?;
+fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> {
+    let dir = location.dir.as_path();
+    if adapter::is_adapter(dir)? {
+        return adapter::plan(dir, options.base.as_deref(), options);
+    }
+    if options.base.is_some() {
+        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NotAnAdapter });
+    }
+    if options.projector {
+        return tower::plan(dir, options);
+    }
+    // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
+    let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
+    let is_original = is_part && !files::has(dir, CONFIG)?;
+    let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
+        Some((document, checkpoint)) => (document, Some(checkpoint)),
+        None => (config_json(dir)?, None),
+    };
+    let is_meta = meta.is_some();
+    let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
-    let mut checkpoint = match Checkpoint::open(dir) {
+    let opened = match (meta, &location.file) {
+        (Some(checkpoint), _) => Ok(checkpoint),
+        (None, Some(file)) => Checkpoint::open_file(dir, file),
+        (None, None) => Checkpoint::open(dir),
+    };
+    let mut checkpoint = match opened {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
@@ -162,11 +222,15 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let method = packed::Method::of(dir, &config)?;
     let weights = Weights::open(dir, checkpoint, &method)?;
     let plan_of = |source: PlanError| weights.error(dir, source);
-    let is_whole = !options.vocab_only;
+    let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
     let stored = arch::Stored { asked, ty, is_mxfp4: method.is_mxfp4() };
-    let mut model = arch::plan_parts(&config, weights.tensors(), stored, is_whole).map_err(plan_of)?;
+    let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
+    }
+    if is_meta {
+        let key = keys::for_arch(keys::TENSOR_DATA_LAYOUT, model.architecture);
+        model.parameters.push((key, meta::LAYOUT.into()));
     }
     for &index in &model.zero {
         if let Some(tensor) = weights.tensors().get(index)
@@ -177,7 +241,11 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     }
 
     let counts = parameter_counts(&model.tensors);
-    let overrides = MetadataOptions { model_name: options.name.clone(), metadata: options.metadata.clone() };
+    let overrides = MetadataOptions {
+        model_name: options.name.clone(),
+        metadata: options.metadata.clone(),
+        folder: location.name.clone(),
+    };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
     let (vocab, special_tokens) = (model.checkpoint.vocab, model.checkpoint.special_tokens);
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
@@ -199,7 +267,6 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
-    let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
@@ -207,24 +274,9 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
         kvs.set(key, value);
     }
-    head.kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
-    let mut inputs = files::small_files(dir);
-    inputs.extend(weights.checkpoint().paths().map(Path::to_owned));
-    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
-    let draft = Draft {
-        path: dir.to_owned(),
-        head,
-        tensors: model.tensors,
-        source: Box::new(weights),
-        rounding: Rounding::Converter,
-        importance: None,
-        inputs,
-        input_bytes: None,
-        is_split: false,
-        is_vocab_only: options.vocab_only,
-    };
-    let plan = draft.lay_out()?;
+    let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
+    let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
@@ -232,11 +284,42 @@ fn plan_folder(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     warnings.extend(doubts);
     let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
     let next_tokens = options.next_tokens;
-    Ok(Conversion { unpacked, plan, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+    let kind = OutputKind::Model;
+    Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+}
+
+/// Lays out the file of those key-values and tensors, which are read from `source`: the files `paths` in `dir`.
+pub(crate) fn lay_out(
+    dir: &Path,
+    kvs: KeyValues,
+    tensors: Vec<TensorPlan>,
+    source: Arc<dyn gguf_pipeline::Source>,
+    paths: Vec<PathBuf>,
+    options: &Options,
+) -> Result<Plan, Error> {
+    let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
+    let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
+    let mut inputs = files::small_files(dir);
+    inputs.extend(options.base.iter().flat_map(|base| files::small_files(base)));
+    inputs.extend(paths);
+    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    let draft = Draft {
+        path: dir.to_owned(),
+        head,
+        tensors,
+        source,
+        rounding: Rounding::Converter,
+        importance: None,
+        inputs,
+        input_bytes: None,
+        is_split: false,
+        is_vocab_only: options.vocab_only,
+    };
+    Ok(draft.lay_out()?)
 }
 
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
-fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
+pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     let mut counts = ParameterCounts::default();
     let (mut total, mut n_experts, mut n_tensors) = (0u64, 0u64, 0u64);
     for tensor in tensors {
@@ -263,7 +346,7 @@ fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
 ///
 /// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
 /// does not load.
-fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
+pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
     let heads: Vec<Gguf<'_>> = heads.collect();
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);
@@ -281,12 +364,20 @@ fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     (n_errors, doubts)
 }
 
-fn read_config(dir: &Path) -> Result<Config, Error> {
-    const FILE: &str = "config.json";
-    let Some(document) = files::read_json(dir, FILE)? else {
-        return Err(Error::NoConfig { dir: dir.to_owned() });
-    };
-    let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
+/// The file of the configuration.
+const CONFIG: &str = "config.json";
+
+/// The configuration of the model in a folder.
+pub(crate) fn config_of(dir: &Path) -> Result<Config, Error> {
+    read_config(dir, config_json(dir)?)
+}
+
+fn config_json(dir: &Path) -> Result<Json, Error> {
+    files::read_json(dir, CONFIG)?.ok_or_else(|| Error::NoConfig { dir: dir.to_owned() })
+}
+
+fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
+    let wrong = |source: config::Error| Error::Config { file: dir.join(CONFIG), source };
     // The class, and so whether its defaults count, is that of the file as it is.
     let raw = Config::raw(document.clone()).ok();
     let as_written = document.clone();
@@ -341,8 +432,20 @@ impl Conversion {
         let out = out.as_ref();
         if out.is_dir() {
             let is_model = !self.plan.tensors().is_empty();
-            let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
-            let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            let mut metadata = self.metadata.clone();
+            if self.kind == OutputKind::Projector {
+                metadata.size_label = None;
+            }
+            let name = metadata::default_file_name(&metadata, is_model.then_some(ty));
+            let before = match (self.kind, self.next_tokens) {
+                (OutputKind::Projector, _) => "mmproj-",
+                (_, NextTokens::Only) => "mtp-",
+                _ => "",
+            };
+            let name = match (self.kind, name.strip_suffix(".gguf")) {
+                (OutputKind::Adapter, Some(stem)) => format!("{stem}-LoRA.gguf"),
+                _ => name,
+            };
             return out.join(format!("{before}{name}"));
         }
         match out.file_name().and_then(|name| name.to_str()) {

@@ -1,14 +1,18 @@
-//! Everything that can stop the conversion of a checkpoint: which file, what was found, what to do.
+//! Errors of conversions: which file, what was found, what to do.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gguf_format::Kind;
+
+use crate::adapter::AdapterProblem;
 use crate::config;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;
+use crate::torch::TorchError;
 
 /// Names for a message: the first few, and how many more there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +49,25 @@ pub enum Error {
         /// The folder.
         dir: PathBuf,
     },
+    /// The file is neither a checkpoint nor a part of one.
+    NotACheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// What it seems to be; `None` for what is no regular file.
+        kind: Option<Kind>,
+    },
+    /// The file is a GGUF already.
+    Gguf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A model in the cache of the Hugging Face hub has no current revision.
+    Revisions {
+        /// The folder of the revisions.
+        dir: PathBuf,
+        /// The names of those there are.
+        revisions: Names,
+    },
     /// The folder has no tensors in a format that is read.
     NoWeights {
         /// The folder.
@@ -65,6 +88,13 @@ pub enum Error {
         file: PathBuf,
         /// What is wrong with it.
         source: Box<HeaderError>,
+    },
+    /// A PyTorch file is not sound, or holds what is not read.
+    Torch {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: Box<TorchError>,
     },
     /// The index cannot be used.
     Index {
@@ -105,6 +135,13 @@ pub enum Error {
         /// Why.
         source: PlanError,
     },
+    /// The folder is that of an adapter, and that cannot be converted.
+    Adapter {
+        /// The file that it is about, or the folder.
+        path: PathBuf,
+        /// Why.
+        source: AdapterProblem,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     Folder(FolderError),
     /// The output cannot be laid out.
@@ -144,20 +181,26 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source }
     }
 
-    /// Whether the checkpoint is at fault, as opposed to the machine or the call.
+    /// Whether the checkpoint is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
-            Error::Io { .. } => false,
+            // A file that cannot be read says nothing about the checkpoint.
+            Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
             Error::NoConfig { .. }
+            | Error::NotACheckpoint { .. }
+            | Error::Gguf { .. }
+            | Error::Revisions { .. }
             | Error::NoWeights { .. }
             | Error::MissingParts { .. }
             | Error::Safetensors { .. }
+            | Error::Torch { .. }
             | Error::Index { .. }
             | Error::IndexMismatch { .. }
             | Error::DuplicateTensor { .. }
             | Error::Config { .. }
             | Error::Plan { .. }
+            | Error::Adapter { .. }
             | Error::Folder(_) => true,
         }
     }
@@ -168,21 +211,52 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::NoConfig { dir } => {
-                write!(f, "{}: no config.json in the folder; is it that of a checkpoint?", dir.display())
+                write!(f, "{}: no config.json in the folder; is it a checkpoint?", dir.display())
             }
+            Error::NotACheckpoint { path, kind: None } => {
+                write!(
+                    f,
+                    "{}: not a regular file, expected a checkpoint: a folder, or a file of tensors",
+                    path.display()
+                )
+            }
+            Error::NotACheckpoint { path, kind: Some(Kind::Safetensors | Kind::Zip | Kind::Pickle) } => write!(
+                f,
+                "{}: the name of a file of tensors ends in .safetensors, .bin, .pt, .pth or .ckpt; rename the file",
+                path.display()
+            ),
+            Error::NotACheckpoint { path, kind: Some(kind) } => write!(
+                f,
+                "{}: {kind}, expected a checkpoint: a folder with config.json in it, or a file of tensors",
+                path.display()
+            ),
+            Error::Gguf { path } => write!(f, "{}: a GGUF file already", path.display()),
+            Error::Revisions { dir, revisions } if revisions.0.is_empty() => {
+                write!(f, "{}: no revision of the model in the cache; fetch it", dir.display())
+            }
+            Error::Revisions { dir, revisions } => write!(
+                f,
+                "{}: several revisions of the model and no current one in refs/main; give the folder of one of them: {revisions}",
+                dir.display()
+            ),
             Error::NoWeights { dir, found: None } => {
-                write!(f, "{}: no model*.safetensors in the folder; is it that of a checkpoint?", dir.display())
+                write!(
+                    f,
+                    "{}: no model*.safetensors and no pytorch_model*.bin in the folder; is it a checkpoint?",
+                    dir.display()
+                )
             }
             Error::NoWeights { dir, found: Some(found) } => write!(
                 f,
-                "{}: no model*.safetensors in the folder, but {found:?}; only safetensors are read, save the checkpoint in \
-                 that format",
+                "{}: no model*.safetensors and no pytorch_model*.bin in the folder, but {found:?}; if the model is in that file, \
+                 convert the file itself",
                 dir.display()
             ),
             Error::MissingParts { dir, parts } => {
                 write!(f, "{}: parts of the checkpoint are missing: {parts}; fetch them", dir.display())
             }
             Error::Safetensors { file, source } => write!(f, "{}: {source}", file.display()),
+            Error::Torch { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Index { index, problem } => write!(f, "{}: {problem}", index.display()),
             Error::IndexMismatch { index, missing, extra } => {
                 write!(f, "{}: the index and the files do not list the same tensors", index.display())?;
@@ -202,6 +276,7 @@ impl fmt::Display for Error {
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),
         }
@@ -214,6 +289,7 @@ impl StdError for Error {
         match self {
             Error::Io { source, .. } => source.source(),
             Error::Safetensors { source, .. } => source.source(),
+            Error::Torch { source, .. } => source.source(),
             Error::Config { source, .. } => source.source(),
             Error::Plan { source, .. } => source.source(),
             Error::Folder(e) => e.source(),

@@ -25,15 +25,23 @@ const JSON_VALUES: usize = 500_000;
 /// The list that says which tensor is in which part.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
+/// The same for PyTorch files.
+pub(crate) const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
+
 /// The folder of the named chat templates.
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 20] = [
+const SMALL_FILES: [&str; 25] = [
+    "preprocessor_config.json",
+    "processor_config.json",
     "config.json",
+    "adapter_config.json",
     "generation_config.json",
     "README.md",
     INDEX,
+    TORCH_INDEX,
+    "params.json",
     "tokenizer.model",
     "spiece.model",
     "sentencepiece.bpe.model",

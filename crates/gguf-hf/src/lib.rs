@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod adapter;
 pub mod arch;
 mod autoconfig;
 pub mod checkpoint;
@@ -14,6 +15,7 @@ mod folder_error;
 mod formula;
 mod json;
 mod key_values;
+mod location;
 pub mod metadata;
 mod model_plan;
 mod packed;
@@ -23,13 +25,16 @@ mod problem;
 mod reranker;
 pub mod safetensors;
 pub mod tokenizer;
+pub mod torch;
+mod tower;
 mod warning;
 
-pub use convert::{Conversion, Options, convert, plan};
+pub use adapter::AdapterProblem;
+pub use convert::{Conversion, Options, OutputKind, convert, plan};
 pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, IndexProblem, Names};
 pub use folder_error::FolderError;
 pub use model_plan::{ModelPlan, NextTokens, OutType, PlanError, Skipped};
 pub use packed::Unpacked;
 pub use problem::{FileProblem, UnsupportedFeature};
-pub use warning::{ArchitectureWarning, Warning};
+pub use warning::{AdapterWarning, ArchitectureWarning, Warning};

@@ -14,6 +14,7 @@ mod warning;
 mod tests;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-pub use self::card::CardProblem;
+pub use self::card::{CardProblem, front_matter_fields};
 pub use self::name::default_file_name;
 use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;
@@ -44,6 +45,8 @@ pub struct MetadataOptions {
     /// A JSON file of overrides: the keys are those of GGUF (`general.author`), and `general.base_models` and
     /// `general.datasets` are lists of objects.
     pub metadata: Option<PathBuf>,
+    /// The name of the folder, in place of its own: that of a model in a cache, where folders have other names.
+    pub folder: Option<String>,
 }
 
 /// The `general.*` key-values, and what the name of the output file is made of.
@@ -167,7 +170,7 @@ pub fn key_values(
     if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
         m.take_id(id, size.total);
     }
-    let folder = folder_name(dir);
+    let folder = overrides.folder.clone().unwrap_or_else(|| folder_name(dir));
     m.take_id(&folder, size.total);
     m.read_generation_config(dir)?;
     if let Some(file) = &overrides.metadata {
@@ -354,7 +357,10 @@ impl Metadata {
 
     fn take_overrides(&mut self, file: &Path) -> Result<(), FolderError> {
         let invalid = |problem| FolderError::Invalid { file: file.to_owned(), problem };
-        let json = read_json_anywhere(file)?.ok_or_else(|| invalid(FileProblem::Missing))?;
+        let json = read_json_anywhere(file)?.ok_or_else(|| FolderError::Read {
+            file: file.to_owned(),
+            source: io::Error::new(io::ErrorKind::NotFound, "no such file"),
+        })?;
         let map = json.as_object().ok_or_else(|| invalid(FileProblem::NotAnObject))?;
         for (key, value) in map {
             let wrong = |expected| invalid(FileProblem::Value { key: key.clone(), found: shortened(value), expected });
@@ -482,7 +488,7 @@ impl<'de> Deserialize<'de> for Sampling {
     }
 }
 
-/// A value of a sampling parameter, whatever it is.
+/// A value of a sampling parameter, of any type.
 #[derive(Deserialize)]
 struct SamplingValue(#[serde(deserialize_with = "crate::json::bounded::<1000, _>")] Json);
 

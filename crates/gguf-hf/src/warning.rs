@@ -17,6 +17,8 @@ pub enum Warning {
     Metadata(MetadataWarning),
     /// About the tokenizer.
     Tokenizer(TokenizerWarning),
+    /// About an adapter.
+    Adapter(AdapterWarning),
     /// What the check of models finds in the head of the output. The reference writes such files too, but they may not load.
     Output(Finding),
     /// How many more such findings there are.
@@ -29,12 +31,40 @@ impl fmt::Display for Warning {
             Warning::Architecture(warning) => write!(f, "{warning}"),
             Warning::Metadata(warning) => write!(f, "{warning}"),
             Warning::Tokenizer(warning) => write!(f, "{warning}"),
+            Warning::Adapter(warning) => write!(f, "{warning}"),
             Warning::Output(Finding { place, message, code, expected, .. }) => {
                 write!(f, "the output will be invalid: {place}: {message} ({code}); expected {expected}")
             }
             Warning::MoreOutput(n) => {
                 write!(f, "the output will be invalid: {n} more problems; check it to see all of them")
             }
+        }
+    }
+}
+
+/// Something odd about an adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdapterWarning {
+    /// The adapter replaces a norm.
+    Norm {
+        /// Name of the output tensor.
+        name: String,
+    },
+    /// The adapter changes the output matrix, and the base model uses its embeddings for it.
+    TiedHead,
+}
+
+impl fmt::Display for AdapterWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdapterWarning::Norm { name } => {
+                write!(f, "the adapter replaces {name}; it is written, but llama.cpp ignores norms in adapters")
+            }
+            AdapterWarning::TiedHead => f.write_str(
+                "the adapter changes the output matrix, but the base model uses its embeddings in place of one; llama.cpp loads the \
+                 adapter only with a base file that has output.weight",
+            ),
         }
     }
 }

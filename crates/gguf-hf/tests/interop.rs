@@ -37,9 +37,11 @@ fn options(job: &Value) -> Option<Options> {
         match arg {
             "--outtype" => options.ty = OutType::from_name(args.next()?)?,
             "--bigendian" => options.order = ByteOrder::Big,
+            "--mmproj" => options.projector = true,
             "--vocab-only" => options.vocab_only = true,
             "--mtp" => options.next_tokens = NextTokens::Only,
             "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
+            "--base" => options.base = Some(peers::data("hf").join(args.next()?)),
             "--model-name" => options.name = Some(args.next()?.to_owned()),
             // Ways of working of the reference that do not change its output.
             "--no-lazy" | "--use-temp-file" => {}
@@ -70,7 +72,7 @@ fn every_recorded_conversion_has_the_same_bytes() {
         let model = hf.join("models").join(name);
         let outputs = job["outputs"].as_array().unwrap();
         if gguf_model::arch::of_class(architecture).is_none()
-            || job["source_format"] != "safetensors"
+            || !["safetensors", "pytorch_model.bin"].contains(&job["source_format"].as_str().unwrap_or_default())
             || job["exit"] != 0
             || DIFFERENT.contains(&job["tag"].as_str().unwrap())
         {
@@ -111,7 +113,24 @@ fn every_recorded_conversion_has_the_same_bytes() {
     }
     println!("{n_jobs} conversions of {} checkpoints", models.len());
     assert!(failures.is_empty(), "{} of {n_jobs} differ:\n{}", failures.len(), failures.join("\n"));
-    assert!(n_jobs >= 130 && models.len() >= 41, "only {n_jobs} conversions of {models:?}");
+    assert!(n_jobs >= 136 && models.len() >= 43, "only {n_jobs} conversions of {models:?}");
+}
+
+/// The recorded conversions of adapters, which name the folder of their base model.
+fn adapters_have_the_same_bytes() {
+    let hf = peers::data("hf");
+    let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
+    let jobs = manifest["jobs"].as_array().unwrap().iter();
+    let jobs: Vec<&Value> = jobs.filter(|job| job["architecture"] == "PEFT LoRA adapter" && job["exit"] == 0).collect();
+    for job in &jobs {
+        let tag = job["tag"].as_str().unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let path = out.path().join("out.gguf");
+        let model = hf.join("models").join(job["name"].as_str().unwrap());
+        convert(model, &path, &options(job).unwrap(), &RunOptions::default(), &()).unwrap();
+        assert_eq!(sha256(&path), job["outputs"][0]["sha256"], "{tag}");
+    }
+    assert!(jobs.len() >= 8, "only {} conversions", jobs.len());
 }
 
 /// Makes every recorded checkpoint whose class is supported, converts it, and compares with what the reference wrote for it.
@@ -147,13 +166,13 @@ fn generated_checkpoints_have_the_same_bytes() {
 }
 
 /// Checkpoints from which the reference makes files that llama.cpp does not load, and that become other files here.
-const BETTER: &[&str] = &["cogvlm"];
+const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
 /// Checkpoints that are not converted: without a tokenizer of their own, for which the reference has one.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// Conversions of generated checkpoints that have the same bytes, at least.
-const MIN_GENERATED: usize = 370;
+const MIN_GENERATED: usize = 394;
 
 /// Writes a checkpoint into a folder of its name.
 fn generate(name: &str, into: &Path) {
@@ -208,7 +227,12 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
     let outputs = case["outputs"].as_object().unwrap();
     let recorded = outputs.iter().filter(|(_, output)| output["ok"] == true);
     let recorded: Vec<(&String, &Value)> = recorded.collect();
-    let is_supported = gguf_model::arch::of_class(class).is_some() || std::env::var_os("GGUF_CASES").is_some();
+    let is_tower = case["args"].as_array().is_some_and(|args| args.iter().any(|arg| arg == "--mmproj"));
+    let is_listed = match is_tower {
+        true => gguf_model::arch::towers_of_class(class).next().is_some(),
+        false => gguf_model::arch::of_class(class).is_some(),
+    };
+    let is_supported = is_listed || std::env::var_os("GGUF_CASES").is_some();
     let is_supported = is_supported && !LEFT_OUT.contains(&name);
     let options =
         options(&serde_json::json!({ "args": case["args"] })).filter(|_| is_supported && !recorded.is_empty())?;
@@ -236,6 +260,93 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
         let _ = fs::remove_file(&path);
     }
     Some(results)
+}
+
+/// Writes the checkpoint of the folder anew with `torch.save`, in the form that the second argument names: one file or two, protocols
+/// 2 to 5, the format of before 2020, tensors transposed in one storage that all of a type share. The safetensors go.
+const SAVE: &str = r#"
+import json, os, struct, sys, torch
+from collections import OrderedDict
+folder, form = sys.argv[1:]
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "U8": torch.uint8}
+tensors, files = OrderedDict(), sorted(f for f in os.listdir(folder) if f.endswith(".safetensors"))
+for name in files:
+    with open(os.path.join(folder, name), "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        start = f.tell()
+        for key in sorted(k for k in head if k != "__metadata__"):
+            entry = head[key]
+            f.seek(start + entry["data_offsets"][0])
+            data = bytearray(f.read(entry["data_offsets"][1] - entry["data_offsets"][0]))
+            tensors[key] = torch.frombuffer(data, dtype=TYPES[entry["dtype"]]).reshape(entry["shape"])
+    os.remove(os.path.join(folder, name))
+index = os.path.join(folder, "model.safetensors.index.json")
+if os.path.exists(index): os.remove(index)
+if "views" in form:
+    shared = {}
+    for key, t in tensors.items():
+        shared.setdefault(t.dtype, []).append(t.transpose(0, -1).contiguous().flatten() if t.dim() else t.flatten())
+    shared = {dtype: torch.cat(parts) for dtype, parts in shared.items()}
+    at = {dtype: 0 for dtype in shared}
+    for key, t in tensors.items():
+        s = shared[t.dtype][at[t.dtype]:at[t.dtype] + t.numel()]
+        at[t.dtype] += t.numel()
+        if t.dim(): s = s.reshape(t.transpose(0, -1).shape).transpose(0, -1)
+        tensors[key] = s.reshape([]) if not t.dim() else s
+if "parameters" in form: tensors = OrderedDict((k, torch.nn.Parameter(t, requires_grad=False)) for k, t in tensors.items())
+options = {"pickle_protocol": int(form[-1])}
+if "old" in form: options["_use_new_zipfile_serialization"] = False
+def save(what, name):
+    if "nested" in form: what = {"epoch": 3, "lr": 0.5, "state_dict": what, "rng": torch.get_rng_state()}
+    torch.save(what, os.path.join(folder, name), **options)
+if "two" in form:
+    keys = list(tensors)
+    halves = [keys[:len(keys) // 2], keys[len(keys) // 2:]]
+    names = [f"pytorch_model-{i + 1:05}-of-00002.bin" for i in range(2)]
+    for name, half in zip(names, halves): save(OrderedDict((k, tensors[k]) for k in half), name)
+    json.dump({"weight_map": {k: n for n, half in zip(names, halves) for k in half}}, open(os.path.join(folder, "pytorch_model.bin.index.json"), "w"))
+else:
+    save(tensors, "pytorch_model.bin")
+"#;
+
+/// Checkpoints that torch.save wrote become the files that the reference writes for the same tensors in safetensors.
+fn checkpoints_of_torch_have_the_same_bytes() {
+    let file = peers::data("hf-cases").join("MANIFEST.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let cases = [
+        ("qwen3-untied", "one 2"),
+        ("qwen3-untied", "views 2"),
+        ("qwen3-untied", "old views 2"),
+        ("gemma3-embedding", "two old 4"),
+        ("phi3-swa", "parameters 5"),
+        ("bloom-bpe", "two views nested 3"),
+        ("falcon-new-arch", "old 5"),
+        ("falconh1", "views parameters 4"),
+        ("mamba-bf16", "nested old 3"),
+        ("olmoe-bpe", "views two 2"),
+    ];
+    let mut n = 0;
+    for (name, form) in cases {
+        let case = &manifest["cases"][name];
+        let options = options(&serde_json::json!({ "args": case["args"] })).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        generate(name, dir.path());
+        let made = Command::new(peers::peers().join("venv/bin/python"))
+            .args(["-c", SAVE, dir.path().join(name).to_str().unwrap(), form])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
+        for (ty, output) in case["outputs"].as_object().unwrap().iter().filter(|(_, output)| output["ok"] == true) {
+            let out = dir.path().join("out.gguf");
+            let options = options.clone().ty(OutType::from_name(ty).unwrap());
+            convert(dir.path().join(name), &out, &options, &RunOptions::default().force(true), &())
+                .unwrap_or_else(|e| panic!("{name}, {form}: {e}"));
+            assert_eq!(sha256(&out), output["sha256"].as_str().unwrap(), "{name} {ty}, {form}");
+            n += 1;
+        }
+    }
+    println!("{n} conversions");
+    assert!(n >= 20, "only {n} conversions");
 }
 
 fn the_trained_example_has_the_same_bytes() {
@@ -309,6 +420,53 @@ fn whole_vocabularies_are_known_by_their_hash() {
     }
 }
 
+/// Meta's file for the whole vocabulary of Llama 3, made of the `tokenizer.json` of transformers, gives what that gives.
+fn ranks_of_llama_3_are_the_vocabulary_of_transformers() {
+    let model = peers::data("hf/models/llama3-full-vocab");
+    let json: Value = serde_json::from_slice(&fs::read(model.join("tokenizer.json")).unwrap()).unwrap();
+    // Printable characters stand for themselves; the others follow from 256 on, in order.
+    let is_printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let others: Vec<u8> = (0..=255).filter(|b| !is_printable(*b)).collect();
+    let byte = |c: char| match u32::from(c) {
+        code @ 0..=255 => code as u8,
+        code => others[code as usize - 256],
+    };
+    let base64 = |bytes: &[u8]| {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut out = String::new();
+        for group in bytes.chunks(3) {
+            let bits = group.iter().fold(0u32, |bits, b| bits << 8 | u32::from(*b)) << (8 * (3 - group.len()));
+            for i in 0..4 {
+                let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize] as char;
+                out.push(if i <= group.len() { digit } else { '=' });
+            }
+        }
+        out
+    };
+    let mut ranks: Vec<(u64, Vec<u8>)> = json["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(token, id)| (id.as_u64().unwrap(), token))
+        .filter(|(id, _)| *id < 128_000)
+        .map(|(id, token)| (id, token.chars().map(byte).collect()))
+        .collect();
+    ranks.sort();
+    let text: String = ranks.iter().map(|(rank, token)| format!("{} {rank}\n", base64(token))).collect();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tokenizer.model"), text).unwrap();
+    let config = serde_json::json!({ "vocab_size": 128_256 });
+    let got = tokenizer::key_values(dir.path(), &config, &TokenizerOptions::default()).unwrap();
+    // That these are the reference's is another test's.
+    let expected = tokenizer::key_values(&model, &config_of(&model), &TokenizerOptions::default()).unwrap();
+    let keys = |kvs: &[(String, gguf_format::Value)]| kvs.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    assert_eq!(keys(&got.kvs), keys(&expected.kvs));
+    for ((key, found), (_, expected)) in got.kvs.iter().zip(&expected.kvs) {
+        assert!(found.as_ref() == expected.as_ref(), "{key}");
+    }
+    assert!(expected.kvs.len() >= 7, "{:?}", keys(&expected.kvs));
+}
+
 fn metadata_is_that_of_llama_cpps_converter() {
     let references = references(|_| true);
     let mut compared = 0;
@@ -341,7 +499,8 @@ fn metadata_is_that_of_llama_cpps_converter() {
         counts.expert_count = experts / expert_tensors.max(1);
 
         let model_name = args.iter().position(|a| *a == "--model-name").map(|i| args[i + 1].to_owned());
-        let got = metadata::key_values(&dir, &MetadataOptions { model_name, metadata: None }, &counts).unwrap();
+        let got =
+            metadata::key_values(&dir, &MetadataOptions { model_name, ..MetadataOptions::default() }, &counts).unwrap();
         let not_ours = ["architecture", "file_type", "quantization_version"].map(|k| format!("general.{k}"));
         let expected = gguf.kvs().filter(|kv| kv.key.as_bytes().starts_with(b"general."));
         let expected: Vec<(String, ValueRef<'_>)> =
@@ -429,9 +588,14 @@ fn packed_weights_have_the_same_bytes() {
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
+        adapters_have_the_same_bytes,
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,
+        ranks_of_llama_3_are_the_vocabulary_of_transformers,
         metadata_is_that_of_llama_cpps_converter;
-    [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes, packed_weights_have_the_same_bytes;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes,
+        checkpoints_of_torch_have_the_same_bytes,
+        packed_weights_have_the_same_bytes,
+        rerankers_have_the_same_bytes;
 }

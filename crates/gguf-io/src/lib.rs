@@ -26,6 +26,7 @@ mod model;
 mod output;
 mod plain;
 mod read_at;
+mod room;
 mod tensor;
 mod writer;
 
@@ -38,5 +39,6 @@ pub use model::Model;
 pub use output::Output;
 pub use plain::Plain;
 pub use read_at::{InMemory, ReadAt};
+pub use room::check_room;
 pub use tensor::Tensor;
 pub use writer::{TensorWriter, WriteError, Writer};

@@ -11,7 +11,7 @@ use crate::lock::{open_or_create, open_present};
 use crate::{Error, ReadAt};
 
 /// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
-/// syncs it and renames it. Whatever happens at whatever instant, the final name shows the old file, the new one, or
+/// syncs it and renames it. At every instant, the final name refers to the old file, the new one, or
 /// nothing, as it was before.
 ///
 /// ```
@@ -150,23 +150,13 @@ impl Output {
     /// No space is taken before it is needed: writing into space that was taken beforehand costs a quarter more time on ext4.
     ///
     /// # Errors
-    /// [`Error::Io`]; among others when the disk has no room for so much.
+    /// [`Error::NoRoom`] when the disk has no room for so much; [`Error::Io`].
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
-        self.check_room(bytes)?;
-        self.file().set_len(bytes).map_err(|e| self.no_room(&e, bytes))
-    }
-
-    /// Checks that the disk has room for so many bytes, those counted that the file has already.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn check_room(&self, bytes: u64) -> Result<(), Error> {
-        check_room(self.file(), bytes).map_err(|e| self.no_room(&e, bytes))
-    }
-
-    fn no_room(&self, e: &io::Error, bytes: u64) -> Error {
-        let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
-        Error::io(&self.path, "make room for the whole file")(said)
+        crate::check_room(std::iter::once((self, bytes)))?;
+        self.file().set_len(bytes).map_err(|e| {
+            let said = io::Error::new(e.kind(), format!("{e}; it takes {bytes} bytes"));
+            Error::io(&self.path, "make room for the whole file")(said)
+        })
     }
 
     /// Writes all of `buf` at `offset`. May be called from several threads at once.
@@ -177,7 +167,7 @@ impl Output {
         write_all_at(self.file(), buf, offset).map_err(Error::io(&self.path, "write"))
     }
 
-    /// Fills `buf` with what was written at `offset` and after.
+    /// Reads back the bytes at `offset` into `buf`.
     ///
     /// # Errors
     /// [`Error::Io`], also when the file ends before `buf` is full.
@@ -185,7 +175,7 @@ impl Output {
         self.file().read_exact_at(offset, buf).map_err(Error::io(&self.path, "read back"))
     }
 
-    /// Makes what was written durable. [`commit`](Output::commit) does so as well.
+    /// Syncs the written data to disk. [`commit`](Output::commit) does so as well.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -208,7 +198,7 @@ impl Output {
     /// Makes the file durable and gives it its final name.
     ///
     /// # Errors
-    /// [`Error::Exists`] when a file of that name has appeared meanwhile and may not be replaced; [`Error::Io`]. What stood
+    /// [`Error::Exists`] when a file of that name has appeared during the run and may not be replaced; [`Error::Io`]. What stood
     /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept. On Windows a
     /// file that is open or mapped anywhere cannot be replaced, which is an error here.
     pub fn commit(self) -> Result<(), Error> {
@@ -254,23 +244,6 @@ impl Output {
 fn leads_elsewhere(link: &Path) -> bool {
     fs::metadata(link).is_ok_and(|there| !there.is_file())
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
-}
-
-/// Whether the file system has space for so many bytes, where it tells; elsewhere a full disk is met when it is full.
-#[cfg(target_os = "linux")]
-fn check_room(file: &File, bytes: u64) -> io::Result<()> {
-    use rustix::io::Errno;
-    use std::os::unix::fs::MetadataExt;
-    let Ok(disk) = rustix::fs::fstatvfs(file) else { return Ok(()) };
-    let taken = file.metadata()?.blocks().saturating_mul(512);
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    // File systems without blocks do not say how much they hold.
-    if disk.f_blocks > 0 && bytes > free.saturating_add(taken) { Err(Errno::NOSPC.into()) } else { Ok(()) }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn check_room(_: &File, _: u64) -> io::Result<()> {
-    Ok(())
 }
 
 /// What the operating system said about a new file in a folder, in its own words; a folder that is missing is named.

@@ -11,9 +11,11 @@
 //!
 //! Q5_0 and Q5_1 always had f16 scales; bit i of their 32 high bits always belonged to value i. Blocks of Q4_2 and Q4_3 (16 values) existed
 //! in the first generation only. In March 2023 Q4_0 (for a day) and Q4_1 were planar: a row has all minima, then all scales, then all
-//! levels. Programs compiled with `GGML_QKK_64` wrote k-quants in blocks of 64 values with scales of their own.
+//! levels. Programs compiled with `GGML_QKK_64` wrote k-quants in blocks of 64 values with scales of their own. rwkv.cpp had Q4_1_O in April
+//! 2023: Q4_1 with f16 scales, and the largest value of each block apart.
 //!
-//! Rules: the functions `dequantize_row_*` of llama.cpp's `ggml.c` and `k_quants.c` at the commits 5cb63e2, b608b55, 6986c78 and dadbed9.
+//! Rules: the functions `dequantize_row_*` of llama.cpp's `ggml.c` and `k_quants.c` at the commits 5cb63e2, b608b55, 6986c78 and dadbed9, and
+//! of rwkv.cpp's `ggml.c` at bfa8d5b (Q4_1_O).
 
 use std::fmt;
 
@@ -55,6 +57,8 @@ pub(crate) enum Encoding {
     Planar(GgmlType),
     /// A k-quant in blocks of 64 values.
     Small(GgmlType),
+    /// Q4_1_O of rwkv.cpp: f16 scale and minimum, u16 index of the outlier in the block, f16 outlier, neighbours in a byte.
+    Outlier,
 }
 
 /// What becomes of a tensor's data.
@@ -95,13 +99,15 @@ impl Encoding {
             Encoding::Small(GgmlType::Q4_K) => (64, 38),
             Encoding::Small(GgmlType::Q5_K) => (64, 46),
             Encoding::Small(_) => (64, 54),
+            Encoding::Outlier => (32, 24),
         };
         (u64::from(values), u64::from(bytes))
     }
 
-    /// The type that the file calls it.
+    /// The type that the file calls it; for a type that never was one of ggml's, the type it is decoded to.
     pub(crate) fn ty(self) -> GgmlType {
         match self {
+            Encoding::Outlier => GgmlType::F32,
             Encoding::Present(ty)
             | Encoding::Pairs(ty)
             | Encoding::Wide { ty, .. }
@@ -110,9 +116,10 @@ impl Encoding {
         }
     }
 
-    /// Whether blocks have f32 scales, which a block of today has no room for.
-    pub(crate) fn has_wide_scales(self) -> bool {
-        matches!(self, Encoding::Wide { .. } | Encoding::Planar(_))
+    /// Whether the scales are looked at before the data is read: f32 scales, for which a block of today has no room, and those of a type
+    /// whose values no later step checks.
+    pub(crate) fn is_measured(self) -> bool {
+        matches!(self, Encoding::Wide { .. } | Encoding::Planar(_) | Encoding::Outlier)
     }
 }
 
@@ -167,6 +174,7 @@ impl Reading {
                 halves_of_pairs(levels, out_levels);
             }),
             Encoding::Small(ty) => blocks.for_each(|(raw, out)| small::decode(ty, raw, out)),
+            Encoding::Outlier => blocks.for_each(|(raw, out)| decode_outlier(raw, out)),
             Encoding::Present(_) => out.copy_from_slice(raw),
         }
     }
@@ -174,6 +182,10 @@ impl Reading {
 
 fn f32_at(bytes: &[u8], at: usize) -> f32 {
     bytes.get(at..at + 4).map_or(0.0, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+fn f16_at(bytes: &[u8], at: usize) -> f32 {
+    bytes.get(at..at + 2).map_or(0.0, |b| f16_to_f32_ggml(u16::from_le_bytes([b[0], b[1]])))
 }
 
 /// The level of value `i` of 16 bytes.
@@ -219,6 +231,17 @@ fn decode_wide(ty: GgmlType, pairs: bool, raw: &[u8], out: &mut [u8]) {
     }
 }
 
+/// A block of Q4_1_O as f32 values. The index in a block of zeros is 65535: such a block has no outlier.
+fn decode_outlier(raw: &[u8], out: &mut [u8]) {
+    let [d, m, value] = [0, 2, 6].map(|at| f16_at(raw, at));
+    let outlier = raw.get(4..6).map_or(usize::MAX, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
+    let levels = raw.get(8..).unwrap_or_default();
+    for (i, out) in out.chunks_exact_mut(4).enumerate() {
+        let value = if i == outlier { value } else { f32::from(level(levels, true, i)) * d + m };
+        out.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
 /// Turns a row in planes into blocks with the scales before the levels.
 pub(crate) fn blocks_of_planes(ty: GgmlType, row: &[u8], blocks: &mut [u8]) {
     let n_scales = if ty == GgmlType::Q4_1 { 2 } else { 1 };
@@ -257,6 +280,10 @@ impl Rounding {
     pub(crate) fn add_blocks(&mut self, encoding: Encoding, raw: &[u8]) {
         let n_scales = if encoding.ty() == GgmlType::Q4_1 { 2 } else { 1 };
         for block in raw.chunks_exact(encoding.block().1 as usize) {
+            if encoding == Encoding::Outlier {
+                [0, 2, 6].into_iter().for_each(|at| self.add(f16_at(block, at)));
+                continue;
+            }
             for i in 0..n_scales {
                 self.add(f32_at(block, 4 * i));
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_format::check::{Finding, Severity};
 use gguf_format::{GgmlType, Gguf};
@@ -224,7 +224,7 @@ fn plan_legacy(
         head,
         is_vocab_only: plans.is_empty(),
         tensors: plans,
-        source: Box::new(LegacySource { parts, tensors: sources }),
+        source: Arc::new(LegacySource { parts, tensors: sources }),
         rounding: FloatRounding::Ggml,
         importance: None,
         inputs,
@@ -259,6 +259,7 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
             Decided { ty: GgmlType::F32, treatment: Treatment::Recoded, reason: "scales too large for half precision" }
         }
         Encoding::Small(_) => recode("k-quant in blocks of 64, a layout of the past"),
+        Encoding::Outlier => recode("Q4_1_O, a type of rwkv.cpp that has been removed"),
         Encoding::Present(removed) if removed.info().is_some_and(|info| info.removed) => {
             recode("a type that has been removed")
         }
@@ -314,7 +315,7 @@ fn measure(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<HashMap<usize, Rounding>, Error> {
-    let wide = arrangement.tensors.iter().enumerate().filter(|(_, item)| item.tensor.encoding.has_wide_scales());
+    let wide = arrangement.tensors.iter().enumerate().filter(|(_, item)| item.tensor.encoding.is_measured());
     let wide: Vec<(usize, &Tensor)> = wide.map(|(index, item)| (index, item.tensor)).collect();
     if wide.is_empty() {
         return Ok(HashMap::new());

@@ -1,6 +1,7 @@
 //! GGUF files of earlier versions, in big-endian order, or with types that have been removed, as files of today.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use gguf_format::{ByteOrder, Dialect, GgmlType, Version};
 use gguf_pipeline::plan::{Draft, Op, Reason};
@@ -78,7 +79,7 @@ impl GgufUpgrade {
             tensors.push(Migrated { from, treatment, rounding: None });
         }
         if is_apart {
-            draft.source = Box::new(Apart(GgufSource::open(&draft.path)?));
+            draft.source = Arc::new(Apart(GgufSource::open(&draft.path)?));
         }
         let path = draft.path.clone();
         let plan = draft.lay_out()?;

@@ -41,6 +41,7 @@ impl Sizes {
         // rwkv.cpp has numbers of its own.
         let code = match (container, code) {
             (Container::Rwkv(_), 0..=3) => code,
+            (Container::Rwkv(_), 4) => return Some(Encoding::Outlier),
             (Container::Rwkv(_), 5..=6) => code - 1,
             (Container::Rwkv(_), 7..=9) => code - 1,
             (Container::Rwkv(_), _) => return None,
@@ -305,7 +306,7 @@ pub(crate) fn read_record(
     let code = cursor.u32(&Field::TensorType(number))?;
     let Some(encoding) = encoding(code) else {
         let expected = match container {
-            Container::Rwkv(_) => "a type from 0 to 3, or 5 to 9; 4 is Q4_1_O, which no other program knows",
+            Container::Rwkv(_) => "a type from 0 to 9",
             _ => "a type from 0 to 8, or 10 to 14",
         };
         return Err(Malformed::number(Field::TensorType(number), at, code, expected).into());

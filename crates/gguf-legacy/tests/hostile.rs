@@ -126,7 +126,7 @@ fn scale(form: legacy::Form, code: u32, scale: f32) -> Vec<u8> {
 
 const CASES: &[Case] = &[
     ("empty", Vec::new, "not a legacy model but an empty file"),
-    ("magic alone", || b"tjgg".to_vec(), "byte 4: version: it reaches to byte 8, the file ends at byte 4"),
+    ("magic alone", || b"tjgg".to_vec(), "byte 4: version: it extends to byte 8, but the file ends at byte 4"),
     ("session", || b"nsgg\x01\0\0\0".to_vec(), "the saved state of a chat"),
     ("version of GGJT", || llama().with(4, 4), "byte 4: version: is 4; expected 1, 2 or 3"),
     ("version of GGMF", || b"fmgg\x07\0\0\0".to_vec(), "expected 1, or 100 or 101 of rwkv.cpp"),
@@ -198,14 +198,25 @@ const CASES: &[Case] = &[
     ),
     ("a scale that is NaN", || scale(legacy::GGJT1, 2, f32::NAN), "\"output.weight\": scales are NaN or infinite"),
     ("an infinite scale", || scale(legacy::GGJT2, 8, f32::INFINITY), "scales are NaN or infinite"),
-    ("scales in no order", || scale(legacy::GGML, 2, f32::NAN), "make no sense in any order of that time"),
+    ("scales in no order", || scale(legacy::GGML, 2, f32::NAN), "are invalid in every layout of that time"),
     (
-        "Q4_1_O",
+        "a type that rwkv.cpp never had",
         || {
             let file = legacy::all().into_iter().find(|file| file.name == "rwkv100").unwrap();
-            file.with(file.tensors[0] + 8, 4)
+            file.with(file.tensors[0] + 8, 10)
         },
-        "4 is Q4_1_O",
+        "a type from 0 to 9",
+    ),
+    (
+        "an outlier that is infinite",
+        || {
+            let file = legacy::all().into_iter().find(|file| file.name == "rwkv100-q4_1_o").unwrap();
+            // Header of the tensor, its two dimensions, its name, and the block up to the outlier.
+            let outlier = file.tensors[0] + 12 + 8 + "emb.weight".len() + 6;
+            let before = u32::from(u16::from_le_bytes([file.bytes[outlier - 2], file.bytes[outlier - 1]]));
+            file.with(outlier - 2, before | 0x7c00 << 16)
+        },
+        "scales are NaN or infinite",
     ),
     ("a rank of 0", || legacy::adapter().with(8, 0), "hyperparameter r: is 0; expected a number from 1 to 65536"),
     ("another rank", || legacy::adapter().with(8, 5), "two dimensions, the first of them 5, the rank"),

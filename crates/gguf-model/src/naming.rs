@@ -1,11 +1,59 @@
 //! The file name that a model should have by the naming convention, made of its metadata, and of its present name where
-//! the metadata is silent.
+//! the metadata is silent; and the names of new files.
 
 use gguf_format::name::{DEFAULT_VERSION, EXTENSION, FileName, NameSource, size_label, suggestion};
 use gguf_format::shard::ShardName;
-use gguf_format::{Gguf, keys};
+use gguf_format::{Gguf, Str, keys};
 
 use crate::summary::summary;
+
+/// What names of new files are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewName {
+    /// The model's name: `general.basename` or `general.name`, or the base name of the file that is read.
+    pub name: Option<String>,
+    /// The label of the size: `general.size_label`, or counted.
+    pub size: Option<String>,
+    /// The file type: `Q4_K_M`.
+    pub file_type: Option<String>,
+    /// All together as llama.cpp's converter names files, with the extension: `Glossary-2.9M-Q4_K_M.gguf`.
+    pub file_name: String,
+}
+
+/// What the name of a new file is made of; `heads` are those of its shards, `input` is the name of the file that it is made from.
+pub fn new_name(input: &str, heads: &[&Gguf<'_>]) -> NewName {
+    let s = summary(heads);
+    let present = FileName::parse(input);
+    let is_part = |text: &&str| text.len() <= LONGEST && !text.trim().is_empty();
+    let text = |key: &str| heads.first()?.get_as::<&str>(key).ok().filter(is_part);
+    let fit = |text: &str| text.trim().replace(|c: char| c.is_whitespace() || is_unfit(c), "-");
+    let name = text(keys::GENERAL_BASENAME).or(text(keys::GENERAL_NAME)).or(present.base_name).map(fit);
+    let counted = (s.n_params > 0 && s.expert_count.is_none()).then(|| size_label(s.n_params, s.n_params, 0, 0));
+    let size = text(keys::GENERAL_SIZE_LABEL).or(present.size_label).or(counted.as_deref()).map(fit);
+    let file_type = s.file_type.and_then(|ty| ty.info()).map(|info| info.label().to_owned());
+    let mut source = NameSource::default();
+    source.base_name = name.as_deref();
+    source.size_label = size.as_deref().filter(|_| s.n_params > 0);
+    source.fine_tune = text(keys::GENERAL_FINETUNE);
+    source.version = text(keys::GENERAL_VERSION);
+    source.encoding = file_type.as_deref().filter(|_| s.n_params > 0);
+    source.kind = match s.kind.as_deref() {
+        Some("adapter") => Some("LoRA"),
+        _ if s.n_params == 0 => Some("vocab"),
+        _ => None,
+    };
+    let sidecar = present.sidecar.map_or(String::new(), |sidecar| format!("{sidecar}-"));
+    let file_name = format!("{sidecar}{}", source.stem()).replace(is_unfit, "-");
+    // A name that starts with a dash is taken for an option by programs, one with a dot is hidden.
+    let file_name = file_name.trim_start_matches(['-', '.']).to_owned() + EXTENSION;
+    NewName { name, size, file_type, file_name }
+}
+
+/// Whether a character has no place in a file name: separators of paths, and all that is not shown as it is.
+fn is_unfit(c: char) -> bool {
+    matches!(c, '/' | '\\' | ':' | '{' | '}') || Str(c.encode_utf8(&mut [0; 4]).as_bytes()).to_string() != c.to_string()
+}
 
 /// The longest text of the metadata that becomes part of a name, in bytes: file systems allow no longer names.
 const LONGEST: usize = 255;

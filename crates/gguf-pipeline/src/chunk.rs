@@ -1,6 +1,8 @@
-//! How the tensors of a plan are cut into chunks: runs of output rows, or parts of long rows, of a few MiB.
+//! How the tensors of plans are cut into chunks: runs of output rows, or parts of long rows, of a few MiB.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use gguf_format::GgmlType;
 
@@ -63,10 +65,54 @@ pub(crate) fn parts(row_len: u64) -> impl Iterator<Item = Range<u64>> {
     (0..=n).map(move |i| i * PART..row_len.min((i + 1) * PART))
 }
 
-/// Cuts the tensors into chunks, in order.
+/// One of the drafts that are run together. Their tensors are counted as in the first of them.
+#[derive(Debug)]
+pub(crate) struct Lane<'a> {
+    pub(crate) draft: &'a Draft,
+    /// The number that each tensor has in this draft.
+    numbers: Vec<usize>,
+    /// The other way: the number in the first draft of each tensor of this one.
+    indices: Vec<usize>,
+}
+
+impl<'a> Lane<'a> {
+    /// A draft beside the first; `None` when they do not make the same tensors of the same source.
+    pub(crate) fn beside(first: &Draft, draft: &'a Draft) -> Option<Lane<'a>> {
+        let together = Arc::ptr_eq(&first.source, &draft.source) && first.tensors.len() == draft.tensors.len();
+        let by_name: HashMap<&[u8], usize> =
+            draft.tensors.iter().enumerate().map(|(number, tensor)| (tensor.name.as_slice(), number)).collect();
+        let number = |tensor: &TensorPlan| {
+            let number = *by_name.get(tensor.name.as_slice())?;
+            draft.tensors.get(number).filter(|t| t.shape == tensor.shape && t.op == tensor.op).map(|_| number)
+        };
+        let numbers: Option<Vec<usize>> = match std::ptr::eq(first, draft) {
+            true => Some((0..draft.tensors.len()).collect()),
+            false => first.tensors.iter().map(number).collect(),
+        };
+        let numbers = numbers.filter(|_| together)?;
+        let mut indices = numbers.clone();
+        for (index, &number) in numbers.iter().enumerate() {
+            *indices.get_mut(number)? = index;
+        }
+        Some(Lane { draft, numbers, indices })
+    }
+
+    /// The tensor that is number `index` in the first draft, and its number in this one.
+    pub(crate) fn tensor(&self, index: usize) -> Option<(usize, &'a TensorPlan)> {
+        let number = *self.numbers.get(index)?;
+        Some((number, self.draft.tensors.get(number)?))
+    }
+
+    /// The number in the first draft of the tensor with that number in this one.
+    pub(crate) fn index_of(&self, number: usize) -> Option<usize> {
+        self.indices.get(number).copied()
+    }
+}
+
+/// Cuts the tensors into chunks, in order. Drafts that are run together have the same chunks.
 #[derive(Clone)]
 pub(crate) struct Chunks<'a> {
-    draft: &'a Draft,
+    lanes: &'a [Lane<'a>],
     /// Whether chunks have to be whole rows, or parts of a row, so that errors of rows can be measured.
     whole_rows: bool,
     tensor: usize,
@@ -77,18 +123,23 @@ pub(crate) struct Chunks<'a> {
 
 impl<'a> Chunks<'a> {
     /// Those of the tensors from number `first` on.
-    pub(crate) fn from(draft: &'a Draft, first: usize, whole_rows: bool) -> Chunks<'a> {
-        Chunks { draft, whole_rows, tensor: first, row: 0, column: 0 }
+    pub(crate) fn from(lanes: &'a [Lane<'a>], first: usize, whole_rows: bool) -> Chunks<'a> {
+        Chunks { lanes, whole_rows, tensor: first, row: 0, column: 0 }
+    }
+
+    /// The tensor of that number in each draft.
+    fn tensors(&self, index: usize) -> impl Iterator<Item = (&'a Draft, &'a TensorPlan)> + use<'a> {
+        self.lanes.iter().filter_map(move |lane| Some((lane.draft, lane.tensor(index)?.1)))
     }
 }
 
 impl<'a> Iterator for Chunks<'a> {
-    type Item = (usize, &'a TensorPlan, Chunk);
+    type Item = (usize, Chunk);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let index = self.tensor;
-            let tensor = self.draft.tensors.get(index)?;
+            let (_, tensor) = self.tensors(index).next()?;
             // Sizes were checked when the file was laid out.
             let n = tensor.n_elements();
             let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
@@ -96,7 +147,7 @@ impl<'a> Iterator for Chunks<'a> {
                 // Where the order of values stays and each is on its own, values are rows of one: a chunk may end anywhere.
                 // Errors are those of whole rows.
                 Op::Copy(input)
-                    if !goes_through_blocks(self.draft.rounding, input.ty, tensor)
+                    if !self.tensors(index).any(|(draft, t)| goes_through_blocks(draft.rounding, input.ty, t))
                         && !input.ty.is_quantized()
                         && !self.whole_rows =>
                 {
@@ -119,16 +170,17 @@ impl<'a> Iterator for Chunks<'a> {
                     true => (self.row + 1, 0),
                     false => (self.row, columns.end),
                 };
-                return Some((index, tensor, Chunk { first_row, n_rows: 1, row_len, columns, matrix }));
+                return Some((index, Chunk { first_row, n_rows: 1, row_len, columns, matrix }));
             }
             let row_bytes = |ty: GgmlType| ty.tensor_bytes([row_len]).unwrap_or(row_len);
-            let row_bytes = row_bytes(tensor.op.value_type()).max(row_bytes(tensor.ty)).max(1);
+            let written = self.tensors(index).map(|(_, tensor)| row_bytes(tensor.ty)).max().unwrap_or(1);
+            let row_bytes = row_bytes(tensor.op.value_type()).max(written).max(1);
             let mut n_rows = (CHUNK / row_bytes).max(1).min(n_rows - self.row);
-            if tensor.importance.is_some() {
+            if self.tensors(index).any(|(_, tensor)| tensor.importance.is_some()) {
                 n_rows = n_rows.min(height - self.row % height);
             }
             self.row += n_rows;
-            return Some((index, tensor, Chunk { first_row, n_rows, row_len, columns: 0..row_len, matrix }));
+            return Some((index, Chunk { first_row, n_rows, row_len, columns: 0..row_len, matrix }));
         }
     }
 }

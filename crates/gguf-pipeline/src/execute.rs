@@ -2,7 +2,8 @@
 //!
 //! Every offset of the output is known before the first byte. The tensors are cut into chunks of a few MiB, and each of a
 //! number of threads takes the next chunk, reads it, converts it and writes it to its place. So the bytes are the same
-//! for any number of threads, and memory is a few chunks per thread whatever the size of the model.
+//! for any number of threads, and memory is a few chunks per thread for models of any size. Where several plans make the same tensors of one source, each chunk
+//! is read and decoded once, and encoded for each plan.
 //!
 //! Reading ahead and writing behind are left to the kernel and to the other threads: while one waits for the disk, another works.
 //! Where the disk is all that counts (a model of 2.2 GB in F16 to Q8_0 on two threads), this is faster than `cp` and `sync` of the
@@ -19,7 +20,7 @@ use gguf_io::Output;
 use gguf_quants::codec::{Codec, codec};
 use gguf_quants::{RowSquares, Rows};
 
-use crate::chunk::{Chunk, Chunks, goes_through_blocks, parts};
+use crate::chunk::{Chunk, Chunks, Lane, goes_through_blocks, parts};
 use crate::error::Error;
 use crate::journal::{Finished, Journal};
 use crate::moves;
@@ -44,27 +45,38 @@ pub struct Overflow {
 
 impl fmt::Display for Overflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} values are beyond the range of the type and became infinite", self.tensor, self.values)
+        write!(f, "{}: {} values exceed the range of the type and became infinite", self.tensor, self.values)
     }
 }
 
-/// A plan that is being run.
+/// Plans that are being run: one, or several that make the same tensors of the same source, in other types.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
-    /// The plan.
-    pub(crate) draft: &'a Draft,
+    /// What each plan writes; never none.
+    pub(crate) lanes: &'a [Lane<'a>],
     /// Number of threads.
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Where the errors of what is written go, if they are asked for.
-    pub(crate) errors: Option<&'a Errors>,
+    /// Where the errors of what each plan writes go; empty if they are not asked for.
+    pub(crate) errors: &'a [Errors],
 }
 
-/// A chunk of a tensor, and the tensor's number in the plan.
+/// A chunk, and the number of its tensor in the first plan.
 #[derive(Clone, Copy)]
 struct Item<'a> {
     index: usize,
-    tensor: &'a TensorPlan,
     chunk: &'a Chunk,
+}
+
+/// A chunk of one of the outputs that has yet to be written.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    /// Number of the plan.
+    plan: usize,
+    draft: &'a Draft,
+    /// Number of the tensor in the plan.
+    number: usize,
+    tensor: &'a TensorPlan,
+    place: Place<'a>,
 }
 
 /// One of the files that a run writes.
@@ -78,127 +90,163 @@ pub(crate) struct Part<'a> {
     pub(crate) journal: Option<&'a Journal>,
 }
 
-impl Run<'_> {
-    /// Writes all tensor data into the files; says where values became infinite, in the order of the tensors. With a journal,
-    /// chunks that it has are only read back, and done again if they are not what they were; the others are noted in it.
+impl<'a> Run<'a> {
+    /// Writes all tensor data into the files, those of each plan in a list of their own; says where values became infinite, for each plan in
+    /// the order of the tensors. Each chunk is read and decoded once for all plans. With a journal, chunks that it has are only read
+    /// back, and done again if they are not what they were; the others are noted in it.
     ///
     /// # Errors
     /// The first error that any thread meets; the others stop soon after.
-    pub(crate) fn execute(&self, parts: &[Part<'_>], progress: &dyn Progress) -> Result<Vec<Overflow>, Error> {
+    pub(crate) fn execute(
+        &self,
+        parts: &[Vec<Part<'_>>],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Vec<Overflow>>, Error> {
         let overflows = Mutex::new(BTreeMap::new());
         let squares = Squares { known: Mutex::default(), progress };
-        let buffers = || Buffers { squares: &squares, input: Input::default(), values: Vec::new(), out: Vec::new() };
-        let chunks = Chunks::from(self.draft, 0, self.errors.is_some());
-        workers::for_each(self.threads, chunks, progress, buffers, |buffers, (index, tensor, chunk)| {
-            match self.finish(index, tensor, &chunk, parts, buffers, progress)? {
-                0 => {}
-                values => *overflows.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_insert(0) += values,
+        let buffers = || Buffers { squares: &squares, input: Input::default(), values: Vec::new(), outs: Vec::new() };
+        let add = |plan, index, values| {
+            if values > 0 {
+                *overflows.lock().unwrap_or_else(PoisonError::into_inner).entry((plan, index)).or_insert(0) += values;
             }
-            Ok::<_, Error>(())
+        };
+        workers::for_each(self.threads, self.chunks(0), progress, buffers, |buffers, (index, chunk)| {
+            self.finish(Item { index, chunk: &chunk }, parts, buffers, progress, &add)
         })?;
-        let overflows = overflows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let named =
-            |(index, values)| Some(Overflow { tensor: self.draft.tensors.get::<usize>(index)?.shown(), values });
-        Ok(overflows.into_iter().filter_map(named).collect())
+        let mut named: Vec<Vec<Overflow>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        for ((plan, index), values) in overflows.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let tensor = self.lanes.get::<usize>(plan).and_then(|lane| lane.draft.tensors.get::<usize>(index));
+            if let Some((named, tensor)) = named.get_mut(plan).zip(tensor) {
+                named.push(Overflow { tensor: tensor.shown(), values });
+            }
+        }
+        Ok(named)
     }
 
-    /// Whether all of a file's data are there as its journal says.
+    fn chunks(&self, first: usize) -> Chunks<'a> {
+        Chunks::from(self.lanes, first, !self.errors.is_empty())
+    }
+
+    /// Whether all of a file's data are there as its journal says. `plan` is the number of its plan.
     ///
     /// # Errors
     /// When there is no memory for a chunk.
-    pub(crate) fn is_done(&self, part: Part<'_>) -> Result<bool, Error> {
+    pub(crate) fn is_done(&self, plan: usize, part: Part<'_>) -> Result<bool, Error> {
         let mut buffer = Vec::new();
-        let tensors = part.plan.tensors();
-        let chunks = Chunks::from(self.draft, tensors.start, self.errors.is_some());
-        for (index, tensor, chunk) in chunks.take_while(|(index, ..)| *index < tensors.end) {
-            let place = Place::of(index, tensor, &chunk, std::slice::from_ref(&part))?;
-            let Some(record) = place.record(index, &chunk) else { return Ok(false) };
-            if !place.is_right(record, tensor, &mut buffer)? {
-                return Ok(false);
+        let Some(lane) = self.lanes.get(plan) else { return Ok(false) };
+        for number in part.plan.tensors() {
+            let Some(index) = lane.index_of(number) else { return Ok(false) };
+            let Some((_, tensor)) = lane.tensor(index) else { return Ok(false) };
+            for (_, chunk) in self.chunks(index).take_while(|(other, _)| *other == index) {
+                let place = Place::of(number, tensor, &chunk, std::slice::from_ref(&part))?;
+                let Some(record) = place.record(number, &chunk) else { return Ok(false) };
+                if !place.is_right(record, tensor, &mut buffer)? {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
     }
 
-    /// Sees to it that a chunk is in its file; says how many values became infinite in it.
+    /// Sees to it that a chunk is in the files of all plans; adds for each plan and tensor how many values became infinite in it.
     fn finish(
         &self,
-        index: usize,
-        tensor: &TensorPlan,
-        chunk: &Chunk,
-        parts: &[Part<'_>],
+        item: Item<'_>,
+        parts: &[Vec<Part<'_>>],
         buffers: &mut Buffers<'_>,
         progress: &dyn Progress,
-    ) -> Result<u64, Error> {
-        let place = Place::of(index, tensor, chunk, parts)?;
-        let journal = place.part.journal;
-        let of_part = index - place.part.plan.tensors().start;
-        let record = place.record(index, chunk);
-        // All of a file that has its name was looked at before the run.
-        if place.part.output.is_finished() {
-            progress.event(Event::Kept { bytes: place.bytes });
-            return Ok(record.map_or(0, |(finished, _)| finished.overflows));
-        }
-        if let Some(record) = record {
-            if place.is_right(record, tensor, &mut buffers.out)? {
+        add: &dyn Fn(usize, usize, u64),
+    ) -> Result<(), Error> {
+        let Item { index, chunk } = item;
+        let mut tasks = Vec::new();
+        for (plan, (lane, parts)) in self.lanes.iter().zip(parts).enumerate() {
+            let Some((number, tensor)) = lane.tensor(index) else { continue };
+            let place = Place::of(number, tensor, chunk, parts)?;
+            let record = place.record(number, chunk);
+            // All of a file that has its name was looked at before the run.
+            if place.part.output.is_finished() {
                 progress.event(Event::Kept { bytes: place.bytes });
-                return Ok(record.0.overflows);
+                add(plan, number, record.map_or(0, |(finished, _)| finished.overflows));
+                continue;
             }
-            progress.event(Event::Damaged { bytes: place.bytes });
+            if let Some(record) = record {
+                if place.is_right(record, tensor, buffers.out(0))? {
+                    progress.event(Event::Kept { bytes: place.bytes });
+                    add(plan, number, record.0.overflows);
+                    continue;
+                }
+                progress.event(Event::Damaged { bytes: place.bytes });
+            }
+            tasks.push(Task { plan, draft: lane.draft, number, tensor, place });
         }
+        let Some(first) = tasks.first() else { return Ok(()) };
         // When work is resumed, it may go on in the middle of a tensor.
-        if chunk.first() == 0 || journal.is_some_and(Journal::is_resumed) {
-            progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&tensor.name) });
+        if chunk.first() == 0 || tasks.iter().any(|t| t.place.part.journal.is_some_and(Journal::is_resumed)) {
+            progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&first.tensor.name) });
         }
-        let overflows = self.convert(index, tensor, chunk, place, buffers)?;
-        if let Some(journal) = journal {
-            let (first, n_elements) = (chunk.first(), chunk.n_elements());
-            journal.add(Finished { tensor: of_part, first, n_elements, overflows }, &buffers.out)?;
+        let mut converted = Vec::new();
+        for task in tasks {
+            match self.copy_stored(task, chunk)? {
+                true => progress.event(Event::Advanced { bytes: task.place.bytes }),
+                false => converted.push(task),
+            }
         }
-        progress.event(Event::Advanced { bytes: place.bytes });
-        Ok(overflows)
+        self.convert(item, &converted, buffers, progress, add)
     }
 
-    /// Reads, converts and writes one chunk; says how many values became infinite.
+    /// Reads one chunk, and converts and writes it for each task.
     fn convert(
         &self,
-        index: usize,
-        tensor: &TensorPlan,
-        chunk: &Chunk,
-        place: Place<'_>,
+        item: Item<'_>,
+        tasks: &[Task<'_>],
         buffers: &mut Buffers<'_>,
-    ) -> Result<u64, Error> {
-        if self.copy_stored(tensor, chunk, place)? {
-            return Ok(0);
+        progress: &dyn Progress,
+        add: &dyn Fn(usize, usize, u64),
+    ) -> Result<(), Error> {
+        let chunk = item.chunk;
+        let Some(first) = tasks.first() else { return Ok(()) };
+        for (n, task) in tasks.iter().enumerate() {
+            resize(buffers.out(n), task.place.bytes, task.tensor)?;
         }
-        let Buffers { squares, input, values, out } = buffers;
-        resize(out, place.bytes, tensor)?;
-        let overflows = match &tensor.op {
+        let Buffers { squares, input, values, outs } = buffers;
+        let overflows = match &first.tensor.op {
             Op::Computed(computed) => {
                 let from = usize::try_from(chunk.first()).unwrap_or(usize::MAX);
                 let computed = computed.get(from..).unwrap_or_default();
                 let n = usize::try_from(chunk.n_elements()).unwrap_or(usize::MAX);
                 let raw: Vec<u8> = computed.iter().take(n).flat_map(|v| v.to_le_bytes()).collect();
-                self.cast(GgmlType::F32, tensor, &raw, out)?
+                let cast = |(task, out): (&Task<'_>, &mut Vec<u8>)| cast(GgmlType::F32, task.tensor, &raw, out);
+                tasks.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
             }
             Op::Copy(_) | Op::Gather(_) => {
-                let source = self.read(tensor, chunk.first(), chunk.n_elements(), input)?;
-                self.write_values(Item { index, tensor, chunk }, source, squares, values, out)?
+                let source = read(first.draft, first.tensor, chunk.first(), chunk.n_elements(), input)?;
+                self.write_values(item, tasks, source, squares, values, outs)?
             }
         };
-        if self.draft.head.dialect.order == ByteOrder::Big {
-            swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
+        for ((task, out), overflows) in tasks.iter().zip(outs.iter_mut()).zip(overflows) {
+            let Task { plan, draft, number, tensor, place } = *task;
+            if draft.head.dialect.order == ByteOrder::Big {
+                swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
+            }
+            place.part.output.write_at(place.start, out)?;
+            add(plan, number, overflows);
+            if let Some(journal) = place.part.journal {
+                let (first, n_elements) = (chunk.first(), chunk.n_elements());
+                let tensor = number - place.part.plan.tensors().start;
+                journal.add(Finished { tensor, first, n_elements, overflows }, out)?;
+            }
+            progress.event(Event::Advanced { bytes: place.bytes });
         }
-        place.part.output.write_at(place.start, out)?;
-        Ok(overflows)
+        Ok(())
     }
 
     /// Copies a chunk from file to file, if that is all that is done to it; says whether it did. A journal needs to see the bytes.
-    fn copy_stored(&self, tensor: &TensorPlan, chunk: &Chunk, place: Place<'_>) -> Result<bool, Error> {
+    fn copy_stored(&self, task: Task<'_>, chunk: &Chunk) -> Result<bool, Error> {
+        let Task { draft, tensor, place, .. } = task;
         let Some(input) = tensor.op.copied() else { return Ok(false) };
-        let is_copy = self.draft.rounding == Rounding::Ggml && input.ty == tensor.ty && place.part.journal.is_none();
-        let stored = if is_copy { self.draft.source.stored(input.index) } else { None };
-        let order = self.draft.head.dialect.order;
+        let is_copy = draft.rounding == Rounding::Ggml && input.ty == tensor.ty && place.part.journal.is_none();
+        let stored = if is_copy { draft.source.stored(input.index) } else { None };
+        let order = draft.head.dialect.order;
         let Some(stored) = stored.filter(|s| s.file.gguf().dialect().order == order) else { return Ok(false) };
         let from = packed_bytes(input.ty, chunk.first(), tensor)?;
         let end = from.checked_add(place.bytes).filter(|&end| end <= stored.bytes);
@@ -211,158 +259,195 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Reads elements of a tensor, in the order of the output and as values of the type of its operation. They are whole blocks.
-    fn read<'b>(
-        &self,
-        tensor: &TensorPlan,
-        first: u64,
-        n_elements: u64,
-        input: &'b mut Input,
-    ) -> Result<&'b [u8], Error> {
-        let Input { raw, scratch, mapped } = input;
-        match &tensor.op {
-            Op::Computed(_) => Err(no_codec(tensor)),
-            Op::Copy(copied) => {
-                resize(raw, packed_bytes(copied.ty, n_elements, tensor)?, tensor)?;
-                self.draft.source.read(copied.index, packed_bytes(copied.ty, first, tensor)?, raw)?;
-                Ok(raw)
-            }
-            Op::Gather(Gather { inputs, moves, maps }) => {
-                let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
-                resize(raw, packed_bytes(from, n_elements, tensor)?, tensor)?;
-                let read = |input: usize, offset, bytes: &mut [u8]| {
-                    let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
-                    self.draft.source.read(input.index, offset, bytes)
-                };
-                // A block is moved whole.
-                let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
-                moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
-                if maps.is_empty() {
-                    return Ok(raw);
-                }
-                resize(mapped, packed_bytes(tensor.op.value_type(), n_elements, tensor)?, tensor)?;
-                apply_maps(maps, from, first, raw, mapped).ok_or_else(|| no_codec(tensor))?;
-                Ok(mapped)
-            }
-        }
-    }
-
-    /// Makes the bytes of a chunk from its values, whose type is that of the operation; says how many values became infinite.
+    /// Makes the bytes of a chunk for each task from its values, whose type is that of the operation; says for each how many values became
+    /// infinite.
     fn write_values(
         &self,
         item: Item<'_>,
+        tasks: &[Task<'_>],
         source: &[u8],
         squares: &Squares<'_>,
         values: &mut Vec<f32>,
-        out: &mut [u8],
-    ) -> Result<u64, Error> {
-        let Item { index, tensor, chunk } = item;
-        let from = tensor.op.value_type();
-        let mut overflows = 0;
-        if goes_through_blocks(self.draft.rounding, from, tensor) {
-            self.encode(item, source, squares, values, out)?;
-        } else if self.draft.rounding == Rounding::Ggml || tensor.ty.is_quantized() {
-            out.copy_from_slice(source);
-        } else {
-            overflows = self.cast(from, tensor, source, out)?;
+        outs: &mut [Vec<u8>],
+    ) -> Result<Vec<u64>, Error> {
+        let chunk = item.chunk;
+        let mut overflows = Vec::new();
+        let mut encodings = Vec::new();
+        for (task, out) in tasks.iter().zip(outs.iter_mut()) {
+            let Task { draft, tensor, .. } = *task;
+            let from = tensor.op.value_type();
+            let mut infinite = 0;
+            if goes_through_blocks(draft.rounding, from, tensor) {
+                encodings.push((task, out));
+            } else if draft.rounding == Rounding::Ggml || tensor.ty.is_quantized() {
+                out.copy_from_slice(source);
+            } else {
+                infinite = cast(from, tensor, source, out)?;
+            }
+            overflows.push(infinite);
         }
-        if let Some(errors) = self.errors.filter(|_| from != tensor.ty) {
-            let weights = self.columns(tensor, chunk)?;
-            let (first_row, first_column, row_len) = (chunk.first_row, chunk.columns.start, chunk.width());
-            let weights = weights.as_deref();
-            errors.add(tensor, &Written { index, from, source, out, first_row, first_column, row_len, weights })?;
+        encode(item, encodings, source, squares, values)?;
+        for (task, out) in tasks.iter().zip(outs.iter()) {
+            let Task { plan, draft, number: index, tensor, .. } = *task;
+            let from = tensor.op.value_type();
+            if let Some(errors) = self.errors.get(plan).filter(|_| from != tensor.ty) {
+                let weights = columns(draft, tensor, chunk)?;
+                let (first_row, first_column, row_len) = (chunk.first_row, chunk.columns.start, chunk.width());
+                let weights = weights.as_deref();
+                errors.add(tensor, &Written { index, from, source, out, first_row, first_column, row_len, weights })?;
+            }
         }
         Ok(overflows)
     }
+}
 
-    /// The importance of the columns of a chunk.
-    fn columns(&self, tensor: &TensorPlan, chunk: &Chunk) -> Result<Option<Vec<f32>>, Error> {
-        let Some((entry, importance)) = tensor.importance.as_ref().zip(self.draft.importance.as_ref()) else {
-            return Ok(None);
-        };
-        let first = chunk.matrix.saturating_mul(chunk.row_len);
-        let column = |column: u64| first.saturating_add(column);
-        importance.weights(entry, column(chunk.columns.start)..column(chunk.columns.end))
+/// Reads elements of a tensor, in the order of the output and as values of the type of its operation. They are whole blocks.
+fn read<'b>(
+    draft: &Draft,
+    tensor: &TensorPlan,
+    first: u64,
+    n_elements: u64,
+    input: &'b mut Input,
+) -> Result<&'b [u8], Error> {
+    let Input { raw, scratch, mapped } = input;
+    match &tensor.op {
+        Op::Computed(_) => Err(no_codec(tensor)),
+        Op::Copy(copied) => {
+            resize(raw, packed_bytes(copied.ty, n_elements, tensor)?, tensor)?;
+            draft.source.read(copied.index, packed_bytes(copied.ty, first, tensor)?, raw)?;
+            Ok(raw)
+        }
+        Op::Gather(Gather { inputs, moves, maps }) => {
+            let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
+            resize(raw, packed_bytes(from, n_elements, tensor)?, tensor)?;
+            let read = |input: usize, offset, bytes: &mut [u8]| {
+                let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
+                draft.source.read(input.index, offset, bytes)
+            };
+            // A block is moved whole.
+            let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
+            moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
+            if maps.is_empty() {
+                return Ok(raw);
+            }
+            resize(mapped, packed_bytes(tensor.op.value_type(), n_elements, tensor)?, tensor)?;
+            apply_maps(maps, from, first, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+            Ok(mapped)
+        }
     }
+}
 
-    fn cast(&self, from: GgmlType, tensor: &TensorPlan, packed: &[u8], out: &mut [u8]) -> Result<u64, Error> {
-        let cast = Cast::new(from, tensor.ty).ok_or_else(|| no_codec(tensor))?;
-        Ok(cast.apply(packed, out))
-    }
+/// The importance of the columns of a chunk.
+fn columns(draft: &Draft, tensor: &TensorPlan, chunk: &Chunk) -> Result<Option<Vec<f32>>, Error> {
+    let Some((entry, importance)) = tensor.importance.as_ref().zip(draft.importance.as_ref()) else {
+        return Ok(None);
+    };
+    let first = chunk.matrix.saturating_mul(chunk.row_len);
+    let column = |column: u64| first.saturating_add(column);
+    importance.weights(entry, column(chunk.columns.start)..column(chunk.columns.end))
+}
 
-    /// Decodes the rows of a chunk and encodes them anew, some at a time.
-    fn encode(
-        &self,
-        item: Item<'_>,
-        source: &[u8],
-        squares: &Squares<'_>,
-        values: &mut Vec<f32>,
-        out: &mut [u8],
-    ) -> Result<(), Error> {
-        let Item { tensor, chunk, .. } = item;
-        let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
-        let (from, to): (&Codec, &Codec) = (find(tensor.op.value_type())?, find(tensor.ty)?);
-        let weights = self.columns(tensor, chunk)?;
-        let weights = weights.as_deref();
-        let width = usize::try_from(chunk.width()).map_err(|_| no_codec(tensor))?;
-        let row_squares = match chunk.is_part() {
-            true if to.looks_at_rows(weights.is_some()) => Some(self.row_squares(item, squares, from)?),
+fn cast(from: GgmlType, tensor: &TensorPlan, packed: &[u8], out: &mut [u8]) -> Result<u64, Error> {
+    let cast = Cast::new(from, tensor.ty).ok_or_else(|| no_codec(tensor))?;
+    Ok(cast.apply(packed, out))
+}
+
+/// How the chunk is encoded for a task.
+struct Encoding<'a> {
+    to: &'static Codec,
+    weights: Option<Vec<f32>>,
+    /// The squares of the row that the chunk is a part of.
+    squares: Option<RowSquares>,
+    /// The bytes of each span.
+    spans: std::slice::ChunksMut<'a, u8>,
+}
+
+/// Decodes the rows of a chunk, some at a time, and encodes them anew for each task.
+fn encode(
+    item: Item<'_>,
+    tasks: Vec<(&Task<'_>, &mut Vec<u8>)>,
+    source: &[u8],
+    squares: &Squares<'_>,
+    values: &mut Vec<f32>,
+) -> Result<(), Error> {
+    let chunk = item.chunk;
+    let Some(Task { draft, tensor, .. }) = tasks.first().map(|(task, _)| **task) else { return Ok(()) };
+    let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
+    let from: &Codec = find(tensor.op.value_type())?;
+    let width = usize::try_from(chunk.width()).map_err(|_| no_codec(tensor))?;
+    // A part can be cut again between any blocks.
+    let span = if chunk.is_part() { SPAN } else { (SPAN / width.max(1)).max(1) * width };
+    let bytes = |codec: &Codec| codec.packed_bytes(span).filter(|&bytes| bytes > 0).ok_or_else(|| no_codec(tensor));
+    let mut encodings = Vec::new();
+    for (task, out) in tasks {
+        let to = find(task.tensor.ty)?;
+        let weights = columns(task.draft, task.tensor, chunk)?;
+        let squares = match chunk.is_part() {
+            true if to.looks_at_rows(weights.is_some()) => Some(row_squares(item, draft, tensor, squares, from)?),
             true => Some(RowSquares::default()),
             false => None,
         };
-        // A part can be cut again between any blocks.
-        let span = if chunk.is_part() { SPAN } else { (SPAN / width.max(1)).max(1) * width };
-        let bytes = |codec: &Codec| codec.packed_bytes(span).filter(|&bytes| bytes > 0).ok_or_else(|| no_codec(tensor));
-        let (from_span, to_span) = (bytes(from)?, bytes(to)?);
-        for (n, (packed, out)) in source.chunks(from_span).zip(out.chunks_mut(to_span)).enumerate() {
-            let n_values = (packed.len() as u64 * span as u64 / from_span as u64) as usize;
-            let first = n * span;
-            let row = chunk.first_row + (first / width) as u64;
-            // llama.cpp looks at what it reads and at what it has made in the same way (`ggml_validate_row_data`).
-            let check = |ty, bytes: &[u8]| match scan_data(ty, ByteOrder::Little, bytes, 0) {
-                Ok(scan) if scan.is_clean() => Ok(()),
-                _ => Err(Error::NotFinite { tensor: tensor.shown(), row, ty }),
-            };
-            check(from.ty, packed)?;
-            resize_values(values, n_values, tensor)?;
-            let wrong = |source| Error::Codec { tensor: tensor.shown(), row, source };
-            from.decode(packed, values).map_err(wrong)?;
-            let rows = match row_squares {
+        encodings.push(Encoding { to, weights, squares, spans: out.chunks_mut(bytes(to)?) });
+    }
+    let from_span = bytes(from)?;
+    for (n, packed) in source.chunks(from_span).enumerate() {
+        let n_values = (packed.len() as u64 * span as u64 / from_span as u64) as usize;
+        let first = n * span;
+        let row = chunk.first_row + (first / width) as u64;
+        // llama.cpp looks at what it reads and at what it has made in the same way (`ggml_validate_row_data`).
+        let check = |ty, bytes: &[u8]| match scan_data(ty, ByteOrder::Little, bytes, 0) {
+            Ok(scan) if scan.is_clean() => Ok(()),
+            _ => Err(Error::NotFinite { tensor: tensor.shown(), row, ty }),
+        };
+        check(from.ty, packed)?;
+        resize_values(values, n_values, tensor)?;
+        let wrong = |source| Error::Codec { tensor: tensor.shown(), row, source };
+        from.decode(packed, values).map_err(wrong)?;
+        for Encoding { to, weights, squares, spans } in &mut encodings {
+            let out = spans.next().ok_or_else(|| no_codec(tensor))?;
+            let weights = weights.as_deref();
+            let rows = match squares {
                 None => Rows::new(values, width, weights),
                 Some(squares) => {
-                    Rows::part_of_row(values, weights.and_then(|w| w.get(first..first + n_values)), squares)
+                    Rows::part_of_row(values, weights.and_then(|w| w.get(first..first + n_values)), *squares)
                 }
             };
             let rows = rows.map_err(|source| Error::Rows { tensor: tensor.shown(), source })?;
             to.encode(rows, out).map_err(wrong)?;
             check(to.ty, out)?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// The squares of the whole row that a chunk is a part of. They are added up by the thread that needs them first; others wait.
-    fn row_squares(&self, item: Item<'_>, squares: &Squares<'_>, from: &Codec) -> Result<RowSquares, Error> {
-        let Item { index, tensor, chunk } = item;
-        let mut known = squares.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(&(index, chunk.first_row)) {
-            return Ok(*found);
-        }
-        let (mut input, mut values, mut sum) = (Input::default(), Vec::new(), RowSquares::default());
-        for columns in parts(chunk.row_len) {
-            if squares.progress.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            let first = chunk.first_row * chunk.row_len + columns.start;
-            let n_elements = columns.end - columns.start;
-            let packed = self.read(tensor, first, n_elements, &mut input)?;
-            resize_values(&mut values, usize::try_from(n_elements).unwrap_or(usize::MAX), tensor)?;
-            let wrong = |source| Error::Codec { tensor: tensor.shown(), row: chunk.first_row, source };
-            from.decode(packed, &mut values).map_err(wrong)?;
-            sum.add(&values);
-        }
-        known.insert((index, chunk.first_row), sum);
-        Ok(sum)
+/// The squares of the whole row that a chunk is a part of. They are added up by the thread that needs them first; others wait.
+fn row_squares(
+    item: Item<'_>,
+    draft: &Draft,
+    tensor: &TensorPlan,
+    squares: &Squares<'_>,
+    from: &Codec,
+) -> Result<RowSquares, Error> {
+    let Item { index, chunk } = item;
+    let mut known = squares.known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.get(&(index, chunk.first_row)) {
+        return Ok(*found);
     }
+    let (mut input, mut values, mut sum) = (Input::default(), Vec::new(), RowSquares::default());
+    for columns in parts(chunk.row_len) {
+        if squares.progress.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let first = chunk.first_row * chunk.row_len + columns.start;
+        let n_elements = columns.end - columns.start;
+        let packed = read(draft, tensor, first, n_elements, &mut input)?;
+        resize_values(&mut values, usize::try_from(n_elements).unwrap_or(usize::MAX), tensor)?;
+        let wrong = |source| Error::Codec { tensor: tensor.shown(), row: chunk.first_row, source };
+        from.decode(packed, &mut values).map_err(wrong)?;
+        sum.add(&values);
+    }
+    known.insert((index, chunk.first_row), sum);
+    Ok(sum)
 }
 
 /// Bytes of a number of values, which are whole blocks.
@@ -396,7 +481,18 @@ struct Buffers<'a> {
     squares: &'a Squares<'a>,
     input: Input,
     values: Vec<f32>,
-    out: Vec<u8>,
+    /// What is written, for each plan.
+    outs: Vec<Vec<u8>>,
+}
+
+impl Buffers<'_> {
+    /// The buffer of that number. There are as many as plans, at most.
+    fn out(&mut self, n: usize) -> &mut Vec<u8> {
+        while self.outs.len() <= n {
+            self.outs.push(Vec::new());
+        }
+        &mut self.outs[n]
+    }
 }
 
 /// What was read of a chunk.

@@ -1,6 +1,7 @@
 //! A GGUF as source: one file, or all shards of one; and the draft that copies it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::{ByteOrder, Dialect, Head, TensorInfo, Version, swap_blocks};
@@ -150,7 +151,7 @@ impl Draft {
             tensors: source.tensors().iter().zip(source.places()).enumerate().map(tensor).collect(),
             inputs: source.paths().collect(),
             input_bytes: Some(source.model().file_bytes()),
-            source: Box::new(source),
+            source: Arc::new(source),
             rounding: Rounding::Ggml,
             importance: None,
             is_split: false,

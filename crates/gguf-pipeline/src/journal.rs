@@ -29,13 +29,13 @@ use crate::plan::{Draft, FilePlan, TensorPlan};
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The form of the journal.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// How a journal starts, whatever its version.
+/// The start of a journal of any version.
 const START: &[u8] = b"{\"gguf_journal\":";
 
 /// Everything that the bytes of an output depend on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Version of the journal's form: [`VERSION`]. The first field: see [`START`].
     gguf_journal: u32,
@@ -51,6 +51,23 @@ pub(crate) struct Identity {
     file_bytes: u64,
     /// The files that are read.
     inputs: Vec<InputFile>,
+    /// Hash of all files that the run writes. The bytes of this one do not depend on it: any run that has the file in it goes on.
+    group: String,
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        let Identity { gguf_journal, program, head, tensors, importance, file_bytes, inputs, group: _ } = self;
+        let is = (gguf_journal, program, head, tensors, importance, file_bytes, inputs);
+        let o = other;
+        is == (&o.gguf_journal, &o.program, &o.head, &o.tensors, &o.importance, &o.file_bytes, &o.inputs)
+    }
+}
+
+/// The hash of all files that a run writes, by their paths and heads.
+pub(crate) fn group_of<'a>(files: impl Iterator<Item = (&'a Path, &'a FilePlan)>) -> String {
+    let files: Vec<_> = files.map(|(path, file)| (path, hash_of(file.head()), file.file_bytes())).collect();
+    hash_of_debug(&files)
 }
 
 /// A file that is read, so far as it can be told without reading all of it.
@@ -63,11 +80,11 @@ struct InputFile {
 }
 
 impl Identity {
-    /// What becomes of a file of a plan; `inputs` are the files that are read.
+    /// What becomes of a file of a plan; `inputs` are the files that are read, `group` is the hash of all files of the run.
     ///
     /// # Errors
     /// When the system does not tell about an input.
-    pub(crate) fn of(file: &FilePlan, draft: &Draft, inputs: &[PathBuf]) -> Result<Identity, Error> {
+    pub(crate) fn of(file: &FilePlan, draft: &Draft, inputs: &[PathBuf], group: &str) -> Result<Identity, Error> {
         let input = |path: &PathBuf| {
             let metadata = fs::metadata(path).map_err(|e| Error::io("read", path, e))?;
             let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -89,6 +106,7 @@ impl Identity {
             importance: hash_of_debug(&entries),
             file_bytes: file.file_bytes(),
             inputs: inputs.iter().map(input).collect::<Result<_, Error>>()?,
+            group: group.to_owned(),
         })
     }
 
@@ -214,6 +232,8 @@ pub(crate) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
     left: Left,
+    /// Whether the earlier run wrote the same files, and no others.
+    is_same_group: bool,
     /// What an earlier run says it has finished, by tensor and first element.
     found: HashMap<(usize, u64), (Finished, u128)>,
 }
@@ -258,6 +278,7 @@ impl Journal {
             Output::may_write(out, force)?;
         }
         let mut left = Left::Nothing;
+        let mut is_same_group = false;
         let mut notes: &[u8] = &[];
         if text.is_empty() {
             // The journal always comes first, and is on the disk before the other: this one is not ours.
@@ -275,6 +296,7 @@ impl Journal {
                         (false, false) => Left::Unusable,
                     };
                     notes = rest;
+                    is_same_group = other.group == identity.group;
                 }
                 Some(other) if !force && !may_be_done => {
                     return Err(Error::OtherPlan { partial, journal: path, differences: identity.differences(&other) });
@@ -287,7 +309,7 @@ impl Journal {
         } else if !force {
             return Err(Error::NotOurs { path });
         }
-        let mut journal = Journal { path, file: Mutex::new(file), left, found: HashMap::new() };
+        let mut journal = Journal { path, file: Mutex::new(file), left, is_same_group, found: HashMap::new() };
         match left {
             Left::Partial | Left::Output => {
                 let unread = journal.read_notes(notes);
@@ -351,7 +373,12 @@ impl Journal {
         self.left == Left::Output
     }
 
-    /// Whether the partial file of an earlier run is gone on with, whatever it holds.
+    /// Whether the earlier run wrote the same files, and no others.
+    pub(crate) fn is_same_group(&self) -> bool {
+        self.is_same_group
+    }
+
+    /// Whether the partial file of an earlier run is continued, with any content.
     pub(crate) fn has_partial(&self) -> bool {
         self.left == Left::Partial
     }

@@ -3,7 +3,7 @@
 //! # Overview
 //!
 //! * [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] one that copies a GGUF. [`Plan`] is a
-//!   draft that is laid out; [`Plan::run`] executes it.
+//!   draft that is laid out; [`Plan::run`] executes it, [`run_all`] several over one source.
 //! * [`Source`] is where tensor data comes from, [`Importance`] where the weights of columns come from; implement them for
 //!   sources of your own.
 //! * [`Progress`] hears of [events](Event), and can cancel the work.
@@ -35,5 +35,6 @@ pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
+pub use run::run_all;
 pub use scan::{TensorScan, scan_tensors};
 pub use source::{Source, Stored};

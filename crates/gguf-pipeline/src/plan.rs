@@ -210,8 +210,8 @@ pub enum Rounding {
 /// tensor is padded to a multiple of it: files in use have 32, up to a huge page of 2 MiB.
 pub const MAX_PADDING: u64 = 256 << 20;
 
-/// A plan that can still be edited.
-#[derive(Debug)]
+/// A plan that can still be edited. Its clones read the same source: drafts that begin as clones can be [run together](crate::run_all).
+#[derive(Debug, Clone)]
 pub struct Draft {
     /// The file or folder that is read, for messages.
     pub path: PathBuf,
@@ -220,7 +220,7 @@ pub struct Draft {
     /// The output tensors in file order.
     pub tensors: Vec<TensorPlan>,
     /// Where the data comes from.
-    pub source: Box<dyn Source>,
+    pub source: Arc<dyn Source>,
     /// How floats are rounded.
     pub rounding: Rounding,
     /// The weights of columns that [`TensorPlan::importance`] names.
@@ -429,6 +429,11 @@ impl Plan {
     pub fn into_draft(self) -> Draft {
         let input_bytes = Some(self.input_bytes());
         Draft { input_bytes, ..self.draft }
+    }
+
+    /// A copy of the draft, as from [`into_draft`](Plan::into_draft).
+    pub fn to_draft(&self) -> Draft {
+        Draft { input_bytes: Some(self.input_bytes()), ..self.draft.clone() }
     }
 
     /// The files that [`run`](Plan::run) writes when it is given `out`: `out` itself, or for a split model the shards whose names

@@ -1,14 +1,15 @@
-//! The run of a plan, from its options to its summary.
+//! The run of plans, from their options to their summaries.
 
 use std::path::Path;
 
+use crate::chunk::Lane;
 use crate::error::Error;
 use crate::execute::Run;
 use crate::options::{RunOptions, RunSummary};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Errors;
-use crate::write::write_files;
+use crate::write::{Files, write_files};
 
 impl Plan {
     /// Reads, transforms and writes everything, to the [files](Plan::output_paths) that `out` names.
@@ -22,10 +23,43 @@ impl Plan {
         options: &RunOptions,
         progress: &dyn Progress,
     ) -> Result<RunSummary, Error> {
-        let errors = options.measure.then(Errors::default);
-        let run = Run { draft: &self.draft, threads: options.threads, errors: errors.as_ref() };
-        let paths = self.output_paths(out.as_ref());
-        let overflows = write_files(&self.files, &paths, &run, options, progress)?;
-        Ok(RunSummary { paths, overflows, report: errors.map(|errors| errors.into_report(self.tensors())) })
+        let mut summaries = run_all(&[(self, out.as_ref())], options, progress)?;
+        // One plan, one summary.
+        Ok(summaries.pop().unwrap_or(RunSummary { paths: Vec::new(), overflows: Vec::new(), report: None }))
     }
+}
+
+/// Runs several plans over one source: each part of a tensor is read and decoded once, then encoded and written for each plan. The files
+/// are those of runs of their own, byte for byte. All of them appear when all are whole.
+///
+/// The plans come from clones of one [`Draft`]: they make the same tensors of the same data, and may differ in types,
+/// the order of tensors, key-values and the split.
+///
+/// # Errors
+/// [`Error::Apart`] for plans that do not; otherwise as [`Plan::run`].
+pub fn run_all<'a>(
+    plans: &[(&'a Plan, &Path)],
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<RunSummary>, Error> {
+    let Some((first, _)) = plans.first() else { return Ok(Vec::new()) };
+    let lane = |(plan, _): &(&'a Plan, &Path)| {
+        Lane::beside(&first.draft, &plan.draft).ok_or_else(|| Error::Apart { path: plan.draft.path.clone() })
+    };
+    let lanes = plans.iter().map(lane).collect::<Result<Vec<_>, Error>>()?;
+    let errors: Vec<Errors> = match options.measure {
+        true => lanes.iter().map(|_| Errors::default()).collect(),
+        false => Vec::new(),
+    };
+    let run = Run { lanes: &lanes, threads: options.threads, errors: &errors };
+    let files: Vec<Files<'_>> =
+        plans.iter().map(|(plan, out)| Files { plans: &plan.files, paths: plan.output_paths(out) }).collect();
+    let overflows = write_files(&files, &run, options, progress)?;
+    let mut errors = errors.into_iter();
+    let summaries = plans.iter().zip(files).zip(overflows).map(|(((plan, _), files), overflows)| RunSummary {
+        paths: files.paths,
+        overflows,
+        report: errors.next().map(|errors| errors.into_report(plan.tensors())),
+    });
+    Ok(summaries.collect())
 }

@@ -1,14 +1,15 @@
 //! Files written by runs: one, or several that belong together.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gguf_io::Output;
 
 use crate::error::Error;
 use crate::execute::{Overflow, Part, Run};
-use crate::journal::{Identity, Journal};
+use crate::journal::{Identity, Journal, group_of};
 use crate::options::RunOptions;
-use crate::plan::{FilePlan, TensorPlan};
+use crate::plan::{Draft, FilePlan, TensorPlan};
 use crate::progress::{Event, Progress};
 
 /// A file to write.
@@ -18,6 +19,12 @@ struct NewFile<'a> {
     path: &'a Path,
     /// What belongs into it.
     plan: &'a FilePlan,
+    /// Number of the plan that it belongs to.
+    number: usize,
+    /// That plan.
+    draft: &'a Draft,
+    /// The real paths of the files that it is made of, which must not be replaced.
+    inputs: &'a [PathBuf],
     /// Its tensors.
     tensors: &'a [TensorPlan],
 }
@@ -26,34 +33,50 @@ struct NewFile<'a> {
 #[derive(Clone, Copy)]
 struct Writing<'a> {
     run: &'a Run<'a>,
-    /// The real paths of the files that are read, which must not be replaced.
-    inputs: &'a [PathBuf],
+    /// What all files of the run are, as a hash.
+    group: &'a str,
     /// Replaces what is there.
     force: bool,
-    /// Keeps what is done if the work ends early, and goes on with what was kept.
+    /// Keeps finished work if the run is interrupted, and continues an interrupted run.
     resume: bool,
 }
 
-/// Writes files, each with the tensors of the run that follow those of the one before. None of them has its name before the data
-/// of all is on the disk.
+/// The files of a plan, and where they go.
+pub(crate) struct Files<'a> {
+    /// The plans of the files.
+    pub(crate) plans: &'a [FilePlan],
+    /// Their paths.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Writes the files of each plan of a run, each with the tensors that follow those of the one before. None of them has its name before
+/// the data of all is on the disk.
 pub(crate) fn write_files(
-    plans: &[FilePlan],
-    paths: &[PathBuf],
+    outputs: &[Files<'_>],
     run: &Run<'_>,
     options: &RunOptions,
     progress: &dyn Progress,
-) -> Result<Vec<Overflow>, Error> {
-    let inputs: Vec<PathBuf> = run.draft.inputs.iter().chain(&options.protect).cloned().collect();
-    let how = Writing { run, inputs: &inputs, force: options.force, resume: options.resume };
-    let mut files = Vec::with_capacity(plans.len());
-    for (plan, path) in plans.iter().zip(paths) {
-        files.push(NewFile { path, plan, tensors: run.draft.tensors.get(plan.tensors()).unwrap_or_default() });
+) -> Result<Vec<Vec<Overflow>>, Error> {
+    let inputs = |draft: &Draft| draft.inputs.iter().chain(&options.protect).cloned().collect::<Vec<_>>();
+    let inputs: Vec<Vec<PathBuf>> = run.lanes.iter().map(|lane| lane.draft).map(inputs).collect();
+    let mut files = Vec::new();
+    for (number, ((output, lane), inputs)) in outputs.iter().zip(run.lanes).zip(&inputs).enumerate() {
+        let draft = lane.draft;
+        for (plan, path) in output.plans.iter().zip(&output.paths) {
+            let tensors = draft.tensors.get(plan.tensors()).unwrap_or_default();
+            files.push(NewFile { path, plan, number, draft, inputs, tensors });
+        }
     }
     let files = files.as_slice();
+    if let Some(path) = same_path(files) {
+        return Err(Error::SameOutput { path: path.to_owned() });
+    }
+    let group = group_of(files.iter().map(|file| (file.path, file.plan)));
+    let how = Writing { run, group: &group, force: options.force, resume: options.resume };
     for file in files {
         let sides = how.resume.then(|| [Journal::path_for(file.path), Output::partial_path(file.path)]);
         for path in sides.iter().flatten().map(PathBuf::as_path).chain([file.path]) {
-            if path.canonicalize().is_ok_and(|real| how.inputs.contains(&real)) {
+            if path.canonicalize().is_ok_and(|real| inputs.iter().flatten().any(|input| *input == real)) {
                 return Err(Error::OverwritesInput { path: path.to_owned() });
             }
         }
@@ -70,18 +93,9 @@ pub(crate) fn write_files(
     }
     let mut begun: Vec<Begun> = Vec::new();
     for file in files {
-        let is_first_done = begun.first().is_some_and(|first| first.output.is_finished());
+        let is_first_done = begun.first().is_some_and(Begun::is_whole_group);
         match begin(file, how, is_first_done, progress) {
-            Ok(new) => {
-                // Each file was checked alone. What an earlier run has written of others is not known here.
-                let all = files.iter().map(|file| file.plan.file_bytes()).fold(0, u64::saturating_add);
-                let room = if how.resume || !begun.is_empty() { Ok(()) } else { new.output.check_room(all) };
-                begun.push(new);
-                if let Err(e) = room {
-                    discard(begun);
-                    return Err(e.into());
-                }
-            }
+            Ok(new) => begun.push(new),
             Err(e) => {
                 // Nothing was done in this run. What an earlier one did stays.
                 discard(begun.into_iter().filter(|new| !new.is_resumed()));
@@ -89,8 +103,18 @@ pub(crate) fn write_files(
             }
         }
     }
-    let bytes = run.draft.tensors.iter().map(TensorPlan::n_bytes).sum();
-    progress.event(Event::Started { n_tensors: run.draft.tensors.len(), bytes });
+    // Each file was checked alone.
+    let sizes = begun.iter().zip(files).map(|(new, file)| (&new.output, file.plan.file_bytes()));
+    if let Err(e) = gguf_io::check_room(sizes.filter(|(output, _)| !output.is_finished())) {
+        if begun.iter().any(Begun::is_resumed) {
+            return Err(keep(e.into(), files, how));
+        }
+        discard(begun);
+        return Err(e.into());
+    }
+    let n_tensors = run.lanes.first().map_or(0, |lane| lane.draft.tensors.len());
+    let bytes = run.lanes.iter().flat_map(|lane| &lane.draft.tensors).map(TensorPlan::n_bytes).sum();
+    progress.event(Event::Started { n_tensors, bytes });
     for _ in begun.iter().filter(|new| new.journal.as_ref().is_some_and(Journal::is_unusable)) {
         progress.event(Event::Unusable);
     }
@@ -124,7 +148,7 @@ fn is_lone(out: &Path) -> bool {
     out.is_file() && !is_there(&Journal::path_for(out)) && !is_there(&Output::partial_path(out))
 }
 
-/// A file that is being written, and what is noted of it if that can be gone on with.
+/// A file that is being written, and its journal if the run is resumable.
 struct Begun {
     output: Output,
     journal: Option<Journal>,
@@ -134,6 +158,11 @@ impl Begun {
     /// Whether an earlier run has left anything of it that may be of use.
     fn is_resumed(&self) -> bool {
         self.output.is_finished() || self.journal.as_ref().is_some_and(Journal::is_resumed)
+    }
+
+    /// Whether it has its name, and its journal is of a run that wrote the same files; all of them have their names then.
+    fn is_whole_group(&self) -> bool {
+        self.output.is_finished() && self.journal.as_ref().is_some_and(Journal::is_same_group)
     }
 }
 
@@ -147,12 +176,12 @@ fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &d
     }
     let begun = match how.resume {
         true => {
-            let identity = Identity::of(file.plan, how.run.draft, how.inputs)?;
+            let identity = Identity::of(file.plan, file.draft, file.inputs, how.group)?;
             let mut journal = Journal::open(file.path, how.force, &identity)?;
             if journal.has_output() {
                 let output = Output::finished(file.path)?;
                 let part = Part { plan: file.plan, output: &output, journal: Some(&journal) };
-                if has_frame(file, &output) && how.run.is_done(part)? {
+                if has_frame(file, &output) && how.run.is_done(file.number, part)? {
                     return Ok(Begun { output, journal: Some(journal) });
                 }
                 drop(output);
@@ -189,7 +218,7 @@ fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &d
     }
 }
 
-/// Removes what was begun, but no file that has its name.
+/// Removes unfinished output, but no file under its final name.
 fn discard(begun: impl IntoIterator<Item = Begun>) {
     for Begun { output, journal } in begun {
         output.discard();
@@ -250,16 +279,29 @@ fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
             .all(|(start, len)| holds(start, zeros.get(..len).unwrap_or_default()))
 }
 
+/// A path that two files have, told as far as it can be before they are there: by the real path of the folder.
+fn same_path<'a>(files: &[NewFile<'a>]) -> Option<&'a Path> {
+    let mut seen = BTreeSet::new();
+    let real = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        path.file_name().map_or(folder.clone(), |name| folder.join(name))
+    };
+    files.iter().map(|file| file.path).find(|path| !seen.insert(real(path)))
+}
+
 /// Does the run, and makes all data durable.
 fn fill(
     files: &[NewFile<'_>],
     how: Writing<'_>,
     begun: &[Begun],
     progress: &dyn Progress,
-) -> Result<Vec<Overflow>, Error> {
-    let mut parts = Vec::new();
+) -> Result<Vec<Vec<Overflow>>, Error> {
+    let mut parts: Vec<Vec<Part<'_>>> = how.run.lanes.iter().map(|_| Vec::new()).collect();
     for (file, Begun { output, journal }) in files.iter().zip(begun) {
-        parts.push(Part { plan: file.plan, output, journal: journal.as_ref() });
+        if let Some(parts) = parts.get_mut(file.number) {
+            parts.push(Part { plan: file.plan, output, journal: journal.as_ref() });
+        }
     }
     let overflows = how.run.execute(&parts, progress)?;
     progress.event(Event::Written);

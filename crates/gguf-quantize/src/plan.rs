@@ -5,9 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gguf_format::check::Severity;
-use gguf_format::keys::{FileType, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE};
+use gguf_format::keys::{
+    self, FILE_TYPES, FileType, Fit, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION,
+    GENERAL_TYPE, Kind,
+};
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
-use gguf_format::{Str, Value};
+use gguf_format::{Str, Value, ValueRef};
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_quants::codec::{Matrix, codec};
 
@@ -21,7 +24,7 @@ use crate::warning::Warning;
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANTIZATION_VERSION: u32 = 2;
 
-/// What can be chosen about a quantization, whatever decides about the types.
+/// The options of a quantization, for every way to choose types.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct QuantizeOptions {
@@ -35,6 +38,8 @@ pub struct QuantizeOptions {
     pub keep_split: bool,
     /// Key-values that are set at the end, in order.
     pub overrides: Vec<(String, Value)>,
+    /// Sets keys even to values of types that the keys cannot have.
+    pub allow_other_types: bool,
     /// What the output says about its making, above all about the importance matrix; see [`provenance`](imatrix::provenance).
     pub provenance: Vec<(&'static str, Value)>,
 }
@@ -57,7 +62,7 @@ impl Quantization {
     }
 }
 
-/// A way to choose types: the mixture of a file type, or whatever fits a size.
+/// A way to choose types: the mixture of a file type, or a target size.
 pub trait ChooseTypes {
     /// The file type that the output says it is, unless the choice says otherwise; `None` to leave it as it is.
     fn file_type(&self) -> Option<FileType>;
@@ -202,6 +207,7 @@ pub fn plan(
     if let Some(what) = nothing {
         return Err(Error::NotAModel { path: draft.path, what });
     }
+    check_overrides(&draft, options)?;
     set_keys(&mut draft, options, types);
     // llama.cpp decides by the number of blocks before some are left out.
     let model = ModelFacts::of(|key| draft.head.get(key));
@@ -252,6 +258,88 @@ pub fn plan(
         warnings.push(Warning::BestTypes { file_bytes: plan.file_bytes(), bits_per_weight });
     }
     Ok(Quantization { plan, warnings })
+}
+
+/// What a file type would make of a model.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Offer {
+    /// The file type.
+    pub file_type: FileType,
+    /// The plan, or why the model cannot be quantized so. It cannot be run where a matrix is needed and there is none.
+    pub plan: Result<Plan, Error>,
+    /// Whether a tensor can only be quantized so with an importance matrix.
+    pub needs_matrix: bool,
+}
+
+/// What each file type would make of a draft. Where a type needs an importance matrix and none is given, the plan is that with one.
+///
+/// # Errors
+/// [`Error`], when the model cannot be quantized at all.
+pub fn offers(
+    draft: &Draft,
+    matrix: Option<&Arc<ImatrixFile>>,
+    options: &QuantizeOptions,
+) -> Result<Vec<Offer>, Error> {
+    let types = FILE_TYPES.iter().filter(|row| !row.removed).map(|row| FileType(row.id));
+    let mut offers = Vec::new();
+    for file_type in types {
+        let target = Target::FileType(file_type);
+        let judged = plan(draft.clone(), matrix.cloned(), options, &target);
+        let (plan, needs_matrix) = match judged {
+            Ok(quantization) => (Ok(quantization.plan), None),
+            Err(Error::NeedsMatrix { given: false, .. }) => (with_matrix(draft, options, target), Some(true)),
+            Err(e @ Error::NotAModel { .. }) => return Err(e),
+            Err(e) => (Err(e), None),
+        };
+        let needs = |plan: &Plan| {
+            let changing = plan.tensors().iter().filter(|t| t.ty != t.from);
+            changing.into_iter().any(|t| t.needs_importance || needs_weights(t.ty))
+        };
+        let needs_matrix = needs_matrix.unwrap_or_else(|| plan.as_ref().is_ok_and(needs));
+        offers.push(Offer { file_type, plan, needs_matrix });
+    }
+    Ok(offers)
+}
+
+/// The plan as if there were an importance matrix for every tensor.
+fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Result<Plan, Error> {
+    let mut draft = draft.clone();
+    set_keys(&mut draft, options, &target);
+    let model = ModelFacts::of(|key| draft.head.get(key));
+    arrange(&mut draft, options)?;
+    let facts: Vec<TensorFacts<'_>> = draft.tensors.iter().map(facts_of).collect();
+    let mix_options = MixOptions { has_imatrix: true, ..options.mix.clone() };
+    let decisions = mix::decide(&model, &facts, target, &mix_options)
+        .map_err(|source| Error::Mix { path: draft.path.clone(), source })?;
+    for (tensor, decision) in draft.tensors.iter_mut().zip(&decisions) {
+        (tensor.from, tensor.ty) = (tensor.ty, decision.ty);
+    }
+    Ok(draft.lay_out()?)
+}
+
+/// Sees that keys get values of types that they can have: known keys by the table, and others that hold an array now.
+fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error> {
+    if options.allow_other_types {
+        return Ok(());
+    }
+    let arch = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
+    let arch = arch.and_then(|arch| arch.to_str().ok());
+    for (key, value) in &options.overrides {
+        let kind = |value: ValueRef<'_>| match value {
+            ValueRef::Array(array) => Kind::Array(array.elem_type()),
+            value => Kind::Scalar(value.value_type()),
+        };
+        let given = kind(value.as_ref());
+        let expected = match (keys::lookup(key, arch), draft.head.get(key).map(kind)) {
+            (Some(row), _) if row.fit(given) == Fit::Wrong => row.expected().to_string(),
+            (None, Some(now @ Kind::Array(_))) if now != given => now.to_string(),
+            _ => continue,
+        };
+        let (path, key) = (draft.path.clone(), Str(key.as_bytes()).to_string());
+        return Err(Error::OverrideType { path, key, given: given.to_string(), expected });
+    }
+    Ok(())
 }
 
 /// The key-values of the output, those about blocks apart.

@@ -1,5 +1,5 @@
-//! Small file systems, in a mount namespace that ends with the command: one of a megabyte in memory, and one of ext4 in a file, which can
-//! insert blocks.
+//! Small file systems, in a mount namespace that ends with the command: one of a megabyte in memory, one of ext4 in a file, which can
+//! insert blocks, and one of Btrfs in a file, whose files can share data.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +13,10 @@ const MEMORY: &str = "mount -t tmpfs -o size=1m tmpfs \"$0\"";
 /// How the one in a file is made and mounted; the file lies beside the folder.
 const EXT4: &str = "truncate -s 16M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -m 0 -b 1024 \"$0.img\" && \
                     mount -o loop \"$0.img\" \"$0\"";
+
+/// How the one whose files share data is.
+const BTRFS: &str = "truncate -s 256M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.btrfs -q \"$0.img\" >/dev/null && \
+                     mount -o loop \"$0.img\" \"$0\"";
 
 fn script_by(way: &[&str], mount: &str, at: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");
@@ -38,6 +42,11 @@ pub fn is_ext4_possible() -> bool {
     way(EXT4).is_some()
 }
 
+/// Whether one of Btrfs is.
+pub fn is_btrfs_possible() -> bool {
+    way(BTRFS).is_some()
+}
+
 /// A shell that runs a script with the file system in memory at the folder `at`, which is `$0`. What arguments are added are `$1` and
 /// on.
 pub fn script(at: &Path, script: &str) -> Command {
@@ -47,4 +56,9 @@ pub fn script(at: &Path, script: &str) -> Command {
 /// As [`script`], with the file system of ext4.
 pub fn ext4_script(at: &Path, script: &str) -> Command {
     script_by(way(EXT4).expect("the right to mount, and mkfs.ext4"), EXT4, at, script)
+}
+
+/// As [`script`], with the file system of Btrfs.
+pub fn btrfs_script(at: &Path, script: &str) -> Command {
+    script_by(way(BTRFS).expect("the right to mount, and mkfs.btrfs"), BTRFS, at, script)
 }

@@ -20,6 +20,8 @@ pub enum Need {
     SmallDisk,
     /// The right to mount a file system of ext4 in a file, and the program that makes one.
     SmallExt4,
+    /// The right to mount, and `mkfs.btrfs`.
+    SmallBtrfs,
     /// Somebody who asks for it with `--ignored`, for this reason.
     Asking(&'static str),
 }
@@ -32,6 +34,9 @@ impl Need {
             Need::Peers => unset(peers::PEERS).then_some("needs GGUF_PEERS"),
             Need::Shared => unset(peers::SHARED).then_some("needs GGUF_SHARED"),
             Need::SmallDisk => (!crate::disk::is_possible()).then_some("needs the right to mount"),
+            Need::SmallBtrfs => {
+                (!crate::disk::is_btrfs_possible()).then_some("needs the right to mount, and mkfs.btrfs")
+            }
             Need::SmallExt4 => (!crate::disk::is_ext4_possible()).then_some("needs the right to mount, and mkfs.ext4"),
             Need::Asking(reason) => Some(reason),
         }

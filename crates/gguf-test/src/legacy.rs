@@ -51,6 +51,7 @@ impl Form {
             (2, false) => (32, 18),
             (3, true) => (32, 24),
             (3, false) => (32, 20),
+            (4, _) if self.version == RWKV.version => (32, 24),
             (4, _) => (16, 10),
             (5, _) => (16, 12),
             (6, _) => (32, 22),
@@ -78,6 +79,8 @@ impl Form {
                 (2 | 8, true) => f32(0.0157 + f32::from(noise(0)) / 5000.0),
                 (3, true) => [f32(0.031_25 + f32::from(noise(0)) / 8192.0), f32(-0.25)].concat(),
                 (3 | 5 | 7 | 12, _) => [half(1), half(5)].concat(),
+                // The index of an outlier behind scale and minimum, then its value.
+                (4, _) if bytes == 24 => [half(1), half(5), [noise(9) % 32, 0], half(7)].concat(),
                 _ => half(1).to_vec(),
             };
             let rest = bytes - out.len() as u32;
@@ -619,6 +622,7 @@ pub fn all() -> Vec<Legacy> {
         ggcc.write("ggcc-falcon", "falcon"),
         bert(GGML, 1).write("ggml-bert", "bert"),
         rwkv(RWKV, 1).write("rwkv100", "rwkv"),
+        rwkv(RWKV, 4).write("rwkv100-q4_1_o", "rwkv"),
         rwkv(Form { version: Some(101), is_wide: false, ..RWKV }, 2).write("rwkv101", "rwkv"),
         whisper().write("ggml-whisper", "whisper"),
         adapter(),

@@ -20,6 +20,8 @@ pub mod hostile;
 pub mod program;
 #[cfg(feature = "files")]
 pub mod recipe;
+#[cfg(feature = "files")]
+pub mod torch;
 
 #[cfg(feature = "harness")]
 pub mod disk;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 #[cfg(feature = "edit")]
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ gguf_format::rules! {
         "numbers that are finite" "the weights are damaged, or were converted to a type with too small a range"
         "llama-model-loader.cpp, check_tensors";
     DATA_NOT_SCANNED "data.not_scanned" Note
-        "data that can be scanned" "mend the other findings first"
+        "data that can be scanned" "fix the other findings first"
         "this program";
     SPLIT_FILE "split.file" Error
         "all shards of a model, side by side" "fetch the missing shards"
@@ -148,6 +148,48 @@ pub fn check_with(path: impl AsRef<Path>, options: &CheckOptions) -> Result<Chec
     Ok(Heads::check(path.as_ref(), options)?.finish(options))
 }
 
+/// As [`check_with`], of a stream that is read to its end: its head is kept, and its data only counted. `name` stands for it in the result.
+/// Other shards are not looked for, and the padding is not looked at.
+///
+/// ```
+/// let mut stream = &b"GGUF\x03\0\0\0"[..];
+/// let check = ggufkit::check_stream(&mut stream, "upload", &ggufkit::CheckOptions::default())?;
+/// assert!(!check.is_safe());
+/// # Ok::<(), ggufkit::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of the stream.
+pub fn check_stream(reader: &mut impl Read, name: impl Into<PathBuf>, options: &CheckOptions) -> Result<Check, Error> {
+    let path = name.into();
+    let failed = |path: PathBuf| move |source| gguf_io::Error::Io { path, action: "read", source };
+    let scan = HeadScan::new(None).within(MODEL_LIMITS);
+    let mut reader = Counted { reader, bytes: 0 };
+    let head = read_head_with(&mut reader, scan, |_, _| Ok::<_, io::Error>(())).map_err(failed(path.clone()))?;
+    io::copy(&mut reader, &mut io::sink()).map_err(failed(path.clone()))?;
+    let rules = if options.structure { check::structure } else { check::format };
+    let report = rules(head.bytes(), reader.bytes);
+    let file = match head.error {
+        Some(_) => None,
+        None => ModelFile::from_reader(head.bytes().to_vec(), path.clone()).ok(),
+    };
+    Ok(Heads { files: vec![CheckedFile { path, report, file }], missing: Vec::new() }.finish(options))
+}
+
+/// A stream whose bytes are counted.
+struct Counted<'r, R> {
+    reader: &'r mut R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.reader.read(buf)?;
+        self.bytes = self.bytes.saturating_add(n as u64);
+        Ok(n)
+    }
+}
+
 /// Files whose heads are checked.
 struct Heads {
     files: Vec<CheckedFile>,
@@ -175,9 +217,9 @@ impl Heads {
         let mut model = Report::new();
         if !options.structure {
             let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
-            // A head that cannot be parsed, or is not there, may have whatever the others lack.
+            // A head that cannot be parsed, or is missing, may contain the items that the others lack.
             if heads.len() == self.files.len() && self.missing.is_empty() {
-                let name = self.files.first().and_then(|f| f.path.file_name()?.to_str());
+                let name = self.files.first().and_then(|f| chosen_name(&f.path));
                 model = gguf_model::check::model(&heads, name);
             }
         }
@@ -186,6 +228,14 @@ impl Heads {
         }
         Check { files: self.files.into_iter().map(|f| (f.path, f.report)).collect(), model }
     }
+}
+
+/// The name of a file, unless it is a digest: nobody chose that, so no convention applies.
+fn chosen_name(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let digest = name.strip_prefix("sha256").and_then(|rest| rest.strip_prefix(['-', ':']));
+    let is_digest = digest.is_some_and(|d| d.len() == 64 && d.bytes().all(|b| b.is_ascii_hexdigit()));
+    (!is_digest).then_some(name)
 }
 
 /// The shards that are there, and those that are not.

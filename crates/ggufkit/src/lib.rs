@@ -1,5 +1,8 @@
-#![cfg_attr(all(feature = "hf", feature = "quantize"), doc = include_str!("../README.md"))]
-#![cfg_attr(not(all(feature = "hf", feature = "quantize")), doc = "The toolkit for GGUF model files.")]
+#![cfg_attr(all(feature = "hf", feature = "legacy", feature = "quantize"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(all(feature = "hf", feature = "legacy", feature = "quantize")),
+    doc = "The toolkit for GGUF model files."
+)]
 //!
 //! # Overview
 //!
@@ -19,15 +22,16 @@
 //! | quantize a model | [`quantize_file`] | `quantize` |
 //! | quantize values in memory | [`quants::quantize`], [`quants::dequantize`] | `quantize`, `values` |
 //! | convert a Hugging Face checkpoint | [`convert`](fn@convert) | `hf` |
+//! | migrate a legacy file | [`legacy::plan`](fn@legacy::plan) | `legacy` |
 //!
 //! Each is a few lines over the crates of the toolkit, which are here as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
-//! [`pipeline`], [`quantize`](mod@quantize) and [`hf`]. The functions that write files take no options; their documentation shows the
+//! [`pipeline`], [`quantize`](mod@quantize), [`hf`] and [`legacy`]. The functions that write files take no options; their documentation shows the
 //! steps for programs that need them.
 //!
 //! Libraries neither print nor read the environment. No file, however broken, makes them panic, hang or take memory out of
 //! proportion.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(all(feature = "hf", feature = "quantize")), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(not(all(feature = "hf", feature = "legacy", feature = "quantize")), allow(rustdoc::broken_intra_doc_links))]
 
 mod check;
 mod error;
@@ -35,7 +39,7 @@ mod files;
 
 #[cfg(feature = "edit")]
 pub use check::check_data;
-pub use check::{Check, CheckOptions, check, check_with};
+pub use check::{Check, CheckOptions, check, check_stream, check_with};
 pub use error::Error;
 #[cfg(feature = "hf")]
 pub use files::convert;
@@ -51,6 +55,8 @@ pub use gguf_format as format;
 #[cfg(feature = "hf")]
 pub use gguf_hf as hf;
 pub use gguf_io as io;
+#[cfg(feature = "legacy")]
+pub use gguf_legacy as legacy;
 pub use gguf_model as model;
 #[cfg(feature = "edit")]
 pub use gguf_pipeline as pipeline;

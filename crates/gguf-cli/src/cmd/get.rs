@@ -6,25 +6,27 @@ use std::path::PathBuf;
 
 use gguf_format::{Gguf, KvRef, Str, ValueRef, keys};
 use gguf_io::ModelFile;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
-use crate::cmd::{offset, within};
+use crate::cmd::{offset, stdin_model, within};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, Shown};
+use crate::stdin::is_stdin;
 use crate::text;
 use crate::ui::{Column, Style, Table, Ui, visible};
 
 /// Keys of a file that are looked at for one that was meant.
 const LOOKED_AT: usize = 10_000;
 
-/// Levels of JSON that are indented: a key or an element has a line of its own.
-const LEVELS: usize = 1;
+/// Levels of JSON that are indented: a key has a line of its own.
+const LEVELS: usize = 2;
 
 /// Print the values of metadata keys.
 ///
-/// Strings come out byte for byte, arrays one element to a line, and a line break follows each value. On a terminal,
-/// control characters are escaped. With several keys, or a pattern, each line starts with the key and a tab, and values
-/// are escaped so that they stay on their line.
+/// Strings are printed byte for byte and arrays with one element per line. Control characters are escaped on a
+/// terminal. With several keys, or a pattern, each line starts with the key and a tab, and line breaks in values are
+/// escaped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,18 +35,18 @@ Examples:
   gguf get model.gguf tokenizer.ggml.tokens --index 42
   gguf get model.gguf 'llama.*' --json")]
 pub struct Args {
-    /// The GGUF file
+    /// GGUF file
     file: PathBuf,
 
-    /// Keys to print; * stands for any characters and ? for one
+    /// Keys to print; * matches any characters and ? one character
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
 
-    /// Print JSON: the value, or with several keys an object; 64-bit integers are exact
+    /// Print JSON with an object of keys and values; 64-bit integers are exact
     #[arg(long)]
     json: bool,
 
-    /// Print the type in place of the value, such as u32 or string[32000]
+    /// Print the type instead of the value, such as u32 or string[32000]
     #[arg(long = "type", conflicts_with = "json")]
     only_type: bool,
 
@@ -52,18 +54,23 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "I", conflicts_with = "only_type")]
     index: Option<u64>,
 
-    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
 }
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        within(&self.file, self.at)?;
-        let file = ModelFile::open_at(&self.file, self.at)?;
+        let file = if is_stdin(&self.file) {
+            stdin_model(self.at)?
+        } else {
+            within(&self.file, self.at)?;
+            ModelFile::open_at(&self.file, self.at)?
+        };
         let gguf = file.gguf();
         let mut verdict = Verdict::Good;
         let mut found: Vec<(Str<'_>, ValueRef<'_>)> = Vec::new();
+        let mut failures = Vec::new();
         for key in &self.keys {
             let before = found.len();
             found.extend(gguf.kvs().filter(|kv| matches(key, kv.key)).map(|kv: KvRef<'_>| (kv.key, kv.value)));
@@ -72,8 +79,7 @@ impl Args {
                 found.truncate(before + 1);
             }
             if found.len() == before {
-                ui.error(&missing(&self.file, gguf, key));
-                verdict = Verdict::Bad;
+                failures.push(missing(&self.file, gguf, key));
             }
         }
         if let Some(index) = self.index {
@@ -81,21 +87,23 @@ impl Args {
             for (key, value) in found {
                 match element(value, index) {
                     Ok(element) => elements.push((key, element)),
-                    Err(problem) => {
-                        ui.error(&bad(&self.file, &format!("{key}: {problem}")));
-                        verdict = Verdict::Bad;
-                    }
+                    Err(problem) => failures.push(bad(&self.file, &format!("{key}: {problem}"))),
                 }
             }
             found = elements;
         }
+        for failure in &failures {
+            ui.error(failure);
+            verdict = Verdict::Bad;
+        }
         let several = self.keys.len() > 1 || self.keys.iter().any(|key| is_pattern(key));
         match (several, self.json) {
-            (true, true) => {
-                json::print(&mut ui.out, LEVELS, &ByKey(&found))?;
+            (_, true) => {
+                let errors = failures.iter().map(json::Error).collect();
+                json::print(ui, LEVELS, &Document { path: json::path(&self.file), values: ByKey(&found), errors })?;
             }
             (true, false) => self.lines(ui, &found)?,
-            (false, _) => {
+            (false, false) => {
                 for &(_, value) in &found {
                     self.single(ui, value)?;
                 }
@@ -106,9 +114,6 @@ impl Args {
 
     /// The value of the one key that was asked for.
     fn single(&self, ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
-        if self.json {
-            return json::print(&mut ui.out, LEVELS, &Shown { value, full: true });
-        }
         if self.only_type {
             return writeln!(ui.out, "{}", text::type_name(value));
         }
@@ -137,6 +142,15 @@ impl Args {
         }
         if ui.is_terminal() { table.print(ui, 0) } else { Ok(()) }
     }
+}
+
+/// The answer of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    path: json::Text<'a>,
+    values: ByKey<'a>,
+    /// Why there are no values of some keys.
+    errors: Vec<json::Error<'a>>,
 }
 
 /// An object of keys and values. Of a key that is there twice, the first is the one that readers take.
@@ -170,10 +184,10 @@ fn raw(ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
 /// An element of an array.
 fn element(value: ValueRef<'_>, index: u64) -> Result<ValueRef<'_>, String> {
     match value {
-        ValueRef::Array(array) => array.get(index).ok_or_else(|| {
-            format!("there is no element {index}; the array has {} elements, counted from 0", array.len())
-        }),
-        value => Err(format!("is of type {} and not an array; leave --index out", value.value_type())),
+        ValueRef::Array(array) => array
+            .get(index)
+            .ok_or_else(|| format!("index {index} is out of range; the array has {} elements", array.len())),
+        value => Err(format!("expected an array for --index, found {}", value.value_type())),
     }
 }
 
@@ -216,7 +230,7 @@ fn bad(path: &std::path::Path, message: &str) -> Failure {
 /// Says that a key is missing, and which one may have been meant.
 fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
     if is_pattern(key) {
-        return bad(path, &format!("no key matches {key}; gguf show --kv lists those there are"));
+        return bad(path, &format!("no key matches {key}; `gguf show --kv` lists all keys"));
     }
     let suffix = format!(".{key}");
     let mut near: Vec<(f64, &str)> = gguf
@@ -232,9 +246,9 @@ fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
     let near: Vec<String> = near.iter().take(3).map(|(_, k)| Str(k.as_bytes()).to_string()).collect();
     let shard = gguf.get_as::<u64>(keys::SPLIT_NO).unwrap_or(0);
     let hint = match (near.is_empty(), shard) {
-        (_, 1..) => format!("; this is shard {} of a model, whose keys are in its first shard", shard + 1),
+        (_, 1..) => format!("; this is shard {} of a split model, whose metadata is in the first shard", shard + 1),
         (false, _) => format!("; did you mean {}?", near.join(" or ")),
-        (true, _) => "; gguf show --kv lists those there are".to_owned(),
+        (true, _) => "; `gguf show --kv` lists all keys".to_owned(),
     };
     bad(path, &format!("there is no key {key}{hint}"))
 }

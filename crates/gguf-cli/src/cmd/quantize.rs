@@ -6,16 +6,19 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use clap::builder::OsStringValueParser;
 use gguf_format::Str;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
 use gguf_pipeline::plan::Reason;
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::budget::Budget;
-use gguf_quantize::mix::{Target, TensorTypeRule};
+use gguf_quantize::imatrix::ImatrixFile;
+use gguf_quantize::mix::{Target, TensorTypeRule, UnknownName};
 use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use serde::Serialize;
 
+use crate::cmd::output::{self, Shards};
 use crate::cmd::set::parse_room;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
@@ -25,44 +28,58 @@ use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, duration, grou
 use crate::watch::Watch;
 
 mod budget;
+mod list;
 mod options;
 mod report;
+mod several;
 
 use budget::Within;
 pub use budget::parse_size;
+pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
 use report::tensors;
 pub use report::{JsonError, Shown, cosine, number, relative};
+pub use several::{Written, each_once, warn_once, write_all};
 
-/// Write a model with its tensors in other types, smaller ones as a rule.
+/// Quantize a model: by file type, by rules, or to a target size.
 ///
-/// Tensors get the types that llama.cpp's quantizer gives them, and the same bytes. Nothing stands under the output's name
-/// until the file is whole and on the disk. The path of the output goes to standard output, after the report if one is asked
-/// for; everything else to standard error.
+/// Tensors get the same types and the same bytes as with llama.cpp's quantizer. The output appears under its final name
+/// once it is complete and synced to disk. Its path goes to standard output, after the report if there is one;
+/// progress, warnings and errors go to standard error.
 ///
-/// With --resume, work that is interrupted by anything, be it a signal, a full disk or a loss of power, leaves what is done in
-/// OUT.partial and a journal in OUT.journal. The same command goes on from there, with any number of threads, after it has read
-/// back what the journal says is finished; what is not as it was is done again.
+/// --resume continues an interrupted run. Finished work is kept in OUT.partial and OUT.journal, whether the
+/// interruption is a signal, a full disk or a power failure. On resume, every finished piece is read again and its hash
+/// verified; mismatches are redone. The number of threads may change between runs.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
-gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>
+gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...
        gguf quantize [OPTIONS] <INPUT> <OUT> --target-size <SIZE>
-       gguf quantize [OPTIONS] <INPUT> <TYPE> --dry-run")]
+       gguf quantize [OPTIONS] <INPUT> <TYPE>... --dry-run
+       gguf quantize [OPTIONS] <INPUT> --list")]
 #[command(after_help = "\
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
-  gguf quantize model-f16.gguf Q4_K_M --dry-run     which tensor becomes what, and why
-  gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --token-embedding-type q8_0
-  gguf quantize in.gguf out.gguf IQ3_XXS --imatrix imatrix.gguf
+  gguf quantize model-f16.gguf 'model-{ftype}.gguf' Q4_K_M Q6_K     several types from one read
+  gguf quantize model-f16.gguf --list                  list file types with their sizes
+  gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf IQ3_S --resume     the same again goes on where it was interrupted")]
+  gguf quantize in.gguf out.gguf IQ3_S --resume        run again to continue after an interruption")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write, and the file type: a name such as Q4_K_M, or llama.cpp's number; with --dry-run the type alone will do
-    #[arg(required_unless_present = "limit", num_args = 0..=2, value_names = ["OUT", "TYPE"])]
-    rest: Vec<OsString>,
+    /// Output file, or a folder for the standard file name; {ftype}, {name} and {size} are replaced by the file type,
+    /// the model name and the size label; optional with --dry-run
+    #[arg(required_unless_present_any = ["limit", "list"])]
+    out: Option<OsString>,
+
+    /// File type, by name such as Q4_K_M or by llama.cpp number. Several types are written from one read of the input
+    #[arg(value_name = "TYPE", value_parser = Names { parser: OsStringValueParser::new(), more: &[("COPY", "the types of the input")] })]
+    types: Vec<OsString>,
+
+    /// List the file types with the bits per weight and the file size of this model, without writing anything
+    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "dry_run", "report", "resume"])]
+    list: bool,
 
     #[command(flatten)]
     how: How,
@@ -71,52 +88,55 @@ pub struct Args {
     budget: budget::BudgetOptions,
 }
 
-/// How a model in GGUF is quantized, whatever decides about the types.
+/// How a GGUF model is quantized, for every way to choose types.
 #[derive(Debug, clap::Args)]
 pub struct How {
-    /// Take tensors that are quantized already
+    /// Allow tensors that are already quantized as input
     #[arg(long)]
     allow_requantize: bool,
 
-    /// Write the shards that the model has; OUT is what their names begin with, PREFIX in PREFIX-00001-of-00003.gguf
-    #[arg(long)]
+    /// Write one output shard per input shard; OUT is the prefix of their names, PREFIX in PREFIX-00001-of-00003.gguf
+    #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors"])]
     keep_split: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing; reads no weights, but with a size in place of TYPE a sample of them
+    /// Print the plan without writing anything; reads no weights, or only a sample of them for a target size
     #[arg(short = 'n', long, group = "shown")]
     pub dry_run: bool,
 
-    /// Show how far each tensor that was written is from the input; not with --resume, as nothing measures again what was kept
+    /// Report the quantization error of each tensor; excludes --resume, because kept tensors are not measured again
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
-    /// With --dry-run or --report: as JSON
-    #[arg(long, requires = "shown")]
+    /// Print one JSON object: the plan, the report, the list, or the written files
+    #[arg(long)]
     json: bool,
 
-    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
-    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
-    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    /// Overwrite existing output; with --resume, also discard the kept work of another run
     #[arg(short, long)]
     force: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 
     // Last, for what follows stands under its heading in the help.
     #[command(flatten)]
     options: Options,
+
+    #[command(flatten)]
+    shards: Shards,
 }
 
 impl Args {
@@ -130,35 +150,51 @@ impl Args {
         if let Some(budget) = self.budget.budget() {
             return self.run_within(ui, budget);
         }
-        let (out, ty) = match self.rest.as_slice() {
-            [out, ty] => (Some(Path::new(out)), ty),
-            [ty] if self.how.dry_run => (None, ty),
-            _ => {
-                let problem =
-                    "give the file to write and then the file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
-                return Err(Failure::CouldNotRun(problem.to_owned()));
-            }
+        if self.list {
+            return self.how.list(ui, &self.input);
+        }
+        let parse = |text: &OsString| -> Result<Vec<Target>, UnknownName> {
+            text.to_string_lossy().split(',').map(|name| Target::parse(name.trim())).collect()
         };
-        let parse = |text: &OsString| Target::parse(&text.to_string_lossy());
-        let target = parse(ty).map_err(|e| {
-            let hint = match self.rest.as_slice() {
-                [first, _] if parse(first).is_ok() => "; the file type comes last, after the file to write",
-                _ => "",
-            };
-            Failure::CouldNotRun(format!("{e}{hint}"))
-        })?;
-        self.how.run(ui, &self.input, out, target, None)
+        let rest: Vec<&OsString> = self.out.iter().chain(&self.types).collect();
+        let is_type = |text: &OsString| parse(text).is_ok();
+        let (out, types) = match rest.as_slice() {
+            [] => (None, &[][..]),
+            types @ [first, ..] if self.how.dry_run && (types.len() == 1 || is_type(first)) => (None, types),
+            [out, types @ ..] => (Some(Path::new(out)), types),
+        };
+        if types.is_empty() {
+            let problem = "expected an output file and a file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let mut targets = Vec::new();
+        for ty in types {
+            targets.extend(parse(ty).map_err(|e| {
+                let hint = match out {
+                    Some(out) if is_type(&out.as_os_str().to_owned()) => {
+                        "; the file type comes last, after the output file"
+                    }
+                    _ => "",
+                };
+                Failure::CouldNotRun(format!("{e}{hint}"))
+            })?);
+        }
+        match each_once(targets)?.as_slice() {
+            [target] => self.how.run(ui, &self.input, out, *target, None),
+            targets => self.how.run_several(ui, &self.input, out, targets),
+        }
     }
 
     /// Chooses the types for a size.
     fn run_within(&self, ui: &mut Ui, budget: Budget<'_>) -> Outcome {
         let fail = |problem: &str| Err(Failure::CouldNotRun(problem.to_owned()));
         let how = &self.how;
-        let out = match self.rest.as_slice() {
+        let rest: Vec<&OsString> = self.out.iter().chain(&self.types).collect();
+        let out = match rest.as_slice() {
             [out] if Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists() => Some(Path::new(out)),
             [] if how.dry_run => None,
-            [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
-            _ => return fail("a size is given in place of a file type; leave the type out"),
+            [] => return fail("expected an output file, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
+            _ => return fail("the target size replaces the file type; omit the type"),
         };
         how.check_out(out)?;
         let within = Within(budget.limit);
@@ -167,7 +203,8 @@ impl Args {
         let planned = how.plan(&self.input, &within, &budget, Vec::new());
         watch.clear();
         let planned = planned?;
-        how.finish(ui, &planned, out, &within, &file_type(&planned.plan), None)
+        let file_type = file_type(&planned.plan);
+        how.finish(ui, planned, out, &within, &file_type, None)
     }
 }
 
@@ -184,7 +221,77 @@ impl How {
         self.check_out(out)?;
         let (path, rules) = recipe.unzip();
         let planned = self.plan(input, &target, &target, rules.unwrap_or_default())?;
-        self.finish(ui, &planned, out, &target, &target, path)
+        self.finish(ui, planned, out, &target, &target, path)
+    }
+
+    /// Quantizes to several file types from one read, or prints the plan.
+    fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, targets: &[Target]) -> Outcome {
+        self.check_out(out)?;
+        out.map_or(Ok(()), output::check_several)?;
+        if self.json && (self.dry_run || self.report) {
+            let problem = "--json shows the plan or report of one file type; give one, or --list for the sizes of all";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let draft = self.draft(input)?;
+        let matrix = self.options.matrix()?;
+        let (mut outputs, mut said) = (Vec::new(), Vec::new());
+        for target in targets {
+            let options = self.quantize_options(input, target, matrix.as_deref())?;
+            let planned = gguf_quantize::plan(draft.clone(), matrix.clone(), &options, target)?;
+            warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
+            let plan = self.shards.apply(ui, planned.plan)?;
+            let out = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
+            outputs.push(Written { target: target.to_string(), plan, out });
+        }
+        if self.dry_run {
+            for (i, output) in outputs.iter().enumerate() {
+                if i > 0 {
+                    writeln!(ui.out)?;
+                }
+                print_plan(ui, &output.plan, &output.target)?;
+            }
+            return Ok(Verdict::Good);
+        }
+        let shown = Shown::of(self.report, self.json);
+        write_all(ui, &outputs, &self.run_options(shown, None), self.quiet, shown)
+    }
+
+    /// Prints the size of the model in each file type.
+    fn list(&self, ui: &mut Ui, input: &Path) -> Outcome {
+        let matrix = self.options.matrix()?;
+        let options = self.quantize_options(input, &Target::Copy, matrix.as_deref())?;
+        let offers = gguf_quantize::offers(&self.draft(input)?, matrix.as_ref(), &options)?;
+        list::print(ui, input, &offers, self.json)
+    }
+
+    /// A copy of the input, with the room that is asked for.
+    fn draft(&self, input: &Path) -> Result<Draft, Failure> {
+        let mut draft = Draft::copy_of(input)?;
+        if let Some(bytes) = self.reserve {
+            gguf_edit::reserve(&mut draft.head, bytes);
+        }
+        Ok(draft)
+    }
+
+    fn quantize_options(
+        &self,
+        input: &Path,
+        target: &dyn Display,
+        matrix: Option<&ImatrixFile>,
+    ) -> Result<QuantizeOptions, Failure> {
+        let mut options = self.options.with(input, target, matrix)?;
+        options.allow_requantize = self.allow_requantize;
+        options.keep_split = self.keep_split;
+        Ok(options)
+    }
+
+    fn run_options(&self, shown: Shown, recipe: Option<PathBuf>) -> RunOptions {
+        RunOptions::default()
+            .threads(self.threads)
+            .force(self.force)
+            .resume(self.resume)
+            .measure(shown != Shown::Path)
+            .protect(self.options.files().chain(recipe))
     }
 
     /// Decides everything, with rules for names that come after those of the options.
@@ -196,15 +303,9 @@ impl How {
         rules: Vec<TensorTypeRule>,
     ) -> Result<Quantization, Failure> {
         let matrix = self.options.matrix()?;
-        let mut options: QuantizeOptions = self.options.with(input, target, matrix.as_deref())?;
-        options.allow_requantize = self.allow_requantize;
-        options.keep_split = self.keep_split;
+        let mut options = self.quantize_options(input, target, matrix.as_deref())?;
         options.mix.tensor_types.extend(rules);
-        let mut draft = Draft::copy_of(input)?;
-        if let Some(bytes) = self.reserve {
-            gguf_edit::reserve(&mut draft.head, bytes);
-        }
-        Ok(gguf_quantize::plan(draft, matrix, &options, types)?)
+        Ok(gguf_quantize::plan(self.draft(input)?, matrix, &options, types)?)
     }
 
     /// Sees that the output, if there is to be one, can be the name of a file, or begin names of shards.
@@ -213,9 +314,9 @@ impl How {
         super::not_stdout("OUT", out)?;
         let text = out.to_string_lossy();
         let last = text.rsplit(std::path::is_separator).next();
-        if self.keep_split && matches!(last, None | Some("" | "." | "..")) {
+        if self.keep_split && !out.is_dir() && matches!(last, None | Some("" | "." | "..")) {
             let problem = format!(
-                "{text}: is a folder; with --keep-split, give what the names of the shards begin with, as in {}",
+                "{text}: is a folder; --keep-split needs a prefix for the shard names, such as {}",
                 out.join("model").display()
             );
             return Err(Failure::CouldNotRun(problem));
@@ -228,7 +329,7 @@ impl How {
     fn finish(
         &self,
         ui: &mut Ui,
-        planned: &Quantization,
+        planned: Quantization,
         out: Option<&Path>,
         target: &dyn Display,
         file_type: &dyn Display,
@@ -237,21 +338,16 @@ impl How {
         for warning in &planned.warnings {
             ui.warning(&warning.to_string());
         }
-        let plan = &planned.plan;
+        let plan = self.shards.apply(ui, planned.plan)?;
         match out {
             Some(out) if !self.dry_run => {
                 let shown = Shown::of(self.report, self.json);
                 let recipe = recipe.and_then(|path| path.canonicalize().ok());
-                let options = RunOptions::default()
-                    .threads(self.threads)
-                    .force(self.force)
-                    .resume(self.resume)
-                    .measure(shown != Shown::Path)
-                    .protect(self.options.files().chain(recipe));
-                write(ui, plan, &options, target, out, self.quiet, shown)
+                let out = output::path_of(out, &plan)?;
+                write(ui, &plan, &self.run_options(shown, recipe), target, &out, self.quiet, shown)
             }
-            _ if self.json => print_json(ui, plan, file_type),
-            _ => print_plan(ui, plan, target),
+            _ if self.json => print_json(ui, &plan, file_type),
+            _ => print_plan(ui, &plan, target),
         }
     }
 }
@@ -395,6 +491,6 @@ pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
         n_weights: sizes.weights,
         tensors: tensors.collect(),
     };
-    json::print(&mut ui.out, 3, &document)?;
+    json::print(ui, 3, &document)?;
     Ok(Verdict::Good)
 }

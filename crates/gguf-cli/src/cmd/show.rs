@@ -1,5 +1,6 @@
 //! `gguf show`: what a file is, its metadata and its tensors; as text here, as JSON in `show/json.rs`.
 
+use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -8,12 +9,15 @@ use gguf_io::ModelFile;
 use gguf_model::summary::{Summary, summary};
 
 use crate::cmd::get::matches;
-use crate::cmd::{offset, open_model};
+use crate::cmd::{find_model, offset, open_model};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::text;
-use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, size, text_width, wrap};
+use crate::ui::{
+    Column, Style, Table, Ui, bits_per_weight, count, grouped, percent, shown_path, size, text_width, wrap,
+};
 
 mod json;
+mod overview;
 
 /// Columns that a value has where nothing else sets them: standard output that is not a terminal.
 const PLAIN_LIMIT: usize = 160;
@@ -21,44 +25,49 @@ const PLAIN_LIMIT: usize = 160;
 /// Columns that a value has at least, if need be at the cost of its key.
 const LEAST_VALUE: usize = 24;
 
-/// Show what a model is: a summary, its metadata, its tensors.
+/// Show a summary of a model, its metadata or its tensors.
 ///
-/// Of a model in several shards, any one will do: the others are looked for beside it.
+/// For a split model, pass any shard; the other shards are found in the same folder. Several files are shown as a table
+/// with one line per model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf show model.gguf                         a summary
-  gguf show model.gguf --kv --full | less      all metadata, nothing cut
-  gguf show model-00001-of-00003.gguf --tensors
+  gguf show model.gguf                         print a summary
+  gguf show model.gguf --kv --full | less      print all metadata in full
   gguf show model.gguf --tensors='blk.0.*' --kv='*rope*'
-  gguf show model.gguf --tensors --sort size   the largest first
-  gguf show model.gguf --json | jq .summary")]
+  gguf show *.gguf                             print one line per model
+  gguf show *.gguf --markdown >> README.md
+  gguf show model.gguf --json | jq '.files[].summary'")]
 pub struct Args {
-    /// GGUF files
+    /// GGUF files; - reads the head from standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// List the metadata; with =PATTERN only keys that match, where * stands for any characters and ? for one
+    /// List the metadata; with =PATTERN, only matching keys, where * matches any characters and ? one character
     #[arg(short, long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     kv: Option<String>,
 
-    /// List the tensors; with =PATTERN only those whose names match
+    /// List the tensors; with =PATTERN, only matching names
     #[arg(short, long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     tensors: Option<String>,
 
-    /// The order of the tensors
+    /// Order of the tensors
     #[arg(long, value_name = "BY", requires = "tensors", default_value = "file", hide_default_value = true)]
     sort: Order,
 
-    /// Print one JSON object with everything; long arrays are given by type, length and first elements
+    /// Print tables in Markdown
+    #[arg(short, long, conflicts_with = "json")]
+    markdown: bool,
+
+    /// Print one JSON object with all information; long arrays are abbreviated to type, length and first elements
     #[arg(long, conflicts_with_all = ["kv", "tensors"])]
     json: bool,
 
-    /// Cut neither long texts nor long arrays
+    /// Do not truncate long strings and arrays
     #[arg(long)]
     full: bool,
 
-    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
 }
@@ -66,21 +75,27 @@ pub struct Args {
 /// Orders of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Order {
-    /// As in the file
+    /// Order of the file
     File,
-    /// By name
+    /// Name
     Name,
-    /// The largest first
+    /// Size, largest first
     Size,
-    /// By type, and in the order of the file
+    /// Type, then order of the file
     Type,
 }
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        if self.json {
+            return self.print_json(ui);
+        }
+        if self.files.len() > 1 && self.kv.is_none() && self.tensors.is_none() {
+            return overview::print(ui, &self.files, self.at, self.markdown);
+        }
         let mut verdict = Verdict::Good;
         for (i, path) in self.files.iter().enumerate() {
-            if i > 0 && !self.json {
+            if i > 0 {
                 writeln!(ui.out)?;
             }
             let shown = open_model(ui, path, self.at).and_then(|shards| self.show(ui, path, shards.files()));
@@ -101,12 +116,15 @@ impl Args {
         let verdict = if missing_bytes(shards) > 0 { Verdict::Bad } else { Verdict::Good };
         let several = self.files.len() > 1;
         match (&self.kv, &self.tensors) {
-            _ if self.json => json::print(ui, shards, &summary(&ggufs), self.full)?,
             (None, None) => {
-                ui.title(path)?;
                 let summary = summary(&ggufs);
-                print_summary(ui, shards, &summary)?;
-                if let Some(width) = ui.width.filter(|_| !several) {
+                if self.markdown {
+                    markdown_summary(ui, shards, &summary)?;
+                } else {
+                    ui.title(path)?;
+                    print_summary(ui, shards, &summary)?;
+                }
+                if let Some(width) = ui.width.filter(|_| !self.markdown) {
                     writeln!(ui.out)?;
                     let is_matrix = summary.kind.as_deref() == Some("imatrix");
                     let more = if is_matrix { "; gguf imatrix show FILE" } else { "" };
@@ -119,35 +137,61 @@ impl Args {
                 }
             }
             (kv, tensors) => {
-                if several {
+                if several && self.markdown {
+                    writeln!(ui.out, "## {}\n", shown_path(path))?;
+                } else if several {
                     ui.title(path)?;
                 }
                 if let (Some(pattern), Some(first)) = (kv, ggufs.first()) {
-                    self.print_kvs(ui, first, pattern)?;
+                    let table = self.kvs(ui, first, pattern);
+                    self.print(ui, &table)?;
                 }
                 if kv.is_some() && tensors.is_some() {
                     writeln!(ui.out)?;
                 }
                 if let Some(pattern) = tensors {
-                    print_tensors(ui, &ggufs, pattern, self.sort)?;
+                    let table = tensor_table(ui, &ggufs, pattern, self.sort, self.markdown);
+                    self.print(ui, &table)?;
                 }
             }
         }
         // The summary has a line about it.
-        for file in shards.iter().filter(|_| self.kv.is_some() || self.tensors.is_some() || self.json) {
-            let missing = missing_in(file);
-            if missing > 0 {
-                let whole = file.file_bytes().saturating_add(missing);
-                let (found, whole, path) = (grouped(file.file_bytes()), grouped(whole), file.path().display());
-                ui.error(&Failure::Bad(format!(
-                    "{path}: truncated: {found} of at least {whole} bytes; fetch it again"
-                )));
-            }
+        if self.kv.is_some() || self.tensors.is_some() {
+            truncated(shards).iter().for_each(|failure| ui.error(failure));
         }
         Ok(verdict)
     }
 
-    fn print_kvs(&self, ui: &mut Ui, gguf: &Gguf<'_>, pattern: &str) -> std::io::Result<()> {
+    /// Prints the object of `--json`; what is wrong with files is said on standard error, too.
+    fn print_json(&self, ui: &mut Ui) -> Outcome {
+        let verdict = Cell::new(Verdict::Good);
+        let (warnings, failures) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let fail = |failure: &Failure| {
+            verdict.set(verdict.get().max(failure.verdict()));
+            failures.borrow_mut().push(failure.to_string());
+        };
+        let open = |path| match find_model(path, self.at) {
+            Ok((shards, warning)) => {
+                warnings.borrow_mut().extend(warning);
+                truncated(shards.files()).iter().for_each(fail);
+                Ok(shards)
+            }
+            Err(failure) => {
+                fail(&failure);
+                Err(failure)
+            }
+        };
+        json::print(ui, &self.files, open, self.full)?;
+        warnings.borrow().iter().for_each(|warning| ui.warning(warning));
+        failures.into_inner().into_iter().for_each(|message| ui.error(&Failure::Bad(message)));
+        Ok(verdict.get())
+    }
+
+    fn print(&self, ui: &mut Ui, table: &Table) -> std::io::Result<()> {
+        if self.markdown { table.print_markdown(&mut ui.out) } else { table.print(ui, 0) }
+    }
+
+    fn kvs(&self, ui: &Ui, gguf: &Gguf<'_>, pattern: &str) -> Table {
         let kvs = || gguf.kvs().filter(|kv| matches(pattern, kv.key));
         let columns = [
             Column::name("KEY").styled(Style::Cyan),
@@ -158,7 +202,7 @@ impl Args {
         let rows = || kvs().map(|kv| (kv.key.to_string(), text::type_name(kv.value)));
         let widest = |of: fn(&(String, String)) -> &str| rows().map(|row| text_width(of(&row))).max().unwrap_or(0);
         let (keys, types) = (widest(|row| &row.0), widest(|row| &row.1));
-        let limit = match (self.full, ui.width) {
+        let limit = match (self.full, ui.width.filter(|_| !self.markdown)) {
             (true, _) => None,
             (false, None) => Some(PLAIN_LIMIT),
             (false, Some(width)) => Some(width.saturating_sub(keys + types + 4).max(LEAST_VALUE)),
@@ -166,11 +210,11 @@ impl Args {
         for (kv, (key, ty)) in kvs().zip(rows()) {
             table.row([key, ty, text::value(kv.value, limit)]);
         }
-        table.print(ui, 0)
+        table
     }
 }
 
-fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>], pattern: &str, order: Order) -> std::io::Result<()> {
+fn tensor_table(ui: &Ui, shards: &[&Gguf<'_>], pattern: &str, order: Order, is_markdown: bool) -> Table {
     let sharded = shards.len() > 1;
     let mut columns = vec![
         Column::name("TENSOR").styled(Style::Cyan),
@@ -201,7 +245,7 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>], pattern: &str, order: Order)
         let (n, bytes) = (t.n_elements(), t.n_bytes().ok());
         let bits =
             n.zip(bytes).filter(|(n, _)| *n > 0).map(|(n, bytes)| bits_per_weight(bytes as f64 * 8.0 / n as f64));
-        let (n, bytes) = (known(n.map(count)), known(bytes.map(|n| ui.bytes(n))));
+        let (n, bytes) = (known(n.map(count)), known(bytes.map(|n| if is_markdown { size(n) } else { ui.bytes(n) })));
         let start = known(start.map(|n| n.to_string()));
         let mut row = vec![t.name.to_string(), text::shape(t.dims), t.ty.to_string(), n, known(bits), bytes, start];
         if sharded {
@@ -209,7 +253,18 @@ fn print_tensors(ui: &mut Ui, shards: &[&Gguf<'_>], pattern: &str, order: Order)
         }
         table.row(row);
     }
-    table.print(ui, 0)
+    table
+}
+
+/// A failure for each file that lacks tensor data.
+fn truncated(shards: &[ModelFile]) -> Vec<Failure> {
+    let cut = shards.iter().filter(|file| missing_in(file) > 0);
+    let failure = |file: &ModelFile| {
+        let whole = file.file_bytes().saturating_add(missing_in(file));
+        let (found, whole, path) = (grouped(file.file_bytes()), grouped(whole), file.path().display());
+        Failure::Bad(format!("{path}: truncated: {found} of at least {whole} bytes; fetch it again"))
+    };
+    cut.map(failure).collect()
 }
 
 /// Bytes of tensor data that a file should have and does not.
@@ -229,11 +284,34 @@ fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Res
     }
     let missing = missing_bytes(shards);
     if missing > 0 {
-        let text = format!("{} of tensor data are missing; gguf check says which", size(missing));
+        let text = format!("{} of tensor data missing; `gguf check` has the details", size(missing));
         ui.field("  Incomplete     ", Style::Red, &text)?;
     }
+    let Some(table) = types(s) else { return Ok(()) };
+    writeln!(ui.out)?;
+    table.print(ui, 2)
+}
+
+/// The summary as tables in Markdown.
+fn markdown_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Result<()> {
+    let mut table = Table::new([Column::left(""), Column::left("")]);
+    for (label, value) in lines(shards, s) {
+        table.row([label.to_owned(), value]);
+    }
+    let missing = missing_bytes(shards);
+    if missing > 0 {
+        table.row(["Incomplete".to_owned(), format!("{} of tensor data missing", size(missing))]);
+    }
+    table.print_markdown(&mut ui.out)?;
+    let Some(table) = types(s) else { return Ok(()) };
+    writeln!(ui.out)?;
+    table.print_markdown(&mut ui.out)
+}
+
+/// The types of the tensors, if there are any.
+fn types(s: &Summary) -> Option<Table> {
     if s.types.is_empty() {
-        return Ok(());
+        return None;
     }
     let columns = [Column::left("TYPE"), Column::right("TENSORS"), Column::right("BYTES"), Column::right("SHARE")];
     let mut table = Table::new(columns);
@@ -244,8 +322,7 @@ fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Res
     if s.n_unknown > 0 {
         table.row(["unknown".to_owned(), grouped(s.n_unknown), "?".to_owned(), String::new()]);
     }
-    writeln!(ui.out)?;
-    table.print(ui, 2)
+    Some(table)
 }
 
 /// The lines of the summary: what is not known is left out.

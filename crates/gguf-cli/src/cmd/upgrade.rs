@@ -4,28 +4,29 @@ use std::path::PathBuf;
 
 use gguf_format::Version;
 
-use super::writing::Writing;
+use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Write a model in version 3 of the format.
+/// Convert older GGUF versions to version 3.
 ///
-/// Reads versions 1 and 2 and the draft of version 1. llama.cpp reads versions 2 and 3. Metadata, tensors and the byte order stay; shards
-/// become one file. Files from before GGUF, and types of tensors that ggml has removed, are another matter.
+/// Reads versions 1 and 2 and the draft of version 1; llama.cpp reads versions 2 and 3. Metadata, tensors and byte
+/// order stay the same. A split model becomes one file. For files older than GGUF, and for tensor types that ggml has
+/// removed, use `gguf migrate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf upgrade old.gguf model.gguf
-  gguf upgrade old.gguf model.gguf --force     in place of a file that is there already")]
+  gguf upgrade old.gguf model.gguf --force     overwrite an existing file")]
 pub struct Args {
-    /// The model in GGUF
+    /// GGUF model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     out: PathBuf,
 
     #[command(flatten)]
-    writing: Writing,
+    writing: WritingModel,
 }
 
 impl Args {
@@ -36,7 +37,7 @@ impl Args {
             Version::V3 => "version 3 already, copied".to_owned(),
             version => format!("version {version} to 3"),
         };
-        self.writing.run(ui, &plan, &self.out, &done)?;
+        self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)
     }
 }

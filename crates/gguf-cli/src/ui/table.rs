@@ -25,6 +25,7 @@ pub struct Column {
     style: Style,
     /// When it is left out where there is no room: before those with larger numbers; 0 for never.
     left_out: u8,
+    is_name: bool,
 }
 
 /// When a column gives way to others.
@@ -40,27 +41,59 @@ enum Gives {
 impl Column {
     /// A column of words that are cut only where there is no other way.
     pub const fn left(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::Last, style: Style::Plain, left_out: 0 }
+        Column {
+            title,
+            right: false,
+            cut: cut_end,
+            gives: Gives::Last,
+            style: Style::Plain,
+            left_out: 0,
+            is_name: false,
+        }
     }
 
     /// A column of numbers.
     pub const fn right(title: &'static str) -> Column {
-        Column { title, right: true, cut: cut_end, gives: Gives::Last, style: Style::Plain, left_out: 0 }
+        Column {
+            title,
+            right: true,
+            cut: cut_end,
+            gives: Gives::Last,
+            style: Style::Plain,
+            left_out: 0,
+            is_name: false,
+        }
     }
 
     /// A column of names, which are never cut.
     pub const fn name(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::Never, style: Style::Plain, left_out: 0 }
+        Column { is_name: true, ..Column::whole(title) }
     }
 
     /// A column of texts of which the end is cut off where there is no room.
     pub const fn text(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::First, style: Style::Plain, left_out: 0 }
+        Column {
+            title,
+            right: false,
+            cut: cut_end,
+            gives: Gives::First,
+            style: Style::Plain,
+            left_out: 0,
+            is_name: false,
+        }
     }
 
     /// A column of texts that are never cut.
     pub const fn whole(title: &'static str) -> Column {
-        Column { title, right: false, cut: cut_end, gives: Gives::Never, style: Style::Plain, left_out: 0 }
+        Column {
+            title,
+            right: false,
+            cut: cut_end,
+            gives: Gives::Never,
+            style: Style::Plain,
+            left_out: 0,
+            is_name: false,
+        }
     }
 
     /// The same, left out where there is no room, before those with larger numbers. 0 is for never.
@@ -102,6 +135,25 @@ impl Table {
         self.line(ui, indent, &widths, &titles, Some(Style::Bold))?;
         for row in &self.rows {
             self.line(ui, indent, &widths, row, None)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the table to standard output in Markdown, with names as code. Nothing is cut or left out.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn print_markdown(&self, out: &mut impl Write) -> io::Result<()> {
+        let cell = |column: &Column, text: &str| match column.is_name && !text.is_empty() && !text.contains('`') {
+            true => format!("`{}`", text.replace('|', "\\|")),
+            false => escaped(text),
+        };
+        let titles = self.columns.iter().map(|column| column.title.to_owned());
+        let rules = self.columns.iter().map(|column| if column.right { "--:" } else { "---" }.to_owned());
+        let rows = self.rows.iter().map(|row| self.columns.iter().zip(row).map(|(c, text)| cell(c, text)).collect());
+        for row in [titles.collect(), rules.collect()].into_iter().chain(rows) {
+            let row: Vec<String> = row;
+            writeln!(out, "| {} |", row.join(" | "))?;
         }
         Ok(())
     }
@@ -180,6 +232,20 @@ impl Table {
     }
 }
 
+/// Text that Markdown shows as it is.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '~' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 fn spaces(out: &mut impl Write, n: usize) -> io::Result<()> {
     const SOME: &[u8] = &[b' '; 256];
     let mut left = n;
@@ -194,6 +260,16 @@ fn spaces(out: &mut impl Write, n: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn markdown_shows_cells_as_they_are() {
+        let mut table = Table::new([Column::name("NAME"), Column::right("N"), Column::left("TEXT")]);
+        table.row(["a|b_c".to_owned(), "1".to_owned(), "x_y|<b>".to_owned()]);
+        let mut out = Vec::new();
+        table.print_markdown(&mut out).unwrap();
+        let expected = "| NAME | N | TEXT |\n| --- | --: | --- |\n| `a\\|b_c` | 1 | x\\_y\\|&lt;b> |\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
 
     #[test]
     fn columns_are_left_out_and_texts_are_cut_but_never_names() {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use gguf_format::{ByteOrder, Dialect, GgmlType, Head, Version, swap_blocks};
 use gguf_io::ReadAt;
@@ -63,7 +64,7 @@ pub(super) fn save(
         path: path.to_owned(),
         head: kvs,
         tensors: plans,
-        source: Box::new(Whole { file, order, tensors: places }),
+        source: Arc::new(Whole { file, order, tensors: places }),
         rounding: Rounding::Ggml,
         importance: None,
         inputs: path.canonicalize().into_iter().collect(),

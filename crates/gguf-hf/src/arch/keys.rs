@@ -4,6 +4,7 @@ use gguf_format::Value;
 use gguf_model::arch::{Checkpoint, Key, Kind};
 use serde_json::{Map, Value as Json, json};
 
+use super::Scope;
 use crate::config::{self, Config};
 use crate::formula::{self, Fields, Formula};
 use crate::key_values::KeyValues;
@@ -73,9 +74,14 @@ fn rope(fields: &Object) -> Result<(Object, Object), config::Error> {
 }
 
 /// Evaluates the formulas of a class of checkpoints. The fields that come back have what they set.
-pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), PlanError> {
-    plan.early = evaluate(checkpoint.early_keys, plan.architecture, &mut plan.fields)?;
-    plan.parameters = evaluate(checkpoint.keys, plan.architecture, &mut plan.fields)?;
+pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut ModelPlan) -> Result<(), PlanError> {
+    let mut evaluate = |rows| match scope {
+        // Of an adapter's base model some fields may be unknown: those that follow from its tensors.
+        Scope::Adapter => evaluate_known(rows, plan.architecture, &mut plan.fields),
+        _ => evaluate(rows, plan.architecture, &mut plan.fields),
+    };
+    plan.early = evaluate(checkpoint.early_keys)?;
+    plan.parameters = evaluate(checkpoint.keys)?;
     let fields = &plan.fields;
     // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
     const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "su", "yarn"];
@@ -88,7 +94,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Resul
 }
 
 /// What the keys begin with that do not begin with the name of the architecture.
-pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu."];
+pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip."];
 
 /// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
 pub(crate) fn evaluate(
@@ -96,10 +102,27 @@ pub(crate) fn evaluate(
     architecture: &str,
     fields: &mut Fields,
 ) -> Result<Vec<(String, Value)>, PlanError> {
+    evaluate_rows(rows, architecture, fields, false)
+}
+
+/// As [`evaluate`]; rows that ask for fields that are not there are left out.
+fn evaluate_known(rows: &[&[Key]], architecture: &str, fields: &mut Fields) -> Result<Vec<(String, Value)>, PlanError> {
+    evaluate_rows(rows, architecture, fields, true)
+}
+
+fn evaluate_rows(
+    rows: &[&[Key]],
+    architecture: &str,
+    fields: &mut Fields,
+    leaves_out: bool,
+) -> Result<Vec<(String, Value)>, PlanError> {
     let mut kvs = KeyValues::default();
     for row in rows.iter().copied().flatten() {
         let formula = Formula::parse(row.formula).map_err(|e| unusable(row, e))?;
-        let value = fields.eval(&formula).map_err(|e| unusable(row, e))?.filter(|value| !value.is_null());
+        let value = match fields.eval(&formula) {
+            Err(formula::Error::Missing(_)) if leaves_out => continue,
+            value => value.map_err(|e| unusable(row, e))?.filter(|value| !value.is_null()),
+        };
         match (row.kind, value) {
             (Kind::Field, value) => {
                 if let ("block_count", Some(blocks)) = (row.key, &value) {
@@ -109,7 +132,7 @@ pub(crate) fn evaluate(
                 }
                 fields.fields.insert(row.key.to_owned(), value.unwrap_or(Json::Null));
             }
-            (_, None) if row.is_optional => {}
+            (_, None) if row.is_optional || leaves_out => {}
             (_, None) => return Err(unusable(row, formula::Error::Missing(formula.to_string()))),
             (kind, Some(value)) => {
                 let key = match row.key {

@@ -136,7 +136,7 @@ fn quirks_of_the_card() {
 #[test]
 fn overrides_come_first() {
     let dir = Dir::new("override", &[("o.json", OVERRIDE.as_bytes())]);
-    let options = MetadataOptions { model_name: None, metadata: Some(dir.0.join("o.json")) };
+    let options = MetadataOptions { metadata: Some(dir.0.join("o.json")), ..MetadataOptions::default() };
     let got = run("overridden", &[("README.md", b"---\nlicense: mit\ntags: [x]\n---\n")], &options).unwrap();
     assert_eq!(
         lines(&got.kvs),
@@ -180,12 +180,12 @@ fn wrong_overrides_are_errors() {
         ("{", "EOF"),
     ] {
         let dir = Dir::new("wrong", &[("o.json", json.as_bytes())]);
-        let options = MetadataOptions { model_name: None, metadata: Some(dir.0.join("o.json")) };
+        let options = MetadataOptions { metadata: Some(dir.0.join("o.json")), ..MetadataOptions::default() };
         let error = run("wrong-model", &[], &options).unwrap_err().to_string();
         assert!(error.contains(message) && error.contains("o.json"), "{json}: {error}");
     }
-    let options = MetadataOptions { model_name: None, metadata: Some("/nowhere/o.json".into()) };
-    assert!(run("missing", &[], &options).unwrap_err().to_string().contains("no such file"));
+    let options = MetadataOptions { metadata: Some("/nowhere/o.json".into()), ..MetadataOptions::default() };
+    assert!(run("missing", &[], &options).unwrap_err().to_string().contains("/nowhere/o.json: "));
 }
 
 #[test]

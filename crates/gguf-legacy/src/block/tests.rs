@@ -135,6 +135,32 @@ fn rounding_is_counted() {
     assert_eq!(rounding.n_not_finite, 1);
 }
 
+/// A block that rwkv.cpp's own code wrote, and the values that it reads back, in every bit.
+#[test]
+fn outliers_stand_apart() {
+    let block = [
+        0x38, 0x3a, 0x8d, 0xc5, 0x0d, 0x00, 0x8e, 0xd5, 0x20, 0x75, 0xca, 0x2e, 0x64, 0xb9, 0x0d, 0x53, 0xa8, 0xfd,
+        0x52, 0x97, 0xec, 0x41, 0x86, 0xdb,
+    ];
+    let expected: [u32; 32] = [
+        0xc0b1a000, 0xc07fc000, 0xbfd50000, 0xbde00000, 0x400e4000, 0x4071c000, 0x40aaa000, 0xc07fc000, 0xc01c4000,
+        0xbf630000, 0x3fb90000, 0x40400000, 0x4091c000, 0xc2b1c000, 0xc04e0000, 0xbfd50000, 0x3f2b0000, 0x400e4000,
+        0x4091c000, 0x40c38000, 0xc07fc000, 0xbfd50000, 0xbde00000, 0x3fb90000, 0x4071c000, 0x40aaa000, 0xc098c000,
+        0xc01c4000, 0xbf630000, 0x3f2b0000, 0x40400000, 0x4091c000,
+    ];
+    assert_eq!(Encoding::Outlier.block(), (32, 24));
+    let values = |block: &[u8]| -> Vec<u32> {
+        let mut out = vec![0; 128];
+        reading(Encoding::Outlier).convert(block, &mut out);
+        out.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
+    };
+    assert_eq!(values(&block), expected);
+    // A block of zeros has no outlier.
+    let mut zeros = [0; 24];
+    zeros[4..6].fill(0xff);
+    assert_eq!(values(&zeros), [0; 32]);
+}
+
 /// Blocks of 64 in which every value is a different number, by the drawing in `small.rs`.
 #[test]
 fn blocks_of_64() {

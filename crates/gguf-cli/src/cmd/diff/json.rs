@@ -70,7 +70,7 @@ pub fn print(ui: &mut Ui, a: &Path, b: &Path, diff: &Diff) -> io::Result<()> {
         tensors: diff.tensors.iter().map(JsonTensor::of).collect(),
         total,
     };
-    json::print(&mut ui.out, 3, &document)
+    json::print(ui, 3, &document)
 }
 
 impl<'a> JsonKey<'a> {

@@ -9,8 +9,8 @@ use gguf_quantize::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide, pr
 use serde_json::{Value, json};
 
 use super::open;
-use crate::failure::{Failure, Outcome, Verdict};
-use crate::findings::{self, Section};
+use crate::failure::{Failure, Outcome};
+use crate::findings::{self, Judged, Section};
 use crate::hints;
 use crate::json;
 use crate::ui::{Ui, grouped, shown_path};
@@ -18,12 +18,12 @@ use crate::ui::{Ui, grouped, shown_path};
 /// The file type that coverage is judged for when none is given.
 const USUAL: &str = "Q4_K_M";
 
-/// Find what is wrong with an importance matrix, and what it lacks for a model.
+/// Validate an importance matrix, and check that it covers a model.
 ///
-/// Alone, a matrix is judged for itself: values that are not finite or below zero, entries and experts for which nothing was
-/// measured, missing keys. With a model, also which of its tensors have no entry or one of another size, and which entries
-/// belong to no tensor. With a file type, also whether tensors get a type that cannot be made without. The model may be
-/// quantized already: it is judged as if it were not. Errors make the exit code 1.
+/// Without a model, reports non-finite and negative values, entries and experts without measurements, and missing keys.
+/// With a model, also reports tensors without an entry, entries of the wrong size, and entries that match no tensor.
+/// With a file type, also reports tensors whose type requires a matrix but that have no entry. A quantized model is
+/// checked like its unquantized original. The exit code is 1 if there are errors.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,14 +32,14 @@ Examples:
   gguf imatrix check imatrix.gguf my-model/ IQ2_XS     a checkpoint folder
   gguf imatrix check imatrix.gguf model.gguf IQ2_XS --json | jq .coverage")]
 pub struct Args {
-    /// The matrix, in either format
+    /// Importance matrix (GGUF or .dat)
     #[arg(required_unless_present = "rules", conflicts_with = "rules")]
     file: Option<PathBuf>,
 
-    /// The model: a GGUF, of a split one any shard, or the folder of a checkpoint
+    /// GGUF model (any shard of a split model) or checkpoint folder
     model: Option<PathBuf>,
 
-    /// The file type that the model is to be quantized to, by name or llama.cpp's number; Q4_K_M if not given
+    /// Target file type, by name or by llama.cpp number [default: Q4_K_M]
     #[arg(value_name = "TYPE")]
     ty: Option<String>,
 
@@ -68,15 +68,7 @@ impl Args {
         };
         let target = Target::parse(self.ty.as_deref().unwrap_or(USUAL));
         let target = target.map_err(|e| Failure::CouldNotRun(e.to_string()))?;
-        let matrix = match open(file) {
-            Ok(matrix) => matrix,
-            // A file that is not a matrix is judged all the same.
-            Err(failure) if self.shown.json => {
-                ui.error(&failure);
-                return print_bare(ui, failure.verdict());
-            }
-            Err(failure) => return Err(failure),
-        };
+        let matrix = open(file)?;
         let (report, coverage) = match &self.model {
             None => (imatrix::check(&matrix, &[]), None),
             Some(model) => {
@@ -85,12 +77,13 @@ impl Args {
                 (imatrix::check(&matrix, &uses), Some(Coverage::of(&matrix, &uses, target)))
             }
         };
-        let sections = [Section { path: Some(file.to_owned()), report }];
+        let sections = [Section { paths: vec![file.to_owned()], report }];
         let verdict = findings::judge(&sections, self.shown.strict);
         let printed = match (self.shown.json, self.shown.quiet) {
             (true, _) => {
                 let coverage = coverage.zip(self.model.as_ref()).map(|(coverage, model)| coverage.as_json(model));
-                findings::print_json(ui, verdict, &sections, &[("coverage", coverage.unwrap_or(Value::Null))])
+                let files: Vec<Judged> = sections.into_iter().map(Judged::Section).collect();
+                findings::print_json(ui, verdict, &files, &[("coverage", coverage.unwrap_or(Value::Null))])
             }
             (false, true) => Ok(()),
             (false, false) => {
@@ -109,14 +102,6 @@ impl Args {
     }
 }
 
-/// The object without any file, as `gguf check` prints it for one that cannot be read.
-fn print_bare(ui: &mut Ui, verdict: Verdict) -> Outcome {
-    match findings::print_json(ui, verdict, &[], &[("coverage", Value::Null)]) {
-        Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
-        Err(failure) => Err(failure),
-    }
-}
-
 impl Tensors {
     fn of(ui: &mut Ui, path: &Path) -> Result<Tensors, Failure> {
         let (facts, mut infos) = if path.is_dir() {
@@ -130,12 +115,12 @@ impl Tensors {
             (ModelFacts::of(|key| model.gguf().get(key)), infos)
         };
         let lacking = match (facts.architecture.is_empty(), infos.is_empty()) {
-            (true, _) => "it has no general.architecture",
-            (_, true) => "there are no tensors in it",
+            (true, _) => "general.architecture is missing",
+            (_, true) => "it has no tensors",
             _ => "",
         };
         if !lacking.is_empty() {
-            return Err(Failure::Bad(format!("{}: {lacking}; give the model itself", path.display())));
+            return Err(Failure::Bad(format!("{}: {lacking}; expected a model", path.display())));
         }
         infos.sort_by(|a, b| processing_order(&a.name, &b.name));
         Ok(Tensors { facts, infos })

@@ -7,6 +7,7 @@ use gguf_format::{Str, ValueRef};
 use gguf_pipeline::report::{Figures, Report, TensorError};
 use serde::Serialize;
 
+use crate::cmd::writing::print_written;
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, wrap};
 
@@ -41,7 +42,7 @@ impl Shown {
             Shown::Report => print(ui, report)?,
             Shown::Json => return print_json(ui, report, paths),
         }
-        paths.iter().try_for_each(|path| ui.print_path(path))
+        print_written(ui, paths)
     }
 }
 
@@ -261,7 +262,7 @@ fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()>
         tensors: tensors.collect(),
         total: JsonTotal { n_weights, bytes, error },
     };
-    json::print(&mut ui.out, 3, &document)
+    json::print(ui, 3, &document)
 }
 
 #[cfg(test)]

@@ -1,26 +1,59 @@
 //! `gguf show --json`: one object with everything. The names of its fields stay.
 
+use std::path::{Path, PathBuf};
+
 use gguf_format::{Gguf, KvRef, keys};
 use gguf_io::ModelFile;
-use gguf_model::summary::{Span, Summary};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use gguf_model::summary::{Span, Summary, summary};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::cmd::Shards;
+use crate::failure::Failure;
 use crate::json::{self, List, Shown, Text};
 use crate::ui::Ui;
 
-/// Levels that are indented: the object, its lists, and the objects in them.
-const LEVELS: usize = 3;
+/// Levels that are indented: the object, its list of files, each of them, its lists, and the objects in them.
+const LEVELS: usize = 5;
 
-/// Prints the object.
-pub fn print(ui: &mut Ui, shards: &[ModelFile], summary: &Summary, full: bool) -> std::io::Result<()> {
-    let Some(first) = shards.first() else { return Ok(()) };
-    json::print(&mut ui.out, LEVELS, &Everything { first, shards, summary, full })
+/// Prints the object. A file is opened when its turn comes, by `open`; what it says of a file that cannot be opened stands in its place.
+pub fn print<'p>(
+    ui: &mut Ui,
+    paths: &'p [PathBuf],
+    open: impl Fn(&'p Path) -> Result<Shards, Failure>,
+    full: bool,
+) -> std::io::Result<()> {
+    let file = |path: &'p PathBuf| Opened { path, model: open(path), full };
+    let files = List(|| paths.iter().map(file));
+    json::print(ui, LEVELS, &Document { files })
 }
 
-/// The object, whose long lists are made while they are written.
+#[derive(Serialize)]
+struct Document<L> {
+    files: L,
+}
+
+/// A file, or why it could not be opened.
+struct Opened<'a> {
+    path: &'a Path,
+    model: Result<Shards, Failure>,
+    full: bool,
+}
+
+impl Serialize for Opened<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shards = match &self.model {
+            Ok(shards) => shards.files(),
+            Err(failure) => return json::Unopened::of(self.path, failure).serialize(serializer),
+        };
+        let ggufs: Vec<&Gguf<'_>> = shards.iter().map(ModelFile::gguf).collect();
+        Everything { shards, summary: &summary(&ggufs), full: self.full }.serialize(serializer)
+    }
+}
+
+/// All of a model; its long lists are made while they are written.
 struct Everything<'a> {
-    first: &'a ModelFile,
     shards: &'a [ModelFile],
     summary: &'a Summary,
     full: bool,
@@ -28,12 +61,14 @@ struct Everything<'a> {
 
 impl Serialize for Everything<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let gguf = self.first.gguf();
+        let Some(first) = self.shards.first() else { return serializer.serialize_unit() };
+        let gguf = first.gguf();
         // In the order of the file, and a list, because a key may be there twice.
         let metadata = || gguf.kvs().map(|kv| Pair { kv, full: self.full });
         let tensors = || self.shards.iter().enumerate().flat_map(|(i, file)| tensors(file.gguf(), i));
         let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("path", &json::path(self.first.path()))?;
+        object.serialize_entry("path", &json::path(first.path()))?;
+        object.serialize_entry("missing_bytes", &super::missing_bytes(self.shards))?;
         object.serialize_entry("format", &format(gguf))?;
         object.serialize_entry("summary", &Fields { gguf, s: self.summary })?;
         object.serialize_entry("shards", &List(|| self.shards.iter().map(Shard)))?;

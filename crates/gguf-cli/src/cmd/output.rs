@@ -1,0 +1,127 @@
+//! What commands that write models have in common about outputs: their names, and shards.
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use gguf_edit::{Limit, SplitOptions};
+use gguf_format::Gguf;
+use gguf_model::naming::new_name;
+use gguf_pipeline::Plan;
+
+use super::quantize::parse_size;
+use crate::failure::Failure;
+use crate::ui::{Ui, shown_path};
+
+/// Options that split an output.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[command(next_help_heading = "Shards")]
+pub struct Shards {
+    /// Write shards of at most this much tensor data, such as 4GB; OUT is the prefix of their names
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "split_max_tensors")]
+    split_max_size: Option<NonZeroU64>,
+
+    /// Write shards of at most N tensors; OUT is the prefix of their names
+    #[arg(long, value_name = "N")]
+    split_max_tensors: Option<NonZeroU64>,
+}
+
+/// A size that is not zero.
+pub fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "expected a value greater than 0".to_owned())
+}
+
+impl Shards {
+    /// Splits the output of a plan if an option asks for it.
+    ///
+    /// # Errors
+    /// When it cannot be split.
+    pub fn apply(self, ui: &mut Ui, plan: Plan) -> Result<Plan, Failure> {
+        let limit = match (self.split_max_size, self.split_max_tensors) {
+            (Some(bytes), _) => Limit::DataBytes(bytes),
+            (_, Some(n)) => Limit::Tensors(n),
+            (None, None) => return Ok(plan),
+        };
+        if plan.tensors().is_empty() {
+            let problem = "the output has no tensors and cannot be split";
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", plan.path().display())));
+        }
+        let (plan, too_large) = gguf_edit::split_plan(plan, &SplitOptions::new(limit))?;
+        warn_too_large(ui, &too_large);
+        Ok(plan)
+    }
+}
+
+/// Warns of tensors that are larger than a shard should be.
+pub fn warn_too_large(ui: &mut Ui, too_large: &[String]) {
+    if let [first, more @ ..] = too_large {
+        let others = match more.len() {
+            0 => String::new(),
+            n => format!(", and {n} more"),
+        };
+        ui.warning(&format!("{first}{others}: larger than the shard size; placed in a shard of its own"));
+    }
+}
+
+/// Placeholders in names of outputs, and what stands for them in messages.
+const PLACEHOLDERS: [(&str, &str); 6] = [
+    ("{ftype}", "general.file_type"),
+    ("{outtype}", "general.file_type"),
+    ("{FTYPE}", "general.file_type"),
+    ("{OUTTYPE}", "general.file_type"),
+    ("{name}", "general.basename and general.name"),
+    ("{size}", "general.size_label"),
+];
+
+/// The path of the output of a plan that is asked for as `out`: in a folder, the standard name; otherwise `out` with the placeholders in
+/// its last part replaced: `{ftype}` and `{FTYPE}` by the file type in small or capital letters, `{name}` by the model's name and `{size}`
+/// by the label of its size.
+///
+/// # Errors
+/// When the metadata has nothing to put in place of a placeholder.
+pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
+    let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_used = PLACEHOLDERS.iter().any(|(placeholder, _)| last.contains(placeholder));
+    if !is_used && !out.is_dir() {
+        return Ok(out.to_owned());
+    }
+    let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
+    let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
+    let name = plan.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let new = new_name(&name, &heads.iter().collect::<Vec<_>>());
+    if out.is_dir() {
+        return Ok(out.join(new.file_name));
+    }
+    let mut last = last.to_owned();
+    for (placeholder, keys) in PLACEHOLDERS {
+        if !last.contains(placeholder) {
+            continue;
+        }
+        let value = match placeholder {
+            "{name}" => new.name.clone(),
+            "{size}" => new.size.clone(),
+            "{FTYPE}" | "{OUTTYPE}" => new.file_type.as_ref().map(|ty| ty.to_uppercase()),
+            _ => new.file_type.as_ref().map(|ty| ty.to_lowercase()),
+        };
+        let missing = || fail(format!("cannot replace {placeholder}: the model has no {keys}"));
+        last = last.replace(placeholder, &value.ok_or_else(missing)?);
+    }
+    Ok(out.with_file_name(last))
+}
+
+/// Checks that several file types get separate paths.
+///
+/// # Errors
+/// When `out` is neither a folder nor has a placeholder for the file type.
+pub fn check_several(out: &Path) -> Result<(), Failure> {
+    let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_told = PLACEHOLDERS.iter().any(|(p, key)| *key == "general.file_type" && last.contains(p));
+    if out.is_dir() || is_told {
+        return Ok(());
+    }
+    let stem = out.with_extension("");
+    Err(Failure::CouldNotRun(format!(
+        "{}: several file types need separate names; use {{ftype}} in the name, as in {}-{{ftype}}.gguf, or pass a folder",
+        shown_path(out),
+        shown_path(&stem)
+    )))
+}

@@ -1,0 +1,121 @@
+//! Which arguments are models that are only read, and what they may be besides paths: models of Ollama's store.
+//!
+//! The command line is read twice when there are such models: first to find them, then with the paths of their files in their place. So
+//! commands know nothing about stores.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+
+use crate::failure::{Failure, Verdict};
+use crate::ollama::{self, Entry};
+use crate::ui::{Ui, shown_path};
+
+/// Arguments of a command that are models, and whether the command reads all of their data, so that the digest of a model in a store is
+/// verified first.
+struct Reads {
+    /// The name with those of its parents, as in `recipe.show`.
+    command: &'static str,
+    arguments: &'static [&'static str],
+    all_data: bool,
+}
+
+const fn head(command: &'static str, arguments: &'static [&'static str]) -> Reads {
+    Reads { command, arguments, all_data: false }
+}
+
+const fn data(command: &'static str, arguments: &'static [&'static str]) -> Reads {
+    Reads { command, arguments, all_data: true }
+}
+
+const COMMANDS: &[Reads] = &[
+    head("show", &["files"]),
+    head("check", &["files"]),
+    head("get", &["file"]),
+    head("estimate", &["model"]),
+    head("recipe.show", &["model"]),
+    head("imatrix.check", &["model"]),
+    head("cat", &["model"]),
+    data("recipe.apply", &["input"]),
+    data("quantize", &["input"]),
+    data("split", &["input"]),
+    data("diff", &["a", "b"]),
+    data("hash", &["model"]),
+    data("extract", &["model"]),
+    data("reorder", &["input"]),
+    data("swap", &["input"]),
+    data("upgrade", &["input"]),
+    data("rm-tensor", &["input"]),
+    data("add-tensor", &["input"]),
+    data("graft", &["input", "from"]),
+];
+
+/// Arguments of a command in whose place others are to be read.
+#[derive(Debug)]
+pub struct Replaced {
+    /// Ids of the arguments.
+    pub arguments: &'static [&'static str],
+    /// What was given, and what is meant.
+    pub paths: HashMap<PathBuf, PathBuf>,
+}
+
+/// Finds the models of stores among the arguments, and the files that they are. Their digests are verified where the command reads all
+/// data.
+///
+/// # Errors
+/// When there is no such model, or its file is not what it should be.
+pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Replaced, Failure> {
+    let mut replaced = Replaced { arguments: &[], paths: HashMap::new() };
+    let reads = COMMANDS.iter().find(|reads| reads.command == command);
+    for id in matches.ids().map(clap::Id::as_str) {
+        let is_model = reads.is_some_and(|reads| reads.arguments.contains(&id));
+        for path in paths(matches, id) {
+            if !is_model {
+                if ollama::is_name(path) {
+                    let problem = "models in Ollama's store cannot be written; copy the file first";
+                    return Err(Failure::CouldNotRun(format!("{}: {problem}", shown_path(path))));
+                }
+                continue;
+            }
+            let Some(entry) = ollama::find(path)? else { continue };
+            if command == "show" {
+                introduce(ui, path, &entry);
+            }
+            let flag = |name| matches!(matches.try_get_one::<bool>(name), Ok(Some(true)));
+            let reads_all = reads.is_some_and(|reads| reads.all_data) || flag("data");
+            if reads_all && !flag("dry_run") {
+                ollama::verify(&entry, flag("quiet"))?;
+            }
+            replaced.arguments = reads.map_or(&[], |reads| reads.arguments);
+            replaced.paths.insert(path.to_owned(), entry.model);
+        }
+    }
+    Ok(replaced)
+}
+
+/// The paths that were given for an argument.
+fn paths<'m>(matches: &'m ArgMatches, id: &str) -> Vec<&'m Path> {
+    if let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(id) {
+        return paths.map(PathBuf::as_path).collect();
+    }
+    let words = matches.try_get_many::<OsString>(id).ok().flatten();
+    words.map(|words| words.map(Path::new).collect()).unwrap_or_default()
+}
+
+/// Says which files a model of a store has.
+fn introduce(ui: &mut Ui, path: &Path, entry: &Entry) {
+    if entry.layers.is_empty() {
+        return;
+    }
+    ui.note(&format!("{}: the model is {}", shown_path(path), shown_path(&entry.model)));
+    for (kind, file) in &entry.layers {
+        ui.note(&format!("  {kind}: {}", shown_path(file)));
+    }
+}
+
+/// A failure of a store.
+pub fn bad(kind: &'static str, path: &Path, problem: &str) -> Failure {
+    Failure::of_file(Verdict::Bad, kind, path, format!("{}: {problem}", path.display()))
+}

@@ -1,0 +1,320 @@
+//! LoRA adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors` or `.bin` become a GGUF adapter.
+//!
+//! An adapter has no architecture of its own. Its matrices are those of the base model, whose `config.json` says which row of the
+//! architecture each belongs to; what the row does to the matrix is done to the two factors ([`factors`]). The rules are those of
+//! `convert_lora_to_gguf.py` of llama.cpp, but for what it does not look at: rank-stabilized scaling, patterns of alpha, and
+//! transposed matrices.
+
+mod factors;
+mod problem;
+mod settings;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use gguf_format::{Array, GgmlType, ValueRef, ValueType};
+use gguf_pipeline::plan::{Op, Reason, TensorPlan};
+
+use self::factors::{Factor, Obstacle, Pair};
+pub use self::problem::AdapterProblem;
+use self::settings::Settings;
+use crate::arch::{self, Scope, Stored};
+use crate::checkpoint::Checkpoint;
+use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, config_of, doubts, lay_out};
+use crate::dtype::{Dtype, SourceTensor};
+use crate::error::Error;
+use crate::files;
+use crate::key_values::KeyValues;
+use crate::metadata::{self, MetadataOptions, ParameterCounts};
+use crate::model_plan::{OutType, PlanError, Skipped, asked_type, float_input};
+use crate::warning::{AdapterWarning, Warning};
+
+/// The file of weights.
+const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
+
+/// Whether a folder is that of an adapter: it has an `adapter_config.json`, and no model beside it.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(crate) fn is_adapter(dir: &Path) -> Result<bool, Error> {
+    Ok(files::has(dir, settings::FILE)? && !crate::checkpoint::has_model(dir)?)
+}
+
+/// Decides everything about the conversion of the adapter in `dir`.
+pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result<Conversion, Error> {
+    let fail = |file: &str, source| Error::Adapter { path: dir.join(file), source };
+    let document = files::read_json(dir, settings::FILE)?.unwrap_or_default();
+    let settings = Settings::new(&document).map_err(|problem| fail(settings::FILE, problem))?;
+    let base = match base {
+        Some(base) => base,
+        None if files::has(dir, "config.json")? => dir,
+        None => return Err(fail(settings::FILE, AdapterProblem::NoBase { named: settings::base_of(&document) })),
+    };
+    let config = config_of(base)?;
+    let mut weights = None;
+    for name in WEIGHTS {
+        if weights.is_none() && files::has(dir, name)? {
+            weights = Some(name);
+        }
+    }
+    let Some(weights) = weights else {
+        let found = crate::checkpoint::other_weights(dir);
+        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NoWeights { found } });
+    };
+    let mut checkpoint = Checkpoint::open_file(dir, weights)?;
+    if weights == WEIGHTS[0] {
+        checkpoint.sort_by_data();
+    }
+    let in_weights = |problem| fail(weights, problem);
+    let plan_of = |source: PlanError| match source.tensor() {
+        Some(_) => Error::Plan { path: dir.join(weights), source },
+        None => Error::Plan { path: base.to_owned(), source },
+    };
+    let ty = match options.ty {
+        OutType::Auto => GgmlType::F32,
+        ty => ty.resolve(checkpoint.tensors()),
+    };
+    if matches!(options.ty, OutType::TQ1_0 | OutType::TQ2_0) {
+        return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::Type(ty) });
+    }
+    let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
+    let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
+    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), is_mxfp4: false };
+    let model = arch::plan_parts(&config, &sources, stored, Scope::Adapter).map_err(plan_of)?;
+    let mut warnings = Vec::new();
+    if let Some(unused) = model.skipped.iter().find(|skipped| skipped.name == HEAD) {
+        let (tensor, reason) = (unused.name.clone(), unused.reason);
+        return Err(in_weights(AdapterProblem::Unused { tensor, reason }));
+    }
+
+    let mut tensors = Vec::new();
+    for planned in &model.tensors {
+        let pairs: Option<Result<Vec<Pair>, PlanError>> = planned
+            .op
+            .inputs()
+            .iter()
+            .map(|input| matrices.get(input.index)?.pair(checkpoint.tensors(), &settings))
+            .collect();
+        let name = planned.shown();
+        let Some(pairs) = pairs else {
+            // A tensor as it is: only norms may be there.
+            if planned.shape.len() != 1 || !name.ends_with("_norm.weight") {
+                let tensor = planned.op.inputs().first().map_or(name, |input| input.name.clone());
+                return Err(in_weights(AdapterProblem::Unexpected { tensor }));
+            }
+            let op = real(&planned.op, &matrices);
+            tensors.push(TensorPlan { op, ty: GgmlType::F32, ..planned.clone() });
+            warnings.push(Warning::Adapter(AdapterWarning::Norm { name }));
+            continue;
+        };
+        let pairs = pairs.map_err(plan_of)?;
+        let is_embedding = name.ends_with("token_embd.weight");
+        let (first, second) = factors::apply(&planned.op, &planned.shape, &pairs, is_embedding).map_err(|obstacle| {
+            let why = match obstacle {
+                Obstacle::Operation => "the conversion of the base model takes the matrix apart in a way that its factors cannot follow",
+                Obstacle::Ranks => "the matrices that are stacked have different ranks",
+                Obstacle::Formats => "the matrices that are stacked have different number formats",
+            };
+            in_weights(AdapterProblem::NotAProduct { name: name.clone(), why })
+        })?;
+        for (suffix, (shape, op)) in [(".lora_a", first), (".lora_b", second)] {
+            let (ty, reason) = if shape.len() < 2 { (GgmlType::F32, Reason::Vector) } else { asked_type(&shape, ty) };
+            let from = op.value_type();
+            let tensor = TensorPlan::new(format!("{name}{suffix}"), shape, ty, reason, op);
+            tensors.push(TensorPlan { from, place: planned.place, ..tensor });
+        }
+    }
+    if config.hparams().get("tie_word_embeddings").is_some_and(|tied| *tied == true)
+        && tensors.iter().any(|tensor| tensor.name.starts_with(b"output.weight."))
+    {
+        warnings.push(Warning::Adapter(AdapterWarning::TiedHead));
+    }
+
+    let overrides = MetadataOptions {
+        model_name: options.name.clone(),
+        metadata: options.metadata.clone(),
+        ..MetadataOptions::default()
+    };
+    let metadata = metadata::key_values(dir, &overrides, &counts(&tensors))?;
+    let mut kvs = KeyValues::default();
+    kvs.set("general.architecture", model.architecture);
+    kvs.set("general.type", "adapter");
+    kvs.set("adapter.type", "lora");
+    for (key, value) in metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned() {
+        kvs.set(key, value);
+    }
+    kvs.set("adapter.lora.alpha", settings.alpha);
+    if !settings.invocation.is_empty() {
+        let mut tokens = Array::new(ValueType::U32);
+        for id in &settings.invocation {
+            // The elements are of that type, and there are few.
+            let pushed = tokens.push(ValueRef::U32(*id));
+            debug_assert!(pushed.is_ok());
+        }
+        kvs.set("adapter.alora.invocation_tokens", tokens);
+    }
+    kvs.set("general.quantization_version", QUANTIZATION_VERSION);
+    let paths = checkpoint.paths().map(Path::to_owned).collect();
+    let plan = lay_out(dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
+    warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
+    let (n_errors, more) = doubts(&plan);
+    warnings.extend(more);
+    let skipped: Vec<Skipped> = model.skipped;
+    let (architecture, next_tokens) = (model.architecture, options.next_tokens);
+    let kind = OutputKind::Adapter;
+    Ok(Conversion {
+        unpacked: Vec::new(),
+        plan,
+        kind,
+        architecture,
+        ty,
+        skipped,
+        warnings,
+        n_errors,
+        metadata,
+        next_tokens,
+    })
+}
+
+/// The tensor that many models share with their embeddings.
+const HEAD: &str = "lm_head.weight";
+
+/// A matrix that the adapter changes, or a tensor that it replaces.
+#[derive(Debug)]
+struct Matrix {
+    /// The tensor of the base model, as far as the adapter shows it.
+    source: SourceTensor,
+    content: Content,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    /// The tensor itself, by its number in the file.
+    Whole(usize),
+    /// The two factors.
+    Factors { first: usize, second: usize, is_transposed: bool },
+}
+
+/// What the name of a tensor of an adapter says: the tensor of the base model, whether it is the second factor, and whether rows and
+/// columns are exchanged; `None` for tensors that are no factors.
+fn factor_of(name: &str) -> Option<(String, bool, bool)> {
+    const ENDINGS: [(&str, bool, bool); 4] = [
+        (".lora_A.weight", false, false),
+        (".lora_B.weight", true, false),
+        (".lora_embedding_A", false, true),
+        (".lora_embedding_B", true, true),
+    ];
+    let (stem, _, is_second, is_transposed) = ENDINGS
+        .iter()
+        .find_map(|(ending, is_second, flip)| Some((name.strip_suffix(ending)?, ending, *is_second, *flip)))?;
+    Some((format!("{stem}.weight"), is_second, is_transposed))
+}
+
+/// What the adapter changes: tensors that it replaces, then matrices in the order of their first factor in the file
+/// (`LoraModel.get_tensors`).
+fn matrices(tensors: &[SourceTensor], settings: &Settings) -> Result<Vec<Matrix>, AdapterProblem> {
+    const ROOT: &str = "base_model.model.";
+    let mut pairs: Vec<(String, [Option<usize>; 2], bool)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut found = Vec::new();
+    for (index, tensor) in tensors.iter().enumerate() {
+        let name = tensor.name.replace(ROOT, "");
+        if let Some((name, is_second, is_embedding)) = factor_of(&name) {
+            let place = *places.entry(name.clone()).or_insert_with(|| {
+                pairs.push((name, [None; 2], is_embedding));
+                pairs.len() - 1
+            });
+            if let Some((_, pair, _)) = pairs.get_mut(place)
+                && let Some(slot) = pair.get_mut(usize::from(is_second))
+            {
+                *slot = Some(index);
+            }
+        } else if name.contains(".base_layer.") {
+            // The tensor as it is in the base model.
+        } else if name.contains("lora_magnitude_vector") {
+            return Err(AdapterProblem::Unsupported { what: "magnitudes of weights (DoRA)" });
+        } else if name.contains("norm") {
+            found.push(Matrix { source: SourceTensor { name, ..tensor.clone() }, content: Content::Whole(index) });
+        } else {
+            return Err(AdapterProblem::Unexpected { tensor: tensor.name.clone() });
+        }
+    }
+    for (name, pair, is_embedding) in pairs {
+        let tensor = |index: usize| tensors.get(index).map_or_else(String::new, |tensor| tensor.name.clone());
+        let (first, second) = match pair {
+            [Some(first), Some(second)] => (first, second),
+            [Some(one), None] => return Err(AdapterProblem::Unpaired { tensor: tensor(one), missing: "lora_B" }),
+            [None, other] => {
+                let tensor = other.map(tensor).unwrap_or_default();
+                return Err(AdapterProblem::Unpaired { tensor, missing: "lora_A" });
+            }
+        };
+        let shape = |index: usize| tensors.get(index).map_or(&[][..], |tensor| tensor.shape.as_slice());
+        let (&[rank, columns], &[rows, steps]) = (shape(first), shape(second)) else {
+            let (first, second, tensor) = (shape(first).to_vec(), shape(second).to_vec(), tensor(first));
+            return Err(AdapterProblem::Factors { tensor, first, second });
+        };
+        if rank != steps || rank == 0 || rows == 0 || columns == 0 {
+            let (first, second, tensor) = (shape(first).to_vec(), shape(second).to_vec(), tensor(first));
+            return Err(AdapterProblem::Factors { tensor, first, second });
+        }
+        // Embeddings are stored with a row for each token, though their factors are those of a matrix with a column for each.
+        let is_transposed = is_embedding || settings.is_transposed;
+        let shape = if is_transposed { vec![columns, rows] } else { vec![rows, columns] };
+        let source = SourceTensor { name, dtype: Dtype::F32, shape };
+        found.push(Matrix { source, content: Content::Factors { first, second, is_transposed } });
+    }
+    Ok(found)
+}
+
+impl Matrix {
+    /// The factors; `None` for a tensor that the adapter replaces.
+    fn pair(&self, tensors: &[SourceTensor], settings: &Settings) -> Option<Result<Pair, PlanError>> {
+        let Content::Factors { first, second, is_transposed } = self.content else { return None };
+        let (a, b) = (tensors.get(first)?, tensors.get(second)?);
+        let (&[rank, a_columns], &[b_rows, _]) = (a.shape.as_slice(), b.shape.as_slice()) else { return None };
+        let module = self.source.name.strip_suffix(".weight").unwrap_or(&self.source.name);
+        let inputs = float_input(first, a).and_then(|a| Ok((a, float_input(second, b)?)));
+        Some(inputs.map(|(a, b)| {
+            let a = Factor { input: a, stride: 1, rank_stride: a_columns };
+            let b = Factor { input: b, stride: rank, rank_stride: 1 };
+            let (rows, columns, n_columns) = if is_transposed { (a, b, b_rows) } else { (b, a, a_columns) };
+            Pair { columns, rows, n_columns, rank, scale: settings.scale_of(module, rank) }
+        }))
+    }
+}
+
+/// An operation on tensors that the adapter replaces, with their numbers in the file.
+fn real(op: &Op, matrices: &[Matrix]) -> Op {
+    let mut op = op.clone();
+    let inputs = match &mut op {
+        Op::Copy(input) => std::slice::from_mut(input),
+        Op::Gather(gather) => gather.inputs.as_mut_slice(),
+        _ => &mut [],
+    };
+    for input in inputs {
+        if let Some(Content::Whole(index)) = matrices.get(input.index).map(|matrix| matrix.content) {
+            input.index = index;
+        }
+    }
+    op
+}
+
+/// How many parameters the changed tensors have (`GGUFWriter.get_total_parameter_count` of gguf-py); negative, because it is a guess.
+fn counts(tensors: &[TensorPlan]) -> ParameterCounts {
+    let mut total = 0u64;
+    for (i, tensor) in tensors.iter().enumerate() {
+        let is = |suffix: &[u8]| tensor.name.ends_with(suffix);
+        let n = match i.checked_sub(1).and_then(|before| tensors.get(before)) {
+            _ if is(b".lora_a") => 0,
+            Some(first) if is(b".lora_b") => {
+                let rows = tensor.shape.iter().skip(1).product::<u64>();
+                rows.saturating_mul(first.shape.first().copied().unwrap_or(0))
+            }
+            _ => tensor.n_elements(),
+        };
+        total = total.saturating_add(n);
+    }
+    ParameterCounts { total: i64::try_from(total).map_or(i64::MIN, |n| -n), ..ParameterCounts::default() }
+}

@@ -1,0 +1,84 @@
+//! Where a checkpoint is: what the user names, and the folder and file that it stands for.
+
+use std::path::{Path, PathBuf};
+
+use gguf_format::Kind;
+use gguf_io::ReadAt;
+
+use crate::checkpoint::is_plain_file_name;
+use crate::error::{Error, Names};
+use crate::files;
+
+/// A checkpoint on the disk.
+#[derive(Debug)]
+pub(crate) struct Location {
+    /// The folder with the configuration and the tokenizer.
+    pub(crate) dir: PathBuf,
+    /// The only file of tensors that counts; `None` for those that the folder's own rules give.
+    pub(crate) file: Option<String>,
+    /// The model's name, where the folder has another.
+    pub(crate) name: Option<String>,
+}
+
+impl Location {
+    /// The checkpoint at a path: a folder, a model's folder in the cache of the Hugging Face hub, or a file of tensors.
+    ///
+    /// # Errors
+    /// When there is none, and when a model in the cache has several revisions and none is the current one.
+    pub(crate) fn find(path: &Path) -> Result<Location, Error> {
+        if path.is_dir() {
+            return Location::of_folder(path);
+        }
+        let unreadable = |e: gguf_io::Error| match e {
+            gguf_io::Error::Io { source, .. } => Error::io("open", path, source),
+            _ => Error::NotACheckpoint { path: path.to_owned(), kind: None },
+        };
+        let file = gguf_io::open_regular(path).map_err(unreadable)?;
+        let mut start = [0; 512];
+        let file_bytes = file.metadata().map_err(|e| Error::io("read", path, e))?.len();
+        let n = usize::try_from(file_bytes).unwrap_or(usize::MAX).min(start.len());
+        let start = start.get_mut(..n).unwrap_or_default();
+        file.read_exact_at(0, start).map_err(|e| Error::io("read", path, e))?;
+        if start.starts_with(b"GGUF") {
+            return Err(Error::Gguf { path: path.to_owned() });
+        }
+        let is_named =
+            ["safetensors", "bin", "pt", "pth", "ckpt"].iter().any(|e| path.extension().is_some_and(|x| x == *e));
+        let name = path.file_name().and_then(|name| name.to_str()).filter(|name| is_plain_file_name(name));
+        let (true, Some(name)) = (is_named, name) else {
+            return Err(Error::NotACheckpoint { path: path.to_owned(), kind: Some(Kind::of(start)) });
+        };
+        let dir = match path.parent() {
+            Some(dir) if dir != Path::new("") => dir.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        Ok(Location { dir, file: Some(name.to_owned()), name: None })
+    }
+
+    fn of_folder(path: &Path) -> Result<Location, Error> {
+        let folder = |dir: PathBuf, name| Location { dir, file: None, name };
+        let called = path.canonicalize().map_err(|e| Error::io("open", path, e))?;
+        let called = called.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let snapshots = path.join("snapshots");
+        // `models--ORGANIZATION--NAME`, or without an organization.
+        let Some(model) = called.strip_prefix("models--").filter(|_| snapshots.is_dir()) else {
+            return Ok(folder(path.to_owned(), None));
+        };
+        let name = model.rsplit("--").next().unwrap_or(model).to_owned();
+        let current = files::read_start(256, path, "refs/main")?.unwrap_or_default();
+        let current = String::from_utf8_lossy(&current).trim().to_owned();
+        if is_plain_file_name(&current) && snapshots.join(&current).is_dir() {
+            return Ok(folder(snapshots.join(current), Some(name)));
+        }
+        let mut revisions = Vec::new();
+        for entry in std::fs::read_dir(&snapshots).map_err(|e| Error::io("list", &snapshots, e))? {
+            let entry = entry.map_err(|e| Error::io("list", &snapshots, e))?;
+            revisions.extend(entry.path().is_dir().then(|| entry.file_name().to_string_lossy().into_owned()));
+        }
+        revisions.sort();
+        match revisions.as_slice() {
+            [only] => Ok(folder(snapshots.join(only), Some(name))),
+            _ => Err(Error::Revisions { dir: snapshots, revisions: Names(revisions) }),
+        }
+    }
+}

@@ -1,0 +1,699 @@
+//! Pickles, read as data.
+//!
+//! A pickle is a program for a small stack machine, and Python's own machine calls any function that the program names. This one calls
+//! nothing: it builds lists, tuples, dictionaries, numbers and text, and knows the few names with which `torch.save` describes a tensor
+//! ([`super::allowed`]). Any other name and any other instruction is an error that says where it is.
+//!
+//! Values lie in one list and refer to each other by number, so a value that contains itself or that is nested deeply costs
+//! nothing. The numbers of instructions and bytes are bounded, and each instruction makes at most one value.
+//!
+//! The instructions are those of protocols 2 to 5 as Python's `pickletools` documents them.
+
+use std::collections::HashMap;
+
+use super::allowed::{self, Global};
+use super::bytes::Bytes;
+use super::error::{PickleError, PickleProblem, TorchError};
+use crate::dtype::Dtype;
+use crate::safetensors::MAX_DIMS;
+
+/// The most instructions of a pickle. A tensor takes some forty.
+pub(super) const MAX_OPS: u64 = 4_000_000;
+
+/// The most dimensions of all tensors together.
+const MAX_ALL_DIMS: usize = 1_000_000;
+
+/// The most storages.
+const MAX_STORAGES: usize = 500_000;
+
+/// The longest name of a tensor or storage, in bytes.
+pub(super) const MAX_NAME: usize = 1024;
+
+/// The most bytes of a pickle.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
+
+/// The number of a value.
+pub(super) type Id = u32;
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    None,
+    Bool,
+    Int(i64),
+    /// A whole number of more than 64 bits: its little-endian bytes.
+    Long(Box<[u8]>),
+    Text(Box<str>),
+    Tuple(Box<[Id]>),
+    List(Vec<Id>),
+    Dict(Vec<(Id, Id)>),
+    Global(Global),
+    Storage(u32),
+    Tensor(u32),
+    /// A value that nothing here is made of: a float, bytes, a set.
+    Other,
+}
+
+impl Value {
+    fn kind(&self) -> &'static str {
+        match self {
+            Value::None => "None",
+            Value::Bool => "a truth value",
+            Value::Int(_) | Value::Long(_) => "a whole number",
+            Value::Text(_) => "text",
+            Value::Tuple(_) => "a tuple",
+            Value::List(_) => "a list",
+            Value::Dict(_) => "a dictionary",
+            Value::Global(_) => "a class or function",
+            Value::Storage(_) => "a storage",
+            Value::Tensor(_) => "a tensor",
+            Value::Other => "another value",
+        }
+    }
+}
+
+/// The memory of one tensor or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Storage {
+    /// The text that names its data in the file.
+    pub(super) key: Id,
+    /// The format of its elements; `None` for bytes without format.
+    pub(super) dtype: Option<Dtype>,
+    /// Number of elements.
+    pub(super) elements: u64,
+}
+
+impl Storage {
+    /// Bytes of an element.
+    pub(super) fn element_bytes(&self) -> u64 {
+        self.dtype.map_or(1, |dtype| u64::from(dtype.bits / 8))
+    }
+}
+
+/// A tensor: a view of a storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct View {
+    /// The number of the storage.
+    pub(super) storage: u32,
+    pub(super) dtype: Dtype,
+    /// The first element, in elements of the tensor's own format.
+    pub(super) offset: u64,
+    pub(super) shape: Vec<u64>,
+    /// Elements from one step to the next in each dimension.
+    pub(super) strides: Vec<u64>,
+}
+
+/// What a pickle describes.
+#[derive(Debug)]
+pub(super) struct Pickle {
+    values: Vec<Value>,
+    root: Id,
+    pub(super) storages: Vec<Storage>,
+    pub(super) views: Vec<View>,
+}
+
+impl Pickle {
+    /// The value of the whole.
+    pub(super) fn root(&self) -> &Value {
+        self.value(self.root)
+    }
+
+    /// A value.
+    pub(super) fn value(&self, id: Id) -> &Value {
+        self.values.get(id as usize).unwrap_or(&Value::None)
+    }
+
+    /// A value that is text.
+    pub(super) fn text(&self, id: Id) -> Option<&str> {
+        match self.value(id) {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the pickle that starts at the next byte and has at most `max_ops` instructions.
+pub(super) fn read(bytes: &mut Bytes<'_>, max_ops: u64) -> Result<Pickle, TorchError> {
+    let mut machine = Machine {
+        values: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+        storages: Vec::new(),
+        views: Vec::new(),
+        n_dims: 0,
+        n_pairs: 0,
+        at: bytes.at(),
+    };
+    let root = machine.run(bytes, max_ops)?;
+    let Machine { values, storages, views, .. } = machine;
+    Ok(Pickle { values, root, storages, views })
+}
+
+struct Machine {
+    values: Vec<Value>,
+    stack: Vec<Id>,
+    /// Heights of the stack at the marks.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+    storages: Vec<Storage>,
+    views: Vec<View>,
+    /// Dimensions of all tensors.
+    n_dims: usize,
+    /// Pairs of dictionaries that were made of lists.
+    n_pairs: usize,
+    /// Where the current instruction starts.
+    at: u64,
+}
+
+/// The value of a call.
+enum Made {
+    New(Value),
+    /// One of the arguments.
+    There(Id),
+}
+
+/// A result of an instruction that reads nothing.
+type Step<T> = Result<T, PickleProblem>;
+
+impl Machine {
+    fn run(&mut self, bytes: &mut Bytes<'_>, max_ops: u64) -> Result<Id, TorchError> {
+        let start = bytes.at();
+        for _ in 0..max_ops {
+            self.at = bytes.at();
+            if self.at - start > MAX_BYTES {
+                return self.fail(PickleProblem::TooLarge { max: MAX_BYTES });
+            }
+            let opcode = bytes.byte()?;
+            if self.at == start && opcode != b'\x80' {
+                return self
+                    .fail(PickleProblem::Expected { expected: "the protocol of a pickle", found: "another byte" });
+            }
+            if opcode == b'.' {
+                return self.pop().or_else(|problem| self.fail(problem));
+            }
+            self.read_and_do(opcode, bytes)?;
+        }
+        self.fail(PickleProblem::TooLong { max: max_ops })
+    }
+
+    fn fail<T>(&self, problem: PickleProblem) -> Result<T, TorchError> {
+        Err(PickleError { at: self.at, problem }.into())
+    }
+
+    /// Reads the arguments of an instruction, then does it.
+    fn read_and_do(&mut self, opcode: u8, bytes: &mut Bytes<'_>) -> Result<(), TorchError> {
+        let done = match opcode {
+            // PROTO
+            0x80 => match bytes.byte()? {
+                2..=5 => Ok(()),
+                found => Err(PickleProblem::Protocol { found }),
+            },
+            // FRAME: its length serves readers with buffers.
+            0x95 => {
+                let len = u64::from_le_bytes(bytes.array()?);
+                match bytes.left() {
+                    left if len > left => Err(PickleProblem::Truncated { wanted: len, left }),
+                    _ => Ok(()),
+                }
+            }
+            // BININT, BININT1, BININT2
+            b'J' => self.push(Value::Int(i32::from_le_bytes(bytes.array()?).into())),
+            b'K' => self.push(Value::Int(bytes.byte()?.into())),
+            b'M' => self.push(Value::Int(u16::from_le_bytes(bytes.array()?).into())),
+            // LONG1, LONG4
+            0x8a => {
+                let len = u64::from(bytes.byte()?);
+                self.long(bytes.take(len)?)
+            }
+            0x8b => {
+                let len = u64::from(u32::from_le_bytes(bytes.array()?));
+                self.long(self.take(bytes, len)?)
+            }
+            // BINFLOAT
+            b'G' => {
+                bytes.skip(8)?;
+                self.push(Value::Other)
+            }
+            // SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
+            0x8c => {
+                let len = u64::from(bytes.byte()?);
+                self.text(bytes.take(len)?)
+            }
+            b'X' => {
+                let len = u64::from(u32::from_le_bytes(bytes.array()?));
+                self.text(self.take(bytes, len)?)
+            }
+            0x8d => {
+                let len = u64::from_le_bytes(bytes.array()?);
+                self.text(self.take(bytes, len)?)
+            }
+            // SHORT_BINSTRING, BINSTRING: text of Python 2.
+            b'U' => {
+                let len = u64::from(bytes.byte()?);
+                self.text(bytes.take(len)?)
+            }
+            b'T' => {
+                let len = u64::from(u32::from_le_bytes(bytes.array()?));
+                self.text(self.take(bytes, len)?)
+            }
+            // SHORT_BINBYTES, BINBYTES, BINBYTES8, BYTEARRAY8
+            b'C' => {
+                let len = u64::from(bytes.byte()?);
+                bytes.skip(len)?;
+                self.push(Value::Other)
+            }
+            b'B' => {
+                let len = u64::from(u32::from_le_bytes(bytes.array()?));
+                bytes.skip(len)?;
+                self.push(Value::Other)
+            }
+            0x8e | 0x96 => {
+                let len = u64::from_le_bytes(bytes.array()?);
+                bytes.skip(len)?;
+                self.push(Value::Other)
+            }
+            // GLOBAL
+            b'c' => {
+                let (module, name) = (bytes.line()?, bytes.line()?);
+                match (std::str::from_utf8(&module), std::str::from_utf8(&name)) {
+                    (Ok(module), Ok(name)) => global(module, name).and_then(|found| self.push(Value::Global(found))),
+                    _ => Err(PickleProblem::NotUtf8),
+                }
+            }
+            // BINGET, LONG_BINGET
+            b'h' => {
+                let index = bytes.byte()?;
+                self.get(index.into())
+            }
+            b'j' => {
+                let index = u32::from_le_bytes(bytes.array()?);
+                self.get(index)
+            }
+            // BINPUT, LONG_BINPUT
+            b'q' => {
+                let index = bytes.byte()?;
+                self.put(index.into())
+            }
+            b'r' => {
+                let index = u32::from_le_bytes(bytes.array()?);
+                self.put(index)
+            }
+            opcode => self.execute(opcode),
+        };
+        done.or_else(|problem| self.fail(problem))
+    }
+
+    /// Bytes of a text or number, of which there are no more than a pickle may have.
+    fn take(&self, bytes: &mut Bytes<'_>, len: u64) -> Result<Vec<u8>, TorchError> {
+        if len > MAX_BYTES && len <= bytes.left() {
+            return self.fail(PickleProblem::TooLarge { max: MAX_BYTES });
+        }
+        bytes.take(len)
+    }
+
+    /// Does an instruction without arguments.
+    fn execute(&mut self, opcode: u8) -> Step<()> {
+        match opcode {
+            // MARK
+            b'(' => {
+                self.marks.push(self.stack.len());
+                Ok(())
+            }
+            // POP takes a mark away where one is on top.
+            b'0' if self.marks.last() == Some(&self.stack.len()) => {
+                self.marks.pop();
+                Ok(())
+            }
+            b'0' => self.pop().map(|_| ()),
+            // POP_MARK
+            b'1' => self.pop_mark().map(|_| ()),
+            // DUP
+            b'2' => {
+                let top = self.top()?;
+                self.stack.push(top);
+                Ok(())
+            }
+            b'N' => self.push(Value::None),
+            // NEWTRUE, NEWFALSE
+            0x88 | 0x89 => self.push(Value::Bool),
+            // EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE
+            b')' => self.push(Value::Tuple(Box::default())),
+            0x85..=0x87 => {
+                let n = usize::from(opcode - 0x84);
+                let start = self.stack.len().checked_sub(n).filter(|start| self.marks.last() <= Some(start));
+                let items = self.stack.split_off(start.ok_or(PickleProblem::EmptyStack)?);
+                self.push(Value::Tuple(items.into()))
+            }
+            b't' => {
+                let items = self.pop_mark()?;
+                self.push(Value::Tuple(items.into()))
+            }
+            // EMPTY_LIST, APPEND, APPENDS
+            b']' => self.push(Value::List(Vec::new())),
+            b'a' => {
+                let item = self.pop()?;
+                self.append(vec![item])
+            }
+            b'e' => {
+                let items = self.pop_mark()?;
+                self.append(items)
+            }
+            // EMPTY_DICT, SETITEM, SETITEMS
+            b'}' => self.push(Value::Dict(Vec::new())),
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set_items(vec![key, value])
+            }
+            b'u' => {
+                let items = self.pop_mark()?;
+                self.set_items(items)
+            }
+            // EMPTY_SET, ADDITEMS, FROZENSET
+            0x8f => self.push(Value::Other),
+            0x90 => {
+                self.pop_mark()?;
+                match self.get_value(self.top()?) {
+                    Value::Other => Ok(()),
+                    other => Err(expected("a set", other)),
+                }
+            }
+            0x91 => {
+                self.pop_mark()?;
+                self.push(Value::Other)
+            }
+            // MEMOIZE
+            0x94 => self.put(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+            // STACK_GLOBAL
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let found = match (self.get_value(module), self.get_value(name)) {
+                    (Value::Text(module), Value::Text(name)) => global(module, name)?,
+                    (Value::Text(_), other) | (other, _) => return Err(expected("the name of a class", other)),
+                };
+                self.push(Value::Global(found))
+            }
+            // REDUCE, NEWOBJ: a function or class, and a tuple of arguments.
+            b'R' | 0x81 => {
+                let (args, callee) = (self.pop()?, self.pop()?);
+                match self.call(callee, args)? {
+                    Made::New(value) => self.push(value),
+                    Made::There(id) => {
+                        self.stack.push(id);
+                        Ok(())
+                    }
+                }
+            }
+            // BUILD: a state for the value below it. Those that are read need none.
+            b'b' => {
+                self.pop()?;
+                match self.get_value(self.top()?) {
+                    Value::Dict(_) | Value::Tensor(_) | Value::Other => Ok(()),
+                    other => Err(expected("a value that has a state", other)),
+                }
+            }
+            // BINPERSID
+            b'Q' => {
+                let id = self.pop()?;
+                let made = self.storage(id)?;
+                self.push(made)
+            }
+            opcode => Err(PickleProblem::Opcode { opcode, name: refused_name(opcode) }),
+        }
+    }
+
+    fn push(&mut self, value: Value) -> Step<()> {
+        // Bounded by `MAX_OPS`.
+        let id = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        self.values.push(value);
+        self.stack.push(id);
+        Ok(())
+    }
+
+    /// The value on top, above the last mark.
+    fn top(&self) -> Step<Id> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        self.stack.get(floor..).and_then(|above| above.last()).copied().ok_or(PickleProblem::EmptyStack)
+    }
+
+    fn pop(&mut self) -> Step<Id> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    /// Everything above the last mark.
+    fn pop_mark(&mut self) -> Step<Vec<Id>> {
+        let mark = self.marks.pop().ok_or(PickleProblem::NoMark)?;
+        Ok(self.stack.split_off(mark.min(self.stack.len())))
+    }
+
+    fn get_value(&self, id: Id) -> &Value {
+        self.values.get(id as usize).unwrap_or(&Value::None)
+    }
+
+    fn get(&mut self, index: u32) -> Step<()> {
+        let id = self.memo.get(&index).copied().ok_or(PickleProblem::NoMemo { index })?;
+        self.stack.push(id);
+        Ok(())
+    }
+
+    fn put(&mut self, index: u32) -> Step<()> {
+        let top = self.top()?;
+        self.memo.insert(index, top);
+        Ok(())
+    }
+
+    fn long(&mut self, bytes: Vec<u8>) -> Step<()> {
+        let negative = bytes.last().is_some_and(|last| last & 0x80 != 0);
+        let mut number = [if negative { 0xff } else { 0 }; 8];
+        let value = match number.get_mut(..bytes.len()) {
+            Some(low) => {
+                low.copy_from_slice(&bytes);
+                Value::Int(i64::from_le_bytes(number))
+            }
+            None => Value::Long(bytes.into()),
+        };
+        self.push(value)
+    }
+
+    fn text(&mut self, bytes: Vec<u8>) -> Step<()> {
+        let text = String::from_utf8(bytes).map_err(|_| PickleProblem::NotUtf8)?;
+        self.push(Value::Text(text.into()))
+    }
+
+    fn append(&mut self, items: Vec<Id>) -> Step<()> {
+        let list = self.top()?;
+        match self.values.get_mut(list as usize) {
+            Some(Value::List(list)) => list.extend(items),
+            // A set, in the protocols before 4.
+            Some(Value::Other) => {}
+            _ => return Err(expected("a list", self.get_value(list))),
+        }
+        Ok(())
+    }
+
+    fn set_items(&mut self, items: Vec<Id>) -> Step<()> {
+        let dict = self.top()?;
+        let (pairs, rest) = items.as_chunks::<2>();
+        match self.values.get_mut(dict as usize) {
+            Some(Value::Dict(_)) if !rest.is_empty() => Err(PickleProblem::EmptyStack),
+            Some(Value::Dict(dict)) => {
+                dict.extend(pairs.iter().map(|[key, value]| (*key, *value)));
+                Ok(())
+            }
+            // A counter.
+            Some(Value::Other) => Ok(()),
+            _ => Err(expected("a dictionary", self.get_value(dict))),
+        }
+    }
+
+    fn tuple(&self, id: Id) -> Step<&[Id]> {
+        match self.get_value(id) {
+            Value::Tuple(items) => Ok(items),
+            other => Err(expected("a tuple", other)),
+        }
+    }
+
+    /// The value of a call of a known function.
+    fn call(&mut self, callee: Id, args: Id) -> Step<Made> {
+        let callee = match self.get_value(callee) {
+            Value::Global(callee) => *callee,
+            other => return Err(PickleProblem::Call { found: other.kind() }),
+        };
+        let items = self.tuple(args)?;
+        let argument = |index: usize| items.get(index).copied().ok_or(PickleProblem::Arguments { found: items.len() });
+        match callee {
+            Global::OrderedDict => match items {
+                [] => Ok(Made::New(Value::Dict(Vec::new()))),
+                [pairs, ..] => self.pairs(*pairs).map(Made::New),
+            },
+            Global::Size => argument(0).map(Made::There),
+            Global::Opaque => Ok(Made::New(Value::Other)),
+            Global::Parameter => match self.get_value(argument(0)?) {
+                Value::Tensor(_) => argument(0).map(Made::There),
+                other => Err(expected("a tensor", other)),
+            },
+            Global::FromType => {
+                let (function, args) = (argument(0)?, argument(2)?);
+                match self.get_value(function) {
+                    Value::Global(Global::Tensor | Global::TensorV2 | Global::TensorV3 | Global::Parameter) => {
+                        self.call(function, args)
+                    }
+                    other => Err(PickleProblem::Call { found: other.kind() }),
+                }
+            }
+            Global::Tensor | Global::TensorV2 | Global::TensorV3 => {
+                let dtype = match callee {
+                    Global::TensorV3 => Some(argument(6)?),
+                    _ => None,
+                };
+                let args = [argument(0)?, argument(1)?, argument(2)?, argument(3)?];
+                self.view(args, dtype).map(Made::New)
+            }
+            Global::TensorClass | Global::Storage(_) | Global::Dtype(_) => {
+                Err(PickleProblem::Call { found: "a class of tensors or numbers" })
+            }
+        }
+    }
+
+    /// A dictionary of a list of pairs.
+    fn pairs(&mut self, list: Id) -> Step<Value> {
+        let items = match self.get_value(list) {
+            Value::List(items) => items,
+            other => return Err(expected("a list of pairs", other)),
+        };
+        // One list can be made into dictionaries again and again.
+        let n_pairs = self.n_pairs.saturating_add(items.len());
+        if n_pairs as u64 > MAX_OPS {
+            return Err(PickleProblem::TooLong { max: MAX_OPS });
+        }
+        let pair = |item: &Id| match self.get_value(*item) {
+            Value::List(pair) => pair.first_chunk::<2>().map(|[key, value]| (*key, *value)),
+            Value::Tuple(pair) => pair.first_chunk::<2>().map(|[key, value]| (*key, *value)),
+            _ => None,
+        };
+        let pairs: Option<Vec<_>> = items.iter().map(pair).collect();
+        self.n_pairs = n_pairs;
+        pairs.map(Value::Dict).ok_or(PickleProblem::Expected { expected: "a list of pairs", found: "another list" })
+    }
+
+    /// The storage of a persistent id: `("storage", class, key, device, number of elements)`.
+    fn storage(&mut self, id: Id) -> Step<Value> {
+        let items = self.tuple(id)?;
+        let (Some([kind, class, key, _, elements]), view) = (items.first_chunk::<5>(), items.get(5)) else {
+            return Err(PickleProblem::Expected { expected: "a storage of five values", found: "a shorter tuple" });
+        };
+        match self.get_value(*kind) {
+            Value::Text(kind) if **kind == *"storage" => {}
+            other => return Err(expected("the word storage", other)),
+        }
+        if !matches!(view.map(|view| self.get_value(*view)), None | Some(Value::None)) {
+            return Err(PickleProblem::ViewedStorage);
+        }
+        let dtype = match self.get_value(*class) {
+            Value::Global(Global::Storage(dtype)) => *dtype,
+            other => return Err(expected("a class of storages", other)),
+        };
+        match self.get_value(*key) {
+            Value::Text(key) if key.len() > MAX_NAME => return Err(PickleProblem::LongLine { max: MAX_NAME }),
+            Value::Text(_) => {}
+            other => return Err(expected("the key of a storage", other)),
+        }
+        let key = *key;
+        let elements = self.number(*elements, "the number of elements of a storage")?;
+        if self.storages.len() >= MAX_STORAGES {
+            return Err(PickleProblem::TooManyStorages { max: MAX_STORAGES });
+        }
+        let index = u32::try_from(self.storages.len()).unwrap_or(u32::MAX);
+        self.storages.push(Storage { key, dtype, elements });
+        Ok(Value::Storage(index))
+    }
+
+    fn view(&mut self, [storage, offset, shape, strides]: [Id; 4], dtype: Option<Id>) -> Step<Value> {
+        let index = match self.get_value(storage) {
+            Value::Storage(index) => *index,
+            other => return Err(expected("a storage", other)),
+        };
+        let dtype = match dtype.map(|dtype| self.get_value(dtype)) {
+            None => self.storages.get(index as usize).and_then(|storage| storage.dtype),
+            Some(Value::Global(Global::Dtype(dtype))) => Some(*dtype),
+            Some(other) => return Err(expected("a number format", other)),
+        };
+        let dtype =
+            dtype.ok_or(PickleProblem::Expected { expected: "a storage with a number format", found: "bytes" })?;
+        let offset = self.number(offset, "the offset of a tensor")?;
+        let shape = self.numbers(shape, "a dimension of a tensor")?;
+        let strides = self.numbers(strides, "a stride of a tensor")?;
+        if shape.len() != strides.len() {
+            return Err(PickleProblem::Strides { shape: shape.len(), strides: strides.len() });
+        }
+        self.n_dims = self.n_dims.saturating_add(shape.len()).saturating_add(1);
+        if self.n_dims > MAX_ALL_DIMS {
+            return Err(PickleProblem::TooManyDimensions { max: MAX_ALL_DIMS });
+        }
+        let view = View { storage: index, dtype, offset, shape, strides };
+        let index = u32::try_from(self.views.len()).unwrap_or(u32::MAX);
+        self.views.push(view);
+        Ok(Value::Tensor(index))
+    }
+
+    fn number(&self, id: Id, what: &'static str) -> Step<u64> {
+        match self.get_value(id) {
+            Value::Int(n) => u64::try_from(*n).map_err(|_| PickleProblem::Number { what }),
+            Value::Long(_) => Err(PickleProblem::Number { what }),
+            other => Err(expected("a whole number", other)),
+        }
+    }
+
+    fn numbers(&self, id: Id, what: &'static str) -> Step<Vec<u64>> {
+        let items = match self.get_value(id) {
+            Value::List(items) => items.as_slice(),
+            _ => self.tuple(id)?,
+        };
+        if items.len() > MAX_DIMS {
+            return Err(PickleProblem::Dimensions { found: items.len(), max: MAX_DIMS });
+        }
+        items.iter().map(|item| self.number(*item, what)).collect()
+    }
+}
+
+/// A class or function that is on the list.
+fn global(module: &str, name: &str) -> Step<Global> {
+    let refused = || PickleProblem::Global { module: shortened(module), name: shortened(name) };
+    allowed::find(module, name).ok_or_else(refused)
+}
+
+/// The start of a text, long enough for a message.
+fn shortened(text: &str) -> String {
+    text.chars().take(MAX_NAME).collect()
+}
+
+fn expected(expected: &'static str, found: &Value) -> PickleProblem {
+    PickleProblem::Expected { expected, found: found.kind() }
+}
+
+/// The names of instructions that are refused; empty for what is none.
+fn refused_name(opcode: u8) -> &'static str {
+    match opcode {
+        b'I' => "INT",
+        b'L' => "LONG",
+        b'F' => "FLOAT",
+        b'S' => "STRING",
+        b'V' => "UNICODE",
+        b'P' => "PERSID",
+        b'd' => "DICT",
+        b'l' => "LIST",
+        b'g' => "GET",
+        b'p' => "PUT",
+        b'i' => "INST",
+        b'o' => "OBJ",
+        0x82 => "EXT1",
+        0x83 => "EXT2",
+        0x84 => "EXT4",
+        0x92 => "NEWOBJ_EX",
+        0x97 => "NEXT_BUFFER",
+        0x98 => "READONLY_BUFFER",
+        _ => "",
+    }
+}

@@ -1,0 +1,40 @@
+//! Reading any file as a vocabulary that is not in `tokenizer.json` ends and stays small. The first byte says which kind of file it
+//! is, and which size the model's parameters give the vocabulary.
+#![no_main]
+
+mod common;
+
+use gguf_hf::tokenizer::{TokenizerOptions, key_values};
+use gguf_model::arch::Vocab;
+use libfuzzer_sys::fuzz_target;
+
+/// Files, and the class of models that reads each.
+const KINDS: &[(&str, Vocab)] = &[
+    ("tokenizer.model", Vocab::SentencePiece),
+    ("tokenizer.model", Vocab::T5),
+    ("tokenizer.model", Vocab::InternLm2),
+    ("spiece.model", Vocab::T5),
+    ("sentencepiece.bpe.model", Vocab::XlmRoberta),
+    ("vocab.txt", Vocab::WordPiece),
+    ("qwen.tiktoken", Vocab::Tiktoken),
+    ("hy.tiktoken", Vocab::TiktokenWithoutDefaults),
+    ("rwkv_vocab_v20230424.txt", Vocab::RwkvWorld),
+    ("tokenizer.jsonl", Vocab::Plamo),
+];
+
+/// Sizes of the vocabulary: not given, and smaller and larger than that of the file.
+const SIZES: [u64; 4] = [0, 3, 300, 5000];
+
+fuzz_target!(|data: &[u8]| {
+    let [kind, file @ ..] = data else { return };
+    let (name, vocab) = KINDS[usize::from(*kind) % KINDS.len()];
+    let path = common::folder().join(name);
+    std::fs::write(&path, file).expect("a file");
+    let config = serde_json::json!({ "vocab_size": SIZES[usize::from(*kind) / KINDS.len() % SIZES.len()] });
+    let options = TokenizerOptions { pre: None, vocab, special_tokens: &[] };
+    match key_values(common::folder(), &config, &options) {
+        Ok(keys) => keys.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty())),
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+    std::fs::remove_file(path).expect("the file");
+});
