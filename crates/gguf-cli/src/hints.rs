@@ -2,6 +2,7 @@
 //!
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
@@ -211,7 +212,7 @@ fn start_of(path: &Path) -> Vec<u8> {
 fn base_of_modelfile(path: &Path) -> Option<String> {
     let start = start_of(path);
     let base = start.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"FROM "))?.trim_ascii();
-    let is_path = base.contains(&b'/') && base.iter().any(|&b| b == b'.') || base.ends_with(b".gguf");
+    let is_path = base.contains(&b'/') && base.contains(&b'.') || base.ends_with(b".gguf");
     let base = gguf_format::check::shown(gguf_format::Str(base));
     let base = base.trim_matches('"');
     Some(match is_path {
@@ -382,9 +383,15 @@ const FINDINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The hint of a rule, in terms of this program where it has more to say.
-pub fn for_finding<'a>(code: &str, hint: &'a str) -> &'a str {
-    FINDINGS.iter().find(|(rule, _)| *rule == code).map_or(hint, |(_, hint)| hint)
+/// The hint of a finding, in terms of this program where it has more to say: in place of what the rule says of all findings, and after
+/// what is said of this one.
+pub fn for_finding<'a>(code: &str, hint: &'a str) -> Cow<'a, str> {
+    let Some((_, own)) = FINDINGS.iter().find(|(rule, _)| *rule == code) else { return hint.into() };
+    let mut rules = ggufkit::Check::RULES.iter().copied().chain([gguf_quantize::imatrix::RULES]).flatten();
+    match rules.any(|rule| rule.code == code && rule.hint == hint) {
+        true => (*own).into(),
+        false => format!("{hint}; {own}").into(),
+    }
 }
 
 #[cfg(test)]
