@@ -1,6 +1,8 @@
 //! Writes the seeds of the fuzz targets, a folder for each: `seeds FOLDER`. They are the hostile files of the tests, and small sound
 //! files of every kind that a target reads.
 
+use gguf_test::torch::hostile::{self, SOUND, sound_data};
+use gguf_test::torch::{self, Pickle, Saved};
 use gguf_test::{checkpoint, corpus, legacy};
 
 use std::path::{Path, PathBuf};
@@ -48,6 +50,7 @@ fn main() -> io::Result<()> {
     }
     matrices(&folder)?;
     safetensors(&folder)?;
+    torch_files(&folder)?;
     tokenizers(&folder)?;
     vocabularies(&folder)?;
     cards(&folder)?;
@@ -103,6 +106,26 @@ fn safetensors(folder: &Path) -> io::Result<()> {
         ),
     ] {
         write(folder, "safetensors", name, &[&data_bytes.to_le_bytes(), json.as_bytes()].concat())?;
+    }
+    Ok(())
+}
+
+/// Sound PyTorch files and all hostile ones, and the pickles of the sound ones alone.
+fn torch_files(folder: &Path) -> io::Result<()> {
+    let sound = torch::state_dict(&[SOUND]);
+    let half = Saved { name: "h", class: "HalfStorage", key: "1", elements: 3, shape: &[3], strides: &[1], ..SOUND };
+    let two = torch::state_dict(&[SOUND, Saved { shape: &[3, 2], strides: &[1, 3], name: "t", ..SOUND }, half]);
+    let typed = Pickle::new(4).op(b"}").text("f").global("torch._utils", "_rebuild_tensor_v3").op(b"((");
+    let typed = typed.text("storage").global("torch.storage", "UntypedStorage").text("1").text("cpu").int(6).op(b"tQ");
+    let typed = typed.int(0).ints(&[6]).ints(&[1]).op(b"\x89}").global("torch", "float8_e4m3fn").op(b"tRs").end();
+    for (name, pickle) in [("one", &sound), ("two", &two), ("typed", &typed)] {
+        write(folder, "unpickle", name, pickle)?;
+        write(folder, "torch_zip", name, &torch::file(pickle, &[("0", sound_data()), ("1", vec![0; 6])]))?;
+    }
+    let stream = torch::stream(&two, &[("0", 6, sound_data()), ("1", 3, vec![0; 6])]);
+    write(folder, "torch_zip", "stream", &stream)?;
+    for (i, case) in hostile::all().iter().enumerate().filter(|(_, case)| case.bytes.len() <= LARGEST) {
+        write(folder, "torch_zip", &format!("hostile-{i}"), &case.bytes)?;
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ pub unsafe extern "C" fn gguf_init_from_buffer(data: *const c_void, size: usize,
         return null_mut();
     }
     reported(NAME, null_mut(), || {
-        // SAFETY: the caller vouches for so many bytes.
+        // SAFETY: the caller guarantees this many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast(), size) };
         // SAFETY: the caller vouches for the parameters.
         unsafe { source::from_bytes(bytes, params) }.map(boxed)
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn gguf_free(ctx: *mut Context) {
 const TYPE_NAMES: [&CStr; TYPE_COUNT as usize] =
     [c"u8", c"i8", c"u16", c"i16", c"u32", c"i32", c"f32", c"bool", c"str", c"arr", c"u64", c"i64", c"f64"];
 
-/// The name of a value type; null for a number that is none.
+/// The name of a value type; null for an unknown number.
 #[unsafe(no_mangle)]
 pub extern "C" fn gguf_type_name(ty: u32) -> *const c_char {
     TYPE_NAMES.get(ty as usize).map_or(null(), |name| name.as_ptr())
@@ -206,7 +206,7 @@ readers! {
     };
     /// The key of an id.
     fn gguf_get_key(ctx, key_id: i64) -> *const c_char, or null(), Ok(ctx.entry(key_id)?.c_key().as_ptr().cast());
-    /// The type of a value; `GGUF_TYPE_COUNT` for an id that is none.
+    /// The type of a value; `GGUF_TYPE_COUNT` for an invalid id.
     fn gguf_get_kv_type(ctx, key_id: i64) -> u32, or TYPE_COUNT, Ok(ctx.entry(key_id)?.value().value_type().0);
     /// The type of an array's elements; aborts when the value is not an array.
     fn gguf_get_arr_type(ctx, key_id: i64) -> u32, or TYPE_COUNT, {
@@ -216,7 +216,7 @@ readers! {
             _ => wrong_type("gguf_get_arr_type", entry, "an array"),
         }
     };
-    /// The string of a value; aborts when it is none.
+    /// The string of a value; aborts if the value is not a string.
     fn gguf_get_val_str(ctx, key_id: i64) -> *const c_char, or null(), {
         let entry = ctx.entry(key_id)?;
         if shape(entry.value()) != (ValueType::STRING, 1) {
@@ -269,7 +269,7 @@ readers! {
         Ok(ctx.info(tensor_id)?.tensor.name.as_ptr().cast());
     /// The shape of a tensor: four dimensions, 1 where it has none.
     fn gguf_get_tensor_ne(ctx, tensor_id: i64) -> *const i64, or null(), Ok(ctx.info(tensor_id)?.tensor.ne.as_ptr());
-    /// The type of a tensor; `GGML_TYPE_COUNT` for an id that is none.
+    /// The type of a tensor; `GGML_TYPE_COUNT` for an invalid id.
     fn gguf_get_tensor_type(ctx, tensor_id: i64) -> u32, or GGML_TYPE_COUNT, Ok(ctx.info(tensor_id)?.tensor.ty);
     /// Bytes of a tensor's data.
     fn gguf_get_tensor_size(ctx, tensor_id: i64) -> usize, or 0,
@@ -500,7 +500,7 @@ unsafe fn numbers(ty: ValueType, data: *const c_void, n: usize) -> Result<Array,
     if bytes == 0 {
         return Ok(array);
     }
-    // SAFETY: the caller vouches for so many bytes.
+    // SAFETY: the caller guarantees this many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes) };
     for raw in bytes.chunks_exact(size) {
         // Of a known size, as the type is of one.
@@ -581,7 +581,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const Context, fname: *const c
 /// Stores the head, padded: `gguf_get_meta_size` bytes.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody changes it meanwhile; `data` is null or has room for so many bytes.
+/// The context is null or was not freed, and nobody changes it meanwhile; `data` is null or has room for this many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const Context, data: *mut c_void) {
     reported("gguf_get_meta_data", (), || {

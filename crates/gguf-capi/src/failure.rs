@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The offset of a failure that has none.
 pub const NO_OFFSET: u64 = u64::MAX;
 
-/// Why a function did not do what was asked.
+/// Why a function failed.
 #[derive(Debug)]
 pub struct Failure {
     pub text: String,
-    /// The byte of the file that is at fault, from the start of the GGUF.
+    /// Offset of the invalid byte, from the start of the GGUF.
     pub offset: Option<u64>,
 }
 

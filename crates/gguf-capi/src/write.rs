@@ -94,7 +94,7 @@ fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
         return Ok(0);
     }
     if tensor.buffer.is_null() {
-        // SAFETY: who set the data promised that so many bytes can be read from it (gguf_set_tensor_data of gguf.h).
+        // SAFETY: who set the data promised that this many bytes can be read from it (gguf_set_tensor_data of gguf.h).
         let bytes = unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), n) };
         out.write_all(bytes)?;
         return Ok(n as u64);

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn gguf_x_add_tensor(
         if ne.is_null() || !(1..=MAX_DIMS).contains(&n_dims) {
             return Err(ctx.refuse(format!("a tensor has 1 to {MAX_DIMS} dimensions, not {n_dims}")));
         }
-        // SAFETY: the caller vouches for so many numbers.
+        // SAFETY: the caller guarantees this many numbers.
         shape[..n_dims].copy_from_slice(unsafe { std::slice::from_raw_parts(ne, n_dims) });
         let tensor = Tensor::new(&name, ty, shape).filter(|_| shape.iter().all(|&n| n >= 0));
         let Some(mut tensor) = tensor else {
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn gguf_x_check_buffer(data: *const c_void, size: usize) -
         if data.is_null() || isize::try_from(size).is_err() {
             return Err(Failure::new("the buffer is NULL, or larger than memory can be"));
         }
-        // SAFETY: the caller vouches for so many bytes.
+        // SAFETY: the caller guarantees this many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) };
         let findings = gguf_format::check::format(bytes, size as u64);
         Ok(Box::into_raw(Report::new(findings, Gguf::parse(bytes).ok().as_ref(), None)))
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn gguf_x_report_n(report: *const Report) -> usize {
     unsafe { report.as_ref() }.map_or(0, |r| r.findings.len())
 }
 
-/// Stores a finding; false when there is none of that number.
+/// Stores a finding; false if the index is out of range.
 ///
 /// # Safety
 /// The report is null or was not freed; `finding` is null or may be written.
@@ -388,7 +388,7 @@ unsafe fn decode(ty: GgmlType, packed: &[u8], out: *mut f32, n: usize) -> Result
     if out.is_null() || !out.is_aligned() {
         return Err(Failure::new("the place for the floats is NULL or not aligned"));
     }
-    // SAFETY: the caller vouches for so many floats, which are zeroed before they are looked at.
+    // SAFETY: the caller guarantees this many floats, which are zeroed before they are read.
     let values = unsafe {
         out.write_bytes(0, n);
         std::slice::from_raw_parts_mut(out, n)
@@ -413,9 +413,9 @@ pub unsafe extern "C" fn gguf_x_decode(ty: u32, data: *const c_void, n_bytes: us
         if data.is_null() || isize::try_from(n_bytes).is_err() {
             return Err(Failure::new("the data is NULL, or larger than memory can be"));
         }
-        // SAFETY: the caller vouches for so many bytes.
+        // SAFETY: the caller guarantees this many bytes.
         let packed = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), n_bytes) };
-        // SAFETY: the caller vouches for so many floats.
+        // SAFETY: the caller guarantees this many floats.
         unsafe { decode(GgmlType(ty), packed, out, n) }
     })
 }

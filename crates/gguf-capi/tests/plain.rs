@@ -315,7 +315,7 @@ fn errors_have_an_offset() {
     assert_eq!(gguf_x_last_error_offset(), 33);
     // SAFETY: the text lives until the next error of this thread.
     let text = unsafe { CStr::from_ptr(gguf_x_last_error()) }.to_str().unwrap();
-    assert_eq!(text, "gguf_init_from_buffer: byte 33: value type 0 (a): 99 is not a value type; 0 to 12 are");
+    assert_eq!(text, "gguf_init_from_buffer: byte 33: value type 0 (a): invalid value type 99; expected 0 to 12");
     // Kept per thread.
     std::thread::spawn(|| assert_eq!(gguf_x_last_error_offset(), u64::MAX)).join().unwrap();
 }

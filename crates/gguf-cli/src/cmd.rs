@@ -9,6 +9,7 @@ use crate::stdin;
 use crate::ui::Ui;
 
 pub mod add_tensor;
+pub mod card;
 pub mod cat;
 pub mod check;
 pub mod completions;
@@ -59,7 +60,7 @@ pub fn offset(text: &str) -> Result<u64, String> {
 pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(data) if at > 0 && data.is_file() && at >= data.len() => Err(Failure::CouldNotRun(format!(
-            "{}: offset {at} is past the end of the file, which has {} bytes; give --at the byte where the GGUF starts",
+            "{}: offset {at} is past the end of the file ({} bytes); --at expects the byte at which the GGUF starts",
             path.display(),
             data.len(),
         ))),
@@ -76,8 +77,8 @@ pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
     if out != Path::new("-") {
         return Ok(());
     }
-    let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; give the path \
-        of a file, or ./- for one of that name";
+    let problem = "a GGUF file cannot be written to standard output, because its parts are not written in order; pass a \
+        file path (./- for a file of that name)";
     Err(Failure::CouldNotRun(format!("{what} -: {problem}")))
 }
 
@@ -143,7 +144,7 @@ pub fn open_model(ui: &mut Ui, path: &Path, at: u64) -> Result<Shards, Failure> 
 pub fn stdin_model(at: u64) -> Result<ModelFile, Failure> {
     match at {
         0 => stdin::open(),
-        _ => Err(Failure::CouldNotRun("standard input starts where it is read; leave --at out".to_owned())),
+        _ => Err(Failure::CouldNotRun("standard input has no offset; omit --at".to_owned())),
     }
 }
 
@@ -162,7 +163,7 @@ pub fn find_model(path: &Path, at: u64) -> Result<(Shards, Option<String>), Fail
     match Model::open(path) {
         Ok(model) => Ok((Shards::Whole(model), None)),
         Err(e @ gguf_io::Error::Shards { .. }) => {
-            Ok((Shards::Lone(ModelFile::open(path)?), Some(format!("{e}; only this file is looked at"))))
+            Ok((Shards::Lone(ModelFile::open(path)?), Some(format!("{e}; only this file is read"))))
         }
         Err(e) => Err(e.into()),
     }

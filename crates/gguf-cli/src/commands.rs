@@ -9,34 +9,38 @@ use crate::failure::{Failure, Outcome};
 use crate::inputs::{self, Replaced};
 use crate::ui::{Ui, safe};
 
-/// Said at the end of every long help.
+/// The end of every long help.
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    bad content: a file is invalid or truncated, models differ, or something is missing in a file
+  1    bad content: a file is invalid or truncated, models differ, or a requested item is missing
   2    wrong usage, or a failure: a file does not exist, or cannot be read or written
   130  interrupted (Ctrl-C); 143 on a termination signal";
 
-/// Look into, check and make GGUF model files.
+/// Inspect, validate, convert and quantize GGUF model files.
 #[derive(Debug, Parser)]
 #[command(name = "gguf", version, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  gguf show model.gguf                   what a model is, on one screen
-  gguf check model.gguf                  everything that is wrong with it
-  gguf convert my-model/ -o model.gguf   from a Hugging Face folder
-  gguf quantize model.gguf small.gguf Q4_K_M
+  gguf show model.gguf                         print a summary of a model
+  gguf check model.gguf                        report every problem of a file
+  gguf convert my-model/ -o model.gguf         convert a Hugging Face checkpoint
+  gguf quantize model.gguf small.gguf Q4_K_M   quantize a model
 
-gguf help COMMAND says more about each command.")]
+Run gguf help COMMAND for the details of a command, and gguf help TOPIC for a topic:
+  types         file types and tensor types
+  json          format of the JSON output
+  exit-codes    meaning of the exit codes
+  environment   environment variables")]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     command: Command,
 }
 
 macro_rules! commands {
     ($($variant:ident $module:ident)*) => {
-        /// Everything the program can do.
+        /// The subcommands.
         #[derive(Debug, Subcommand)]
         #[allow(missing_docs, reason = "the help texts stand at the arguments of each command")]
         pub enum Command {
@@ -44,7 +48,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Does it.
+            /// Runs the command.
             pub fn run(&self, ui: &mut Ui) -> Outcome {
                 match self {
                     $(Command::$variant(args) => args.run(ui),)*
@@ -68,6 +72,7 @@ commands! {
     Merge merge
     Diff diff
     Hash hash
+    Card card
     Extract extract
     Cat cat
     Reorder reorder
@@ -86,7 +91,7 @@ commands! {
     Man man
 }
 
-/// What the command line asks for.
+/// A parsed command line.
 pub struct Request {
     matches: ArgMatches,
     /// The schema of the answer, where it is to be JSON.
@@ -96,7 +101,7 @@ pub struct Request {
 /// Reads the command line.
 ///
 /// # Errors
-/// What is wrong with it; asking for help is an error too.
+/// Invalid arguments. Requests for help are errors of clap, too.
 pub fn parse() -> Result<Request, clap::Error> {
     let matches = with_exit_codes(Cli::command()).try_get_matches().map_err(with_tip)?;
     let (name, inner) = leaf(&matches);
@@ -157,7 +162,7 @@ fn with_replaced(command: clap::Command, names: &[&str], replaced: &Replaced) ->
     }
 }
 
-/// Words that people try, and the command that they mean.
+/// Common words for commands that have another name here.
 const MEANT: &[(&str, &str)] = &[
     ("dump", "show"),
     ("info", "show"),
@@ -174,13 +179,13 @@ const MEANT: &[(&str, &str)] = &[
     ("q", "quantize"),
 ];
 
-/// Adds what was probably meant by something that is no command.
+/// Adds a suggestion to the error about an unknown command.
 fn with_tip(mut e: clap::Error) -> clap::Error {
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return e };
     let known = |name: &str| Cli::command().get_subcommands().any(|command| command.get_name() == name);
     let command = MEANT.iter().find(|(other, name)| other.eq_ignore_ascii_case(word) && known(name));
     let tip = match command {
-        Some((_, name)) => format!("that is gguf {name}"),
+        Some((_, name)) => format!("the command is gguf {name}"),
         None if std::path::Path::new(word).is_dir() => {
             format!("to convert a checkpoint folder: gguf convert {word} -o model.gguf")
         }
@@ -191,7 +196,7 @@ fn with_tip(mut e: clap::Error) -> clap::Error {
     e
 }
 
-/// The whole command line as data, for completions and man pages.
+/// The definition of the command line, for completions and man pages.
 pub fn definition() -> clap::Command {
     let mut definition = with_exit_codes(Cli::command());
     definition.build();

@@ -17,7 +17,7 @@ use crate::hints;
 pub enum Verdict {
     /// All is well.
     Good,
-    /// A file is bad, or what was asked of it is not there.
+    /// A file is invalid, or a requested item is missing.
     Bad,
     /// The command is wrong or could not run.
     CouldNotRun,
@@ -262,7 +262,7 @@ impl From<gguf_legacy::Error> for Failure {
 impl Failure {
     /// An output that is there already.
     pub fn exists(path: &Path) -> Failure {
-        let problem = "exists already; give --force to replace it, or another name";
+        let problem = "already exists; use --force to overwrite it, or choose another name";
         Failure::of_file(Verdict::CouldNotRun, "exists", path, format!("{}: {problem}", path.display()))
     }
 }

@@ -47,7 +47,7 @@ pub enum Judged {
 /// How findings are judged and shown.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Count warnings as errors
+    /// Treat warnings as errors
     #[arg(long)]
     pub strict: bool,
 
@@ -55,11 +55,11 @@ pub struct Options {
     #[arg(long)]
     pub json: bool,
 
-    /// Print nothing; the exit code tells
+    /// Print nothing; set only the exit code
     #[arg(short, long, conflicts_with = "json")]
     pub quiet: bool,
 
-    /// List all rules, with where they come from
+    /// List all rules and their sources
     #[arg(long, conflicts_with_all = ["strict", "quiet"])]
     pub rules: bool,
 }

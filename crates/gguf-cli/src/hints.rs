@@ -34,16 +34,16 @@ pub fn reason(reason: &Reason) -> String {
 /// What can be done about an error of a run; empty, or to be added to its message.
 pub fn for_run(e: &PipelineError) -> String {
     match e {
-        PipelineError::NotFinite { .. } => "; `gguf check --data` tells which".to_owned(),
+        PipelineError::NotFinite { .. } => "; `gguf check --data` on the input tells".to_owned(),
         PipelineError::Kept { why, .. } => match why.as_ref() {
             PipelineError::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
-                "; remove that file or add --force, and the same command continues from there".to_owned()
+                "; remove that file or add --force, and repeat the command to continue".to_owned()
             }
-            _ => "; the same command continues from there".to_owned(),
+            _ => "; repeat the command to continue".to_owned(),
         },
-        PipelineError::OtherPlan { .. } => ", or start anew with --force".to_owned(),
+        PipelineError::OtherPlan { .. } => ", or start over with --force".to_owned(),
         PipelineError::Padding { .. } => ", with --override-kv general.alignment=int:32".to_owned(),
-        PipelineError::NotOurs { .. } => "; delete it, or replace it with --force".to_owned(),
+        PipelineError::NotOurs { .. } => "; delete it, or overwrite it with --force".to_owned(),
         _ => String::new(),
     }
 }
@@ -54,31 +54,32 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
         QuantizeError::Pipeline(e) => for_run(e),
         QuantizeError::Mix { source, .. } => for_mix(source),
         QuantizeError::Matrix(e) => e.path.as_deref().and_then(wrong_kind).unwrap_or_default(),
-        QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => ", and the matrix with --imatrix".to_owned(),
-        QuantizeError::OverrideType { .. } => "; set it all the same with --allow-type-change".to_owned(),
+        QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => {
+            ", and the matrix with --imatrix".to_owned()
+        }
+        QuantizeError::OverrideType { .. } => "; use --allow-type-change to set it anyway".to_owned(),
         QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
-        QuantizeError::NeedsMatrix { given: false, .. } => "; give one with --imatrix".to_owned(),
+        QuantizeError::NeedsMatrix { given: false, .. } => "; pass one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {
-            "; give the tensor another type with --tensor-type, --token-embedding-type or --output-tensor-type, or a matrix that \
-             was made with this model"
+            "; choose another type with --tensor-type, --token-embedding-type or --output-tensor-type, or use a matrix \
+                measured on this model"
                 .to_owned()
         }
         QuantizeError::MatrixAtFault { path, model, n_more: 1.., .. } => {
             let file = path.as_ref().map_or("FILE".to_owned(), |path| path.display().to_string());
-            format!("; `gguf imatrix check {file} {}` shows all", model.display())
+            format!("; `gguf imatrix check {file} {}` lists all problems", model.display())
         }
         QuantizeError::NoCandidate { .. } => {
-            "; add one with --candidates that fits, or give the tensor a type with --tensor-type".to_owned()
+            "; add a suitable type to --candidates, or set the type of this tensor with --tensor-type".to_owned()
         }
         QuantizeError::SourceNotFinite { .. } => {
-            ", or give the tensor its own type with --tensor-type; `gguf check --data` shows all such places".to_owned()
+            ", or keep the current type of the tensor with --tensor-type; `gguf check --data` lists all such values"
+                .to_owned()
         }
         QuantizeError::Budget { is_fixed: false, .. } => {
-            "; give a larger budget, or smaller types with --candidates".to_owned()
+            "; use a larger budget, or add smaller types to --candidates".to_owned()
         }
-        QuantizeError::Budget { is_fixed: true, .. } => {
-            ": give a larger budget, or leave fewer of them fixed".to_owned()
-        }
+        QuantizeError::Budget { is_fixed: true, .. } => "; use a larger budget, or fix fewer types".to_owned(),
         _ => String::new(),
     }
 }
@@ -105,18 +106,18 @@ pub fn for_recipe(e: &RecipeError) -> String {
 pub fn for_edit(e: &gguf_edit::Error) -> String {
     match e {
         gguf_edit::Error::NotSplit { .. } => "; there is nothing to merge".to_owned(),
-        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "; give a larger --max-file-size".to_owned(),
+        gguf_edit::Error::ShardTooSmall { tensor: None, .. } => "; use a larger --max-file-size".to_owned(),
         gguf_edit::Error::ShardTooSmall { .. } => {
-            "; give a larger --max-file-size, or --max-size, with which a tensor may stand out".to_owned()
+            "; use a larger --max-file-size, or --max-size, which a single tensor may exceed".to_owned()
         }
-        gguf_edit::Error::TensorExists { .. } => "; --replace puts the new one in its place".to_owned(),
-        gguf_edit::Error::OneTensor { .. } => "; let the name of the output end in .safetensors".to_owned(),
-        gguf_edit::Error::NotEncodable { .. } => "; give another --type".to_owned(),
+        gguf_edit::Error::TensorExists { .. } => "; use --replace to replace it".to_owned(),
+        gguf_edit::Error::OneTensor { .. } => "; use an output name that ends in .safetensors".to_owned(),
+        gguf_edit::Error::NotEncodable { .. } => "; choose another --type".to_owned(),
         gguf_edit::Error::NoTensor { nearest, .. } if nearest.is_empty() => {
-            "; `gguf show --tensors` lists those there are".to_owned()
+            "; `gguf show --tensors` lists all tensors".to_owned()
         }
-        gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists those there are".to_owned(),
-        gguf_edit::Error::Foreign { .. } => "; give the shards of one model, and the output with -o".to_owned(),
+        gguf_edit::Error::NoKey { .. } => "; `gguf show --kv` lists all keys".to_owned(),
+        gguf_edit::Error::Foreign { .. } => "; pass the shards of one model, and the output with -o".to_owned(),
         _ => String::new(),
     }
 }
@@ -124,12 +125,12 @@ pub fn for_edit(e: &gguf_edit::Error) -> String {
 /// The same for an error of an edit.
 pub fn for_editing(e: &EditError) -> String {
     match e.problem() {
-        EditError::NotInPlace { .. } => "; leave --in-place out to allow that".to_owned(),
-        EditError::TwoMeanings { .. } => "; say which with --keys or --tensors".to_owned(),
+        EditError::NotInPlace { .. } => "; omit --in-place to allow it".to_owned(),
+        EditError::TwoMeanings { .. } => "; choose with --keys or --tensors".to_owned(),
         EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
-        EditError::PadKey => "; --reserve makes it longer, and --rewrite removes it".to_owned(),
-        EditError::NotDetermined { .. } => "; give it with --from".to_owned(),
-        EditError::SameFile => "; give another one".to_owned(),
+        EditError::PadKey => "; --reserve enlarges it, and --rewrite removes it".to_owned(),
+        EditError::NotDetermined { .. } => "; pass one with --from".to_owned(),
+        EditError::SameFile => "; pass another file".to_owned(),
         _ => String::new(),
     }
 }
@@ -153,7 +154,7 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
             wrong_kind(file).unwrap_or_default()
         }
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
-            "; give its folder with --base".to_owned()
+            "; pass its folder with --base".to_owned()
         }
         _ => String::new(),
     }
@@ -255,9 +256,9 @@ pub fn legacy(path: &Path) -> Option<String> {
 /// The same for an error of a migration.
 pub fn for_migration(e: &gguf_legacy::Error) -> String {
     match e {
-        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; name it with --arch".to_owned(),
+        gguf_legacy::Error::UnknownArchitecture { tensor: None, .. } => "; specify it with --arch".to_owned(),
         gguf_legacy::Error::Contradiction { what, .. } if what == "the number of tokens" => {
-            "; leave --tokenizer and --config out to take the vocabulary in the file".to_owned()
+            "; omit --tokenizer and --config to use the vocabulary of the file".to_owned()
         }
         _ => String::new(),
     }
@@ -281,7 +282,7 @@ const FINDINGS: &[(&str, &str)] = &[
     // The format.
     (
         "head.past_end",
-        "the file is truncated or a length in it is wrong; fetch it again, or see with gguf repair FILE what is whole",
+        "the file is truncated or a length in it is wrong; fetch it again, or run gguf repair FILE to see what is intact",
     ),
     ("key.empty", "remove the pair with gguf edit FILE"),
     ("key.length", "remove the pair or shorten its key with gguf edit FILE"),
@@ -290,49 +291,46 @@ const FINDINGS: &[(&str, &str)] = &[
     ("alignment.type", "write it as u32 with gguf set FILE general.alignment:u32=32"),
     ("tensor.name.length", "shorten the name with gguf rename FILE OLD=NEW"),
     ("tensor.duplicate", "remove all but one with gguf rm-tensor; which one is read depends on the reader"),
-    ("tensor.type.removed", "gguf migrate FILE -o OUT converts the tensor to a type of today"),
+    ("tensor.type.removed", "gguf migrate FILE -o OUT converts the tensor to a current type"),
     (
         "tensor.bounds",
-        "the file is truncated or the offset is wrong; fetch it again, or see with gguf repair FILE what is whole",
+        "the file is truncated or the offset is wrong; fetch it again, or run gguf repair FILE to see what is intact",
     ),
-    ("file.truncated", "the file is truncated; fetch it again, or see with gguf repair FILE what is whole"),
-    ("data.gap", "gguf upgrade FILE OUT writes the file anew and closes the gap"),
-    ("data.order", "gguf upgrade FILE OUT writes the file anew, in order"),
-    ("data.padding", "gguf upgrade FILE OUT writes the file anew; something may be hidden there"),
-    ("file.trailing", "look at what was put there, or write the file anew with gguf upgrade FILE OUT"),
+    ("file.truncated", "the file is truncated; fetch it again, or run gguf repair FILE to see what is intact"),
+    ("data.gap", "gguf upgrade FILE OUT rewrites the file and closes the gap"),
+    ("data.order", "gguf upgrade FILE OUT rewrites the file in order"),
+    ("data.padding", "gguf upgrade FILE OUT rewrites the file; the padding may hide data"),
+    ("file.trailing", "inspect the extra bytes, or rewrite the file with gguf upgrade FILE OUT"),
     ("file.tail", "gguf repair FILE --mend appends zero bytes"),
     ("key.spelling", "rename the key with gguf rename FILE OLD=NEW"),
     ("key.ascii", "rename the key with gguf rename FILE OLD=NEW"),
     ("key.nul", "rename the key with gguf edit FILE; readers in C see only what stands before the NUL"),
-    ("value.utf8", "write the text in UTF-8 with gguf set FILE KEY=TEXT"),
+    ("value.utf8", "rewrite the text as UTF-8 with gguf set FILE KEY=TEXT"),
     (
         "value.nul",
         "write the text without it with gguf set FILE KEY=TEXT; readers in C see only what stands before the NUL",
     ),
     (
         "tensor.name.64",
-        "shorten the name with gguf rename FILE OLD=NEW: ggml refuses it, it keeps a NUL in a field of 64 bytes",
+        "shorten the name with gguf rename FILE OLD=NEW: ggml rejects it, because its field of 64 bytes includes a NUL",
     ),
-    ("tensor.name.utf8", "rename the tensor with gguf rename FILE OLD=NEW; gguf-py refuses such a file"),
+    ("tensor.name.utf8", "rename the tensor with gguf rename FILE OLD=NEW; gguf-py rejects the file"),
     ("file.draft", "the draft of version 1 of mid 2023; gguf upgrade FILE OUT writes version 3"),
     ("file.nul_strings", "written by ggml of August 2023; gguf upgrade FILE OUT writes version 3"),
-    (
-        "file.magic",
-        "llama.cpp and most other readers refuse it; gguf upgrade FILE OUT writes the file with the usual magic",
-    ),
-    ("readers.version", "llama.cpp and gguf-py refuse version 1; gguf upgrade FILE OUT writes version 3"),
+    ("file.magic", "llama.cpp and most other readers reject it; gguf upgrade FILE OUT writes the usual magic"),
+    ("readers.version", "llama.cpp and gguf-py reject version 1; gguf upgrade FILE OUT writes version 3"),
     (
         "readers.byte_order",
         "llama.cpp reads such a file on big-endian machines only; gguf swap FILE OUT changes the byte order",
     ),
-    ("readers.offsets", "llama.cpp refuses it; gguf upgrade FILE OUT writes the file anew"),
+    ("readers.offsets", "llama.cpp rejects it; gguf upgrade FILE OUT rewrites the file"),
     ("readers.key", "rename the key with gguf rename FILE OLD=NEW"),
     // Models.
     ("arch.missing", "nothing else says how to read the model; gguf set FILE general.architecture=NAME sets it"),
     ("key.missing", "add the key with gguf set FILE KEY=VALUE; converting again from the source does, too"),
-    ("key.type", "gguf set FILE KEY=VALUE writes the value anew in its type"),
-    ("key.width", "llama.cpp does not convert; gguf set FILE KEY=VALUE writes the value anew in its type"),
-    ("key.misspelt", "rename the key with gguf rename FILE OLD=NEW, if that is what is meant"),
+    ("key.type", "gguf set FILE KEY=VALUE rewrites the value in this type"),
+    ("key.width", "llama.cpp does not convert it; gguf set FILE KEY=VALUE rewrites the value in this type"),
+    ("key.misspelt", "rename the key with gguf rename FILE OLD=NEW if it is misspelt"),
     ("key.renamed", "rename the key with gguf rename FILE OLD=NEW"),
     ("key.other_arch", "remove the key with gguf unset FILE KEY, or correct general.architecture with gguf set"),
     ("value.choice", "correct the value with gguf set FILE KEY=VALUE"),
@@ -341,21 +339,24 @@ const FINDINGS: &[(&str, &str)] = &[
     ("value.array_length", "correct the array with gguf set FILE KEY=[..]; converting again from the source does, too"),
     ("value.heads", "correct the number of heads with gguf set FILE KEY=VALUE"),
     ("value.rope", "correct the value with gguf set FILE KEY=VALUE"),
-    ("value.rope.llama", "llama.cpp refuses the model; correct the value with gguf set FILE KEY=VALUE"),
+    ("value.rope.llama", "llama.cpp rejects the model; correct the value with gguf set FILE KEY=VALUE"),
     ("value.experts", "correct expert_count or expert_used_count with gguf set FILE KEY=VALUE"),
     (
         "tensor.block.extra",
         "correct the block count with gguf set FILE KEY=VALUE, or remove the tensors with gguf rm-tensor",
     ),
-    ("tensor.unexpected", "llama.cpp refuses the model with it; gguf rm-tensor FILE OUT TENSOR removes it"),
+    ("tensor.unexpected", "llama.cpp rejects the model with it; gguf rm-tensor FILE OUT TENSOR removes it"),
     ("file_type.unknown", "correct it with gguf set FILE general.file_type=NUMBER"),
     ("file_type.mismatch", "correct it with gguf set FILE general.file_type=NUMBER"),
     ("quantization_version.missing", "gguf set FILE general.quantization_version=2 sets it"),
-    ("tokenizer.pre", "llama.cpp falls back to one that is often wrong; gguf set FILE tokenizer.ggml.pre=NAME sets it"),
+    (
+        "tokenizer.pre",
+        "llama.cpp falls back to a pre-tokenizer that is often wrong; gguf set FILE tokenizer.ggml.pre=NAME sets it",
+    ),
     ("template.missing", "gguf set FILE --chat-template-file TEMPLATE sets tokenizer.chat_template"),
     (
         "template.suspicious",
-        "read it with gguf get FILE tokenizer.chat_template before a program renders it: it reaches for the inside of Python",
+        "read it with gguf get FILE tokenizer.chat_template before rendering it: it accesses Python internals",
     ),
     ("split.keys", "split the model again with gguf split"),
     ("split.duplicate", "split the model again with gguf split"),
@@ -365,21 +366,21 @@ const FINDINGS: &[(&str, &str)] = &[
     ("name.size", "gguf name FILE --rename renames the file"),
     ("name.convention", "gguf name FILE --rename renames the file, if it is to be published"),
     // Importance matrices.
-    ("imatrix.keys", "llama-quantize refuses the file; gguf imatrix convert writes the keys"),
+    ("imatrix.keys", "llama-quantize rejects the file; gguf imatrix convert writes the keys"),
     (
         "imatrix.trailing",
         "llama.cpp does not read them; fetch the file again, or remove them with gguf imatrix convert",
     ),
     (
         "imatrix.chunk_size",
-        "the weights are the same, but the old format needs the number; gguf imatrix convert writes it with --chunk-size",
+        "the weights are unaffected, but the .dat format needs the chunk size; `gguf imatrix convert --chunk-size N` records it",
     ),
-    ("imatrix.uncovered.output", "nothing has to be done; llama-imatrix measures it with --process-output"),
-    ("imatrix.finite", "measure the matrix again, or leave the entry out with --exclude-weights"),
-    ("imatrix.needed", "measure the matrix with more text, or give the tensor another type with --tensor-type"),
+    ("imatrix.uncovered.output", "no action needed; llama-imatrix measures it with --process-output"),
+    ("imatrix.finite", "measure the matrix again, or ignore the entry with --exclude-weights"),
+    ("imatrix.needed", "measure the matrix with more text, or choose another type with --tensor-type"),
     (
         "imatrix.foreign",
-        "use a matrix that was measured on this very model; --include-weights and --exclude-weights have to leave some entries",
+        "use a matrix measured on this model; --include-weights and --exclude-weights must leave some entries",
     ),
 ];
 

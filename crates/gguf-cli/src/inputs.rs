@@ -74,7 +74,7 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
         for path in paths(matches, id) {
             if !is_model {
                 if ollama::is_name(path) {
-                    let problem = "models of Ollama's store are read, and not written; extract or copy the file first";
+                    let problem = "models in Ollama's store cannot be written; copy the file first";
                     return Err(Failure::CouldNotRun(format!("{}: {problem}", shown_path(path))));
                 }
                 continue;

@@ -3,8 +3,8 @@
 //! A surface and nothing more: options in, calls into the libraries, text out. [`commands`] is the list of subcommands,
 //! each a file in `cmd/`; [`ui`] is everything about the terminal; [`json`] is how metadata looks in JSON.
 //!
-//! Standard output is data, standard error is talk. The exit code is 0 when all is well, 1 when a file is bad, and 2 when
-//! the command is wrong or could not run.
+//! Results go to standard output; progress, warnings and errors go to standard error. The exit code is 0 for success, 1 for an invalid
+//! file or a missing item, and 2 for wrong usage or a failure.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -23,36 +23,32 @@ mod json;
 mod ollama;
 mod stdin;
 mod text;
+mod topics;
 mod ui;
 mod watch;
 
 fn main() -> ExitCode {
     watch::catch_file_size_signal();
+    if let Some(text) = topics::requested(std::env::args_os()) {
+        return printed(io::stdout().write_all(text.as_bytes()));
+    }
     let request = match commands::parse() {
         Ok(request) => request,
         Err(e) if e.use_stderr() => {
-            // Whatever goes wrong is said in the program's name. There is nowhere to complain when that fails.
+            // A failure to write to standard error cannot be reported.
             if e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
                 let _ = write!(io::stderr(), "gguf: ");
             }
             let _ = e.print();
             return Verdict::CouldNotRun.into();
         }
-        Err(help) => {
-            return match help.print().and_then(|()| io::stdout().flush()).map_err(Failure::from) {
-                Ok(()) => Verdict::Good.into(),
-                Err(failure) => {
-                    ui::Ui::new().error(&failure);
-                    failure.verdict().into()
-                }
-            };
-        }
+        Err(help) => return printed(help.print()),
     };
     let mut ui = ui::Ui::new();
     ui.schema.clone_from(&request.schema);
     let result =
         request.command(&mut ui).and_then(|command| command.run(&mut ui)).and_then(|verdict| match ui.flush() {
-            // The verdict stands, whether or not anybody reads to the end.
+            // A closed pipe does not change the verdict.
             Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
             Err(failure) => Err(failure),
         });
@@ -64,6 +60,17 @@ fn main() -> ExitCode {
             let _ = json::print_failure(&mut ui, &failure);
             let _ = ui.flush();
             watch::end_by_signal();
+            failure.verdict().into()
+        }
+    }
+}
+
+/// The exit code after a text was printed, or not.
+fn printed(result: io::Result<()>) -> ExitCode {
+    match result.and_then(|()| io::stdout().flush()).map_err(Failure::from) {
+        Ok(()) => Verdict::Good.into(),
+        Err(failure) => {
+            ui::Ui::new().error(&failure);
             failure.verdict().into()
         }
     }

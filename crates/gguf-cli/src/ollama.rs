@@ -75,7 +75,7 @@ fn store() -> Result<PathBuf, Failure> {
     // Where Ollama runs as a service on Linux, it has a home of its own.
     let folders = home.clone().into_iter().chain([PathBuf::from("/usr/share/ollama/.ollama/models")]);
     folders.into_iter().find(|folder| folder.is_dir()).or(home).ok_or_else(|| {
-        Failure::CouldNotRun("there is no home folder to look for Ollama's models in; set OLLAMA_MODELS".to_owned())
+        Failure::CouldNotRun("cannot find Ollama's models without a home folder; set OLLAMA_MODELS".to_owned())
     })
 }
 
@@ -106,7 +106,7 @@ fn manifest_of(store: &Path, given: &Path, name: &str) -> Result<PathBuf, Failur
         return Ok(manifest);
     }
     let problem = format!(
-        "there is no such model in {}; `ollama pull {name}:{tag}` fetches it, or OLLAMA_MODELS names another folder",
+        "no such model in {}; run `ollama pull {name}:{tag}`, or set OLLAMA_MODELS to another folder",
         store.display()
     );
     Err(Failure::of_file(Verdict::CouldNotRun, "not_found", given, format!("{}: {problem}", given.display())))
@@ -159,7 +159,7 @@ fn of_manifest(path: &Path, store: &Path, json: &Value) -> Result<Entry, Failure
     let (file, digest, stated) = model.ok_or_else(|| invalid("there is no layer of a model"))?;
     match (std::fs::metadata(&file), stated) {
         (Ok(data), Some(stated)) if data.len() != stated => {
-            let problem = format!("has {} bytes, and its manifest states {stated}; pull the model again", data.len());
+            let problem = format!("has {} bytes, but its manifest states {stated}; pull the model again", data.len());
             Err(bad("truncated", &file, &problem))
         }
         (Ok(_), _) => Ok(Entry { model: file, digest, layers: others }),

@@ -73,21 +73,23 @@ impl Watch {
         let unusable = self.unusable.load(Ordering::Relaxed);
         match (kept, damaged) {
             (0, 0) if !unusable => None,
-            (0, _) => Some("what was kept is damaged or incomplete and could not be used; started anew".to_owned()),
+            (0, _) => Some(
+                "the kept work of an earlier run is damaged or incomplete and was discarded; started over".to_owned(),
+            ),
             (_, 0) if unusable => Some(format!(
-                "resumed: {} of the tensor data were there and are right; what else was kept is damaged or incomplete",
+                "resumed: {} of tensor data verified and reused; other kept work is damaged or incomplete and was discarded",
                 size(kept)
             )),
-            (_, 0) => Some(format!("resumed: {} of the tensor data were there and are right", size(kept))),
+            (_, 0) => Some(format!("resumed: {} of tensor data verified and reused", size(kept))),
             _ => Some(format!(
-                "resumed: {} of the tensor data were there and are right; {} were not as they were left, and were done again",
+                "resumed: {} of tensor data verified and reused; {} did not match and were redone",
                 size(kept),
                 size(damaged)
             )),
         }
     }
 
-    /// The rate at which so many bytes were done, in brackets; nothing when some of them were done before.
+    /// The rate for this many bytes, in brackets; empty if some of them were kept from an earlier run.
     pub fn rate(&self, bytes: u64) -> String {
         match self.line.kept() {
             0 => format!(" ({})", rate(bytes, self.elapsed())),

@@ -26,7 +26,6 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/formula.rs", 1, "MAX_LIST"),
     ("gguf-hf/src/metadata/name.rs", 1, "a word of an id"),
     ("gguf-hf/src/packed/data.rs", 1, "reserved before"),
-    ("gguf-hf/src/packed/scaled.rs", 1, "dimensions of a tensor that was read"),
     ("gguf-hf/src/peek.rs", 2, "MAX_ELEMENTS"),
     ("gguf-hf/src/safetensors.rs", 1, "tensors of a head that was read"),
     ("gguf-hf/src/tokenizer/base64.rs", 1, "digits that were read"),

@@ -103,7 +103,7 @@ fn show_tells_what_is_missing() {
     fs::write(&file, &bytes[..bytes.len() - 10_000]).unwrap();
     gguf(["show", text(&file)])
         .exits(1)
-        .prints(&["Incomplete     10.0 kB of tensor data are missing; gguf check says which\n"]);
+        .prints(&["Incomplete     10.0 kB of tensor data missing; `gguf check` has the details\n"]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn shards_are_one_model() {
     gguf(["check", text(&first), text(&second), "--json"]).json()["files"].as_array().unwrap().iter().for_each(|f| {
         assert!(!f["findings"].to_string().contains("split."), "{f}");
     });
-    gguf(["get", text(&second), "general.name"]).exits(1).says(&["this is shard 2 of a model"]);
+    gguf(["get", text(&second), "general.name"]).exits(1).says(&["this is shard 2 of a split model"]);
     fs::remove_file(&first).unwrap();
     gguf(["show", text(&second)])
         .exits(0)
@@ -282,10 +282,10 @@ fn get_prints_values_raw() {
     assert_eq!(get("*template").exits(0).out, "tokenizer.chat_template\t{{ a }}\\n\\u{1b}\\\\n é\n");
     assert_eq!(get("general.* --json").exits(0).json()["values"]["general.name"], "Small");
     get("tokenizer.ggml.tokens -n 1000").exits(1).says(&["the array has 1000 elements"]);
-    get("general.name -n 0").exits(1).says(&["is of type string and not an array"]);
+    get("general.name -n 0").exits(1).says(&["expected an array for --index, found string"]);
     get("general.nam").exits(1).says(&["there is no key general.nam; did you mean general.name?"]);
     get("context_length").exits(1).says(&["did you mean llama.context_length?"]);
-    get("zzz").exits(1).says(&["gguf show --kv lists"]);
+    get("zzz").exits(1).says(&["`gguf show --kv` lists"]);
     get("general.name zzz").exits(1).prints(&["general.name\tSmall\n"]);
     get("").exits(2).says(&["<KEY>"]);
 }
@@ -308,7 +308,7 @@ fn name_judges_and_renames() {
     assert_eq!(names(dir.path()), ["small.gguf"]);
 
     fs::write(dir.path().join(good), "other").unwrap();
-    gguf(["name", "--rename", text(&file)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["name", "--rename", text(&file)]).exits(2).says(&["already exists; use --force"]);
     assert_eq!(names(dir.path()), [good, "small.gguf"]);
     gguf(["name", "--rename", "--force", text(&file)]).exits(0).prints(&["  Renamed to  "]);
     assert_eq!(names(dir.path()), [good]);
@@ -332,7 +332,7 @@ fn convert_writes_once() {
     assert_eq!(names(dir.path()), ["out.gguf"]);
     gguf(["check", "--data", text(&out)]).exits(0);
     let bytes = fs::read(&out).unwrap();
-    convert(&to).exits(2).says(&["out.gguf: exists already; give --force to replace it"]);
+    convert(&to).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
     convert(&format!("{to} --force --type f32 -q -j 1")).exits(0).silently();
     assert!(fs::read(&out).unwrap().len() > bytes.len());
     convert(&format!("{to} --force --big-endian -q")).exits(0);
@@ -411,7 +411,7 @@ fn help_completions_and_man_pages() {
     gguf(["man", text(&pages)]).exits(0).prints(&["gguf-convert.1\n"]);
     assert!(names(&pages).contains(&"gguf.1".to_owned()));
     assert!(fs::read_to_string(pages.join("gguf-show.1")).unwrap().contains("Exit codes"));
-    gguf(["man", text(&pages)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["man", text(&pages)]).exits(2).says(&["already exists; use --force"]);
     gguf(["man", text(&pages), "--force"]).exits(0);
 }
 
@@ -615,7 +615,7 @@ fn an_offset_past_the_end_is_named() {
             let (command, keys) = line.split_first().unwrap();
             gguf([*command, "--at", &at, text(&file)].iter().chain(keys))
                 .exits(2)
-                .says(&[&format!("offset {at} is past the end of the file, which has {bytes} bytes")]);
+                .says(&[&format!("offset {at} is past the end of the file ({bytes} bytes)")]);
         }
     }
 }
@@ -700,7 +700,7 @@ fn shards_are_renamed_together() {
     fs::copy(&second, lone.path().join(second.file_name().unwrap())).unwrap();
     gguf(["name", "--rename", text(&lone.path().join(second.file_name().unwrap()))])
         .exits(1)
-        .says(&["one of 2 shards, which are renamed together"]);
+        .says(&["shards are renamed together, and some of the 2 shards are missing"]);
     assert_eq!(names(lone.path()).len(), 1);
     gguf(["name", "--rename", text(&second), text(&first)]).exits(0);
     let after = names(dir.path());
@@ -727,9 +727,85 @@ fn what_holds_no_model_is_not_quantized() {
 fn what_is_no_command_gets_a_tip() {
     let dir = folder();
     let file = small(dir.path(), "small.gguf");
-    gguf(["info", text(&file)]).exits(2).says(&["tip: that is gguf show\n"]);
-    gguf(["verify", text(&file)]).exits(2).says(&["tip: that is gguf check\n"]);
+    gguf(["info", text(&file)]).exits(2).says(&["tip: the command is gguf show\n"]);
+    gguf(["verify", text(&file)]).exits(2).says(&["tip: the command is gguf check\n"]);
     gguf([text(&file)]).exits(2).says(&["tip: to see what a file is: gguf show ", "small.gguf\n"]);
     gguf([text(dir.path())]).exits(2).says(&["tip: to convert a checkpoint folder: gguf convert "]);
     assert!(!gguf(["blah"]).exits(2).err.contains("tip: "));
+}
+
+/// The tensors of an encoder of images with one block, as LLaVA has it beside Mistral models.
+const ENCODER: &[(&str, &[u64])] = &[
+    ("vision_tower.ln_pre.weight", &[4]),
+    ("vision_tower.patch_conv.weight", &[4, 3, 2, 2]),
+    ("vision_tower.transformer.layers.0.attention.q_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention.k_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention.v_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention.o_proj.weight", &[4, 4]),
+    ("vision_tower.transformer.layers.0.attention_norm.weight", &[4]),
+    ("vision_tower.transformer.layers.0.feed_forward.gate_proj.weight", &[8, 4]),
+    ("vision_tower.transformer.layers.0.feed_forward.up_proj.weight", &[8, 4]),
+    ("vision_tower.transformer.layers.0.feed_forward.down_proj.weight", &[4, 8]),
+    ("vision_tower.transformer.layers.0.ffn_norm.weight", &[4]),
+    ("multi_modal_projector.linear_1.weight", &[16, 4]),
+    ("multi_modal_projector.linear_2.weight", &[16, 16]),
+];
+
+#[test]
+fn convert_writes_model_and_projector() {
+    use gguf_test::checkpoint::{f32_data, llama_tensors, safetensors, write_small_files};
+    let dir = folder();
+    let model = dir.path().join("seeing");
+    fs::create_dir(&model).unwrap();
+    write_small_files(&model);
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let vision = r#""LlavaForConditionalGeneration"], "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "vision_config": {"model_type":
+        "pixtral", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "image_size": 4, "patch_size": 2,
+        "hidden_act": "silu"}"#;
+    let config =
+        config.replace("\"LlamaForCausalLM\"]", vision).replace("\"model_type\":\"llama\"", "\"model_type\":\"none\"");
+    fs::write(model.join("config.json"), config).unwrap();
+    let added = r#"{"added_tokens_decoder": {"7": {"content": "[IMG_BREAK]", "special": true}}}"#;
+    fs::write(model.join("tokenizer_config.json"), added).unwrap();
+    let preprocessor = r#"{"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}"#;
+    fs::write(model.join("preprocessor_config.json"), preprocessor).unwrap();
+    let all: Vec<(String, Vec<u64>)> = llama_tensors()
+        .into_iter()
+        .chain(ENCODER.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())))
+        .collect();
+    let data = |shape: &[u64]| f32_data(1, shape.iter().product());
+    let tensors: Vec<_> =
+        all.iter().map(|(name, shape)| (name.as_str(), "F32", shape.as_slice(), data(shape))).collect();
+    fs::write(model.join("model.safetensors"), safetensors(&tensors)).unwrap();
+
+    let path = |name: &str| text(&dir.path().join(name)).to_owned();
+    let both = format!("--mmproj={}", path("eyes.gguf"));
+    let (out, projector) = (path("model.gguf"), path("eyes.gguf"));
+    gguf(["convert", text(&model), "-o", &out, &both, "-q"]).exits(0).prints(&[&out, &projector]);
+    gguf(["convert", text(&model), "-o", &path("alone.gguf"), "--mmproj", "-q"]).exits(0);
+    assert_eq!(fs::read(&projector).unwrap(), fs::read(path("alone.gguf")).unwrap());
+    gguf(["show", &projector, "--tensors"]).exits(0).prints(&[
+        "v.token_embd.img_break",
+        "v.blk.0.ffn_gate.weight",
+        "mm.2.weight",
+    ]);
+    gguf(["show", &out, "--tensors"]).exits(0).prints(&["blk.1.attn_q.weight"]);
+    // What quantizes the model leaves the encoder as it is.
+    let quantized = format!("--mmproj={}", path("half.gguf"));
+    gguf(["convert", text(&model), "-o", &path("q.gguf"), "--type", "Q4_0", &quantized, "-q"]).exits(0);
+    assert_eq!(fs::read(path("half.gguf")).unwrap(), fs::read(&projector).unwrap());
+
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={}", path("x.gguf"))])
+        .exits(2)
+        .says(&["the model and the projector would be the same file"]);
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--type", "Q4_0"])
+        .exits(2)
+        .says(&["a projector is not quantized to Q4_0"]);
+    gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--no-mtp"])
+        .exits(2)
+        .says(&["--no-mtp does not apply to a projector"]);
+    fs::write(model.join("tokenizer_config.json"), "{}").unwrap();
+    let failed = gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={}", path("y.gguf"))]);
+    failed.says(&["does not support a tokenizer without the token [IMG_BREAK]"]);
+    assert!(!dir.path().join("x.gguf").exists());
 }

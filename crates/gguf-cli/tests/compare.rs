@@ -151,7 +151,7 @@ fn hashes_are_printed_and_checked() {
     let json = check(&other, &["--json"]).exits(1).json();
     assert_eq!(json["good"], false);
     assert_eq!(json["hashes"][1]["status"], "mismatch");
-    check(&other, &["--content"]).exits(1).says(&["has no content or metadata hash of "]);
+    check(&other, &["--content"]).exits(1).says(&["no content or metadata hash of "]);
 
     // The content digest tells metadata from tensors.
     fs::write(&manifest, gguf(["hash", name, "--content"]).exits(0).out).unwrap();
@@ -165,10 +165,10 @@ fn hashes_are_printed_and_checked() {
     assert_eq!(kinds, ["content", "metadata"], "{}", run.out);
 
     fs::write(&manifest, "hello\n").unwrap();
-    check(&model, &[]).exits(1).says(&["manifest: there is no line with a known kind of hash"]);
+    check(&model, &[]).exits(1).says(&["manifest: no line with a known hash"]);
     fs::write(&manifest, "sha1  00  model.gguf\n").unwrap();
     check(&model, &[]).exits(1).says(&["manifest: line 1: expected a sha1 hash of 40 characters"]);
-    gguf(["hash", name, "-c", name]).exits(2).says(&["it is a model, and a manifest is needed"]);
+    gguf(["hash", name, "-c", name]).exits(2).says(&["expected a manifest, found a model"]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     let errors: Vec<&str> = err.lines().filter(|line| line.starts_with("gguf: error: ")).collect();
     assert_eq!(errors.len(), 3, "{err}");
     for line in errors {
-        assert!(line.contains("out.gguf: no room on the disk at "), "{err}");
+        assert!(line.contains("out.gguf: no space left on the disk at "), "{err}");
         assert!(line.contains(" bytes needed, "), "{err}");
     }
 }
@@ -64,7 +64,7 @@ fn copies_on_a_full_disk_are_errors_and_leave_everything() {
     assert_eq!(lines.split_off(lines.len() - 2), ["old", "old"], "{out}");
     assert_eq!(lines.len(), 8, "{out}");
     assert!(lines.iter().all(|line| line.ends_with(": code 2, left: out.gguf out.npy ")), "{out}\n{err}");
-    assert_eq!(err.matches(": no room on the disk at ").count(), 8, "{err}");
+    assert_eq!(err.matches(": no space left on the disk at ").count(), 8, "{err}");
     assert_eq!(names(data.path()), before);
 }
 

@@ -4,6 +4,8 @@
 //! A block of the language `console` holds commands, each after `$ `, and what they print. A file is one session: its commands run one
 //! after the other in a folder that has `examples`. A line `...` stands for any lines, and times and rates for any others. Commands
 //! in `<!-- setup: … -->` run first. Commands of other programs that are not part of every system are not run.
+//!
+//! Help texts are in the pages of their commands, and topics of the help are pages of the book. `UPDATE=1` writes both anew.
 #![cfg(unix)]
 
 use std::fs;
@@ -14,7 +16,7 @@ use gguf_test::files::folder;
 use gguf_test::program;
 
 /// What a command line may begin with; others are shown only.
-const RUN: &[&str] = &["gguf ", "head ", "cmp ", "for ", "cat ", "ls ", "printf ", "echo "];
+const RUN: &[&str] = &["gguf ", "head ", "cmp ", "for ", "cat ", "ls ", "printf ", "echo ", "EDITOR="];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -117,6 +119,9 @@ fn commands_print_what_is_shown() {
         for setup in setups.filter_map(|line| line.strip_suffix(" -->")) {
             shell(setup, dir.path());
         }
+        let mut updated: Vec<String> = text.lines().map(str::to_owned).collect();
+        // From the last to the first when lines are replaced, so that the others keep their numbers.
+        let mut stale: Vec<(usize, usize, Vec<String>)> = Vec::new();
         for shown in commands(&text) {
             // A program that is not there, or that takes long.
             if !RUN.iter().any(|start| shown.command.starts_with(start)) {
@@ -128,10 +133,17 @@ fn commands_print_what_is_shown() {
             while expected.last().is_some_and(String::is_empty) {
                 expected.pop();
             }
-            if !agrees(&expected, &found) {
+            let n_shown = expected.len();
+            if std::env::var_os("UPDATE").is_some() && shown.command.starts_with("gguf help ") && expected != found {
+                stale.push((shown.line, n_shown, found));
+            } else if !agrees(&expected, &found) {
                 let (page, line) = (page.strip_prefix(root()).unwrap().display().to_string(), shown.line);
                 wrong.push(format!("{page}:{line}: $ {}\n{}", shown.command, found.join("\n")));
             }
+        }
+        for (line, n_shown, found) in stale.into_iter().rev() {
+            updated.splice(line..line + n_shown, found);
+            fs::write(&page, updated.join("\n") + "\n").unwrap();
         }
     }
     assert!(wrong.is_empty(), "{} commands print something else:\n{}", wrong.len(), wrong.join("\n\n"));
@@ -191,4 +203,63 @@ fn links_lead_somewhere_and_every_page_is_listed() {
 fn the_readme_is_short() {
     let n_lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
     assert!(n_lines <= 200, "{n_lines} lines");
+}
+
+/// The commands that a help text lists under `Commands:`.
+fn listed_commands(help: &[String]) -> Vec<String> {
+    let lines = help.iter().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = lines
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|l| l.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_page_with_its_help() {
+    let dir = folder();
+    let commands = listed_commands(&shell("gguf --help", dir.path()));
+    assert!(commands.len() >= 25, "{commands:?}");
+    for command in commands {
+        let page = root().join(format!("docs/commands/{command}.md"));
+        let text = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
+        let below = listed_commands(&shell(&format!("gguf {command} --help"), dir.path()));
+        let below = below.iter().map(|below| format!("{command} {below}"));
+        for help in std::iter::once(command.clone()).chain(below) {
+            let shown = format!("$ gguf help {help}\n");
+            assert!(text.contains(&shown), "{}: there is no {shown}", page.display());
+        }
+    }
+}
+
+#[test]
+fn topics_of_the_help_are_pages() {
+    let help = shell("gguf --help", folder().path()).join("\n");
+    let topics = fs::read_dir(root().join("crates/gguf-cli/src/topics")).unwrap();
+    let mut n = 0;
+    for topic in topics.map(|entry| entry.unwrap().path()) {
+        let text = fs::read_to_string(&topic).unwrap();
+        let page = root().join("docs/topics").join(topic.file_name().unwrap());
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&page, &text).unwrap();
+        }
+        let shown = fs::read_to_string(&page).unwrap_or_default();
+        assert!(shown == text, "{} is not {}; UPDATE=1 writes it anew", page.display(), topic.display());
+        let name = topic.file_stem().unwrap().to_str().unwrap();
+        assert!(help.contains(&format!("\n  {name} ")), "{name} is not in the help");
+        program::gguf(["help", name]).exits(0).prints(&[&text]).silently();
+        n += 1;
+    }
+    assert!(n >= 4, "{n} topics");
+    program::gguf(["help", "no-topic"]).exits(2);
+}
+
+#[test]
+fn all_types_are_in_the_help() {
+    let words =
+        |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect::<Vec<_>>();
+    let text = words(&program::gguf(["help", "types"]).exits(0).out);
+    let tensor_types = gguf_format::TYPES.iter().filter(|row| gguf_quantize::mix::parse_tensor_type(row.name).is_ok());
+    for name in gguf_quantize::mix::Target::names().chain(tensor_types.map(|row| row.name)) {
+        assert!(text.iter().any(|word| word == name), "{name} is not in gguf help types");
+    }
 }

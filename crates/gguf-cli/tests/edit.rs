@@ -18,7 +18,7 @@ fn set_changes_a_file_in_place() {
     run.says(&[
         "  general.name: Small -> Other\n",
         "  llama.context_length: 128 -> 256\n",
-        "2 changes, in place, in the room that is there; ",
+        "2 changes, in place, in reserved space; ",
     ]);
     assert_eq!(fs::metadata(&file).unwrap().len(), before);
     gguf(["get", text(&file), "llama.context_length", "--type"]).exits(0).prints(&["u32\n"]);
@@ -45,7 +45,7 @@ fn set_says_what_it_would_do() {
     assert_eq!(json["changes"][0]["after"], "Other");
     assert_eq!(json["file_bytes"], before.len());
     let run = gguf(["set", "-n", "--rewrite", "--reserve", "1KiB", text(&file)]).exits(0);
-    run.prints(&["would be edited by a new file with all ", "because a new file was asked for", "1,024 bytes of room"]);
+    run.prints(&["would be edited as a new file of ", "because a new file was asked for", "1,024 bytes of space"]);
     assert!(fs::read(&file).unwrap() == before);
 }
 
@@ -55,22 +55,22 @@ fn set_types_values() {
     let file = small(dir.path(), "m.gguf");
     let before = fs::read(&file).unwrap();
     for (value, code, said) in [
-        ("llama.context_length=many", 2, "m.gguf: llama.context_length is of type u32, and many is no such value\n"),
+        ("llama.context_length=many", 2, "m.gguf: llama.context_length: expected a value of type u32, found many\n"),
         ("llama.contxt_length=1", 2, "did you mean llama.context_length?\n"),
-        ("own.new=1", 2, "state one, as in KEY:u32=VALUE\n"),
+        ("own.new=1", 2, "specify a type, as in KEY:u32=VALUE\n"),
         ("general.name", 2, "\"general.name\" is not KEY=VALUE or KEY:TYPE=VALUE"),
-        ("a:u31=1", 2, "\"u31\" is not a type"),
-        ("general.alignment=64", 2, "another general.alignment moves every tensor"),
-        ("ggufkit.pad=x", 2, "--reserve makes it longer"),
+        ("a:u31=1", 2, "unknown type \"u31\""),
+        ("general.alignment=64", 2, "changing general.alignment would move every tensor"),
+        ("ggufkit.pad=x", 2, "--reserve enlarges it"),
     ] {
         gguf(["set", text(&file), value]).exits(code).says(&[said]);
     }
-    gguf(["set", text(&file)]).exits(2).says(&["nothing to set: give KEY=VALUE"]);
-    gguf(["set", text(dir.path()), "a=b"]).exits(2).says(&["is a folder, and a GGUF file is needed"]);
+    gguf(["set", text(&file)]).exits(2).says(&["nothing to set: pass KEY=VALUE"]);
+    gguf(["set", text(dir.path()), "a=b"]).exits(2).says(&["expected a GGUF file, found a folder"]);
     assert!(fs::read(&file).unwrap() == before);
     let run = gguf(["set", "-n", text(&file), "llama.context_length:string=many"]).exits(0);
     run.says(&[
-        "gguf: warning: llama.context_length is u32 in llama.cpp; it is set as string\n",
+        "gguf: warning: llama.context_length: llama.cpp expects u32; set as string\n",
         "gguf: warning: after the edit: error key.type: key llama.context_length: ",
     ]);
 }
@@ -109,7 +109,7 @@ fn set_reads_json_and_templates() {
     gguf(["set", text(&file), "--from", text(&json)]).exits(2).says(&["m.json: not JSON: "]);
     fs::write(&json, "[1]").unwrap();
     gguf(["set", text(&file), "--from", text(&json)]).exits(2).says(&["expected an object of keys and values"]);
-    gguf(["set", text(&file), "--from", "-", "--chat-template-file", "-"]).exits(2).says(&["can be read once only"]);
+    gguf(["set", text(&file), "--from", "-", "--chat-template-file", "-"]).exits(2).says(&["can be read only once"]);
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn set_repairs_tokens() {
     }
     for (option, value, code, said) in [
         ("--special-token", "eos=nope", 1, "m.gguf: no token has the text \"nope\"\n"),
-        ("--special-token", "end=token 7", 2, "there is no role end; there are bos, eos, "),
-        ("--special-token-id", "eos=1000", 2, "there is no token 1000; the vocabulary has 1000, counted from 0\n"),
-        ("--special-token-id", "eos=x", 2, "\"x\" is not the id of a token\n"),
-        ("--token-type", "token 7=odd", 2, "\"odd\" is not a type of tokens; there are normal, "),
+        ("--special-token", "end=token 7", 2, "unknown role end; expected one of bos, eos, "),
+        ("--special-token-id", "eos=1000", 2, "token id 1000 is out of range; the vocabulary has 1000 tokens\n"),
+        ("--special-token-id", "eos=x", 2, "invalid token id \"x\"\n"),
+        ("--token-type", "token 7=odd", 2, "unknown token type \"odd\"; expected normal, "),
     ] {
         gguf(["set", text(&file), option, value]).exits(code).says(&[said]);
     }
@@ -143,12 +143,12 @@ fn a_copy_is_written_and_not_over_another_file() {
     let set =
         |more: &[&str]| gguf([&["set", text(&file), "general.name=Copied", "--output", text(&out)], more].concat());
     assert_eq!(set(&[]).exits(0).says(&["1 change, in a copy"]).out, format!("{}\n", text(&out)));
-    set(&[]).exits(2).says(&["out.gguf: exists already; give --force to replace it"]);
+    set(&[]).exits(2).says(&["out.gguf: already exists; use --force to overwrite it"]);
     set(&["--force", "-q"]).exits(0).silently();
     gguf(["get", text(&out), "general.name"]).exits(0).prints(&["Copied\n"]);
     gguf(["set", text(&file), "a:u8=1", "--output", text(&file), "-f"])
         .exits(2)
-        .says(&["is the file itself; give another one"]);
+        .says(&["is the damaged file itself; pass another file"]);
     gguf(["set", text(&file), "a:u8=1", "--output", "-"]).exits(2).says(&["cannot be written to standard output"]);
     gguf(["set", text(&file), "a:u8=1", "--force"]).exits(2);
     assert!(fs::read(&file).unwrap() == before);
@@ -168,7 +168,7 @@ fn unset_removes_keys() {
     run.says(&[
         "  tokenizer.ggml.model: llama (removed)\n",
         "3 changes, in place",
-        " bytes of room are left for later edits\n",
+        " bytes of space left for later edits\n",
     ]);
     assert_eq!(fs::metadata(&file).unwrap().len(), before.len() as u64);
     assert_eq!(gguf(["get", text(&file), "general.*"]).exits(0).out, "general.architecture\tllama\n");
@@ -191,7 +191,7 @@ fn rename_gives_keys_and_tensors_other_names() {
     gguf(["set", "-q", text(&file), "norm.weight:u8=1"]).exits(0);
     gguf(["rename", text(&file), "norm.weight=x"])
         .exits(2)
-        .says(&["norm.weight is the name of a key and of a tensor; say which with --keys or --tensors\n"]);
+        .says(&["norm.weight is both a key and a tensor; choose with --keys or --tensors\n"]);
     gguf(["rename", "--tensors", text(&file), "norm.weight=x"]).exits(0).says(&["tensor norm.weight is now x"]);
     gguf(["rename", "--keys", text(&file), "x=y"]).exits(1).says(&["there is no key x"]);
     // Names change places.
@@ -237,7 +237,7 @@ fn edit_runs_an_editor() {
     let (code, _, err) = edit("sed -i 's/: u64 = .*/: u64 = x/'", &[]);
     assert_eq!(code, 2);
     let kept = err.trim_end().rsplit(' ').next().unwrap();
-    assert!(err.contains("llama.big is of type u64, and x is no such value; the text is kept in "), "{err}");
+    assert!(err.contains("llama.big: expected a value of type u64, found x; the text is kept in "), "{err}");
     assert!(fs::read_to_string(kept).unwrap().contains("llama.big: u64 = x\n"));
     assert!(fs::read(&file).unwrap() == before);
     fs::remove_file(kept).unwrap();
@@ -276,15 +276,13 @@ fn an_interrupted_edit_is_finished_by_whatever_opens_the_file() {
         assert_eq!(names(dir.path()), ["m.gguf"]);
     }
     interrupt();
-    gguf(["set", text(&file), "general.name=Small"])
-        .exits(0)
-        .says(&["m.gguf: an edit that was interrupted is finished\n"]);
+    gguf(["set", text(&file), "general.name=Small"]).exits(0).says(&["m.gguf: completed an interrupted edit\n"]);
     // Of a file that is another one meanwhile, nothing is touched.
     interrupt();
     let other = dir.path().join("other.gguf");
     write(&other, &head(&[]), &[]);
     fs::copy(&other, &file).unwrap();
-    gguf(["show", text(&file)]).exits(2).says(&["m.gguf.edit is of an edit of other contents", "remove the journal"]);
+    gguf(["show", text(&file)]).exits(2).says(&["m.gguf.edit belongs to other contents", "remove the journal"]);
     assert!(fs::read(&file).unwrap() == fs::read(&other).unwrap());
 }
 
@@ -300,15 +298,15 @@ fn writers_leave_room() {
     gguf(["quantize", text(&plain), text(&quantized), "Q8_0", "-q", "--reserve", "8KiB"]).exits(0);
     for file in [&roomy, &quantized] {
         let description = format!("general.description={}", "d".repeat(8000));
-        gguf(["set", text(file), "--in-place", &description]).exits(0).says(&["in place, in the room that is there"]);
+        gguf(["set", text(file), "--in-place", &description]).exits(0).says(&["in place, in reserved space"]);
         gguf(["check", "-q", text(file)]).exits(0);
         // The key that holds the room is in no list to edit.
-        gguf(["set", "-n", text(file), "ggufkit.pad=x"]).exits(2).says(&["only takes up room"]);
+        gguf(["set", "-n", text(file), "ggufkit.pad=x"]).exits(2).says(&["only reserves space"]);
     }
     // The size of a file that is asked for counts the room.
     let sized = dir.path().join("s.gguf");
     gguf(["quantize", text(&plain), text(&sized), "--target-size", "2MB", "-q", "--reserve", "64KiB"]).exits(0);
     let bytes = fs::metadata(&sized).unwrap().len();
     assert!(bytes <= 2_000_000 && bytes > 1_900_000, "{bytes}");
-    gguf(["set", text(&roomy), "--reserve", "1GiB"]).exits(2).says(&["at most 67.1 MB are reserved"]);
+    gguf(["set", text(&roomy), "--reserve", "1GiB"]).exits(2).says(&["at most 67.1 MB can be reserved"]);
 }

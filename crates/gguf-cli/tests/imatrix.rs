@@ -82,32 +82,34 @@ fn what_is_lost_is_said() {
     let dir = folder();
     let out = dir.path().join("x.dat");
     imatrix(&["convert", &data("two-one.gguf"), text(&out)]).exits(0).says(&[
-        "left out, because nothing was measured for them: blk.1.attn_q.weight\n",
-        "the tokens of each expert are lost, in 1 entry; 1 expert was never used",
-        "only the last is kept, ",
-        "the size of chunks is lost; give --chunk-size 100",
+        "omitted, because they have no measurements: blk.1.attn_q.weight\n",
+        "token counts per expert are lost in 1 entry; 1 expert was never used",
+        "only the last dataset name is kept, ",
+        "the chunk size is not stored; pass --chunk-size 100",
     ]);
     let run = imatrix(&["merge", &data("one-two.gguf"), &data("one-two.gguf"), "-o", text(&out), "-f"]).exits(0);
-    run.says(&["only the last is kept, c.txt; lost: a.txt, b.txt\n"]);
+    run.says(&["only the last dataset name is kept, c.txt; lost: a.txt, b.txt\n"]);
     let run = imatrix(&["merge", &data("old.dat"), &data("old.dat"), "-o", text(&out), "-f"]).exits(0);
-    assert!(!run.err.contains("only the last is kept"), "{}", run.err);
+    assert!(!run.err.contains("only the last dataset name is kept"), "{}", run.err);
     imatrix(&["convert", &data("two-one.gguf"), text(&out), "-f", "-q"]).exits(0);
     let back = dir.path().join("x.gguf");
     imatrix(&["convert", text(&out), text(&back)])
         .exits(0)
-        .says(&["x.dat: how many tokens a chunk has is not said there, and 512 are assumed"]);
+        .says(&["x.dat: chunk size not recorded; assuming 512 tokens"]);
     imatrix(&["convert", text(&out), text(&back), "-f", "-q", "-c", "100"]).exits(0).silently();
 
     let none = old(dir.path(), "none.dat", "a", 0, &[1.0]);
-    imatrix(&["convert", text(&none), text(&back), "-f"]).exits(0).says(&["of 0 chunks by its count", ": a\n"]);
+    imatrix(&["convert", text(&none), text(&back), "-f"])
+        .exits(0)
+        .says(&["chunk count 0, treated as not measured", ": a\n"]);
     let two = old(dir.path(), "two.dat", "a", 1, &[1.0]);
     imatrix(&["merge", text(&two), text(&two), "-o", text(&back), "-f"]).exits(0).says(&[
-        "two.dat: given more than once",
-        "two.dat: how many",
+        "two.dat: listed more than once",
+        "two.dat: chunk size not recorded",
         "gguf: 1 entry of 2 files, 2 chunks",
     ]);
     let many = old(dir.path(), "many.dat", "a", i32::MAX, &[1.0]);
-    imatrix(&["convert", text(&many), text(&back), "-f"]).exits(0).says(&["counts of 1 entry are beyond 16,777,216"]);
+    imatrix(&["convert", text(&many), text(&back), "-f"]).exits(0).says(&["counts of 1 entry exceed 16,777,216"]);
 }
 
 #[test]
@@ -135,17 +137,17 @@ fn what_cannot_be_merged_or_written_is_refused() {
             &["negative.dat: the entry a: value 1 is -2; sums of squares"],
         ),
         (&["convert", text(&negative), &path("out.dat")], 1, &["negative.dat: the entry a: value 1 is -2;"]),
-        (&["convert", text(&unseen), &path("out.dat")], 1, &["nothing was measured for any of its entries"]),
+        (&["convert", text(&unseen), &path("out.dat")], 1, &["none of its entries has measurements"]),
         (&["merge", one, &path("nowhere"), "-o", &out], 2, &["nowhere"]),
-        (&["convert", one, &path("out")], 2, &["does not say which format", "--format"]),
+        (&["convert", one, &path("out")], 2, &["unknown output format", "--format"]),
         (&["convert", one, one, "-f"], 2, &["choose another name"]),
-        (&["convert", one, text(&other)], 2, &["other.dat: exists already", "--force"]),
+        (&["convert", one, text(&other)], 2, &["other.dat: already exists", "--force"]),
         (&["convert", one, &out, "-c", "0"], 2, &["--chunk-size"]),
         (&["convert", one, &path("no/out.gguf")], 2, &["out.gguf: cannot create a file there"]),
         (&["show", &path("text.gguf")], 1, &["text.gguf: not an importance matrix"]),
         (&["check", &path("nowhere")], 2, &["nowhere"]),
         (&["check", one, one, "Q4"], 2, &["unknown file type `Q4`", "did you mean"]),
-        (&["check", one, one], 1, &["one.gguf: it has no general.architecture; give the model itself"]),
+        (&["check", one, one], 1, &["one.gguf: general.architecture is missing; expected a model"]),
         (&["check", one, &path("text.gguf")], 1, &["text.gguf"]),
     ];
     for (args, code, texts) in cases {
@@ -249,7 +251,7 @@ fn a_matrix_that_cannot_be_used_is_named_with_what_to_do() {
     let part = old(dir.path(), "part.dat", "blk.0.attn_q.weight", 1, &[1.0; 256]);
     let cases: &[(&Path, &[&str], &[&str])] = &[
         (&nan, &[], &["nan.dat: tensor blk.0.attn_q.weight: value 7 is NaN", "--exclude-weights"]),
-        (&small, &[], &["and 1 more; `gguf imatrix check ", "small.dat ", "model.gguf` shows all"]),
+        (&small, &[], &["and 1 more; `gguf imatrix check ", "small.dat ", "model.gguf` lists all problems"]),
         (&other, &[], &["other.dat: its only entry is for no tensor of the model"]),
         (&part, &["--include-weights", "nosuch"], &["part.dat: it has no entries to use"]),
     ];

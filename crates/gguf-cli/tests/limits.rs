@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use gguf_test::files::{folder, glossary, text};
-use gguf_test::{corpus, hostile, program};
+use gguf_test::{corpus, hostile, program, torch};
 
 /// Address space in KiB.
 const MEMORY: u32 = 512 << 10;
@@ -168,6 +168,25 @@ fn checkpoints_that_claim_much() {
         commands.push(words(&format!("convert {name} --dry-run")));
     }
     run_all(dir.path(), commands);
+}
+
+/// Each hostile PyTorch file as that of a checkpoint: refused, and nothing is written.
+#[test]
+fn pytorch_files() {
+    let dir = prepared();
+    for name in ["config.json", "tokenizer.model", "tokenizer_config.json"] {
+        fs::copy(glossary().join(name), dir.path().join(name)).unwrap();
+    }
+    let mut commands = Vec::new();
+    for (i, case) in torch::hostile::all().iter().enumerate() {
+        let name = format!("{i}.bin");
+        fs::write(dir.path().join(&name), &case.bytes).unwrap();
+        commands.push(words(&format!("convert {name} -o written-{i}.gguf -j 2")));
+    }
+    let files = || fs::read_dir(dir.path()).unwrap().count();
+    let before = files();
+    run_all(dir.path(), commands);
+    assert_eq!(files(), before, "something was written");
 }
 
 /// The corpus of the format. Most of its files are refused in the same way by every command, so each is given to some.

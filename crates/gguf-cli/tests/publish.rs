@@ -69,12 +69,15 @@ fn several_types_need_names_of_their_own() {
     let model = model(dir.path());
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     for (args, said) in [
-        (vec![at("out.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need names of their own; put {ftype}"),
-        (vec![at("{name}.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need names of their own"),
-        (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "the file type Q4_K_M is given twice"),
+        (vec![at("out.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names; use {ftype}"),
+        (vec![at("{name}.gguf"), "Q4_0".into(), "Q8_0".into()], "several file types need separate names"),
+        (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "duplicate file type Q4_K_M"),
         (vec![at("{ftype}"), "Q4_K,Q9".into()], "unknown file type `Q9`"),
         (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
-        (vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()], "--json shows one file type"),
+        (
+            vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()],
+            "--json supports the plan or report of one file type",
+        ),
     ] {
         let mut all = vec![text(&model)];
         all.extend(args.iter().map(String::as_str));
@@ -84,7 +87,7 @@ fn several_types_need_names_of_their_own() {
     }
     gguf(["convert", text(&glossary()), "-o", &at("x.gguf"), "--type", "q8_0,q4_0"])
         .exits(2)
-        .says(&["put {ftype} into the name"]);
+        .says(&["use {ftype} in the name"]);
     quantize(&[text(&model), "Q8_0", "Q4_0", "--dry-run"]).exits(0).prints(&["Q8_0: 29 tensors", "Q4_0: 29 tensors"]);
 }
 
@@ -112,7 +115,7 @@ fn placeholders_work_in_every_output() {
     // Nothing is put in place of what the model does not say.
     let bare = small(dir.path(), "bare.gguf");
     let run = gguf(["swap", text(&bare), text(&template)]).exits(2);
-    run.says(&["nothing to put in place of {ftype}: the model has no general.file_type"]);
+    run.says(&["cannot replace {ftype}: the model has no general.file_type"]);
     assert_eq!(names(&out), [""; 0]);
 }
 
@@ -204,4 +207,63 @@ fn file_types_are_listed_with_their_sizes() {
     // Completions and help know the types.
     gguf(["completions", "bash"]).exits(0).prints(&["IQ3_XXS"]);
     gguf(["help", "quantize"]).exits(0).prints(&["IQ3_XXS", "iq3_xxs, 3.06 bits per weight"]);
+}
+
+/// A publisher's day: a checkpoint becomes a model, eight quantizations with a matrix from one read, and shards; with hashes and a card, which
+/// are right until a file changes.
+#[test]
+fn a_checkpoint_is_published() {
+    let dir = folder();
+    let (checkpoint, matrix) = (glossary(), matrix());
+    let at = |name: &str| dir.path().join(name);
+    let folder = text(dir.path());
+    gguf(["convert", text(&checkpoint), "-o", folder, "--type", "bf16", "-q"]).exits(0);
+    let model = at("Glossary-2.9M-BF16.gguf");
+    gguf(["imatrix", "check", text(&matrix), text(&model), "IQ2_XXS"]).exits(0);
+    let made = quantize(&[&[text(&model), folder], &TYPES[..], &["--imatrix", text(&matrix)]].concat()).exits(0);
+    assert_eq!(made.out.lines().count(), 8);
+    let prefix = at("Glossary-2.9M-BF16");
+    gguf(["split", text(&model), text(&prefix), "--max-size", "3MB", "--delete-input", "-q"]).exits(0);
+    let files: Vec<PathBuf> = names(dir.path()).iter().map(|name| at(name)).collect();
+    assert_eq!(files.len(), 11);
+    gguf([vec!["check", "-q"], files.iter().map(|file| text(file)).collect()].concat()).exits(0);
+
+    let with =
+        |more: &[&str]| gguf([vec!["card"], files.iter().map(|file| text(file)).collect(), more.to_vec()].concat());
+    let card = with(&["-q"]).exits(0);
+    let readme = at("README.md");
+    fs::write(&readme, format!("{}\nAnd more text.\n", card.out.replace("\n\n", "\n\n# Glossary\n\n"))).unwrap();
+    with(&["--check", text(&readme)]).exits(0).says(&["README.md: good: 9 models"]);
+    // The hashes are those of the files.
+    let document = with(&["--json", "-q"]).exits(0).json();
+    let models = document["models"].as_array().unwrap();
+    assert_eq!(models.len(), 9);
+    for file in models.iter().flat_map(|model| model["files"].as_array().unwrap()) {
+        let path = file["path"].as_str().unwrap();
+        let sum = std::process::Command::new("sha256sum").arg(path).output();
+        if let Ok(sum) = sum {
+            assert!(sum.stdout.starts_with(file["sha256"].as_str().unwrap().as_bytes()), "{path}");
+        }
+        assert!(card.out.contains(file["sha256"].as_str().unwrap()));
+    }
+    let split = models.iter().find(|model| model["files"].as_array().unwrap().len() == 3).unwrap();
+    assert_eq!((&split["file_type"], &split["imatrix"]), (&"BF16".into(), &serde_json::Value::Null));
+
+    let q4 = at("Glossary-2.9M-Q4_K_M.gguf");
+    let manifest = at("manifest");
+    fs::write(&manifest, gguf(["hash", text(&q4), "--sha256", "-q"]).exits(0).out).unwrap();
+    gguf(["hash", text(&q4), "--check", text(&manifest)]).exits(0);
+    // One byte of one tensor.
+    let mut bytes = fs::read(&q4).unwrap();
+    let last = bytes.len() - 5;
+    bytes[last] ^= 1;
+    fs::write(&q4, bytes).unwrap();
+    gguf(["hash", text(&q4), "--check", text(&manifest)]).exits(1);
+    with(&["--check", text(&readme)]).exits(1).prints(&["Glossary-2.9M-Q4_K_M.gguf: SHA-256 is "]);
+    fs::remove_file(&q4).unwrap();
+    let others: Vec<&str> = files.iter().filter(|file| **file != q4).map(|file| text(file)).collect();
+    let run = gguf([vec!["card"], others, vec!["--check", text(&readme), "-q"]].concat()).exits(1);
+    assert!(run.silently().out.contains("Glossary-2.9M-Q4_K_M.gguf is listed but was not given"));
+    gguf(["card", "none.gguf"]).exits(2).says(&["none.gguf"]);
+    gguf(["card", text(&model), "--check", "none.md"]).exits(2).says(&["none.md"]);
 }

@@ -74,13 +74,13 @@ fn options_about_types_are_followed_and_their_reasons_said() {
     let out = dir.path().join("out");
     let out = out.to_str().unwrap();
     for (pair, said) in [
-        ("llama.context_length=str:abc", "llama.context_length is u32"),
-        ("general.name=int:5", "general.name is str"),
-        ("tokenizer.ggml.tokens=str:abc", "tokenizer.ggml.tokens is "),
-        ("tokenizer.ggml.scores=float:1", "tokenizer.ggml.scores is "),
+        ("llama.context_length=str:abc", "llama.context_length: expected a value of type u32, found "),
+        ("general.name=int:5", "general.name: expected a value of type str"),
+        ("tokenizer.ggml.tokens=str:abc", "tokenizer.ggml.tokens: expected a value of type "),
+        ("tokenizer.ggml.scores=float:1", "tokenizer.ggml.scores: expected a value of type "),
     ] {
         let run = quantize(&[model, out, "Q8_0", "--override-kv", pair]).exits(2);
-        run.says(&[said, ", and the value given is ", "--allow-type-change"]);
+        run.says(&[said, ", found ", "--allow-type-change"]);
         assert!(!Path::new(out).exists());
         quantize(&[model, out, "Q8_0", "-q", "--override-kv", pair, "--allow-type-change"]).exits(0);
         fs::remove_file(out).unwrap();
@@ -107,9 +107,9 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
 
     let cases: &[(&[&str], i32, &[&str])] = &[
         (&[model, out_name, "Q4_KM"], 2, &["unknown file type", "did you mean Q4_K_M"]),
-        (&[model, out_name], 2, &["the file to write and then the file type"]),
+        (&[model, out_name], 2, &["expected an output file and a file type"]),
         (&[model, out_name, "IQ2_XXS"], 1, &["needs an importance matrix", "--imatrix"]),
-        (&[q8_name, out_name, "Q4_0"], 1, &["is q8_0 already", "--allow-requantize"]),
+        (&[q8_name, out_name, "Q4_0"], 1, &["is already q8_0", "--allow-requantize"]),
         (&[cut.to_str().unwrap(), out_name, "Q4_0"], 1, &["its data ends at byte", "missing"]),
         (&[model, out_name, "Q4_0", "--imatrix", text], 1, &["text"]),
         (&[model, out_name, "Q4_0", "--imatrix", "no-such-file"], 2, &["no-such-file"]),
@@ -117,7 +117,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
         (&[model, out_name, "Q4_0", "--override-kv", "a=int:x"], 2, &["is not a whole number"]),
         (&["no-such-model", out_name, "Q4_0"], 2, &["no-such-model"]),
         (&[model, model, "Q4_0", "-f"], 2, &["choose another name for the output"]),
-        (&[model, q8_name, "Q4_0"], 2, &["exists already", "--force"]),
+        (&[model, q8_name, "Q4_0"], 2, &["already exists", "--force"]),
     ];
     for (args, code, texts) in cases {
         quantize(args).exits(*code).says(texts);
@@ -172,10 +172,10 @@ fn a_checkpoint_is_quantized_on_the_way() {
     let convert = |options: &[&str]| gguf([&["convert", example.to_str().unwrap(), "-o", &matrix], options].concat());
     for (options, code, said) in [
         (&["--type", "Q4_KM"] as &[&str], 2, "unknown file type `Q4_KM`; did you mean Q4_K_M?"),
-        (&["--type", "bf16", "--pure"], 2, "options of quantization need a file type to quantize to"),
+        (&["--type", "bf16", "--pure"], 2, "quantization options require a quantized --type"),
         (&["--type", "Q4_K_M", "--vocab-only"], 2, "--vocab-only writes no tensors"),
-        (&["--type", "IQ2_XS", "-f"], 1, "needs an importance matrix; give one with --imatrix"),
-        (&["--type", "Q4_K_M", "--imatrix", &matrix], 2, "would replace a file that it is made of"),
+        (&["--type", "IQ2_XS", "-f"], 1, "needs an importance matrix; pass one with --imatrix"),
+        (&["--type", "Q4_K_M", "--imatrix", &matrix], 2, "would overwrite an input file"),
     ] {
         convert(options).exits(code).says(&[said]);
     }
@@ -221,7 +221,7 @@ fn blocks_are_left_out() {
     program::gguf(["check", &out, "--data"]).exits(0);
 
     for (blocks, code, said) in
-        [("3", 1, "there is no block 3"), ("0,1,2", 1, "at least one must stay"), ("x", 2, "invalid digit")]
+        [("3", 1, "cannot remove block 3"), ("0,1,2", 1, "at least one must remain"), ("x", 2, "invalid digit")]
     {
         quantize(&[model, &path("none"), "Q8_0", "--prune-layers", blocks]).exits(code).says(&[said]);
     }
@@ -280,7 +280,7 @@ fn shards_stay_shards_when_asked() {
     assert_eq!(run.out.lines().next(), Some(path("Small-32K-Q8_0-00001-of-00002.gguf").as_str()));
     for folder in ["none/", "none/."] {
         let run = quantize(&[&path("in-00001-of-00002.gguf"), folder, "Q8_0", "--keep-split"]).exits(2);
-        run.says(&["gguf: error: ", ": is a folder; with --keep-split, give what the names of the shards begin with"]);
+        run.says(&["gguf: error: ", ": is a folder; --keep-split needs a prefix for the shard names"]);
     }
     // The plan is that of the shards, and one file is made without the option.
     let plan =
@@ -302,11 +302,11 @@ fn files_that_options_name_are_not_replaced() {
     let rules = dir.path().join("rules.txt");
     fs::write(&rules, "\u{feff}ffn_down=q5_0").unwrap();
     let rules = rules.to_str().unwrap();
-    let replaces = ["the output would replace a file that it is made of"];
+    let replaces = ["the output would overwrite an input file"];
     quantize(&[model, rules, "Q8_0", "-f", "--tensor-type-file", rules]).exits(2).says(&replaces);
     gguf(["recipe", "apply", rules, model, rules, "--type", "Q8_0", "-f"]).exits(2).says(&replaces);
     assert!(fs::read_to_string(rules).unwrap().ends_with("ffn_down=q5_0"));
-    gguf(["recipe", "apply", model, rules, "x"]).exits(2).says(&["it is a model, and a text with rules is needed"]);
+    gguf(["recipe", "apply", model, rules, "x"]).exits(2).says(&["expected a file of rules, found a model"]);
     let long = dir.path().join("long");
     fs::write(&long, vec![b'#'; (1 << 20) + 1]).unwrap();
     gguf(["recipe", "apply", long.to_str().unwrap(), model, "x"]).exits(2).says(&["more than 1048576 bytes"]);

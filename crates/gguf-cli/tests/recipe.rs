@@ -107,11 +107,11 @@ fn what_is_no_recipe_is_refused() {
     let path = |name: &str| dir.path().join(name);
     let (model, recipe, out) = (model(dir.path()), path("recipe"), path("out.gguf"));
     for (words, options, code, said) in [
-        ("ffn_down=q6_K", &[] as &[&str], 2, "does not begin with a file type"),
+        ("ffn_down=q6_K", &[] as &[&str], 2, "does not start with a file type"),
         ("Q4_KM", &[], 2, "did you mean Q4_K_M?"),
-        ("", &[], 2, "there is no rule in it"),
+        ("", &[], 2, "it is empty"),
         ("ffn_down=q6_K", &["--type", "BF16"], 2, "rules have no effect"),
-        ("ffn_down=q6_K", &["--type", "COPY"], 2, "COPY leaves every type as it is"),
+        ("ffn_down=q6_K", &["--type", "COPY"], 2, "COPY keeps every type"),
         ("IQ2_XS", &[], 1, "needs an importance matrix"),
     ] {
         fs::write(&recipe, words).unwrap();

@@ -24,16 +24,16 @@ fn repair_says_what_is_whole() {
     run.prints(&[
         " bytes; 10.0 kB are missing\n",
         "  Head     sound\n",
-        "  Tensors  0 of 2 whole\n",
+        "  Tensors  0 of 2 intact\n",
         "  token_embd.weight   32 x 1000  f16 ",
         "9.87 kB missing\n",
         "  output_norm.weight  32         f32 ",
-        "--from COPY copies what is missing from a whole copy",
+        "--from COPY copies missing data from an intact copy",
     ]);
     gguf(["repair", text(&whole)])
         .exits(0)
         .silently()
-        .prints(&["  Tensors  2 of 2 whole\n", "whole, so far as it can be told"]);
+        .prints(&["  Tensors  2 of 2 intact\n", "intact, as far as can be checked"]);
     let json = gguf(["repair", "--json", text(&path)]).exits(1).silently().json();
     assert_eq!(
         (&json["whole"], &json["head"], &json["tensors"][1]["data"]),
@@ -53,15 +53,17 @@ fn repair_copies_from_a_whole_copy() {
     assert!(fs::read(&path).unwrap() == before);
     let run = gguf(["repair", text(&path), "--from", text(&whole)]).exits(0);
     assert_eq!(run.out, format!("{}\n", text(&path)));
-    run.says(&[" in 2 ranges copied, and all tensors are as in the copy\n"]);
+    run.says(&[" in 2 ranges copied; all tensors match the copy\n"]);
     assert!(fs::read(&path).unwrap() == bytes);
-    gguf(["repair", text(&path), "--from", text(&whole)]).exits(0).says(&["nothing differs from the copy\n"]);
-    gguf(["repair", text(&path), "--from", text(&path)]).exits(2).says(&["is the file itself; give another one\n"]);
+    gguf(["repair", text(&path), "--from", text(&whole)]).exits(0).says(&["no differences from the copy\n"]);
+    gguf(["repair", text(&path), "--from", text(&path)])
+        .exits(2)
+        .says(&["is the damaged file itself; pass another file\n"]);
     let other = dir.path().join("other.gguf");
     write(&other, &head(&[("a", &[32], GgmlType::F32)]), &[]);
     gguf(["repair", text(&path), "--from", text(&other)])
         .exits(1)
-        .says(&["other.gguf is not a copy of it: it has no tensor token_embd.weight\n"]);
+        .says(&["other.gguf is not a copy of this file: it has no tensor token_embd.weight\n"]);
     assert!(fs::read(&path).unwrap() == bytes);
 }
 
@@ -75,20 +77,20 @@ fn repair_mends_and_saves() {
     gguf(["repair", text(&path)]).exits(1).prints(&["To mend  the file begins with the bytes 58 58 58 58"]);
     gguf(["repair", text(&path), "--mend"]).exits(0).says(&["mended: the file begins with the bytes 58 58 58 58"]);
     assert!(fs::read(&path).unwrap() == bytes);
-    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["there is nothing that the rest of the file determines\n"]);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["nothing can be mended without an intact copy\n"]);
 
     fs::write(&path, &bytes[..bytes.len() - 128]).unwrap();
     let out = dir.path().join("out.gguf");
     let run = gguf(["repair", text(&path), "--output", text(&out)]).exits(0);
     run.says(&["1 of 2 tensors saved, ", "not saved: output_norm.weight\n"]);
     gguf(["show", "--tensors", text(&out)]).exits(0).prints(&["token_embd.weight"]);
-    gguf(["repair", text(&path), "--output", text(&out)]).exits(2).says(&["exists already; give --force"]);
+    gguf(["repair", text(&path), "--output", text(&out)]).exits(2).says(&["already exists; use --force"]);
     gguf(["repair", text(&path), "--output", text(&path), "--force"]).exits(2).says(&["m.gguf"]);
     assert!(fs::read(&path).unwrap() == bytes[..bytes.len() - 128]);
 
     fs::write(&path, "<!DOCTYPE html>").unwrap();
     gguf(["repair", text(&path)]).exits(1).prints(&["damaged: byte 0: magic: not a GGUF file but an HTML page"]);
-    gguf(["repair", text(&path), "--mend"]).exits(1).says(&["a whole copy has it; give it with --from\n"]);
+    gguf(["repair", text(&path), "--mend"]).exits(1).says(&["an intact copy is needed; pass one with --from\n"]);
     assert_eq!(names(dir.path()), ["m.gguf", "out.gguf", "whole.gguf"]);
 }
 
@@ -124,8 +126,8 @@ fn estimate_says_what_a_model_takes() {
     assert_eq!(part("99", "host", "kv_cache"), 0);
     // The embeddings are the output matrix as well, so both have them.
     assert_eq!(part("99", "host", "weights") + part("99", "gpu", "weights"), 5_774_336 + 2048 * 256 * 2);
-    gguf(["estimate", text(&path), "--memory", "10GiB"]).exits(0).prints(&["fits into 10.7 GB: "]);
-    gguf(["estimate", text(&path), "--memory", "1MiB"]).exits(1).prints(&["does not fit into 1.05 MB: "]);
+    gguf(["estimate", text(&path), "--memory", "10GiB"]).exits(0).prints(&["fits in 10.7 GB; "]);
+    gguf(["estimate", text(&path), "--memory", "1MiB"]).exits(1).prints(&["does not fit in 1.05 MB; "]);
 }
 
 #[test]
@@ -134,9 +136,9 @@ fn estimate_refuses_what_it_does_not_know() {
     let sound = model(dir.path());
     let path = dir.path().join("m.gguf");
     for (args, said) in [
-        (&["--kv", "q3_K"][..], "caches have one of these types: f32, f16, "),
-        (&["--ctx", "0"], "a context of 0 tokens is none that a model is run with"),
-        (&["--batch", "0"], "a batch of 0 is none"),
+        (&["--kv", "q3_K"][..], "expected one of the cache types f32, f16, "),
+        (&["--ctx", "0"], "invalid setup: a context of 0 tokens"),
+        (&["--batch", "0"], "invalid setup: a batch of 0"),
         (&["--kv", "q8_0", "--no-flash"], "quantized values in the cache need flash attention"),
     ] {
         gguf([&["estimate", text(&sound)], args].concat()).exits(2).says(&[said]);
@@ -149,11 +151,7 @@ fn estimate_refuses_what_it_does_not_know() {
         write(&path, &head, &[]);
         gguf(["estimate", text(&path)]).exits(code).says(&[said]);
     };
-    bad(
-        |head| _ = head.remove("llama.block_count"),
-        1,
-        "the key llama.block_count is missing, and an estimate needs it",
-    );
+    bad(|head| _ = head.remove("llama.block_count"), 1, "the key llama.block_count is missing; the estimate needs it");
     bad(
         |head| head.set("llama.block_count", u32::MAX),
         1,
@@ -164,7 +162,7 @@ fn estimate_refuses_what_it_does_not_know() {
     bad(
         |head| head.set("llama.ssm.state_size", 16u32),
         2,
-        "llama is recurrent, and the memory of such models is not estimated",
+        "llama is recurrent; estimates of such models are not supported",
     );
     bad(|head| _ = head.remove("general.architecture"), 1, "the key general.architecture is missing");
 }

@@ -43,7 +43,7 @@ fn a_dry_run_shows_the_shards_and_writes_nothing() {
     let prefix = dir.path().join("s");
     let before = names(dir.path());
     let args = ["split", text(&model), text(&prefix), "--max-file-size", "64100", "-n"];
-    gguf(args).exits(2).says(&["the tensor token_embd.weight alone takes ", "give a larger --max-file-size"]);
+    gguf(args).exits(2).says(&["the tensor token_embd.weight alone takes ", "use a larger --max-file-size"]);
     let args = ["split", text(&model), text(&prefix), "--max-tensors", "1", "-n"];
     gguf(args).exits(0).silently().prints(&[
         "SHARD",
@@ -76,24 +76,24 @@ fn nothing_is_overwritten_and_no_input_is_an_output() {
     let model = dir.path().join("model.gguf");
     let other = dir.path().join("other.gguf");
     fs::write(&other, "precious").unwrap();
-    gguf(["merge", &first, "-o", text(&other)]).exits(2).says(&["other.gguf: exists already; give --force"]);
+    gguf(["merge", &first, "-o", text(&other)]).exits(2).says(&["other.gguf: already exists; use --force"]);
     assert_eq!(fs::read(&other).unwrap(), b"precious");
     for force in [None, Some("--force")] {
         let args = ["merge", &first, "-o", &second].into_iter().chain(force);
-        gguf(args).exits(2).says(&["would replace a file that it is made of"]);
+        gguf(args).exits(2).says(&["would overwrite an input file"]);
         let prefix = dir.path().join("s");
         let args = ["split", &first, text(&prefix), "--max-tensors", "1", "--no-tensor-first-split"];
-        gguf(args.into_iter().chain(force)).exits(2).says(&["would replace a file that it is made of"]);
+        gguf(args.into_iter().chain(force)).exits(2).says(&["would overwrite an input file"]);
     }
     let prefix = dir.path().join("s");
     let args = ["split", text(&model), text(&prefix), "--max-tensors", "1", "--no-tensor-first-split"];
-    gguf(args).exits(2).says(&["exists already"]);
+    gguf(args).exits(2).says(&["already exists"]);
     assert_eq!(names(dir.path()).len(), 5);
-    gguf(["merge", text(&model), "-o", "x"]).exits(1).says(&["is one file, and not split; there is nothing to merge"]);
+    gguf(["merge", text(&model), "-o", "x"]).exits(1).says(&["is not split; there is nothing to merge"]);
     gguf(["merge", &first, text(&model), "-o", "x"]).exits(1).says(&["is not a shard of the same model"]);
     gguf(["split", text(&model), text(dir.path()), "--max-tensors", "1"]).exits(2).says(&["is a folder", "model"]);
     gguf(["split", text(&model), "s"]).exits(2).says(&["--max-tensors", "--max-size", "--max-file-size"]);
-    gguf(["split", text(&model), "s", "--max-size", "0"]).exits(2).says(&["that is not a size of a file"]);
+    gguf(["split", text(&model), "s", "--max-size", "0"]).exits(2).says(&["not a valid file size"]);
     gguf(["merge", &first, "-o", "-"]).exits(2).says(&["cannot be written to standard output"]);
 }
 
@@ -127,9 +127,9 @@ fn what_an_output_would_not_hold_is_not_deleted() {
     let prefix = dir.path().join("s");
     let args = ["split", text(&model), text(&prefix), "--max-tensors", "1"];
     let run = gguf(args.into_iter().chain(["--delete-input"])).exits(1);
-    run.says(&["model.gguf: 3 bytes outside all tensors are not zero", "leave --delete-input out"]);
+    run.says(&["model.gguf: 3 bytes outside all tensors are not zero", "omit --delete-input"]);
     assert_eq!(names(dir.path()), ["model.gguf"]);
-    gguf(args).exits(0).says(&["they are left out", "has a layout of its own; it is noted in the first shard"]);
+    gguf(args).exits(0).says(&["they are dropped", "non-standard layout; it is recorded in the first shard"]);
     let second = dir.path().join("s-00002-of-00002.gguf");
     let mut bytes = fs::read(&second).unwrap();
     bytes.extend([5; 32]);
@@ -137,9 +137,9 @@ fn what_an_output_would_not_hold_is_not_deleted() {
     let out = dir.path().join("out.gguf");
     let args = ["merge", text(&second), "-o", text(&out)];
     let run = gguf(args.into_iter().chain(["--delete-input"])).exits(1);
-    run.says(&["s-00002-of-00002.gguf: 32 bytes outside all tensors", "leave --delete-input out"]);
+    run.says(&["s-00002-of-00002.gguf: 32 bytes outside all tensors", "omit --delete-input"]);
     assert!(!out.exists() && second.exists());
-    gguf(args).exits(0).says(&["they are left out"]);
+    gguf(args).exits(0).says(&["they are dropped"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn pieces_are_joined() {
     let args = ["merge", text(&piece(1)), "-o", text(&out)].map(str::to_owned);
     gguf(&args).exits(1).says(&["m.gguf.part1of2: the piece ", "m.gguf.part2of2 is missing"]);
     fs::write(piece(2), &bytes[20_000..40_000]).unwrap();
-    gguf(&args).exits(1).says(&["all pieces together have 40,000 bytes", "a piece is missing or cut off"]);
+    gguf(&args).exits(1).says(&["all pieces together have 40,000 bytes", "a piece is missing or truncated"]);
     fs::write(piece(2), &bytes[20_000..]).unwrap();
     gguf(args.iter().map(String::as_str).chain(["-n"])).exits(0).prints(&["2 pieces: 2 tensors"]);
     assert!(!out.exists());

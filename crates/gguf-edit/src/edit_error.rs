@@ -180,7 +180,7 @@ pub enum EditError {
         /// Why it cannot be edited in place.
         why: &'static str,
     },
-    /// The output is the file itself.
+    /// The output is the damaged file itself.
     SameFile,
     /// Nothing of the file can be saved.
     NothingWhole,
@@ -248,7 +248,7 @@ impl EditError {
         }
     }
 
-    /// Whether a file's content is at fault, as opposed to the call or the machine.
+    /// Whether the content of a file is the cause, as opposed to the call or the system.
     pub fn is_bad_input(&self) -> bool {
         match self.problem() {
             EditError::Io(e) => e.is_bad_file(),
@@ -317,25 +317,25 @@ impl fmt::Display for EditError {
                 or_names(f, nearest)
             }
             EditError::NoName { name } => write!(f, "there is neither a key nor a tensor {}", shown(name)),
-            EditError::TwoMeanings { name } => write!(f, "{} is the name of a key and of a tensor", shown(name)),
+            EditError::TwoMeanings { name } => write!(f, "{} is both a key and a tensor", shown(name)),
             EditError::Taken { name } => write!(f, "the name {} is taken", shown(name)),
             EditError::KeyName { key } => {
-                write!(f, "{:?} cannot be a key: one has 1 to {MAX_KEY} bytes of UTF-8, and no NUL", shown(key))
+                write!(f, "invalid key {:?}: expected 1 to {MAX_KEY} bytes of UTF-8 without NUL", shown(key))
             }
             EditError::TensorName { name } => write!(
                 f,
-                "{:?} cannot be the name of a tensor: one has 1 to {MAX_TENSOR_NAME} bytes of UTF-8, and no NUL",
+                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL",
                 shown(name)
             ),
             EditError::UnknownKey { key, nearest } => {
                 write!(
                     f,
-                    "the type of {} is not known: neither the file nor the table of known keys has it",
+                    "unknown type of {}: the key is neither in the file nor in the table of known keys",
                     shown(key)
                 )?;
                 match nearest {
                     Some(near) => write!(f, "; did you mean {}?", shown(near)),
-                    None => f.write_str("; state one, as in KEY:u32=VALUE"),
+                    None => f.write_str("; specify a type, as in KEY:u32=VALUE"),
                 }
             }
             EditError::Assignment { text } => {
@@ -343,79 +343,80 @@ impl fmt::Display for EditError {
             }
             EditError::UnknownType { text } => write!(
                 f,
-                "{:?} is not a type; there are u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool and string, and [TYPE] \
-                 for an array",
+                "unknown type {:?}; expected u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, string, or [TYPE] for an array",
                 shown(text)
             ),
             EditError::Value { key, kind, found } => {
-                write!(f, "{} is of type {kind}, and {} is no such value", shown(key), shown(found))
+                write!(f, "{}: expected a value of type {kind}, found {}", shown(key), shown(found))
             }
             EditError::JsonValue { key, problem } => write!(f, "{}: {problem}", shown(key)),
             EditError::Json { problem } => f.write_str(problem),
             EditError::Line { number, error } => write!(f, "line {number}: {error}"),
             EditError::NotALine => f.write_str("expected KEY: TYPE = VALUE"),
             EditError::NoEnd { end } => {
-                write!(f, "the string that begins here does not end; a line {end} would end it")
+                write!(f, "unterminated string; expected a line {end}")
             }
-            EditError::Twice { key } => write!(f, "the key {} is there twice", shown(key)),
+            EditError::Twice { key } => write!(f, "duplicate key {}", shown(key)),
             EditError::NotShown { key } => {
-                write!(f, "the file has no value of {} that could be kept; write one in place of the …", shown(key))
+                write!(f, "the file has no value of {} to keep; replace … by a value", shown(key))
             }
             EditError::NoTokens => f.write_str("there is no vocabulary: tokenizer.ggml.tokens is missing"),
             EditError::UnknownRole { role } => {
                 write!(
                     f,
-                    "there is no role {}; there are {}",
+                    "unknown role {}; expected one of {}",
                     shown(role),
                     crate::tokens::roles().collect::<Vec<_>>().join(", ")
                 )
             }
             EditError::UnknownTokenType { ty } => write!(
                 f,
-                "{:?} is not a type of tokens; there are normal, unknown, control, user_defined, unused and byte",
+                "unknown token type {:?}; expected normal, unknown, control, user_defined, unused or byte",
                 shown(ty)
             ),
             EditError::NoToken { text } => write!(f, "no token has the text {:?}", shown(text)),
             EditError::TokenTwice { text, ids: [a, b] } => {
-                write!(f, "several tokens have the text {:?}, among them {a} and {b}; give the id", shown(text))
+                write!(f, "several tokens have the text {:?}, among them {a} and {b}; specify the id", shown(text))
             }
             EditError::TokenId { id, n_tokens } => {
-                write!(f, "there is no token {id}; the vocabulary has {n_tokens}, counted from 0")
+                write!(f, "token id {id} is out of range; the vocabulary has {n_tokens} tokens")
             }
             EditError::TokenTypes { n_types, n_tokens } => {
                 write!(f, "tokenizer.ggml.token_type has {n_types} elements, and the vocabulary {n_tokens} tokens")
             }
             EditError::Layout(e) => e.fmt(f),
-            EditError::Draft => f.write_str("is of the draft that preceded version 1, which is not edited"),
+            EditError::Draft => f.write_str("is in the draft format that preceded version 1, which cannot be edited"),
             EditError::PadKey => {
-                write!(f, "{} only takes up room for later edits, and is kept by the edits themselves", crate::PAD_KEY)
+                write!(f, "{} only reserves space for later edits and is managed automatically", crate::PAD_KEY)
             }
-            EditError::Alignment => f.write_str("another general.alignment moves every tensor, which no edit does"),
+            EditError::Alignment => {
+                f.write_str("changing general.alignment would move every tensor, which an edit cannot do")
+            }
             EditError::NotFirstShard { number } => {
                 write!(f, "is shard {number} of a model, whose key-values are in its first shard; edit that file")
             }
             EditError::NotInPlace { why } => {
-                write!(f, "{why}, so a new file would have to take its place; nothing was changed")
+                write!(f, "{why}, so a new file would have to replace it; nothing was changed")
             }
-            EditError::SameFile => f.write_str("is the file itself"),
-            EditError::NothingWhole => f.write_str("nothing of it can be saved"),
+            EditError::SameFile => f.write_str("is the damaged file itself"),
+            EditError::NothingWhole => f.write_str("contains nothing that can be saved"),
             EditError::NotDetermined { problem } => {
                 write!(
                     f,
-                    "{problem}; what is right there does not follow from the rest of the file, but a whole copy has it"
+                    "{problem}; the correct value does not follow from the rest of the file, so an intact copy is needed"
                 )
             }
             EditError::NotACopy { other, problem } => {
-                write!(f, "{} is not a copy of it: {problem}", other.display())
+                write!(f, "{} is not a copy of this file: {problem}", other.display())
             }
             EditError::OtherDamaged { other, problem } => {
                 write!(f, "{} is damaged as well: {problem}", other.display())
             }
-            EditError::MissingKey { key } => write!(f, "the key {} is missing, and an estimate needs it", shown(key)),
+            EditError::MissingKey { key } => write!(f, "the key {} is missing; the estimate needs it", shown(key)),
             EditError::Hyperparameter { key, problem } => write!(f, "{} {problem}", shown(key)),
             EditError::NotEstimated { architecture, why, weights } => write!(
                 f,
-                "{} {why}, and the memory of such models is not estimated; the weights take {weights} bytes",
+                "{} {why}; estimates of such models are not supported (the weights take {weights} bytes)",
                 shown(architecture)
             ),
             EditError::Asked { problem } => f.write_str(problem),

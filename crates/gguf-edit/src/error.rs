@@ -1,4 +1,4 @@
-//! Everything that can stop work on models: which file, key or tensor, what was found, what would be right.
+//! Errors of operations on models: which file, key or tensor, what was found, what was expected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -159,23 +159,22 @@ impl fmt::Display for PiecesProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PiecesProblem::Name => f.write_str(
-                "the name does not say which piece of a file it is; names such as model.gguf.part1of2, model.gguf-split-a and \
-                 model.gguf.partaa do",
+                "the name does not number the piece; expected a name such as model.gguf.part1of2, model.gguf-split-a or model.gguf.partaa",
             ),
             PiecesProblem::Missing(path) => write!(f, "the piece {} is missing", path.display()),
             PiecesProblem::Short { found, needed } => write!(
                 f,
-                "all pieces together have {} bytes, the model has {}; a piece is missing or cut off",
+                "all pieces together have {} bytes, the model has {}; a piece is missing or truncated",
                 grouped(*found),
                 grouped(*needed)
             ),
-            PiecesProblem::NotFirst => f.write_str("it is a whole GGUF file, not a further piece of one"),
+            PiecesProblem::NotFirst => f.write_str("it is a complete GGUF file, not a piece of one"),
         }
     }
 }
 
 impl Error {
-    /// Whether a model, or another file that is read, is at fault, as opposed to the machine, the output or the call.
+    /// Whether a model, or another input file, is the cause, as opposed to the system, the output or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -204,27 +203,27 @@ impl fmt::Display for Error {
         match self {
             Error::Pipeline(e) => write!(f, "{e}"),
             Error::Io(e) => write!(f, "{e}"),
-            Error::NotSplit { path } => write!(f, "{}: is one file, and not split", path.display()),
+            Error::NotSplit { path } => write!(f, "{}: is not split", path.display()),
             Error::Foreign { path, model } => {
                 write!(f, "{}: is not a shard of the same model as {}", path.display(), model.display())
             }
             Error::ShardTooSmall { path, tensor: None, needed, limit } => write!(
                 f,
-                "{}: the metadata take {} bytes, and a shard may have {}",
+                "{}: the metadata takes {} bytes; a shard may have {}",
                 path.display(),
                 grouped(*needed),
                 grouped(*limit)
             ),
             Error::ShardTooSmall { path, tensor: Some(tensor), needed, limit } => write!(
                 f,
-                "{}: a shard with the tensor {tensor} alone takes {} bytes, and may have {}",
+                "{}: a shard with the tensor {tensor} alone takes {} bytes; it may have {}",
                 path.display(),
                 grouped(*needed),
                 grouped(*limit)
             ),
             Error::Pieces { path, problem } => write!(f, "{}: {problem}", path.display()),
             Error::NotVerified { path, what } => {
-                write!(f, "{}: differs from what it was made of: {what}; nothing was deleted", path.display())
+                write!(f, "{}: differs from its input: {what}; nothing was deleted", path.display())
             }
             Error::Remove { path, source } => write!(f, "{}: cannot remove: {source}", path.display()),
             Error::NoTensor { path, name, nearest } => {
@@ -238,17 +237,17 @@ impl fmt::Display for Error {
                 write!(f, "{}: there is no key {}", path.display(), gguf_format::Str(pattern.as_bytes()))
             }
             Error::TensorExists { path, name } => {
-                write!(f, "{}: there is a tensor {name} already", path.display())
+                write!(f, "{}: the tensor {name} already exists", path.display())
             }
             Error::NotDecodable { path, tensor, ty } => {
-                write!(f, "{}: tensor {tensor}: data of type {ty} is not decoded to numbers", path.display())
+                write!(f, "{}: tensor {tensor}: type {ty} cannot be decoded to numbers", path.display())
             }
             Error::NotEncodable { path, tensor, from, to } => {
                 write!(f, "{}: tensor {tensor}: {from} cannot be converted to {to}", path.display())
             }
             Error::Array { path, offset, problem } => write!(f, "{}: byte {offset}: {problem}", path.display()),
             Error::OneTensor { path, n } => {
-                write!(f, "{}: {n} tensors were chosen, and a NumPy file holds one", path.display())
+                write!(f, "{}: {n} tensors match, and a NumPy file holds one", path.display())
             }
             Error::Manifest { path, line: 0, problem } => write!(f, "{}: {problem}", path.display()),
             Error::Manifest { path, line, problem } => write!(f, "{}: line {line}: {problem}", path.display()),

@@ -179,7 +179,7 @@ struct Cells {
 /// The most layers, heads or elements that are taken for those of a model.
 const MOST: u64 = 1 << 24;
 
-/// The most layers, and the most experts; llama.cpp has places for so many.
+/// The limits of llama.cpp for layers and experts.
 const MOST_LAYERS: u64 = 512;
 
 /// The longest context.
@@ -230,7 +230,7 @@ pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
     if !(1..=MOST_CTX).contains(&n_ctx) {
         return Err(asked(format!("a context of {n_ctx} tokens")));
     }
-    // Each sequence has a part of its own, in whole steps of 256 (`llama-context.cpp`).
+    // Each sequence has a separate part, in multiples of 256 (`llama-context.cpp`).
     let n_ctx_seq = align_up(n_ctx / setup.n_seq, 256).unwrap_or(n_ctx).max(256);
     let cells = Cells { full: n_ctx_seq, windowed: windowed_cells(&hparams, n_ctx_seq, setup) };
     let n_layers = hparams.layers.len() as u64;
@@ -260,8 +260,7 @@ pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
             true => "flash attention is used".to_owned(),
             false => "flash attention is not used, so all scores of a layer are in memory at once".to_owned(),
         },
-        "weights are not repacked; where llama.cpp repacks some for the CPU, those are in memory a second time"
-            .to_owned(),
+        "repacked weights are not counted; weights that llama.cpp repacks for the CPU are in memory twice".to_owned(),
     ];
     if n_gpu == 0 {
         cpu.compute = compute;
@@ -271,12 +270,12 @@ pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
         let inputs = hparams.n_embd.saturating_mul(4).saturating_add(cells.full.saturating_mul(2));
         cpu.compute = inputs.saturating_mul(n_tokens);
         assumptions.push(
-            "the compute buffer of the GPU is taken to be that of the CPU; what a backend adds for itself is not counted".to_owned(),
+            "the compute buffer of the GPU is assumed to equal that of the CPU; memory of the backend itself is not counted".to_owned(),
         );
     }
     if !is_known {
         assumptions.push(format!(
-            "the graph of {architecture} is not known here; the compute buffer is that of a model like llama of the same shape"
+            "the graph of {architecture} is not known; the compute buffer is estimated as for llama with the same dimensions"
         ));
     }
     let n_ctx_train = hparams.n_ctx_train;
@@ -284,7 +283,7 @@ pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
 }
 
 fn asked(problem: String) -> EditError {
-    EditError::Asked { problem: format!("{problem} is none that a model is run with") }
+    EditError::Asked { problem: format!("invalid setup: {problem}") }
 }
 
 fn check(setup: &Setup) -> Result<(), EditError> {
@@ -309,7 +308,7 @@ fn not_estimated(gguf: &Gguf<'_>, arch: &str) -> Option<&'static str> {
     if has("ssm.state_size") || has("wkv.head_size") || has("shortconv.l_cache") {
         return Some("is recurrent");
     }
-    (is_false("attention.causal") || arch.starts_with("t5")).then_some("is no decoder")
+    (is_false("attention.causal") || arch.starts_with("t5")).then_some("is not a decoder")
 }
 
 /// Cells of the cache for a sliding window: the window and a batch, in whole steps of 256 (`llama-kv-cache-iswa.cpp`).

@@ -6,7 +6,7 @@
 //!
 //! When the room is used up, bytes are inserted before the data, where the file system can (ext4, XFS); the key fills what is left of
 //! them. Otherwise the file is written anew, with the data blocks shared where the file system can do that (Btrfs, XFS), and copied
-//! where it cannot. Every way leaves the old file or the new one, whatever ends the process; see [`gguf_io::in_place`].
+//! where it cannot. After any interruption, either the old file or the new one exists; see [`gguf_io::in_place`].
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -72,7 +72,7 @@ pub enum Way {
     Nothing,
     /// In place, in the room that is there.
     Room,
-    /// In place, with so many bytes inserted before the data.
+    /// In place, with this many bytes inserted before the data.
     Insert {
         /// How many.
         bytes: u64,
@@ -157,7 +157,7 @@ impl EditPlan {
             return Err(EditError::Draft);
         }
         if options.reserve > MAX_RESERVE {
-            return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes of room are reserved") });
+            return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes can be reserved") });
         }
         let mut head = Head::from_gguf(gguf);
         let changes = apply(&mut head, edits)?;
@@ -468,7 +468,7 @@ impl EditPlan {
     /// Writes the edited file to another place, and leaves this one as it is. Its blocks are shared where the file system can.
     ///
     /// # Errors
-    /// When the output exists and `replace` is false, when it is the file itself, and when it cannot be written. No output is left then.
+    /// When the output exists and `replace` is false, when it is the damaged file itself, and when it cannot be written. No output is left then.
     pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<Way, EditError> {
         if out.canonicalize().is_ok_and(|out| out == self.real) {
             return Err(EditError::SameFile.at(out));
@@ -526,7 +526,7 @@ impl EditPlan {
 }
 
 /// Why a file is not edited in place where nothing else forbids it.
-const NO_INSERT: &str = "the head has no room for it, and the file system cannot insert any";
+const NO_INSERT: &str = "the head has no space for it, and the file system cannot insert any";
 
 /// Whether a change is one of the model, and not of the shard alone.
 fn is_of_model(change: &Change) -> bool {

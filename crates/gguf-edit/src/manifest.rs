@@ -89,8 +89,7 @@ impl Manifest {
             entries.push(Entry { algorithm, hash, label, line: line_number });
         }
         if entries.is_empty() {
-            let problem =
-                "there is no line with a known kind of hash, such as: sha256  c0510d38...  model.gguf".to_owned();
+            let problem = "no line with a known hash, such as: sha256  c0510d38...  model.gguf".to_owned();
             return Err(Error::Manifest { path: path.to_owned(), line: 0, problem });
         }
         Ok(Manifest { entries })

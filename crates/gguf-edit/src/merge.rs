@@ -1,4 +1,4 @@
-//! The shards of a model as one file, and what was made of them verified before anything is removed.
+//! Merging the shards of a model into one file, which is verified before any shard is removed.
 
 use std::fs;
 use std::num::NonZeroUsize;

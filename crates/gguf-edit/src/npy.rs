@@ -88,7 +88,7 @@ impl NpyFile {
             let short = || {
                 bad(
                     file_bytes,
-                    format!("the file ends within its header, which goes on to byte {}", offset + len as u64),
+                    format!("the file ends within its header, which extends to byte {}", offset + len as u64),
                 )
             };
             file.read_exact_at(offset, buffer).map_err(|_| short())
@@ -110,7 +110,7 @@ impl NpyFile {
                 read(8, &mut len)?;
                 (12, u64::from(u32::from_le_bytes(len)))
             }
-            other => return Err(bad(6, format!("version {other} of the format; 1 to 3 are read"))),
+            other => return Err(bad(6, format!("unsupported format version {other}; expected 1 to 3"))),
         };
         if len > MAX_HEADER {
             return Err(bad(8, format!("a header of {len} bytes; at most {MAX_HEADER} are read")));
@@ -172,7 +172,7 @@ fn parse(text: &str) -> Result<Header, String> {
         .chars()
         .next()
         .filter(|c| ['\'', '"'].contains(c))
-        .ok_or("arrays of records are not read; save plain numbers")?;
+        .ok_or("structured arrays are not supported; save plain numbers")?;
     let descr = descr.get(1..).and_then(|rest| rest.split(quote).next()).unwrap_or_default();
     let (order, name) = match descr.as_bytes().first() {
         Some(b'>') => (ByteOrder::Big, descr.get(1..)),
@@ -200,7 +200,7 @@ fn parse(text: &str) -> Result<Header, String> {
         _ => return Err(not("fortran_order")),
     };
     if is_fortran && shape.len() > 1 {
-        return Err("values in Fortran's order; save numpy.ascontiguousarray of it".to_owned());
+        return Err("Fortran order is not supported; save numpy.ascontiguousarray(array)".to_owned());
     }
     shape.reverse();
     Ok(Header { ty: *ty, shape, order })

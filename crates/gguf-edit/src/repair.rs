@@ -108,16 +108,16 @@ impl fmt::Display for Mend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mend::Start { found, right } => {
-                write!(f, "the file begins with the bytes {}, and {} is right", hex(found), hex(right))
+                write!(f, "the file begins with the bytes {}; expected {}", hex(found), hex(right))
             }
             Mend::Counts { found: [tensors, kvs], right: [right_tensors, right_kvs] } => write!(
                 f,
-                "the head states {tensors} tensors and {kvs} key-value pairs, and has {right_tensors} and {right_kvs}"
+                "the head states {tensors} tensors and {kvs} key-value pairs, but contains {right_tensors} and {right_kvs}"
             ),
             Mend::Offset { tensor, found, right } => {
-                write!(f, "the offset of {tensor} is {found}, and {right} is right")
+                write!(f, "the offset of {tensor} is {found}; expected {right}")
             }
-            Mend::Padding { missing } => write!(f, "{missing} bytes of padding are missing behind the last tensor"),
+            Mend::Padding { missing } => write!(f, "{missing} bytes of padding are missing after the last tensor"),
         }
     }
 }
@@ -373,7 +373,7 @@ fn io_error(path: &Path, action: &'static str) -> impl Fn(io::Error) -> EditErro
     move |source| gguf_io::Error::Io { path: path.to_owned(), action, source }.into()
 }
 
-/// Tells that so many bytes are done, and whether the work is to go on.
+/// Reports finished bytes, and returns whether to continue.
 fn advance(progress: &dyn Progress, bytes: u64) -> Result<(), EditError> {
     progress.event(Event::Advanced { bytes });
     if progress.is_cancelled() { Err(gguf_pipeline::Error::Cancelled.into()) } else { Ok(()) }

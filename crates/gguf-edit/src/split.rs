@@ -23,7 +23,7 @@ use crate::error::Error;
 /// Keys that say how a model was split.
 pub(crate) const SPLIT_KEYS: [&str; 4] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT, UNSPLIT_HEAD];
 
-/// Bytes by which `llama-gguf-split` counts tensors, whatever the alignment.
+/// Unit in which `llama-gguf-split` counts tensor sizes, independent of the alignment.
 const COUNTED_ALIGNMENT: u64 = 32;
 
 /// What a shard may hold.

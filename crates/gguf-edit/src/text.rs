@@ -19,7 +19,7 @@ const SHOWN: u64 = 64;
 /// Stands for a value that is not shown.
 const ELIDED: char = '…';
 
-/// Stands before a string that is in lines of its own.
+/// Introduces a multi-line string.
 const LINES: &str = "<<";
 
 /// The key-values of a head.
@@ -232,13 +232,13 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (line, message) in [
             ("nonsense", "line 2: expected KEY: TYPE = VALUE"),
-            ("a: b = c", "line 2: \"b\" is not a type"),
-            ("a: u8 = 256", "line 2: a is of type u8, and 256 is no such value"),
-            ("a: string = b", "line 2: a is of type string, and b is no such value"),
-            ("a: string = <<E\nb", "line 2: the string that begins here does not end; a line E would end it"),
-            ("general.name: string = \"\"\ngeneral.name = \"\"", "line 3: the key general.name is there twice"),
-            ("a: [u8] = … 3 elements", "line 2: the file has no value of a that could be kept"),
-            ("own.long: [u8] = … 65 elements", "line 2: the file has no value of own.long that could be kept"),
+            ("a: b = c", "line 2: unknown type \"b\""),
+            ("a: u8 = 256", "line 2: a: expected a value of type u8, found 256"),
+            ("a: string = b", "line 2: a: expected a value of type string, found b"),
+            ("a: string = <<E\nb", "line 2: unterminated string; expected a line E"),
+            ("general.name: string = \"\"\ngeneral.name = \"\"", "line 3: duplicate key general.name"),
+            ("a: [u8] = … 3 elements", "line 2: the file has no value of a to keep"),
+            ("own.long: [u8] = … 65 elements", "line 2: the file has no value of own.long to keep"),
         ] {
             let error = edits_of(&format!("# first\n{line}"), &head()).unwrap_err().to_string();
             assert!(error.starts_with(message), "{line}: {error}");

@@ -128,10 +128,10 @@ mod tests {
         assert_eq!(special_token(&head(), "eos", &text("</s>")).unwrap(), set(1));
         assert_eq!(special_token(&head(), "eos", &Token::Id(4)).unwrap(), set(4));
         for (role, token, message) in [
-            ("end", text("</s>"), "there is no role end; there are bos, eos, "),
+            ("end", text("</s>"), "unknown role end; expected one of bos, eos, "),
             ("eos", text("<end>"), "no token has the text \"<end>\""),
-            ("eos", text("a"), "several tokens have the text \"a\", among them 2 and 4; give the id"),
-            ("eos", Token::Id(5), "there is no token 5; the vocabulary has 5, counted from 0"),
+            ("eos", text("a"), "several tokens have the text \"a\", among them 2 and 4; specify the id"),
+            ("eos", Token::Id(5), "token id 5 is out of range; the vocabulary has 5 tokens"),
         ] {
             let error = special_token(&head(), role, &token).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");

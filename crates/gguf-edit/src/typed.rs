@@ -407,17 +407,17 @@ mod tests {
         for (text, message) in [
             ("general.name", "\"general.name\" is not KEY=VALUE or KEY:TYPE=VALUE"),
             ("=1", "\"=1\" is not KEY=VALUE or KEY:TYPE=VALUE"),
-            ("a:u31=1", "\"u31\" is not a type; there are u8, "),
-            ("llama.context_length=-1", "llama.context_length is of type u32, and -1 is no such value"),
-            ("llama.context_length=4096.0", "llama.context_length is of type u32, and 4096.0 is no such value"),
-            ("tokenizer.ggml.add_bos_token=1", "tokenizer.ggml.add_bos_token is of type bool, and 1 is no such value"),
-            ("general.tags=a", "general.tags is of type array of string, and a is no such value"),
-            ("general.tags=[1]", "general.tags is of type array of string, and 1 is no such value"),
-            ("own.bytes:[u8]=[256]", "own.bytes is of type array of u8, and 256 is no such value"),
+            ("a:u31=1", "unknown type \"u31\"; expected u8, "),
+            ("llama.context_length=-1", "llama.context_length: expected a value of type u32, found -1"),
+            ("llama.context_length=4096.0", "llama.context_length: expected a value of type u32, found 4096.0"),
+            ("tokenizer.ggml.add_bos_token=1", "tokenizer.ggml.add_bos_token: expected a value of type bool, found 1"),
+            ("general.tags=a", "general.tags: expected a value of type array of string, found a"),
+            ("general.tags=[1]", "general.tags: expected a value of type array of string, found 1"),
+            ("own.bytes:[u8]=[256]", "own.bytes: expected a value of type array of u8, found 256"),
             ("llama.contxt_length=1", "; did you mean llama.context_length?"),
             (
                 "own.new=1",
-                "the type of own.new is not known: neither the file nor the table of known keys has it; state one",
+                "unknown type of own.new: the key is neither in the file nor in the table of known keys; specify a type",
             ),
         ] {
             let error = set(text).unwrap_err();

@@ -243,9 +243,7 @@ fn other_names_of_the_file_keep_it_as_it_is() {
     let options = EditOptions::default().only_in_place(true);
     let error = edit(&path, &[set("general.name", "C name")], &options).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("the file has several names (hard links), so a new file would have to take its place"),
+        error.to_string().contains("the file has several names (hard links), so a new file would have to replace it"),
         "{error}"
     );
     let way = edit(&path, &[set("general.name", "C name")], &EditOptions::default()).unwrap();
@@ -290,14 +288,14 @@ fn what_cannot_be_edited_is_left_alone() {
     let rename = |from: &str, to: &str| Edit::RenameTensor { from: from.into(), to: to.into() };
     let cases: Vec<(Edit, &str)> = vec![
         (unset("general.nam"), "m.gguf: there is no key general.nam; did you mean general.name?"),
-        (set("", "x"), "cannot be a key"),
-        (set("a\0b", "x"), "cannot be a key"),
-        (set("general.alignment", 64u32), "m.gguf: another general.alignment moves every tensor"),
-        (set(PAD_KEY, "x"), "only takes up room for later edits"),
+        (set("", "x"), "invalid key "),
+        (set("a\0b", "x"), "invalid key "),
+        (set("general.alignment", 64u32), "m.gguf: changing general.alignment would move every tensor"),
+        (set(PAD_KEY, "x"), "only reserves space for later edits"),
         (unset(PAD_KEY), "there is no key ggufkit.pad"),
         (rename("output.weight", "x"), "there is no tensor output.weight"),
         (rename("output_norm.weight", "token_embd.weight"), "the name token_embd.weight is taken"),
-        (rename("output_norm.weight", &"x".repeat(64)), "cannot be the name of a tensor"),
+        (rename("output_norm.weight", &"x".repeat(64)), "invalid tensor name "),
         (Edit::RenameKey { from: "general.name".into(), to: "general.architecture".into() }, "is taken"),
     ];
     for (edit, message) in cases {

@@ -208,7 +208,7 @@ fn what_is_not_determined_is_said() {
         let error = diagnosis.mend().unwrap_err();
         assert!(matches!(error.problem(), EditError::NotDetermined { .. }), "{error}");
         let error = diagnosis.save(&dir.0.path().join("out.gguf"), false, &()).unwrap_err();
-        assert!(error.to_string().contains("a whole copy has it"), "{error}");
+        assert!(error.to_string().contains("an intact copy is needed"), "{error}");
         assert!(fs::read(&path).unwrap() == bytes);
     }
     assert!(Diagnosis::of(dir.0.path()).is_err() && Diagnosis::of(dir.0.path().join("none")).is_err());
@@ -316,7 +316,7 @@ fn what_is_no_whole_copy_is_refused() {
     assert(b"GGUF", "other.gguf is damaged as well: ");
     let mut other = head();
     other.tensors[1].name = b"blk.0.attn_k.weight".to_vec();
-    assert(&bytes_of(&other), "is not a copy of it: it has no tensor blk.0.attn_q.weight");
+    assert(&bytes_of(&other), "is not a copy of this file: it has no tensor blk.0.attn_q.weight");
     let mut other = head();
     other.tensors[1].shape = vec![300, 64];
     assert(&bytes_of(&other), "blk.0.attn_q.weight has another type or shape there");

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Each rule is a row of a table ([`RULES`]) and a few lines that apply it. Findings of one rule are kept up to a fixed
-//! number and counted beyond, so a report stays small whatever the file.
+//! number and counted beyond, so a report stays small for every file.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -312,7 +312,7 @@ impl Report {
         self.add_with(rule, at, message, Cow::Borrowed(rule.expected), Cow::Borrowed(rule.hint));
     }
 
-    /// As [`add`](Report::add), with words of its own for what is right and what to do.
+    /// As [`add`](Report::add), with its own expectation and hint.
     pub fn add_with<'a>(
         &mut self,
         rule: &Rule,
@@ -424,7 +424,7 @@ fn check(head: &[u8], file_bytes: u64, all: bool) -> Report {
             report.add(
                 &rules::INPUT_SHORT,
                 At::Offset(given as u64),
-                format_args!("{given} bytes of the file were given, the head needs at least {need}"),
+                format_args!("the first {given} bytes of the file were given; the head needs at least {need}"),
             );
             false
         }

@@ -185,7 +185,7 @@ impl fmt::Display for NotScannable {
         match self {
             NotScannable::UnknownType(ty) => write!(f, "{}", SizeError::UnknownType(*ty)),
             NotScannable::Interleaved(ty) => {
-                write!(f, "where the scales of the removed type {ty} stand is not known; convert the tensor first")
+                write!(f, "the block layout of the removed type {ty} is not supported; convert the tensor first")
             }
             NotScannable::PartialBlock { bytes, block_bytes } => {
                 write!(f, "{bytes} bytes are not a whole number of blocks of {block_bytes} bytes")

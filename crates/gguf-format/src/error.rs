@@ -1,4 +1,4 @@
-//! What can be wrong with a head, said so that a person can act on it: the field, the byte offset, what was found.
+//! Errors of heads: the field, the byte offset and what was found.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -141,28 +141,30 @@ impl fmt::Display for Field {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Truncated { need } => write!(f, "truncated: the bytes end inside it, at least {need} are needed"),
+            Problem::Truncated { need } => {
+                write!(f, "truncated: the data ends inside it; at least {need} bytes are needed")
+            }
             Problem::PastEnd { need, len } => {
                 write!(
                     f,
-                    "truncated, or a length is wrong: it reaches to byte {need} or beyond, the file ends at byte {len}"
+                    "truncated, or a length is wrong: it extends to byte {need} or beyond, but the file ends at byte {len}"
                 )
             }
             Problem::NotGguf(kind) => write!(f, "not a GGUF file but {kind}"),
             Problem::UnknownVersion(v) => {
-                write!(f, "version {v} (0x{v:08x}) is not known; 1, 2 and 3 are, in either byte order")
+                write!(f, "unknown version {v} (0x{v:08x}); expected 1, 2 or 3 in either byte order")
             }
-            Problem::UnknownValueType(t) => write!(f, "{} is not a value type; 0 to 12 are", t.0),
+            Problem::UnknownValueType(t) => write!(f, "invalid value type {}; expected 0 to 12", t.0),
             Problem::TooDeep => write!(f, "arrays are nested deeper than {MAX_NESTING}"),
             Problem::Alignment(e) => write!(f, "{e}"),
             Problem::OverLimit { what, stated, limit } => {
-                write!(f, "it states {stated} {what}, {limit} are allowed")
+                write!(f, "it states {stated} {what}; at most {limit} are allowed")
             }
             Problem::DraftLength { stated, actual } => {
-                write!(f, "its length is stated as {stated}, the value takes {actual} bytes")
+                write!(f, "the stated length is {stated}, but the value takes {actual} bytes")
             }
             Problem::DraftElements { stated } => {
-                write!(f, "{stated} elements are stated, the dimensions say otherwise")
+                write!(f, "{stated} elements are stated, which contradicts the dimensions")
             }
             Problem::DraftPadding => f.write_str("it is not zero"),
         }

@@ -502,7 +502,7 @@ impl fmt::Display for LayoutError {
             LayoutError::KeyLength(n) => write!(f, "a key of {n} bytes; 1 to {MAX_KEY} are allowed"),
             LayoutError::KeyNul(k) => write!(f, "the key {k} has a NUL byte"),
             LayoutError::KeyNotUtf8(k) => write!(f, "the key {k} is not UTF-8"),
-            LayoutError::DuplicateKey(k) => write!(f, "the key {k} is there twice"),
+            LayoutError::DuplicateKey(k) => write!(f, "duplicate key {k}"),
             LayoutError::Bool(k, b) => write!(f, "{k} is a bool with the byte {b}, not 0 or 1"),
             LayoutError::TooDeep(k) => write!(f, "the arrays of {k} are nested deeper than {MAX_NESTING}"),
             LayoutError::ElementType(k, ty) => write!(f, "{k} is an array of {ty}, which is not a value type"),
@@ -512,7 +512,7 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::TensorNameNul(t) => write!(f, "the tensor name {t} has a NUL byte"),
             LayoutError::TensorNameNotUtf8(t) => write!(f, "the tensor name {t} is not UTF-8"),
-            LayoutError::DuplicateTensor(t) => write!(f, "the tensor {t} is there twice"),
+            LayoutError::DuplicateTensor(t) => write!(f, "duplicate tensor {t}"),
             LayoutError::TensorDims(t, n) => {
                 write!(f, "the tensor {t} has {n} dimensions; at most {MAX_DIMS} are read")
             }

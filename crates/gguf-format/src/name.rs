@@ -79,7 +79,7 @@ impl fmt::Display for NameProblem {
             NameProblem::NoSizeLabel => f.write_str("the file name has no size, such as 7B or 8x7B"),
             NameProblem::NoVersion => f.write_str("the file name has no version, such as v1.0"),
             NameProblem::DotBeforeEncoding(encoding) => {
-                write!(f, "the file name has a dot before the encoding {encoding}, a dash would be right")
+                write!(f, "the file name has a dot before the encoding {encoding}, expected a dash")
             }
             NameProblem::Letters(part) => {
                 write!(f, "'{}' in the file name is not made of letters, digits and dashes", part.escape_debug())

@@ -207,7 +207,7 @@ impl fmt::Display for ShardProblem {
                 write!(f, "shard {} has no key {key}", file.saturating_add(1))
             }
             ShardProblem::WrongNumber { file, found } => {
-                write!(f, "shard {} has {SPLIT_NO} {found}, {file} would be right", file.saturating_add(1))
+                write!(f, "shard {} has {SPLIT_NO} {found}, expected {file}", file.saturating_add(1))
             }
             ShardProblem::SameNumber { files: [a, b], no } => {
                 write!(f, "shards {} and {} both have {SPLIT_NO} {no}", a.saturating_add(1), b.saturating_add(1))
@@ -381,6 +381,6 @@ mod tests {
             assert_eq!(problems(files), *expected, "{files:?}");
         }
         let text = format!("{}", WrongNumber { file: 1, found: 4 });
-        assert_eq!(text, "shard 2 has split.no 4, 1 would be right");
+        assert_eq!(text, "shard 2 has split.no 4, expected 1");
     }
 }

@@ -115,19 +115,20 @@ impl Kind {
             Kind::Html | Kind::Json => {
                 "a web page or an error message was saved in place of the file; check the link and the access rights"
             }
-            Kind::Safetensors => "convert the folder it is in to GGUF",
+            Kind::Safetensors => "convert the checkpoint folder to GGUF",
             Kind::Zip | Kind::Pickle => "a PyTorch checkpoint must be converted to GGUF",
             Kind::Gzip | Kind::Zstd | Kind::Tar | Kind::Xz | Kind::Bzip2 | Kind::SevenZip => "unpack it first",
             Kind::ErrorText => {
                 "a server's error message was saved in place of the file; check the link and the access rights"
             }
             Kind::OllamaManifest => {
-                "the model is the layer of type application/vnd.ollama.image.model: the file of its digest in Ollama's folder blobs"
+                "the model is the layer of type application/vnd.ollama.image.model: look for the file named by its digest \
+                    in Ollama's blobs folder"
             }
-            Kind::Modelfile => "take the model that its line FROM names",
-            Kind::OldMatrix => "this is an importance matrix, not a model: give it as one",
+            Kind::Modelfile => "use the model named in its FROM line",
+            Kind::OldMatrix => "this is an importance matrix, not a model",
             Kind::Ggml | Kind::Ggmf | Kind::Ggjt | Kind::Ggcc => {
-                "a model of before August 2023 must be migrated to GGUF"
+                "models from before August 2023 must be migrated to GGUF"
             }
             Kind::Ggla => "a LoRA adapter of 2023 must be migrated to GGUF",
             Kind::Ggsn => "this is saved state of a chat, not a model",
@@ -155,7 +156,7 @@ impl fmt::Display for Kind {
             Kind::ErrorText => "the text of an error",
             Kind::OllamaManifest => "a manifest of Ollama",
             Kind::Modelfile => "an Ollama Modelfile",
-            Kind::OldMatrix => "an importance matrix in the old format",
+            Kind::OldMatrix => "an importance matrix in the .dat format",
             Kind::Ggml => "a legacy GGML file",
             Kind::Ggmf => "a legacy GGMF file",
             Kind::Ggjt => "a legacy GGJT file",

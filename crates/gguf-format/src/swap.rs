@@ -72,7 +72,7 @@ impl fmt::Display for SwapError {
         match self {
             SwapError::UnknownType(ty) => write!(f, "{}", SizeError::UnknownType(*ty)),
             SwapError::Interleaved(ty) => {
-                write!(f, "blocks of the removed type {ty} are interleaved; convert the tensor before its byte order")
+                write!(f, "blocks of the removed type {ty} are interleaved; convert the tensor to another type first")
             }
             SwapError::PartialBlock { bytes, block_bytes } => {
                 write!(f, "{bytes} bytes are not a whole number of blocks of {block_bytes} bytes")

@@ -243,7 +243,7 @@ impl<'a> ValueRef<'a> {
     /// into any other that holds them, floats into floats, a single value into itself.
     ///
     /// # Errors
-    /// [`ValueError`] says what was found and what was asked.
+    /// [`ValueError`] with the type found and the type asked for.
     pub fn get<T: FromValue<'a>>(self) -> Result<T, ValueError> {
         T::from_value(self)
     }
@@ -604,7 +604,7 @@ impl fmt::Debug for StringIndex<'_> {
     }
 }
 
-/// Why a value is not what was asked for.
+/// Why a value does not have the requested type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueError {
@@ -626,11 +626,11 @@ pub enum ValueError {
     NotABool(u8),
     /// A string that is not UTF-8 from this byte on.
     NotUtf8(usize),
-    /// An array with an element that is not what was asked for.
+    /// An array with an element that does not have the requested type.
     Element {
         /// Number of the element, from 0.
         index: u64,
-        /// Why the element is not what was asked for.
+        /// Why the element does not have the requested type.
         problem: Box<ValueError>,
     },
 }
@@ -668,7 +668,7 @@ impl core::error::Error for ValueError {}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait FromValue<'a>: Sized {
-    /// Converts, or says what was found instead.
+    /// Converts the value, or returns the error.
     ///
     /// # Errors
     /// [`ValueError`], when the value has another type or does not fit.

@@ -392,7 +392,7 @@ fn places_and_messages() {
     let lacks = report.findings().find(|f| f.code == "file.truncated").unwrap();
     assert_eq!(lacks.place.offset(), Some(bytes.len() as u64));
     assert!(lacks.message.starts_with("the file lacks 40 of "), "{}", lacks.message);
-    assert!(lacks.message.ends_with("; 2 of 3 tensors are hit"), "{}", lacks.message);
+    assert!(lacks.message.ends_with("; 2 of 3 tensors are affected"), "{}", lacks.message);
     let kind = check::structure(b"PK\x03\x04________________________", 28);
     let kind = kind.findings().next().unwrap();
     assert_eq!(
@@ -440,8 +440,8 @@ fn overlaps_are_told_of_the_widest_tensor_so_far() {
     let report = check::structure(&bytes, bytes.len() as u64);
     let messages: Vec<String> = report.findings().map(|f| f.to_string()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
-    assert!(messages[0].contains("tensor b") && messages[0].contains("into tensor a"), "{messages:?}");
-    assert!(messages[1].contains("tensor c") && messages[1].contains("into tensor b"), "{messages:?}");
+    assert!(messages[0].contains("tensor b") && messages[0].contains("overlap tensor a,"), "{messages:?}");
+    assert!(messages[1].contains("tensor c") && messages[1].contains("overlap tensor b,"), "{messages:?}");
 }
 
 #[test]

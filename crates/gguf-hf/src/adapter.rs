@@ -11,16 +11,17 @@ mod settings;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use gguf_format::{Array, Dialect, GgmlType, Head, Kv, ValueRef, ValueType, Version};
-use gguf_pipeline::plan::{Draft, Op, Reason, Rounding, TensorPlan};
+use gguf_format::{Array, GgmlType, ValueRef, ValueType};
+use gguf_pipeline::plan::{Op, Reason, TensorPlan};
 
 use self::factors::{Factor, Obstacle, Pair};
 pub use self::problem::AdapterProblem;
 use self::settings::Settings;
 use crate::arch::{self, Scope, Stored};
 use crate::checkpoint::Checkpoint;
-use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, read_config};
+use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, config_of, doubts, lay_out};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
@@ -50,7 +51,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
         None if files::has(dir, "config.json")? => dir,
         None => return Err(fail(settings::FILE, AdapterProblem::NoBase { named: settings::base_of(&document) })),
     };
-    let config = read_config(base)?;
+    let config = config_of(base)?;
     let mut weights = None;
     for name in WEIGHTS {
         if weights.is_none() && files::has(dir, name)? {
@@ -154,25 +155,8 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
         kvs.set("adapter.alora.invocation_tokens", tokens);
     }
     kvs.set("general.quantization_version", QUANTIZATION_VERSION);
-    let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
-    let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
-    let mut inputs = files::small_files(dir);
-    inputs.extend(files::small_files(base));
-    inputs.extend(checkpoint.paths().map(Path::to_owned));
-    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
-    let draft = Draft {
-        path: dir.to_owned(),
-        head,
-        tensors,
-        source: std::sync::Arc::new(checkpoint),
-        rounding: Rounding::Converter,
-        importance: None,
-        inputs,
-        input_bytes: None,
-        is_split: false,
-        is_vocab_only: false,
-    };
-    let plan = draft.lay_out()?;
+    let paths = checkpoint.paths().map(Path::to_owned).collect();
+    let plan = lay_out(dir, kvs, tensors, Arc::new(checkpoint), paths, options)?;
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     let (n_errors, more) = doubts(&plan);
     warnings.extend(more);

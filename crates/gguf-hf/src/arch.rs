@@ -48,6 +48,8 @@ pub(crate) enum Scope {
     Whole,
     /// Those that there are.
     Parts,
+    /// All tensors that an encoder of images or sound needs.
+    Tower,
     /// The tensors that an adapter changes: nothing is computed, and keys only tell the sizes of tensors.
     Adapter,
 }
@@ -59,7 +61,8 @@ pub(crate) fn plan_parts(
     stored: Stored,
     scope: Scope,
 ) -> Result<ModelPlan, PlanError> {
-    let (architecture, checkpoint) = of_checkpoint(config)?;
+    let is_tower = scope == Scope::Tower;
+    let (architecture, checkpoint) = if is_tower { of_tower(config)? } else { of_checkpoint(config)? };
     let mut plan = ModelPlan {
         architecture: checkpoint.architecture(architecture),
         ty: stored.ty,
@@ -69,7 +72,7 @@ pub(crate) fn plan_parts(
         tensors: Vec::new(),
         skipped: Vec::new(),
         warnings: Vec::new(),
-        fields: keys::fields(config)?,
+        fields: if is_tower { raw_fields(config) } else { keys::fields(config)? },
         checkpoint,
     };
     let file_type = file_type(stored);
@@ -87,11 +90,15 @@ pub(crate) fn plan_parts(
             return Err(PlanError::Refused { architecture: plan.architecture, what });
         }
     }
+    if is_tower && !sources.iter().any(|source| names::of_text_model(checkpoint, &[], &source.name).is_ok()) {
+        return Err(PlanError::NoTower);
+    }
     keys::parameters(checkpoint, scope, &mut plan)?;
     if scope != Scope::Adapter {
         computed::add(checkpoint, &mut plan)?;
     }
-    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole, &mut plan)?;
+    tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
+
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
         if !names.insert(tensor.name.as_slice()) {
@@ -129,8 +136,7 @@ fn file_type(Stored { asked, ty, is_mxfp4 }: Stored) -> u32 {
 /// When `config.json` names none, or one that is not in the list.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
-    let raw = || Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 };
-    let fields = keys::fields(config).unwrap_or_else(|_| raw());
+    let fields = keys::fields(config).unwrap_or_else(|_| raw_fields(config));
     for (architecture, checkpoint) in arch::all_of_class(class) {
         if tensors::condition_holds(checkpoint.when, checkpoint.architecture(architecture), &fields)? {
             return Ok((architecture, checkpoint));
@@ -138,6 +144,38 @@ pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static
     }
     let supported: BTreeSet<&str> = supported().flat_map(|(_, checkpoint)| checkpoint.classes).copied().collect();
     Err(PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+/// The encoder of images or sound of a checkpoint, whose configuration is that of [`Config::tower`].
+///
+/// # Errors
+/// When `config.json` names no class, or one whose encoders are not in the list.
+pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
+    let class = config.architecture()?;
+    let fields = raw_fields(config);
+    for (architecture, checkpoint) in arch::towers_of_class(class) {
+        if tensors::condition_holds(checkpoint.when, "clip", &fields)? {
+            return Ok((architecture, checkpoint));
+        }
+    }
+    let supported: BTreeSet<&str> = supported_towers().flat_map(|checkpoint| checkpoint.classes).copied().collect();
+    Err(PlanError::UnsupportedTower { class: class.to_owned(), supported: nearest(class, &supported) })
+}
+
+fn raw_fields(config: &Config) -> Fields {
+    Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 }
+}
+
+/// How encoders of images and sound are converted.
+pub fn supported_towers() -> impl Iterator<Item = &'static Checkpoint> {
+    arch::TOWERS.iter().flat_map(|arch| arch.checkpoints)
+}
+
+/// The type of the projector that a table of [`supported_towers`] writes.
+pub fn projector_type(checkpoint: &Checkpoint) -> &'static str {
+    let mut keys = checkpoint.keys.iter().copied().flatten();
+    let row = keys.find(|row| row.key == "clip.projector_type");
+    row.map_or("", |row| row.formula.trim_matches('\''))
 }
 
 /// Every architecture that can be converted, with the classes of checkpoints that become it.

@@ -4,6 +4,8 @@
 //! when it is asked for, by position, into the caller's buffer: many threads can read at once, memory stays what the
 //! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
 
+pub(crate) mod meta;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;

@@ -28,27 +28,21 @@ impl Config {
     /// # Errors
     /// [`Error::NotAnObject`], and [`Error::Invalid`] when a field has a value from which others cannot be derived.
     pub fn new(document: Value) -> Result<Config, Error> {
-        let Value::Object(document) = document else { return Err(Error::NotAnObject) };
-        let mut fields = match autoconfig::apply(&document)? {
-            Some(fields) => fields,
-            None => document,
-        };
-        // Other names of the nested text model; the last one wins.
-        for (name, inner) in [
-            ("llm_config", None),
-            ("lm_config", None),
-            ("thinker_config", Some(TEXT)),
-            ("language_config", None),
-            ("lfm", None),
-        ] {
-            let Some(mut found) = fields.get(name) else { continue };
-            if let Some(inner) = inner {
-                let none = || Error::Missing(vec![format!("{name}.{inner}")]);
-                found = found.get(inner).ok_or_else(none)?;
-            }
-            fields.insert(TEXT.to_owned(), found.clone());
-        }
-        Config::from_fields(fields)
+        Config::from_fields(filled(document)?)
+    }
+
+    /// The same for the encoders of images and sound: nothing is lifted to the root, and the class is that of the encoder of images where
+    /// it has one.
+    ///
+    /// # Errors
+    /// As [`new`](Config::new).
+    pub fn tower(document: Value) -> Result<Config, Error> {
+        let fields = filled(document)?;
+        let first = |object: Option<&Value>| Some(object?.get("architectures")?.get(0)?.as_str()?.to_owned());
+        let own = fields.get("architectures").and_then(|list| list.get(0)?.as_str().map(str::to_owned));
+        let class = first(fields.get("vision_config")).or(own);
+        let architecture = class.ok_or_else(|| Error::Missing(vec!["architectures".to_owned()]));
+        Ok(Config { fields: Value::Object(fields), architecture })
     }
 
     /// Takes the parsed `config.json` as it is, without defaults. Some architectures are read this way.
@@ -107,6 +101,31 @@ impl Config {
     pub fn architecture(&self) -> Result<&str, Error> {
         self.architecture.as_deref().map_err(Error::clone)
     }
+}
+
+/// The fields of a document, with the defaults of its class, and the nested text model under its usual name.
+fn filled(document: Value) -> Result<Map<String, Value>, Error> {
+    let Value::Object(document) = document else { return Err(Error::NotAnObject) };
+    let mut fields = match autoconfig::apply(&document)? {
+        Some(fields) => fields,
+        None => document,
+    };
+    // Other names of the nested text model; the last one wins.
+    for (name, inner) in [
+        ("llm_config", None),
+        ("lm_config", None),
+        ("thinker_config", Some(TEXT)),
+        ("language_config", None),
+        ("lfm", None),
+    ] {
+        let Some(mut found) = fields.get(name) else { continue };
+        if let Some(inner) = inner {
+            let none = || Error::Missing(vec![format!("{name}.{inner}")]);
+            found = found.get(inner).ok_or_else(none)?;
+        }
+        fields.insert(TEXT.to_owned(), found.clone());
+    }
+    Ok(fields)
 }
 
 /// The field of the nested text model.
@@ -184,7 +203,7 @@ impl<'a> Fields<'a> {
         Fields { object: Some(object) }
     }
 
-    /// Whether a field of that name is there, whatever its value.
+    /// Whether a field of this name exists, with any value.
     pub fn contains(self, name: &str) -> bool {
         self.object.is_some_and(|o| o.contains_key(name))
     }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::check::{Finding, Severity};
-use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version};
+use gguf_format::{ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, Version, keys};
 use gguf_pipeline::plan::{Draft, Plan, Rounding, TensorPlan};
 use gguf_pipeline::{Progress, RunOptions, RunSummary};
+use serde_json::Value as Json;
 
 use crate::adapter::{self, AdapterProblem};
 use crate::arch::{self, Scope};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, meta};
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
@@ -22,6 +23,7 @@ use crate::packed::{self, Unpacked, Weights};
 use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
+use crate::tower;
 use crate::warning::Warning;
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
@@ -48,11 +50,19 @@ pub struct Options {
     pub vocab_only: bool,
     /// What becomes of the blocks that predict further tokens.
     pub next_tokens: NextTokens,
+    /// Converts the encoders of images and sound, in place of the language model.
+    pub projector: bool,
     /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
     pub base: Option<PathBuf>,
 }
 
 impl Options {
+    /// Sets whether the encoders of images and sound are converted, in place of the language model.
+    pub fn projector(mut self, projector: bool) -> Options {
+        self.projector = projector;
+        self
+    }
+
     /// Sets the folder of an adapter's base model.
     pub fn base(mut self, base: Option<PathBuf>) -> Options {
         self.base = base;
@@ -110,6 +120,8 @@ pub enum OutputKind {
     Model,
     /// A low-rank adapter of a model.
     Adapter,
+    /// The encoders of images and sound beside a language model, with their projectors.
+    Projector,
 }
 
 /// A conversion that is decided.
@@ -171,13 +183,25 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if options.base.is_some() {
         return Err(Error::Adapter { path: dir.to_owned(), source: AdapterProblem::NotAnAdapter });
     }
-    let mut config = read_config(dir)?;
+    if options.projector {
+        return tower::plan(dir, options);
+    }
+    // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
+    let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
+    let is_original = is_part && !files::has(dir, CONFIG)?;
+    let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
+        Some((document, checkpoint)) => (document, Some(checkpoint)),
+        None => (config_json(dir)?, None),
+    };
+    let is_meta = meta.is_some();
+    let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
-    let opened = match &location.file {
-        Some(file) => Checkpoint::open_file(dir, file),
-        None => Checkpoint::open(dir),
+    let opened = match (meta, &location.file) {
+        (Some(checkpoint), _) => Ok(checkpoint),
+        (None, Some(file)) => Checkpoint::open_file(dir, file),
+        (None, None) => Checkpoint::open(dir),
     };
     let mut checkpoint = match opened {
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
@@ -203,6 +227,10 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
+    }
+    if is_meta {
+        let key = keys::for_arch(keys::TENSOR_DATA_LAYOUT, model.architecture);
+        model.parameters.push((key, meta::LAYOUT.into()));
     }
     for &index in &model.zero {
         if let Some(tensor) = weights.tensors().get(index)
@@ -239,7 +267,6 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
-    let mut head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), ..Head::default() };
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
@@ -247,24 +274,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
         kvs.set(key, value);
     }
-    head.kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
-    let mut inputs = files::small_files(dir);
-    inputs.extend(weights.checkpoint().paths().map(Path::to_owned));
-    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
-    let unpacked = weights.unpacked().to_vec();
-    let draft = Draft {
-        path: dir.to_owned(),
-        head,
-        tensors: model.tensors,
-        source: Arc::new(weights),
-        rounding: Rounding::Converter,
-        importance: None,
-        inputs,
-        input_bytes: None,
-        is_split: false,
-        is_vocab_only: options.vocab_only,
-    };
-    let plan = draft.lay_out()?;
+    let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
+    let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
+    let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
@@ -276,8 +288,38 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
+/// Lays out the file of those key-values and tensors, which are read from `source`: the files `paths` in `dir`.
+pub(crate) fn lay_out(
+    dir: &Path,
+    kvs: KeyValues,
+    tensors: Vec<TensorPlan>,
+    source: Arc<dyn gguf_pipeline::Source>,
+    paths: Vec<PathBuf>,
+    options: &Options,
+) -> Result<Plan, Error> {
+    let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
+    let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
+    let mut inputs = files::small_files(dir);
+    inputs.extend(options.base.iter().flat_map(|base| files::small_files(base)));
+    inputs.extend(paths);
+    inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
+    let draft = Draft {
+        path: dir.to_owned(),
+        head,
+        tensors,
+        source,
+        rounding: Rounding::Converter,
+        importance: None,
+        inputs,
+        input_bytes: None,
+        is_split: false,
+        is_vocab_only: options.vocab_only,
+    };
+    Ok(draft.lay_out()?)
+}
+
 /// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
-fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
+pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     let mut counts = ParameterCounts::default();
     let (mut total, mut n_experts, mut n_tensors) = (0u64, 0u64, 0u64);
     for tensor in tensors {
@@ -322,12 +364,20 @@ pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     (n_errors, doubts)
 }
 
-pub(crate) fn read_config(dir: &Path) -> Result<Config, Error> {
-    const FILE: &str = "config.json";
-    let Some(document) = files::read_json(dir, FILE)? else {
-        return Err(Error::NoConfig { dir: dir.to_owned() });
-    };
-    let wrong = |source: config::Error| Error::Config { file: dir.join(FILE), source };
+/// The file of the configuration.
+const CONFIG: &str = "config.json";
+
+/// The configuration of the model in a folder.
+pub(crate) fn config_of(dir: &Path) -> Result<Config, Error> {
+    read_config(dir, config_json(dir)?)
+}
+
+fn config_json(dir: &Path) -> Result<Json, Error> {
+    files::read_json(dir, CONFIG)?.ok_or_else(|| Error::NoConfig { dir: dir.to_owned() })
+}
+
+fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
+    let wrong = |source: config::Error| Error::Config { file: dir.join(CONFIG), source };
     // The class, and so whether its defaults count, is that of the file as it is.
     let raw = Config::raw(document.clone()).ok();
     let as_written = document.clone();
@@ -382,8 +432,16 @@ impl Conversion {
         let out = out.as_ref();
         if out.is_dir() {
             let is_model = !self.plan.tensors().is_empty();
-            let name = metadata::default_file_name(&self.metadata, is_model.then_some(ty));
-            let before = if self.next_tokens == NextTokens::Only { "mtp-" } else { "" };
+            let mut metadata = self.metadata.clone();
+            if self.kind == OutputKind::Projector {
+                metadata.size_label = None;
+            }
+            let name = metadata::default_file_name(&metadata, is_model.then_some(ty));
+            let before = match (self.kind, self.next_tokens) {
+                (OutputKind::Projector, _) => "mmproj-",
+                (_, NextTokens::Only) => "mtp-",
+                _ => "",
+            };
             let name = match (self.kind, name.strip_suffix(".gguf")) {
                 (OutputKind::Adapter, Some(stem)) => format!("{stem}-LoRA.gguf"),
                 _ => name,

@@ -1,4 +1,4 @@
-//! Everything that can stop the conversion of a checkpoint: which file, what was found, what to do.
+//! Errors of conversions: which file, what was found, what to do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -181,7 +181,7 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source }
     }
 
-    /// Whether the checkpoint is at fault, as opposed to the machine or the call.
+    /// Whether the checkpoint is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -211,7 +211,7 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::NoConfig { dir } => {
-                write!(f, "{}: no config.json in the folder; is it that of a checkpoint?", dir.display())
+                write!(f, "{}: no config.json in the folder; is it a checkpoint?", dir.display())
             }
             Error::NotACheckpoint { path, kind: None } => {
                 write!(
@@ -242,7 +242,7 @@ impl fmt::Display for Error {
             Error::NoWeights { dir, found: None } => {
                 write!(
                     f,
-                    "{}: no model*.safetensors and no pytorch_model*.bin in the folder; is it that of a checkpoint?",
+                    "{}: no model*.safetensors and no pytorch_model*.bin in the folder; is it a checkpoint?",
                     dir.display()
                 )
             }

@@ -32,13 +32,16 @@ pub(crate) const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 22] = [
+const SMALL_FILES: [&str; 25] = [
+    "preprocessor_config.json",
+    "processor_config.json",
     "config.json",
     "adapter_config.json",
     "generation_config.json",
     "README.md",
     INDEX,
     TORCH_INDEX,
+    "params.json",
     "tokenizer.model",
     "spiece.model",
     "sentencepiece.bpe.model",

@@ -76,7 +76,7 @@ pub enum FolderError {
         /// The files of which the class of checkpoints needs one.
         expected: &'static str,
     },
-    /// The pre-tokenizer of a BPE vocabulary is none of the known ones.
+    /// The pre-tokenizer of a BPE vocabulary is unknown.
     UnknownPre {
         /// The file that defines it.
         file: PathBuf,
@@ -93,12 +93,12 @@ impl fmt::Display for FolderError {
             FolderError::Read { file, source } => write!(f, "{}: {source}", file.display()),
             FolderError::LeadsOut { file, target } => write!(
                 f,
-                "{}: a link out of the checkpoint's folder, to {}; copy the file into the folder if that is meant",
+                "{}: a link that leaves the checkpoint folder, to {}; copy the file into the folder if this is intended",
                 file.display(),
                 target.display()
             ),
             FolderError::Replaced { file } => {
-                write!(f, "{}: another file took its place while it was opened; nothing is read of it", file.display())
+                write!(f, "{}: replaced by another file while it was opened; not read", file.display())
             }
             FolderError::NotAFile { file } => write!(f, "{}: not a regular file", file.display()),
             FolderError::TooLarge { file, limit } => {

@@ -26,6 +26,7 @@ mod reranker;
 pub mod safetensors;
 pub mod tokenizer;
 pub mod torch;
+mod tower;
 mod warning;
 
 pub use adapter::AdapterProblem;

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-pub use self::card::CardProblem;
+pub use self::card::{CardProblem, front_matter_fields};
 pub use self::name::default_file_name;
 use self::name::{NameParts, title};
 pub use self::size::ParameterCounts;
@@ -488,7 +488,7 @@ impl<'de> Deserialize<'de> for Sampling {
     }
 }
 
-/// A value of a sampling parameter, whatever it is.
+/// A value of a sampling parameter, of any type.
 #[derive(Deserialize)]
 struct SamplingValue(#[serde(deserialize_with = "crate::json::bounded::<1000, _>")] Json);
 

@@ -150,6 +150,7 @@ pub struct ModelPlan {
 const ALWAYS_F32: &[&str] = &[
     "altup_correct_coef",
     "altup_predict_coef",
+    "a.position_embd",
     "enc.position_embd",
     "ffn_gate_inp",
     "ffn_gate_inp_shexp",
@@ -168,7 +169,12 @@ const ALWAYS_F32: &[&str] = &[
     "time_mix_w1",
     "time_mix_w2",
     "token_types",
+    "v.position_embd",
 ];
+
+/// Convolutions over patches of images, which are in half precision if that is asked for, otherwise in single precision
+/// (`MmprojModel.tensor_force_quant`).
+const CONVOLUTIONS: &[&str] = &["v.patch_embd.weight", "mm.patch_merger.weight"];
 
 /// Matrices that ternary file types leave in half precision.
 const NEVER_TERNARY: &[&str] =
@@ -184,6 +190,8 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
         (GgmlType::F32, Reason::Vector)
     } else if name.ends_with("_norm.weight") {
         (GgmlType::F32, Reason::Norm)
+    } else if CONVOLUTIONS.iter().any(|convolution| name.starts_with(convolution)) {
+        if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
     } else if !name.ends_with(".weight") {
         (GgmlType::F32, Reason::NotAWeight)
     } else if ALWAYS_F32.contains(&kind) {
@@ -216,6 +224,8 @@ impl ModelPlan {
             (ty, _) if ty != GgmlType::F32 && self.checkpoint.precise.iter().any(|p| matches(p, &name)) => {
                 (GgmlType::F32, Reason::Precise)
             }
+            (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
+            _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
             found => found,
         };
         let offset = self.tensors.len() as u64;
@@ -254,6 +264,15 @@ pub enum PlanError {
         /// Supported classes with the most similar names.
         supported: Vec<&'static str>,
     },
+    /// No encoder of images or sound is known for that class of checkpoints.
+    UnsupportedTower {
+        /// The class.
+        class: String,
+        /// Supported classes with the most similar names.
+        supported: Vec<&'static str>,
+    },
+    /// The checkpoint has no tensors of the encoder of images or sound.
+    NoTower,
     /// The weights are packed in a way that is not read here.
     Quantized {
         /// The method.
@@ -407,6 +426,12 @@ impl fmt::Display for PlanError {
                     supported.join(", ")
                 )
             }
+            PlanError::UnsupportedTower { class, supported } => write!(
+                f,
+                "no encoder of images or sound is supported for the architecture {class:?}; the nearest supported are {}",
+                supported.join(", ")
+            ),
+            PlanError::NoTower => f.write_str("the checkpoint has no tensors of an encoder of images or sound"),
             PlanError::Quantized { method, supported } => write!(
                 f,
                 "config.json: the weights are packed with the method {method:?}, which is not supported; supported are {}",
@@ -415,8 +440,8 @@ impl fmt::Display for PlanError {
             PlanError::Packed { tensor, problem } => write!(f, "the tensor {tensor:?} of packed weights {problem}"),
             PlanError::Unmapped { tensor, architecture, n_blocks } => write!(
                 f,
-                "the tensor {tensor:?} has no place in the architecture {architecture} with {n_blocks} blocks; is \
-                 config.json that of this checkpoint?"
+                "the tensor {tensor:?} has no place in the architecture {architecture} with {n_blocks} blocks; does \
+                    config.json belong to this checkpoint?"
             ),
             PlanError::Dtype { tensor, dtype } => {
                 write!(f, "the tensor {tensor:?} has the format {dtype}, expected F16, BF16, F32 or F64")
@@ -424,11 +449,11 @@ impl fmt::Display for PlanError {
             PlanError::Shape { tensor, shape, axis, found, expected, keys } => write!(
                 f,
                 "the tensor {tensor:?} has the shape {shape:?}, which makes dimension {axis} of the output {found}, expected {expected} \
-                 ({keys}); is config.json that of this checkpoint?"
+                 ({keys}); does config.json belong to this checkpoint?"
             ),
             PlanError::Pattern { tensor, shape, problem } => write!(
                 f,
-                "the tensor {tensor:?} has the shape {shape:?}: {problem}; is config.json that of this checkpoint?"
+                "the tensor {tensor:?} has the shape {shape:?}: {problem}; does config.json belong to this checkpoint?"
             ),
             PlanError::Shapes { name, tensor, found } => write!(
                 f,
@@ -446,7 +471,7 @@ impl fmt::Display for PlanError {
                 let what = if found < expected { "is missing" } else { "is one too many" };
                 write!(
                     f,
-                    ", and the checkpoint has {found}: {tensor:?} {what}; is config.json that of this checkpoint?"
+                    ", and the checkpoint has {found}: {tensor:?} {what}; does config.json belong to this checkpoint?"
                 )
             }
             PlanError::NotZero { tensor, architecture } => {

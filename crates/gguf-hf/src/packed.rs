@@ -20,11 +20,14 @@ use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::model_plan::PlanError;
 
+mod bitsandbytes;
 mod data;
 mod groups;
 mod method;
 mod mxfp4;
 mod scaled;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use method::Method;
 
@@ -49,11 +52,11 @@ pub struct Unpacked {
 impl fmt::Display for Unpacked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unpacked { format, n_tensors, is_repacked } = self;
-        let tensors = if *n_tensors == 1 { "tensor" } else { "tensors" };
-        if *is_repacked {
-            return write!(f, "{n_tensors} {tensors} repacked from {format} without loss");
+        let tensors = if *n_tensors == 1 { "tensor is" } else { "tensors are" };
+        match is_repacked {
+            true => write!(f, "{n_tensors} {tensors} repacked from {format} without loss"),
+            false => write!(f, "{n_tensors} {tensors} decoded from {format}, which had rounded the original weights"),
         }
-        write!(f, "{n_tensors} {tensors} decoded from {format}, which had rounded the original weights")
     }
 }
 
@@ -192,12 +195,14 @@ impl Source for Weights {
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1);
         let n: u64 = tensor.shape.iter().product();
         let wanted = buffer.len() as u64;
-        if offset % 4 != 0 || wanted % 4 != 0 || offset.checked_add(wanted).is_none_or(|end| end > n.saturating_mul(4))
+        if !offset.is_multiple_of(4)
+            || !wanted.is_multiple_of(4)
+            || offset.checked_add(wanted).is_none_or(|end| end > n.saturating_mul(4))
         {
             return Err(PipelineError::OutOfTensor { tensor: tensor.name.clone(), bytes: n.saturating_mul(4) });
         }
         let (mut first, mut rest) = (offset / 4, buffer);
-        let mut values = data.buffer(PIECE.max(columns.min(PIECE)).min(rest.len() as u64 / 4), 0f32)?;
+        let mut values = data.buffer(PIECE.min(wanted / 4), 0f32)?;
         while !rest.is_empty() {
             let left = rest.len() as u64 / 4;
             let (row, column) = (first / columns, first % columns);
@@ -328,7 +333,8 @@ impl<'a> Found<'a> {
             None => format!("{shown} without scales"),
         };
         let columns = weight.shape.last().copied().unwrap_or(1);
-        let form = Form::Decoded(index, Box::new(Scaled { values: Numbers { index, number }, scale, columns }));
+        let form =
+            Form::Decoded(index, Box::new(Scaled { values: Numbers { index, number }, scale, columns, factor: None }));
         let tensor = SourceTensor { dtype: Dtype::F32, ..weight.clone() };
         match self.replaced.insert(index, New { tensor, form, format }) {
             None => Ok(()),

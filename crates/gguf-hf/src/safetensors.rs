@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Header {
 const METADATA: &str = "__metadata__";
 
 fn twice<E: serde::de::Error>(name: &str) -> E {
-    E::custom(format_args!("the name {name:?} is there twice"))
+    E::custom(format_args!("duplicate name {name:?}"))
 }
 
 fn refuse_more<E: serde::de::Error>(n: usize) -> Result<(), E> {
@@ -228,7 +228,7 @@ impl fmt::Display for HeaderError {
                 write!(f, "not a safetensors file: {file_bytes} bytes, and the length of the head alone takes {PREFIX}")
             }
             HeaderError::LfsPointer => {
-                f.write_str("a git-lfs pointer stands in the place of the file; fetch it with git lfs pull")
+                f.write_str("a git-lfs pointer, not the file itself; fetch it with git lfs pull")
             }
             HeaderError::TooLong { found } => {
                 write!(
@@ -239,7 +239,7 @@ impl fmt::Display for HeaderError {
             HeaderError::Truncated { found, room } => {
                 write!(
                     f,
-                    "the head is {found} bytes long, but only {room} follow; the file is cut off or no safetensors"
+                    "the head is {found} bytes long, but only {room} follow; the file is truncated or not a safetensors file"
                 )
             }
             HeaderError::NotJson => f.write_str("the head does not start with {, so this is not a safetensors file"),
@@ -262,8 +262,7 @@ impl fmt::Display for HeaderError {
             }
             HeaderError::OutOfFile { tensor, end, data_bytes } => write!(
                 f,
-                "the tensor {tensor:?} ends at {end}, but the file has only {data_bytes} bytes of data; it is cut off, \
-                 fetch it again"
+                "the tensor {tensor:?} ends at {end}, but the file has only {data_bytes} bytes of data; it is truncated; fetch it again"
             ),
             HeaderError::Trailing { bytes } => write!(f, "{bytes} bytes after the last tensor belong to none"),
         }
@@ -329,9 +328,9 @@ mod tests {
             ("{}".into(), 1, "1 bytes after the last tensor"),
             (format!("{{{A}}}"), 9, "1 bytes after the last tensor"),
             (format!("{{{A}}}"), 7, "has only 7 bytes of data"),
-            (format!("{{{A},{A}}}"), 8, "\"a\" is there twice"),
-            (r#"{"__metadata__":{},"__metadata__":{}}"#.into(), 0, "is there twice"),
-            (r#"{"__metadata__":{"x":"1","x":"2"}}"#.into(), 0, "\"x\" is there twice"),
+            (format!("{{{A},{A}}}"), 8, "duplicate name \"a\""),
+            (r#"{"__metadata__":{},"__metadata__":{}}"#.into(), 0, "duplicate name \"__metadata__\""),
+            (r#"{"__metadata__":{"x":"1","x":"2"}}"#.into(), 0, "duplicate name \"x\""),
             (r#"{"__metadata__":{"x":1}}"#.into(), 0, "expected a string"),
             (r#"{"__metadata__":null}"#.into(), 0, "object with a string"),
             (deep, 0, "cannot be read"),

@@ -186,6 +186,20 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
             }
             special
         }
+        Special::Pairs { merges, begin, end } => {
+            let mut special = load(None)?;
+            special.set_merges(merges);
+            if special.has_no_ids() {
+                special.set_id("bos", Some(&begin.into()));
+                special.set_id("eos", Some(&end.into()));
+            }
+            for (kind, add) in [("bos", true), ("eos", false), ("sep", false)] {
+                if special.add_flag(kind).is_none() {
+                    special.set_add_flag(kind, add);
+                }
+            }
+            special
+        }
         Special::Rwkv { template, end_of_turn } => {
             let mut special = load(None)?;
             special.set_default_template(template);
@@ -340,6 +354,15 @@ fn read_vocab(
         }
         Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
         _ => files::read_bytes(dir, "tokenizer.model")?,
+    };
+    // In Meta's folders the file has the same name, and as of Llama 3 it holds ranks.
+    let model = match (model, &folder.tokenizer) {
+        (Some(model), None) if kind == Vocab::Llama && tiktoken::is_ranks(&model) => {
+            let is_later = config.get("rope_scaling").is_some_and(|scaling| !scaling.is_null());
+            return tiktoken::llama3(folder, &model, is_later, vocab_size, options);
+        }
+        (Some(model), Some(_)) if kind == Vocab::Llama && tiktoken::is_ranks(&model) => None,
+        (model, _) => model,
     };
     let takes_hf = matches!(kind, Vocab::Llama | Vocab::LlamaHf);
     let takes_bpe = match kind {

@@ -73,11 +73,7 @@ fn folders_that_are_refused() {
     type Case<'a> = (&'a str, &'a dyn Fn(&Path), &'a str);
     let whole = safetensors(&[tensor("a")]);
     let cases: &[Case<'_>] = &[
-        (
-            "empty",
-            &|_| (),
-            "no model*.safetensors and no pytorch_model*.bin in the folder; is it that of a checkpoint?",
-        ),
+        ("empty", &|_| (), "no model*.safetensors and no pytorch_model*.bin in the folder; is it a checkpoint?"),
         (
             "pickle",
             &|d| fs::write(d.join("pytorch_model.bin"), "x").unwrap(),
@@ -137,7 +133,7 @@ fn folders_that_are_refused() {
         (
             "index with a key twice",
             &|d| fs::write(d.join("model.safetensors.index.json"), r#"{"weight_map":{"a":"x","a":"y"}}"#).unwrap(),
-            "\"a\" is there twice",
+            "duplicate name \"a\"",
         ),
         ("index that is not JSON", &|d| fs::write(d.join("model.safetensors.index.json"), "{").unwrap(), "EOF"),
     ];
@@ -180,9 +176,9 @@ fn links_lead_nowhere_else() {
     let link = dir.join("model.safetensors");
 
     symlink("../secret.safetensors", &link).unwrap();
-    assert!(refusal(&dir).contains("a link out of the checkpoint's folder"));
+    assert!(refusal(&dir).contains("a link that leaves the checkpoint folder"));
     write_index(&dir, &[("a", "model.safetensors")]);
-    assert!(refusal(&dir).contains("a link out of the checkpoint's folder"));
+    assert!(refusal(&dir).contains("a link that leaves the checkpoint folder"));
     fs::remove_file(dir.join("model.safetensors.index.json")).unwrap();
 
     // A link within the folder is fine, and so is the folder itself being one.
@@ -199,7 +195,7 @@ fn links_lead_nowhere_else() {
     assert!(refusal(&dir).contains("missing"));
     fs::remove_file(&link).unwrap();
     symlink("/dev/zero", &link).unwrap();
-    assert!(refusal(&dir).contains("a link out of"));
+    assert!(refusal(&dir).contains("a link that leaves"));
 }
 
 #[cfg(unix)]
@@ -256,7 +252,7 @@ fn links_of_small_files_lead_nowhere_else() {
         std::os::unix::fs::symlink(&secret, dir.join(name)).unwrap();
         let message = plan(&dir, &Options::default()).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(
-            message.contains(name) && message.contains("a link out of the checkpoint's folder"),
+            message.contains(name) && message.contains("a link that leaves the checkpoint folder"),
             "{name}: {message}"
         );
     }

@@ -16,7 +16,7 @@ use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
 use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan};
 use gguf_pipeline::RunOptions;
-use gguf_test::peers;
+use gguf_test::peers::{self, Peers};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -37,6 +37,7 @@ fn options(job: &Value) -> Option<Options> {
         match arg {
             "--outtype" => options.ty = OutType::from_name(args.next()?)?,
             "--bigendian" => options.order = ByteOrder::Big,
+            "--mmproj" => options.projector = true,
             "--vocab-only" => options.vocab_only = true,
             "--mtp" => options.next_tokens = NextTokens::Only,
             "--no-mtp" => options.next_tokens = NextTokens::LeftOut,
@@ -165,13 +166,13 @@ fn generated_checkpoints_have_the_same_bytes() {
 }
 
 /// Checkpoints from which the reference makes files that llama.cpp does not load, and that become other files here.
-const BETTER: &[&str] = &["cogvlm"];
+const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
 /// Checkpoints that are not converted: without a tokenizer of their own, for which the reference has one.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// Conversions of generated checkpoints that have the same bytes, at least.
-const MIN_GENERATED: usize = 370;
+const MIN_GENERATED: usize = 394;
 
 /// Writes a checkpoint into a folder of its name.
 fn generate(name: &str, into: &Path) {
@@ -226,7 +227,12 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
     let outputs = case["outputs"].as_object().unwrap();
     let recorded = outputs.iter().filter(|(_, output)| output["ok"] == true);
     let recorded: Vec<(&String, &Value)> = recorded.collect();
-    let is_supported = gguf_model::arch::of_class(class).is_some() || std::env::var_os("GGUF_CASES").is_some();
+    let is_tower = case["args"].as_array().is_some_and(|args| args.iter().any(|arg| arg == "--mmproj"));
+    let is_listed = match is_tower {
+        true => gguf_model::arch::towers_of_class(class).next().is_some(),
+        false => gguf_model::arch::of_class(class).is_some(),
+    };
+    let is_supported = is_listed || std::env::var_os("GGUF_CASES").is_some();
     let is_supported = is_supported && !LEFT_OUT.contains(&name);
     let options =
         options(&serde_json::json!({ "args": case["args"] })).filter(|_| is_supported && !recorded.is_empty())?;
@@ -414,6 +420,53 @@ fn whole_vocabularies_are_known_by_their_hash() {
     }
 }
 
+/// Meta's file for the whole vocabulary of Llama 3, made of the `tokenizer.json` of transformers, gives what that gives.
+fn ranks_of_llama_3_are_the_vocabulary_of_transformers() {
+    let model = peers::data("hf/models/llama3-full-vocab");
+    let json: Value = serde_json::from_slice(&fs::read(model.join("tokenizer.json")).unwrap()).unwrap();
+    // Printable characters stand for themselves; the others follow from 256 on, in order.
+    let is_printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let others: Vec<u8> = (0..=255).filter(|b| !is_printable(*b)).collect();
+    let byte = |c: char| match u32::from(c) {
+        code @ 0..=255 => code as u8,
+        code => others[code as usize - 256],
+    };
+    let base64 = |bytes: &[u8]| {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut out = String::new();
+        for group in bytes.chunks(3) {
+            let bits = group.iter().fold(0u32, |bits, b| bits << 8 | u32::from(*b)) << (8 * (3 - group.len()));
+            for i in 0..4 {
+                let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize] as char;
+                out.push(if i <= group.len() { digit } else { '=' });
+            }
+        }
+        out
+    };
+    let mut ranks: Vec<(u64, Vec<u8>)> = json["model"]["vocab"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(token, id)| (id.as_u64().unwrap(), token))
+        .filter(|(id, _)| *id < 128_000)
+        .map(|(id, token)| (id, token.chars().map(byte).collect()))
+        .collect();
+    ranks.sort();
+    let text: String = ranks.iter().map(|(rank, token)| format!("{} {rank}\n", base64(token))).collect();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tokenizer.model"), text).unwrap();
+    let config = serde_json::json!({ "vocab_size": 128_256 });
+    let got = tokenizer::key_values(dir.path(), &config, &TokenizerOptions::default()).unwrap();
+    // That these are the reference's is another test's.
+    let expected = tokenizer::key_values(&model, &config_of(&model), &TokenizerOptions::default()).unwrap();
+    let keys = |kvs: &[(String, gguf_format::Value)]| kvs.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    assert_eq!(keys(&got.kvs), keys(&expected.kvs));
+    for ((key, found), (_, expected)) in got.kvs.iter().zip(&expected.kvs) {
+        assert!(found.as_ref() == expected.as_ref(), "{key}");
+    }
+    assert!(expected.kvs.len() >= 7, "{:?}", keys(&expected.kvs));
+}
+
 fn metadata_is_that_of_llama_cpps_converter() {
     let references = references(|_| true);
     let mut compared = 0;
@@ -509,6 +562,29 @@ fn configurations_are_those_of_transformers() {
     assert!(models >= 50 && compared >= 1000, "only {compared} fields of {models} models compared");
 }
 
+/// Every form of packed weights that llama.cpp's converter reads, of a small model.
+fn packed_weights_have_the_same_bytes() {
+    let out = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_peer.py");
+    let mut peer = Peers::get().python(&script);
+    peer.arg(peers::peers().join("llama.cpp")).arg(peers::data("hf/models/llama-f32")).arg(out.path());
+    let output = peer.output().expect("the peers' Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cases = String::from_utf8(output.stdout).unwrap();
+    let mut failures = Vec::new();
+    for case in cases.lines() {
+        let ours = out.path().join("ours.gguf");
+        let run = RunOptions::default().force(true);
+        match convert(out.path().join(case), &ours, &Options::default(), &run, &()) {
+            Err(e) => failures.push(format!("{case}: {e}")),
+            Ok(_) if sha256(&ours) == sha256(&out.path().join(format!("{case}.gguf"))) => {}
+            Ok(_) => failures.push(format!("{case}: other bytes")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(cases.lines().count() >= 36, "{cases}");
+}
+
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
         every_recorded_conversion_has_the_same_bytes,
@@ -516,6 +592,8 @@ gguf_test::tests! {
         the_trained_example_has_the_same_bytes,
         tokenizers_are_those_of_llama_cpps_converter,
         whole_vocabularies_are_known_by_their_hash,
+        ranks_of_llama_3_are_the_vocabulary_of_transformers,
         metadata_is_that_of_llama_cpps_converter;
-    [Shared, Peers] generated_checkpoints_have_the_same_bytes, checkpoints_of_torch_have_the_same_bytes, rerankers_have_the_same_bytes;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes, checkpoints_of_torch_have_the_same_bytes, rerankers_have_the_same_bytes,
+        packed_weights_have_the_same_bytes;
 }

@@ -173,7 +173,7 @@ fn data_at(file: &File, at: u64, len: u64) -> (u64, u64) {
     }
 }
 
-/// Room for the next piece of so many bytes.
+/// A buffer for the next piece of this many bytes.
 fn buffer_of(buffer: &mut Vec<u8>, left: u64) -> io::Result<&mut [u8]> {
     let len = usize::try_from(left.min(PIECE)).unwrap_or(0);
     if buffer.len() < len {

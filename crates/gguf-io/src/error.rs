@@ -226,27 +226,27 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Error::Exists(_) => f.write_str("exists already; allow replacing it, or choose another name"),
-            Error::Busy(_) => f.write_str("another process is at work on it; wait until it is done"),
+            Error::Exists(_) => f.write_str("already exists; allow overwriting it, or choose another name"),
+            Error::Busy(_) => f.write_str("in use by another process; wait until it finishes"),
             Error::Changed(_) => f.write_str("has changed since it was read; nothing was written"),
             Error::Unfinished { journal, source, .. } => write!(
                 f,
-                "an edit of it was interrupted and cannot be finished: {source}; everything that is left to do is in {}",
+                "an interrupted edit cannot be completed: {source}; the remaining steps are in {}",
                 journal.display()
             ),
             Error::OtherJournal { journal, .. } => write!(
                 f,
-                "the journal {} is of an edit of other contents: the file has been changed or replaced since; if the file \
-                 is sound, remove the journal",
+                "the journal {} belongs to other contents: the file was changed or replaced since; if the file is intact, \
+                    remove the journal",
                 journal.display()
             ),
             Error::NoRoom { disk, needed, free, .. } => write!(
                 f,
-                "no room on the disk at {}: {needed} bytes needed, {free} free; {} more bytes have to be freed",
+                "no space left on the disk at {}: {needed} bytes needed, {free} free; free {} more bytes",
                 disk.display(),
                 needed.saturating_sub(*free)
             ),
-            Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder, a file is needed"),
+            Error::NotAFile(path) if path.is_dir() => f.write_str("is a folder; expected a file"),
             Error::NotAFile(_) => f.write_str("is not a regular file"),
             Error::NoTensor { name, nearest, .. } => {
                 write!(f, "there is no tensor {}", gguf_format::Str(name.as_bytes()))?;
@@ -285,7 +285,7 @@ impl fmt::Display for TensorProblem {
             TensorProblem::Size(e) => write!(f, "{e}"),
             TensorProblem::Truncated { end, file_bytes } => write!(
                 f,
-                "its data ends at byte {end}, the file at byte {file_bytes}; {} bytes are missing",
+                "its data ends at byte {end}, but the file ends at byte {file_bytes}; {} bytes are missing",
                 end.saturating_sub(*file_bytes)
             ),
             TensorProblem::Shrunk { range } => write!(
@@ -294,16 +294,16 @@ impl fmt::Display for TensorProblem {
                 range.start, range.end
             ),
             TensorProblem::Rows { asked, n_rows } => {
-                write!(f, "there are no rows {} to {}; it has {n_rows}", asked.start, asked.end)
+                write!(f, "rows {} to {} are out of range; it has {n_rows} rows", asked.start, asked.end)
             }
             TensorProblem::Buffer { needed, given } => {
-                write!(f, "its data has {needed} bytes, the buffer has {given}")
+                write!(f, "its data has {needed} bytes, but the buffer has {given}")
             }
             TensorProblem::Values { needed, given } => {
-                write!(f, "it has {needed} elements, the buffer has room for {given}")
+                write!(f, "it has {needed} elements, but the buffer has room for {given}")
             }
             TensorProblem::Swap(e) => write!(f, "{e}"),
-            TensorProblem::NotDecodable(ty) => write!(f, "data of type {ty} is not decoded to f32"),
+            TensorProblem::NotDecodable(ty) => write!(f, "type {ty} cannot be decoded to f32"),
             TensorProblem::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes"),
         }
     }
@@ -322,11 +322,11 @@ impl std::error::Error for TensorProblem {
 impl fmt::Display for ShardsProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ShardsProblem::NoFiles => f.write_str("a model has at least one file"),
+            ShardsProblem::NoFiles => f.write_str("expected at least one file"),
             ShardsProblem::Name { count } => write!(
                 f,
-                "it says it is one of {count} shards, but is not named like one; the others cannot be found without a \
-                 name that ends in -00001-of-{count:05}.gguf"
+                "it is one of {count} shards according to its metadata, but the other shards cannot be found because its \
+                    name does not end in -00001-of-{count:05}.gguf"
             ),
             ShardsProblem::Missing { number, count, path } => {
                 write!(f, "shard {number} of {count} is missing: {}", path.display())

@@ -27,7 +27,7 @@ use record::{Found, Record};
 /// Bytes that are written at once.
 const PIECE: usize = 256 << 10;
 
-/// A step of an edit in place, in their order. Whoever is told may end the process at any of them.
+/// A step of an edit in place, in their order. The process may end at any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EditStep {

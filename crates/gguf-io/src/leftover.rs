@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::lock::{is_still, open_present};
 
-/// Characters at random in the name of a temporary file: so many that no other file is taken for one.
+/// Number of random characters in the name of a temporary file: enough to avoid confusion with other files.
 pub(crate) const RANDOM: usize = 12;
 
 /// How the name of a temporary file ends.

@@ -11,7 +11,7 @@ use crate::lock::{open_or_create, open_present};
 use crate::{Error, ReadAt};
 
 /// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
-/// syncs it and renames it. Whatever happens at whatever instant, the final name shows the old file, the new one, or
+/// syncs it and renames it. At every instant, the final name refers to the old file, the new one, or
 /// nothing, as it was before.
 ///
 /// ```
@@ -167,7 +167,7 @@ impl Output {
         write_all_at(self.file(), buf, offset).map_err(Error::io(&self.path, "write"))
     }
 
-    /// Fills `buf` with what was written at `offset` and after.
+    /// Reads back the bytes at `offset` into `buf`.
     ///
     /// # Errors
     /// [`Error::Io`], also when the file ends before `buf` is full.
@@ -175,7 +175,7 @@ impl Output {
         self.file().read_exact_at(offset, buf).map_err(Error::io(&self.path, "read back"))
     }
 
-    /// Makes what was written durable. [`commit`](Output::commit) does so as well.
+    /// Syncs the written data to disk. [`commit`](Output::commit) does so as well.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -198,7 +198,7 @@ impl Output {
     /// Makes the file durable and gives it its final name.
     ///
     /// # Errors
-    /// [`Error::Exists`] when a file of that name has appeared meanwhile and may not be replaced; [`Error::Io`]. What stood
+    /// [`Error::Exists`] when a file of that name has appeared during the run and may not be replaced; [`Error::Io`]. What stood
     /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept. On Windows a
     /// file that is open or mapped anywhere cannot be replaced, which is an error here.
     pub fn commit(self) -> Result<(), Error> {

@@ -193,7 +193,7 @@ impl<'a> Tensor<'a> {
         Ok(bytes.and_then(view))
     }
 
-    /// The data with little-endian numbers, whatever the byte order of the file: the bytes that ggml's kernels and
+    /// The data with little-endian numbers, independent of the byte order of the file: the bytes that ggml's kernels and
     /// `gguf-quants` take. Borrowed where the source is in memory and the file is little-endian.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ impl Plan {
     }
 }
 
-/// Calls `write` with so many zeros, a piece at a time.
+/// Calls `write` with this many zeros, in pieces.
 fn zeros<E>(mut n: u64, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     const ZEROS: [u8; 4096] = [0; 4096];
     while n > 0 {
@@ -373,7 +373,7 @@ pub enum WriteError {
         /// Tensors of the head.
         tensors: usize,
     },
-    /// Finished, or gone on, before all data was there.
+    /// Finished or continued before all data was written.
     Short {
         /// The first tensor whose data is not complete.
         tensor: String,

@@ -237,7 +237,7 @@ fn a_file_that_is_another_one_is_not_touched() {
         fs::write(journal_path(&case.path()), &journal).unwrap();
         let error = finish(&case.path()).unwrap_err();
         assert!(matches!(&error, Error::OtherJournal { .. }), "{error}");
-        assert!(error.to_string().contains("file.edit is of an edit of other contents"), "{error}");
+        assert!(error.to_string().contains("file.edit belongs to other contents"), "{error}");
         // Nor does an edit of the file begin.
         let again = replace_start(&case.path(), &other[..1.min(other.len())], &[7][..1.min(other.len())], &|_| ());
         assert!(matches!(again, Err(Error::OtherJournal { .. })));

@@ -1,4 +1,4 @@
-//! Everything that can stop a migration: which file, which field, what was found, what would be right.
+//! Errors of migrations: which file, which field, what was found, what was expected.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -191,7 +191,7 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
-    /// Whether the file is at fault, as opposed to the machine or the call.
+    /// Whether the file is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -225,7 +225,7 @@ impl fmt::Display for Error {
                 write!(f, "{}: not a legacy model but {kind}; {}", path.display(), kind.hint())
             }
             Error::UpToDate { path } => {
-                write!(f, "{}: is GGUF version 3 already, nothing has to be migrated", path.display())
+                write!(f, "{}: is already GGUF version 3; nothing to migrate", path.display())
             }
             Error::Session { path } => {
                 write!(f, "{}: is a session of llama.cpp, the saved state of a chat; it holds no model", path.display())
@@ -247,7 +247,7 @@ impl fmt::Display for Error {
                 write!(f, "{}: a {container} file of an unknown architecture", path.display())?;
                 match tensor {
                     Some(tensor) => write!(f, ": no architecture has a tensor {tensor:?}"),
-                    None => f.write_str(": it has no tensors that tell it"),
+                    None => f.write_str(": no tensor identifies it"),
                 }
             }
             Error::OtherArchitecture { path, asked, found } => {
@@ -270,14 +270,14 @@ impl fmt::Display for Error {
             }
             Error::UnknownBlocks { path, tensor } => write!(
                 f,
-                "{}: tensor {tensor:?}: the scales of its blocks make no sense in any order of that time; the file is damaged",
+                "{}: tensor {tensor:?}: its block scales are invalid in every layout of that time; the file is damaged",
                 path.display()
             ),
             Error::NotFinite { path, tensor } => {
                 write!(f, "{}: tensor {tensor:?}: scales are NaN or infinite; the file is damaged", path.display())
             }
             Error::Contradiction { path, what, file, given } => {
-                write!(f, "{}: {what} is {file} in the file, and {given} was given", path.display())
+                write!(f, "{}: {what} is {file} in the file, but {given} was given", path.display())
             }
             Error::Key { path, key, found: Some(found), expected } => {
                 write!(f, "{}: key {key}: is {found}; expected {expected}", path.display())

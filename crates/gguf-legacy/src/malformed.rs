@@ -1,4 +1,4 @@
-//! What can be wrong with a legacy file: the field, its byte offset, what was found and what would be right.
+//! Errors of legacy files: the field, its byte offset, what was found and what was expected.
 
 use std::fmt;
 
@@ -115,7 +115,7 @@ impl fmt::Display for Field {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::PastEnd { need, len } => write!(f, "it reaches to byte {need}, the file ends at byte {len}"),
+            Problem::PastEnd { need, len } => write!(f, "it extends to byte {need}, but the file ends at byte {len}"),
             Problem::Number { found, expected } => write!(f, "is {found}; expected {expected}"),
             Problem::Float { bits, expected } => write!(f, "is {:?}; expected {expected}", f32::from_bits(*bits)),
             Problem::Name(name) => write!(f, "is \"{}\"; expected printable ASCII", Str(name)),

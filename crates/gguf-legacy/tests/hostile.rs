@@ -126,7 +126,7 @@ fn scale(form: legacy::Form, code: u32, scale: f32) -> Vec<u8> {
 
 const CASES: &[Case] = &[
     ("empty", Vec::new, "not a legacy model but an empty file"),
-    ("magic alone", || b"tjgg".to_vec(), "byte 4: version: it reaches to byte 8, the file ends at byte 4"),
+    ("magic alone", || b"tjgg".to_vec(), "byte 4: version: it extends to byte 8, but the file ends at byte 4"),
     ("session", || b"nsgg\x01\0\0\0".to_vec(), "the saved state of a chat"),
     ("version of GGJT", || llama().with(4, 4), "byte 4: version: is 4; expected 1, 2 or 3"),
     ("version of GGMF", || b"fmgg\x07\0\0\0".to_vec(), "expected 1, or 100 or 101 of rwkv.cpp"),
@@ -198,7 +198,7 @@ const CASES: &[Case] = &[
     ),
     ("a scale that is NaN", || scale(legacy::GGJT1, 2, f32::NAN), "\"output.weight\": scales are NaN or infinite"),
     ("an infinite scale", || scale(legacy::GGJT2, 8, f32::INFINITY), "scales are NaN or infinite"),
-    ("scales in no order", || scale(legacy::GGML, 2, f32::NAN), "make no sense in any order of that time"),
+    ("scales in no order", || scale(legacy::GGML, 2, f32::NAN), "are invalid in every layout of that time"),
     (
         "a type that rwkv.cpp never had",
         || {

@@ -161,6 +161,7 @@ mod starcoder2;
 mod step35;
 mod t5;
 mod talkie;
+mod towers;
 mod unlisted;
 mod whisper;
 mod xverse;
@@ -686,6 +687,13 @@ pub struct Checkpoint {
     pub trims_embeddings: bool,
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
+    /// Of a checkpoint with further encoders, the tensors that belong to them, by their names in the checkpoint; all others are left out.
+    /// `*` stands for anything. Empty for language models.
+    pub takes: &'static [&'static str],
+    /// What the keys of sizes begin with, where that is not the name of the architecture.
+    pub sizes: &'static str,
+    /// Names whose number is a place in a list: what stands before the number, and the formula of the list. The element takes its place.
+    pub renumbered: &'static [(&'static str, &'static str)],
     /// Names that are replaced by others where the formula holds.
     pub rename_if: &'static [(&'static str, &'static str, &'static str)],
     /// Key-values before those of the model's name and origin.
@@ -704,8 +712,10 @@ pub struct Checkpoint {
     pub computed: &'static [Computed],
     /// Whether `config.json` is taken as it is, without the defaults of its class.
     pub is_raw: bool,
-    /// Tensors that are in single precision whatever the type, by their names in GGUF. `*` stands for anything.
+    /// Tensors that are always in single precision, by their names in GGUF. `*` matches any characters.
     pub precise: &'static [&'static str],
+    /// Tensors that are in half precision whatever the type, by their names in GGUF. `*` stands for anything.
+    pub half: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
 }
@@ -730,6 +740,9 @@ impl Checkpoint {
         peeked: &[],
         trims_embeddings: false,
         rename: &[],
+        takes: &[],
+        sizes: "",
+        renumbered: &[],
         rename_if: &[],
         early_keys: &[],
         keys: &[groups::GENERIC],
@@ -740,6 +753,7 @@ impl Checkpoint {
         computed: &[],
         is_raw: false,
         precise: &[],
+        half: &[],
         forces_type: false,
     };
 }
@@ -851,7 +865,8 @@ impl Row {
 
     fn place(&self) -> (Stack, &'static str) {
         let own = |stack: Stack| Some((stack, self.name.strip_prefix(stack.prefix())?.strip_prefix("{}.")?));
-        own(Stack::Encoder).or_else(|| own(Stack::Decoder)).unwrap_or((Stack::Only, self.name))
+        const NAMED: [Stack; 5] = [Stack::Encoder, Stack::Decoder, Stack::Vision, Stack::DeepStack, Stack::Audio];
+        NAMED.into_iter().find_map(own).unwrap_or((Stack::Only, self.name))
     }
 }
 
@@ -990,6 +1005,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     xverse::ARCHITECTURE,
 ];
 
+/// The encoders of images and sound, which become files of their own beside that of the language model.
+pub use towers::TOWERS;
+
 /// Outside the blocks, in every architecture but [`ODD`] ones.
 pub const COMMON_OUTSIDE: &[Row] = rows! {
     "token_embd.weight"  [Embd Vocab] Optional Always;
@@ -1039,6 +1057,12 @@ pub fn all_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture,
     // The one without a condition is for all that no condition fits.
     let (some, rest): (Vec<_>, Vec<_>) = found.partition(|(_, checkpoint)| !checkpoint.when.is_empty());
     some.into_iter().chain(rest)
+}
+
+/// The encoders of images and sound that checkpoints of a class have, in the order in which their conditions count.
+pub fn towers_of_class(class: &str) -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
+    let all = TOWERS.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)));
+    all.filter(move |(_, checkpoint)| checkpoint.classes.contains(&class))
 }
 
 /// The architecture that checkpoints of a class become; the first, where that depends on their configuration.

@@ -256,7 +256,7 @@ impl<'g> Hparams<'g> {
     /// Number of blocks in a run of them.
     pub fn blocks_of(&self, stack: Stack) -> Option<u64> {
         match stack {
-            Stack::Only | Stack::Encoder => self.blocks,
+            Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => self.blocks,
             Stack::Decoder => self.decoder_blocks,
         }
     }

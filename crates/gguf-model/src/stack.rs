@@ -9,10 +9,16 @@ pub enum Stack {
     Encoder,
     /// `dec.blk.N`
     Decoder,
+    /// `v.blk.N`: of an encoder of images.
+    Vision,
+    /// `v.deepstack.N`: what an encoder of images gives out behind some of its blocks.
+    DeepStack,
+    /// `a.blk.N`: of an encoder of sound.
+    Audio,
 }
 
 impl Stack {
-    /// Every run.
+    /// Every run of a language model.
     pub const ALL: [Stack; 3] = [Stack::Only, Stack::Encoder, Stack::Decoder];
 
     /// What stands before the number of a block.
@@ -21,6 +27,9 @@ impl Stack {
             Stack::Only => "blk.",
             Stack::Encoder => "enc.blk.",
             Stack::Decoder => "dec.blk.",
+            Stack::Vision => "v.blk.",
+            Stack::DeepStack => "v.deepstack.",
+            Stack::Audio => "a.blk.",
         }
     }
 }

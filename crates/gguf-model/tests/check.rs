@@ -578,7 +578,7 @@ fn places_messages_and_expectations() {
     let missing = find("tensor.missing");
     assert_eq!(missing.place, Place::Tensor { name: "blk.0.attn_v.weight".into(), offset: None });
     assert_eq!(missing.expected, "a tensor of shape [32, 16]");
-    assert_eq!(find("key.misspelt").message, "the key is not known; general.license may be meant");
+    assert_eq!(find("key.misspelt").message, "unknown key; did you mean general.license?");
     assert_eq!(report.worst(), Some(Severity::Error));
     assert!(report.is_safe(), "nothing of this endangers reading");
 }

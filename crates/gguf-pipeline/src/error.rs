@@ -1,4 +1,4 @@
-//! Everything that can stop a run: which file or tensor, what was found, what would be right.
+//! Errors of runs: which file or tensor, what was found, what was expected.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -125,7 +125,7 @@ pub enum Error {
         /// How the plans differ.
         differences: Vec<Difference>,
     },
-    /// A file has the name of one that is kept of interrupted work, and is none.
+    /// A file has the name of a partial file or journal, but is neither.
     NotOurs {
         /// The file.
         path: PathBuf,
@@ -172,7 +172,7 @@ impl Error {
         Error::Input(Box::new(source))
     }
 
-    /// Whether the model or the matrix is at fault, as opposed to the machine, the output or the call.
+    /// Whether the model or the matrix is the cause, as opposed to the system, the output or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Input(e) => e.is_bad_file(),
@@ -236,7 +236,7 @@ impl fmt::Display for Error {
             Error::OutOfTensor { tensor, bytes } => {
                 write!(f, "the tensor {tensor:?} has {bytes} bytes, and more were asked for")
             }
-            Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: no way from its format to its type"),
+            Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: its format cannot be converted to its type"),
             Error::Input(e) | Error::Output(e) => write!(f, "{e}"),
             Error::Importance(e) => write!(f, "{e}"),
             Error::Codec { tensor, row, source } => write!(f, "the tensor {tensor}, from row {row} on: {source}"),
@@ -250,28 +250,28 @@ impl fmt::Display for Error {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, a piece of its data")
             }
             Error::HeadTooLarge { path, bytes } => {
-                write!(f, "{}: no memory to work with its head of {bytes} bytes", path.display())
+                write!(f, "{}: not enough memory for its head of {bytes} bytes", path.display())
             }
             Error::TooManyTensors { path, n_tensors } => {
                 write!(f, "{}: {n_tensors} tensors; at most {MAX_TENSORS} are copied", path.display())
             }
             Error::OverwritesInput { path } => write!(
                 f,
-                "{}: the output would replace a file that it is made of; choose another name for the output",
+                "{}: the output would overwrite an input file; choose another name for the output",
                 path.display()
             ),
             Error::SameOutput { path } => {
-                write!(f, "{}: two outputs have this path; give each a path of its own", path.display())
+                write!(f, "{}: two outputs have this path; choose different paths", path.display())
             }
             Error::Apart { path } => {
-                write!(f, "{}: plans that are run together have to make the same tensors of one source", path.display())
+                write!(f, "{}: plans that run together must produce the same tensors from one source", path.display())
             }
             Error::Cancelled => f.write_str("interrupted; no output was written"),
             Error::Kept { why, partial, journal, n_others } => {
                 match why.as_ref() {
                     Error::Cancelled => f.write_str("interrupted")?,
                     Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
-                        write!(f, "{}: a file of that name has appeared meanwhile", e.path().display())?;
+                        write!(f, "{}: a file of that name has appeared during the run", e.path().display())?;
                     }
                     why => write!(f, "{why}")?,
                 }
@@ -288,11 +288,9 @@ impl fmt::Display for Error {
                 }
                 write!(f, "; repeat that run, or delete the file and {}", journal.display())
             }
-            Error::NotOurs { path } => write!(
-                f,
-                "{}: resumable work needs a file of this name, and the one that is there was not written by such work",
-                path.display()
-            ),
+            Error::NotOurs { path } => {
+                write!(f, "{}: needed to keep finished work, but the existing file has another origin", path.display())
+            }
             Error::TooManyShards { n_shards } => {
                 write!(f, "the model has {n_shards} shards; the key that counts them has 16 bits")
             }
@@ -366,15 +364,15 @@ pub enum Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::Program { was, is } => write!(f, "it was begun by {was}, this is {is}"),
+            Difference::Program { was, is } => write!(f, "it was started by {was}, this is {is}"),
             Difference::InputChanged(path) => write!(f, "{path} has changed since"),
-            Difference::InputGone(path) => write!(f, "it was made from {path}, which is not read now"),
-            Difference::InputNew(path) => write!(f, "{path} was not read before"),
+            Difference::InputGone(path) => write!(f, "it reads {path}, which this run does not read"),
+            Difference::InputNew(path) => write!(f, "it does not read {path}, which this run reads"),
             Difference::Tensors => {
-                f.write_str("tensors become something else: another file type, or other options about tensors")
+                f.write_str("the tensors of the output differ: another file type, or other options for tensors")
             }
-            Difference::Importance => f.write_str("other tensors are weighted by importance, or from other entries"),
-            Difference::Metadata => f.write_str("the metadata differ"),
+            Difference::Importance => f.write_str("the importance weights differ: other tensors, or other entries"),
+            Difference::Metadata => f.write_str("the metadata differs"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every offset of the output is known before the first byte. The tensors are cut into chunks of a few MiB, and each of a
 //! number of threads takes the next chunk, reads it, converts it and writes it to its place. So the bytes are the same
-//! for any number of threads, and memory is a few chunks per thread whatever the size of the model. Where several plans make the same tensors of one source, each chunk
+//! for any number of threads, and memory is a few chunks per thread for models of any size. Where several plans make the same tensors of one source, each chunk
 //! is read and decoded once, and encoded for each plan.
 //!
 //! Reading ahead and writing behind are left to the kernel and to the other threads: while one waits for the disk, another works.
@@ -45,7 +45,7 @@ pub struct Overflow {
 
 impl fmt::Display for Overflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} values are beyond the range of the type and became infinite", self.tensor, self.values)
+        write!(f, "{}: {} values exceed the range of the type and became infinite", self.tensor, self.values)
     }
 }
 

@@ -31,7 +31,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The form of the journal.
 const VERSION: u32 = 3;
 
-/// How a journal starts, whatever its version.
+/// The start of a journal of any version.
 const START: &[u8] = b"{\"gguf_journal\":";
 
 /// Everything that the bytes of an output depend on.
@@ -378,7 +378,7 @@ impl Journal {
         self.is_same_group
     }
 
-    /// Whether the partial file of an earlier run is gone on with, whatever it holds.
+    /// Whether the partial file of an earlier run is continued, with any content.
     pub(crate) fn has_partial(&self) -> bool {
         self.left == Left::Partial
     }

@@ -41,7 +41,7 @@ impl Move {
         self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul)
     }
 
-    /// The move back: what was written is read.
+    /// The inverse move, with source and destination exchanged.
     pub fn inverse(&self, input: usize) -> Move {
         let axes = self.axes.iter().map(|axis| Axis { count: axis.count, from: axis.to, to: axis.from });
         Move { input, from: self.to, to: self.from, axes: axes.collect() }

@@ -1,4 +1,4 @@
-//! How far what was written is from what was read, for each tensor whose type changes.
+//! The error of each tensor whose type changes: its output compared with its input.
 //!
 //! A run that is asked for a report decodes each chunk of the output and compares it with the source. The figures are those
 //! of [`gguf_quants::measure`], the same for any number of threads. Rows of more than a million values are measured in parts.

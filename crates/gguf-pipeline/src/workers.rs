@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::progress::{Cancelled, Progress};
 
-/// The most threads that work at once, whatever is asked for: more gain nothing, and each takes a few chunks of memory.
+/// Upper limit of the number of threads: more gain nothing, and each takes a few chunks of memory.
 pub const MAX_THREADS: usize = 256;
 
 /// Calls `work` for each item on several threads, `None` for as many as the machine has processors. Each thread makes itself a `state`

@@ -37,7 +37,7 @@ struct Writing<'a> {
     group: &'a str,
     /// Replaces what is there.
     force: bool,
-    /// Keeps what is done if the work ends early, and goes on with what was kept.
+    /// Keeps finished work if the run is interrupted, and continues an interrupted run.
     resume: bool,
 }
 
@@ -148,7 +148,7 @@ fn is_lone(out: &Path) -> bool {
     out.is_file() && !is_there(&Journal::path_for(out)) && !is_there(&Output::partial_path(out))
 }
 
-/// A file that is being written, and what is noted of it if that can be gone on with.
+/// A file that is being written, and its journal if the run is resumable.
 struct Begun {
     output: Output,
     journal: Option<Journal>,
@@ -218,7 +218,7 @@ fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &d
     }
 }
 
-/// Removes what was begun, but no file that has its name.
+/// Removes unfinished output, but no file under its final name.
 fn discard(begun: impl IntoIterator<Item = Begun>) {
     for Begun { output, journal } in begun {
         output.discard();

@@ -268,7 +268,7 @@ struct Sample<'a> {
 const MOST: f64 = 1e6;
 
 impl<'a> Sample<'a> {
-    /// About so many values of a tensor, of each matrix at least one row.
+    /// About this many values of a tensor, at least one row of each matrix.
     fn of(model: &'a Undecided<'a>, open: &'a Open, values: u64) -> Option<Sample<'a>> {
         let tensor = model.draft().tensors.get(open.index)?;
         let row_len = tensor.shape.first().copied().unwrap_or(1).max(1);
@@ -394,7 +394,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Rows of each matrix of a stack, at least one, that have about so many values in all.
+/// Rows of each matrix of a stack, at least one, with about this many values in total.
 fn rows_of_each(values: u64, row_len: u64, height: u64, n_matrices: u64) -> u64 {
     values.div_ceil(row_len.max(1)).div_ceil(n_matrices.max(1)).max(1).min(height)
 }

@@ -118,7 +118,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the model or the matrix is at fault, as opposed to the machine or the call.
+    /// Whether the model or the matrix is the cause, as opposed to the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -167,17 +167,17 @@ impl fmt::Display for Error {
             Error::NotAModel { path, what } => write!(f, "{}: {what}", path.display()),
             Error::Prune { path, source } => write!(f, "{}: {source}", path.display()),
             Error::OverrideType { path, key, given, expected } => {
-                write!(f, "{}: {key} is {expected}, and the value given is {given}", path.display())
+                write!(f, "{}: {key}: expected a value of type {expected}, found {given}", path.display())
             }
             Error::Requantize { path, tensor, from } => write!(
                 f,
-                "{}: the tensor {tensor} is {from} already, and quantizing it again loses more than quantizing the original once; \
-                 take the model in f16, bf16 or f32",
+                "{}: the tensor {tensor} is already {from}, and requantizing loses more than quantizing the original; use \
+                    the model in f16, bf16 or f32",
                 path.display()
             ),
             Error::NeedsMatrix { path, tensor, ty, given } => {
                 write!(f, "{}: the tensor {tensor} would be {ty}, which needs an importance matrix", path.display())?;
-                if *given { f.write_str(", and the one given has nothing for it") } else { Ok(()) }
+                if *given { f.write_str(", and the given matrix has no entry for it") } else { Ok(()) }
             }
             Error::MatrixAtFault { path, finding, n_more, .. } => {
                 match path {
@@ -194,7 +194,7 @@ impl fmt::Display for Error {
             Error::Matrix(e) => write!(f, "{e}"),
             Error::NoCandidate { path, tensor, row, types } => {
                 write!(f, "{}: the tensor {tensor} has rows of {row}, ", path.display())?;
-                f.write_str("which are whole blocks of none of the candidates:")?;
+                f.write_str("which are not whole blocks of any candidate:")?;
                 for (i, ty) in types.iter().enumerate() {
                     write!(f, "{} {ty}", if i == 0 { "" } else { "," })?;
                     if let Some(info) = ty.info() {
@@ -205,18 +205,18 @@ impl fmt::Display for Error {
             }
             Error::SourceNotFinite { path, tensor, row, ty } => write!(
                 f,
-                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so nothing can be measured; fetch or \
-                 make the model again",
+                "{}: the tensor {tensor}, which is {ty}, holds NaN or infinity in row {row}, so its error cannot be \
+                    measured; fetch or convert the model again",
                 path.display()
             ),
             Error::Budget { asked, smallest, is_fixed } => {
                 write!(
                     f,
-                    "the smallest file that the candidate types can make has {smallest}, and the budget is {asked}"
+                    "the smallest file possible with the candidate types has {smallest}, but the budget is {asked}"
                 )?;
                 match is_fixed {
                     false => Ok(()),
-                    true => f.write_str("; no tensor's type is left to choose"),
+                    true => f.write_str("; the types of all tensors are fixed"),
                 }
             }
         }

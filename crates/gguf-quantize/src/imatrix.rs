@@ -241,7 +241,7 @@ pub enum Problem {
 }
 
 impl Error {
-    /// Whether the matrix is at fault, as opposed to the machine.
+    /// Whether the matrix is the cause, as opposed to the system.
     pub fn is_bad_file(&self) -> bool {
         !matches!(self.problem, Problem::Io(_) | Problem::OutOfMemory { .. })
     }
@@ -309,25 +309,25 @@ impl fmt::Display for Problem {
             Problem::Missing(what) => write!(f, "its {what} are missing; each weight has a .in_sum2 and a .counts"),
             Problem::Type { tensor, ty } => write!(f, "the tensor {tensor} is of type {ty}, expected f32"),
             Problem::Size { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
-            Problem::Shared => f.write_str("its tensor and others before share data, which no writer does"),
+            Problem::Shared => f.write_str("its tensor shares data with earlier tensors"),
             Problem::Sizes { sums, counts } => {
-                write!(f, "{sums} sums cannot belong to {counts} experts in equal numbers")
+                write!(f, "{sums} sums cannot be divided evenly among {counts} experts")
             }
             Problem::Count(count) => write!(f, "{count} is not a number of tokens"),
             Problem::Key(key) => write!(f, "the key {key} is not an unsigned number of 32 bits"),
             Problem::NotFinite { index, value } => {
-                write!(f, "value {index} is {value}; only finite numbers can be worked with, measure the matrix again")
+                write!(f, "value {index} is {value}; expected a finite number; measure the matrix again")
             }
             Problem::Negative { index, value } => write!(
                 f,
-                "value {index} is {value}; sums of squares are never below zero, fetch the matrix or measure it again"
+                "value {index} is {value}; sums of squares are never negative; fetch the matrix or measure it again"
             ),
             Problem::Nothing => f.write_str(
-                "nothing was measured for any of its entries, so there is nothing to write; measure the matrix again",
+                "none of its entries has measurements, so there is nothing to write; measure the matrix again",
             ),
             Problem::Mismatch { what, before, now } => write!(
                 f,
-                "{now} {what} in this file and {before} in those before; only matrices of the same model can be merged"
+                "{now} {what} in this file, but {before} in the files before; only matrices of the same model can be merged"
             ),
             Problem::TooMany { what, found, max } => write!(f, "{found} {what}; at most {max} are read"),
             Problem::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes of it"),

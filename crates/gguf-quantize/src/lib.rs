@@ -3,7 +3,7 @@
 //! # Exactness
 //!
 //! The tensor data and their types are those of `llama_model_quantize` of llama.cpp, to the byte. The head differs where
-//! llama.cpp's is at fault: data is aligned as `general.alignment` says, which llama.cpp keeps but does not follow; and what is
+//! llama.cpp is wrong: data is aligned as `general.alignment` says, which llama.cpp keeps but does not follow; and what is
 //! said of each block goes with the blocks that are left out.
 #![forbid(unsafe_code)]
 

@@ -192,10 +192,10 @@ pub enum TensorTypeError {
 
 impl fmt::Display for TensorTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = "PATTERN=TYPE is right, as in ffn_down=q6_K";
+        let form = "expected PATTERN=TYPE, as in ffn_down=q6_K";
         match self {
-            TensorTypeError::NoType(text) => write!(f, "`{}` names no type; {form}", text.escape_debug()),
-            TensorTypeError::NoPattern(text) => write!(f, "`{}` names no tensors; {form}", text.escape_debug()),
+            TensorTypeError::NoType(text) => write!(f, "missing type in `{}`; {form}", text.escape_debug()),
+            TensorTypeError::NoPattern(text) => write!(f, "missing pattern in `{}`; {form}", text.escape_debug()),
             TensorTypeError::Type(e) => write!(f, "{e}"),
             TensorTypeError::Pattern(e) => write!(f, "{e}"),
         }
@@ -279,7 +279,7 @@ pub enum MixError {
         /// Length of the rows.
         row: u64,
     },
-    /// There are too many rules, or too long ones, for so many tensors.
+    /// There are too many rules, or too long ones, for the number of tensors.
     Work {
         /// Number of rules.
         n_rules: usize,
@@ -299,11 +299,11 @@ impl fmt::Display for MixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let block = |ty: &GgmlType| ty.info().map_or(0, |info| info.block_len);
         match self {
-            MixError::FileType(ty) => write!(f, "files of type {ty} can no longer be made; choose another file type"),
+            MixError::FileType(ty) => write!(f, "the file type {ty} is obsolete; choose another one"),
             MixError::TensorType(ty) => {
                 write!(f, "tensors cannot be quantized to {ty}; choose one of the types that models are stored in")
             }
-            MixError::Name { bytes } => write!(f, "a tensor's name has {bytes} bytes; at most {MAX_NAME} can be right"),
+            MixError::Name { bytes } => write!(f, "a tensor name has {bytes} bytes; at most {MAX_NAME} are allowed"),
             MixError::PartialBlock { tensor, ty, row, .. } => write!(
                 f,
                 "the tensor {tensor} has rows of {row} elements, and {ty}, which was chosen for it, has blocks of {}; choose a \
@@ -323,8 +323,7 @@ impl fmt::Display for MixError {
             ),
             MixError::NoBlock { tensor, n_layer } => write!(
                 f,
-                "the tensor {tensor} should be in one of the blocks blk.0 to blk.{}, and its name says otherwise; choose a \
-                 type for it",
+                "the tensor {tensor} should be in one of the blocks blk.0 to blk.{}, but its name does not match; choose a type for it",
                 n_layer.saturating_sub(1)
             ),
         }
@@ -387,7 +386,7 @@ pub fn decide(
     }
 }
 
-/// What is known of tensors by their names and shapes, whatever file type they get.
+/// Facts about tensors that follow from their names and shapes.
 pub(crate) struct Known {
     categories: Vec<Category>,
     /// Why they are never quantized.

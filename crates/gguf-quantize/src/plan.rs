@@ -24,7 +24,7 @@ use crate::warning::Warning;
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANTIZATION_VERSION: u32 = 2;
 
-/// What can be chosen about a quantization, whatever decides about the types.
+/// The options of a quantization, for every way to choose types.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct QuantizeOptions {
@@ -62,7 +62,7 @@ impl Quantization {
     }
 }
 
-/// A way to choose types: the mixture of a file type, or whatever fits a size.
+/// A way to choose types: the mixture of a file type, or a target size.
 pub trait ChooseTypes {
     /// The file type that the output says it is, unless the choice says otherwise; `None` to leave it as it is.
     fn file_type(&self) -> Option<FileType>;

@@ -27,12 +27,12 @@ impl fmt::Display for PruneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PruneError::NoBlockCount(key) => {
-                write!(f, "no blocks can be left out, as the key {key} does not say how many there are")
+                write!(f, "cannot remove blocks: the key {key} does not state the number of blocks")
             }
             PruneError::NoSuchBlock { block, n_blocks } => {
-                write!(f, "there is no block {block} to leave out; there are 0 to {}", n_blocks.saturating_sub(1))
+                write!(f, "cannot remove block {block}; the blocks are 0 to {}", n_blocks.saturating_sub(1))
             }
-            PruneError::NoneLeft => f.write_str("all blocks would be left out; at least one must stay"),
+            PruneError::NoneLeft => f.write_str("cannot remove all blocks; at least one must remain"),
         }
     }
 }

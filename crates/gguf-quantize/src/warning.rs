@@ -60,18 +60,18 @@ impl fmt::Display for Warning {
                 if *n_more > 0 {
                     write!(f, " and {n_more} more")?;
                 }
-                write!(f, ": {ty} in place of {wanted}, whose blocks do not fit rows of {row}")
+                write!(f, ": {ty} instead of {wanted}, whose blocks do not divide rows of {row}")
             }
             Warning::Shared { input_bytes, tensor_bytes, file_bytes } => write!(
                 f,
-                "tensors share their data: {} bytes in a model of {}; in the output each has its own, in a file of {} bytes",
+                "tensors share data: {} bytes in a model of {}; the output stores each tensor separately, in a file of {} bytes",
                 grouped(*tensor_bytes),
                 grouped(*input_bytes),
                 grouped(*file_bytes)
             ),
             Warning::BestTypes { file_bytes, bits_per_weight } => write!(
                 f,
-                "there is room for the best type of every tensor: the file has {} bytes, {bits_per_weight:.2} bits per weight",
+                "every tensor has the best candidate type: the file has {} bytes, {bits_per_weight:.2} bits per weight",
                 grouped(*file_bytes)
             ),
         }

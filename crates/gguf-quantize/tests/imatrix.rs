@@ -76,8 +76,8 @@ fn matrices_that_do_not_go_together() {
         merge.add(&file(second)).map(|()| merge.finish()).map_err(|e| e.to_string())
     };
     let error = add(entry(8, 1), entry(6, 1)).unwrap_err();
-    assert!(error.starts_with("the entry x.weight: 6 sums in this file and 8 in those before;"), "{error}");
-    assert!(add(entry(8, 2), entry(8, 4)).unwrap_err().contains("4 counts in this file and 2"));
+    assert!(error.starts_with("the entry x.weight: 6 sums in this file, but 8 in the files before;"), "{error}");
+    assert!(add(entry(8, 2), entry(8, 4)).unwrap_err().contains("4 counts in this file, but 2"));
     assert!(add(entry(8, 2), entry(8, 1)).is_err());
     assert_eq!(add(entry(8, 1), entry(8, 4)).unwrap().entries[&b"x.weight"[..]].counts, [2; 4]);
     assert!(matches!(Merge::new(0).unwrap_err().problem, Problem::NoChunkSize));
@@ -236,11 +236,11 @@ fn sums_that_are_not_finite_are_not_merged() {
     };
     assert_eq!(add(&[&[1.0, 3e38], &[1.0, 1e37]]), Ok(()));
     let error = add(&[&[1.0, 3e38], &[1.0, 1e38]]).unwrap_err();
-    assert!(error.starts_with("the entry a: value 1 is inf; only finite numbers"), "{error}");
+    assert!(error.starts_with("the entry a: value 1 is inf; expected a finite number"), "{error}");
     assert!(add(&[&[f32::NAN, 1.0]]).unwrap_err().contains("value 0 is NaN"));
     // Even where the sum is not below zero.
     let error = add(&[&[9.0, 9.0], &[1.0, -2.5]]).unwrap_err();
-    assert!(error.starts_with("the entry a: value 1 is -2.5; sums of squares are never below zero"), "{error}");
+    assert!(error.starts_with("the entry a: value 1 is -2.5; sums of squares are never negative"), "{error}");
     let negative = ImatrixFile::from_bytes(old(&[("a", 1, &[-1.0])], &[])).unwrap();
     assert!(matches!(negative.must_be_sound().unwrap_err().problem, Problem::Negative { index: 0, .. }));
 }
@@ -403,7 +403,7 @@ fn tensors_that_share_data() {
     }
     let mut bytes = head.encode_as_read().unwrap();
     bytes.resize(bytes.len() + (4 << 20) + 32, 0);
-    assert_eq!(error(bytes), "the entry 0: its tensor and others before share data, which no writer does");
+    assert_eq!(error(bytes), "the entry 0: its tensor shares data with earlier tensors");
 }
 
 /// Whatever a single byte is, nothing panics, and what is read can be worked with.
@@ -563,7 +563,7 @@ fn values_that_are_not_finite_are_found_before_work_starts() {
     matrix.entries.get_mut(&b"blk.2.attn_q.weight"[..]).unwrap().sums[4] = f32::NAN;
     let matrix = ImatrixFile::from_bytes(written(&matrix)).unwrap();
     let error = matrix.weights(b"blk.2.attn_q.weight").unwrap_err().to_string();
-    assert!(error.starts_with("the entry blk.2.attn_q.weight: value 4 is NaN; only finite numbers"), "{error}");
+    assert!(error.starts_with("the entry blk.2.attn_q.weight: value 4 is NaN; expected a finite number"), "{error}");
     assert_eq!(check(&matrix, &[]).count_of("imatrix.finite"), 1);
     // An expert that was not seen counts evenly, whatever stands there.
     let mut unseen = open("one.gguf").load().unwrap();

@@ -383,7 +383,7 @@ fn names_of_file_types() {
     }
     let error = parse("4\u{1b}[31m").unwrap_err();
     assert!(
-        error.starts_with("unknown file type `4\\u{1b}[31m`; there are F32, F16, ") && error.contains("COPY"),
+        error.starts_with("unknown file type `4\\u{1b}[31m`; expected one of F32, F16, ") && error.contains("COPY"),
         "{error}"
     );
     assert!(parse("").is_err() && parse(&"9".repeat(10_000)).unwrap_err().len() < 1000);
@@ -398,10 +398,10 @@ fn patterns_and_types() {
     let rule = parse(r"BLK\.(?=1).*ffn_Down=Q6_k").unwrap();
     assert!(rule.ty == GgmlType::Q6_K && rule.pattern.finds(b"blk.12.ffn_down.weight"));
     for (text, error) in [
-        ("attn_q", "`attn_q` names no type; PATTERN=TYPE is right, as in ffn_down=q6_K"),
-        ("attn_q=", "`attn_q=` names no type; PATTERN=TYPE is right, as in ffn_down=q6_K"),
-        ("=q6_K", "`=q6_K` names no tensors; PATTERN=TYPE is right, as in ffn_down=q6_K"),
-        ("a(=q6_K", "the pattern `a(` is wrong at byte 2: a `(` without its `)`"),
+        ("attn_q", "missing type in `attn_q`; expected PATTERN=TYPE, as in ffn_down=q6_K"),
+        ("attn_q=", "missing type in `attn_q=`; expected PATTERN=TYPE, as in ffn_down=q6_K"),
+        ("=q6_K", "missing pattern in `=q6_K`; expected PATTERN=TYPE, as in ffn_down=q6_K"),
+        ("a(=q6_K", "invalid pattern `a(` at byte 2: unmatched `(`"),
         ("a=q6", "unknown tensor type `q6`; did you mean q6_K?"),
     ] {
         assert_eq!(parse(text).unwrap_err(), error);

@@ -183,15 +183,15 @@ fn recipes_are_read() {
     assert_eq!(recipe.to_string(), "Q4_K_M\nffn_down=q6_K\nattn=q5_K\nweight$=q8_0\n");
     assert_eq!(Recipe::parse("F16").unwrap().to_string(), "F16\n");
     for (text, said) in [
-        ("", "there is no rule in it"),
-        ("# nothing", "there is no rule in it"),
+        ("", "it is empty"),
+        ("# nothing", "it is empty"),
         ("Q4_KM", "did you mean Q4_K_M?"),
-        ("ffn=q4_0\n\n Q4_0", "line 3: `Q4_0` names no type"),
-        ("Q4_0 Q4_1", "`Q4_1` names no type"),
+        ("ffn=q4_0\n\n Q4_0", "line 3: missing type in `Q4_0`"),
+        ("Q4_0 Q4_1", "missing type in `Q4_1`"),
         ("Q4_0 ffn=q9_0", "unknown tensor type `q9_0`"),
         ("Q4_0 (=q4_0", "`(`"),
-        ("F16 ffn=q8_0", "rules have no effect beside the file type F16"),
-        ("copy ffn=q8_0", "COPY leaves every type as it is"),
+        ("F16 ffn=q8_0", "rules have no effect with the file type F16"),
+        ("copy ffn=q8_0", "COPY keeps every type"),
     ] {
         let error = Recipe::parse(text).unwrap_err().to_string();
         assert!(error.contains(said), "{text}: {error}");

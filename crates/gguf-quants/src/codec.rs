@@ -170,7 +170,7 @@ impl fmt::Display for CodecError {
             }
             CodecError::NeedsMatrix(ty) => write!(f, "{ty} needs an importance matrix"),
             CodecError::Size { ty, needed, given } => {
-                write!(f, "{given} bytes of {ty} where the values need {needed}")
+                write!(f, "expected {needed} bytes of {ty}, found {given}")
             }
             CodecError::Refused { ty, block } => {
                 write!(f, "block {block} cannot be encoded as {ty}: its numbers overflow")
@@ -213,7 +213,7 @@ impl Codec {
         matches!(self.encode, Encoder::Compiled(_))
     }
 
-    /// Bytes that so many values take; `None` when they are not a whole number of blocks.
+    /// Bytes of this many values; `None` if they are not a whole number of blocks.
     pub fn packed_bytes(&self, values: usize) -> Option<usize> {
         usize::try_from(self.ty.tensor_bytes([values as u64]).ok()?).ok()
     }

@@ -118,7 +118,7 @@ pub struct UnknownIsa;
 
 impl fmt::Display for UnknownIsa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such instruction set; there are")?;
+        f.write_str("unknown instruction set; expected one of")?;
         NAMES.iter().try_for_each(|(_, name)| write!(f, " {name}"))
     }
 }

@@ -15,7 +15,7 @@
 //! [`quantize`] and [`dequantize`] do a tensor in one call. A program that has its own threads or its own memory takes the [`codec`](codec())
 //! of a type and gives it [`Rows`] or blocks, with memory for the result. [`measure`] says how far decoded values are from the originals.
 //!
-//! The results are those of the reference, as `ggml-quants.c` computes them on x86-64, whatever CPU this runs on and with any number of threads.
+//! The results are those of the reference, as `ggml-quants.c` computes them on x86-64, on every CPU and with any number of threads.
 //! Every conversion stands in the source as plain arithmetic, and once more over vectors for speed: see [`Isa`].
 //!
 //! # Features
@@ -32,7 +32,7 @@
 //!
 //! # Debug builds
 //!
-//! Without optimization a codec takes about a hundred times as long, whatever instruction set runs. All of its code is compiled in this crate, so a
+//! Without optimization a codec takes about a hundred times as long, for every instruction set. All of its code is compiled in this crate, so a
 //! program can have it optimized in its own debug builds:
 //!
 //! ```toml

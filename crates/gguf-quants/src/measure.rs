@@ -170,7 +170,7 @@ impl RowError {
 
 /// Sums side by side in a row.
 const LANES: usize = 8;
-/// Values after which the largest error is looked at, so that it is sought only among so many.
+/// Interval, in values, at which the largest error is located.
 const RUN: usize = 256;
 
 type Eight = [f64; LANES];
@@ -266,7 +266,7 @@ impl<const WEIGHTED: bool> Kernel for Add<'_, WEIGHTED> {
 }
 
 impl<const WEIGHTED: bool> Add<'_, WEIGHTED> {
-    /// In the same order whatever vectors there are.
+    /// In the same order for every vector width.
     #[inline(always)]
     fn sums(self) -> ([Sums; 2], u64) {
         let mut sums = [LaneSums::default(); 2];

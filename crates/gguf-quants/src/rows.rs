@@ -54,7 +54,7 @@ impl fmt::Display for RowsError {
                 write!(f, "{values} values are not a whole number of rows of {row_len}")
             }
             RowsError::Weights { weights, row_len } => {
-                write!(f, "{weights} weights of importance for rows of {row_len}")
+                write!(f, "expected {row_len} importance weights per row, found {weights}")
             }
         }
     }

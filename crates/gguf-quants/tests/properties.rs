@@ -138,7 +138,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             for given in [0, 2 * bytes - 1, 2 * bytes + 1] {
                 let error = codec.decode_with(isa, &vec![0; given], &mut room).unwrap_err();
                 assert_eq!(error, CodecError::Size { ty, needed: 2 * bytes, given });
-                assert_eq!(error.to_string(), format!("{given} bytes of {ty} where the values need {}", 2 * bytes));
+                assert_eq!(error.to_string(), format!("expected {} bytes of {ty}, found {given}", 2 * bytes));
             }
             if len > 1 {
                 let error = codec.decode_with(isa, &vec![0; bytes], &mut room[..len - 1]).unwrap_err();
@@ -199,7 +199,7 @@ fn rows_fit_their_lengths() {
     for n in [0, 3, 5] {
         let error = Rows::new(&values, 4, Some(&values[..n])).unwrap_err();
         assert_eq!(error, RowsError::Weights { weights: n, row_len: 4 });
-        assert_eq!(error.to_string(), format!("{n} weights of importance for rows of 4"));
+        assert_eq!(error.to_string(), format!("expected 4 importance weights per row, found {n}"));
     }
     assert!(Rows::new(&[], 4, None).is_ok());
 }

@@ -27,7 +27,7 @@ gguf_format::rules! {
         "numbers that are finite" "the weights are damaged, or were converted to a type with too small a range"
         "llama-model-loader.cpp, check_tensors";
     DATA_NOT_SCANNED "data.not_scanned" Note
-        "data that can be scanned" "mend the other findings first"
+        "data that can be scanned" "fix the other findings first"
         "this program";
     SPLIT_FILE "split.file" Error
         "all shards of a model, side by side" "fetch the missing shards"
@@ -217,7 +217,7 @@ impl Heads {
         let mut model = Report::new();
         if !options.structure {
             let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
-            // A head that cannot be parsed, or is not there, may have whatever the others lack.
+            // A head that cannot be parsed, or is missing, may contain the items that the others lack.
             if heads.len() == self.files.len() && self.missing.is_empty() {
                 let name = self.files.first().and_then(|f| chosen_name(&f.path));
                 model = gguf_model::check::model(&heads, name);

@@ -202,5 +202,5 @@ fn data_that_is_shared_is_said() {
     let found = warnings([0, 0]);
     let [Warning::Shared { tensor_bytes: 16384, input_bytes, .. }] = found[..] else { panic!("{found:?}") };
     assert!(input_bytes < 16384);
-    assert!(found[0].to_string().starts_with("tensors share their data: 16,384 bytes in a model of "), "{}", found[0]);
+    assert!(found[0].to_string().starts_with("tensors share data: 16,384 bytes in a model of "), "{}", found[0]);
 }

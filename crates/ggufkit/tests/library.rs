@@ -77,7 +77,7 @@ fn files_are_not_replaced_and_failures_leave_nothing() {
 
     let refused = |result: Result<(), Error>| {
         let message = result.unwrap_err().to_string();
-        assert!(message.contains("there.gguf") && message.contains("exists already"), "{message}");
+        assert!(message.contains("there.gguf") && message.contains("already exists"), "{message}");
     };
     refused(ggufkit::write(&there, &head, [[0; 8]]));
     refused(ggufkit::edit(&tiny, &there, |_| ()).map(drop));
@@ -102,7 +102,7 @@ fn warnings_come_with_what_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let written = ggufkit::quantize_file(example("tiny.gguf"), dir.path().join("out.gguf"), "Q4_K_M").unwrap();
     assert!(
-        written.warnings.iter().any(|w| w.contains("whose blocks do not fit rows of 32")),
+        written.warnings.iter().any(|w| w.contains("whose blocks do not divide rows of 32")),
         "{:?}",
         written.warnings
     );

@@ -283,12 +283,16 @@ fn what_was_kept_of_other_work_is_not_gone_on_with() {
         assert!(!case.out.exists());
     };
     case.interrupt(2);
-    refused(&case.input, &options("Q5_1", 1), &["tensors become something else"]);
+    refused(&case.input, &options("Q5_1", 1), &["the tensors of the output differ"]);
     let named = |name: &str| Job { overrides: vec![("general.name".into(), name.into())], ..options("Q8_0", 1) };
-    refused(&case.input, &named("x"), &["the metadata differ"]);
+    refused(&case.input, &named("x"), &["the metadata differs"]);
     let copy = case.dir.path().join("copy.gguf");
     fs::copy(&case.input, &copy).unwrap();
-    refused(&copy, &options("Q8_0", 1), &["in.gguf, which is not read now", "copy.gguf was not read before"]);
+    refused(
+        &copy,
+        &options("Q8_0", 1),
+        &["in.gguf, which this run does not read", "it does not read ", "copy.gguf, which this run reads"],
+    );
     fs::remove_file(&copy).unwrap();
     let input = fs::File::options().append(true).open(&case.input).unwrap();
     let was = input.metadata().unwrap().modified().unwrap();
@@ -371,7 +375,7 @@ fn all_but_the_names(input: &Path, out: &Path, appears: &Path, options: &Job) {
     let error = quantize(input, out, options, &appear).unwrap_err();
     let Error::Kept { why, .. } = &error else { panic!("{error:?}") };
     assert!(matches!(&**why, Error::Output(e) if matches!(**e, gguf_io::Error::Exists(_))), "{error:?}");
-    assert!(error.to_string().contains("has appeared meanwhile; "), "{error}");
+    assert!(error.to_string().contains("has appeared during the run; "), "{error}");
     assert_eq!(fs::read(appears).unwrap(), b"theirs");
     fs::remove_file(appears).unwrap();
 }

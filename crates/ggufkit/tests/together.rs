@@ -221,7 +221,7 @@ fn files_that_have_their_names_are_found() {
     fs::write(&journals[0], &texts[0]).unwrap();
     fs::rename(dir.path().join("Q8_0"), dir.path().join("Q6_K")).unwrap();
     let refused = run(&plans(&draft, dir.path(), &["Q4_K_M", "Q6_K"]), &options, &()).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
 }
 
 /// Nothing is written by runs that cannot be.

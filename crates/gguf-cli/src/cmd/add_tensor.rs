@@ -10,33 +10,34 @@ use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Write a model with one more tensor, from a NumPy file.
+/// Add a tensor from a NumPy file to a copy of a model.
 ///
-/// The array's last dimension becomes the first, contiguous one of the tensor: an array of 32000 rows and 4096 columns is a tensor of 4096 x
-/// 32000. With --type, the values are converted as `gguf quantize` does. Shards become one file.
+/// The array's dimensions are reversed: an array of 32000 rows and 4096 columns becomes a tensor of 4096 x 32000,
+/// because GGUF lists the contiguous dimension first. With --type, values are converted as by `gguf quantize`. A split
+/// model becomes one file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf add-tensor model.gguf out.gguf rope_freqs.weight freqs.npy
   gguf add-tensor model.gguf out.gguf output.weight output.npy --type q8_0 --replace")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     out: PathBuf,
 
-    /// The name of the tensor
+    /// Name of the new tensor
     tensor: String,
 
-    /// The .npy file with its values
+    /// NumPy file (.npy) with the values
     values: PathBuf,
 
-    /// The type of the tensor; that of the array if not given
+    /// Tensor type; by default, the type of the array
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_tensor_type)]
     ty: Option<GgmlType>,
 
-    /// Replace a tensor of that name
+    /// Replace an existing tensor of the same name
     #[arg(long)]
     replace: bool,
 

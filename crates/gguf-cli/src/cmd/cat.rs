@@ -22,10 +22,11 @@ const PLAIN_BAR: usize = 50;
 /// Values of a row that are decoded at once.
 const ROWS_AT_ONCE: u64 = 1 << 16;
 
-/// Show the values of a tensor: statistics and a histogram, or the values themselves.
+/// Show statistics and a histogram of a tensor, or its values.
 ///
-/// Quantized values are decoded, to the bit as ggml does. Values that are infinite or not numbers are counted, and left out of everything
-/// else. With --values, each row of the tensor is a line; a value is written with the fewest digits that read back as the same number.
+/// Quantized values are decoded to the same bits as by ggml. NaN and infinite values are counted and excluded from all
+/// other statistics. With --values, each row of the tensor is one line, and each value has the fewest digits that read
+/// back as the same number.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,29 +34,29 @@ Examples:
   gguf cat model.gguf token_embd.weight --values --rows 0..10 > rows.txt
   gguf cat model.gguf blk.0.ffn_down.weight --json")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     model: PathBuf,
 
-    /// The name of the tensor
+    /// Tensor name
     tensor: String,
 
-    /// Print the values in place of the statistics
+    /// Print the values instead of statistics
     #[arg(long)]
     values: bool,
 
-    /// With --values: these rows, from the first up to but not including the last, counted from 0
+    /// With --values, print rows A to B - 1, counted from 0
     #[arg(long, value_name = "A..B", value_parser = parse_rows, requires = "values")]
     rows: Option<Range<u64>>,
 
-    /// Bars of the histogram
+    /// Number of histogram bars
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(1..=1000))]
     bins: u16,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "values")]
     json: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 }
@@ -102,7 +103,7 @@ impl Args {
             {
                 let (a, b) = (rows.start, rows.end);
                 return Err(Failure::Bad(format!(
-                    "{}: tensor {} has {} rows, counted from 0; there are no rows {a} to {b}",
+                    "{}: tensor {} has {} rows; rows {a} to {b} are out of range",
                     self.model.display(),
                     tensor.name(),
                     grouped(n_rows),

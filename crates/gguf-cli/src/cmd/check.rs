@@ -16,35 +16,36 @@ use crate::stdin;
 use crate::ui::{Ui, shown_path};
 use crate::watch::Watch;
 
-/// Find everything that is wrong with GGUF files.
+/// Validate GGUF files and report every problem.
 ///
-/// Every finding names its rule, the place, what was found, what is right and what to do. Errors make a file bad;
-/// warnings are likely mistakes or what some readers refuse; notes are worth knowing. The files need not be readable as
-/// GGUF: what they are instead, and how far they go, is told. Of a model in several shards, all are checked together.
+/// Each finding names the rule, the place, the value found, the value expected and a remedy. Errors make a file bad;
+/// warnings are likely mistakes, or content that some readers reject; notes are for information. Files that are not
+/// GGUF are identified where possible, and truncated files are checked as far as they go. All shards of a split model
+/// are checked together.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf check model.gguf
-  gguf check model.gguf --data             also look for NaN and infinity in the weights
-  gguf check upload.bin --structure -q     is it safe to read? the exit code tells
+  gguf check model.gguf --data             also search the weights for NaN and infinity
+  gguf check upload.bin --structure -q     exit code 0 if the file is safe to read
   gguf check *.gguf --json | jq '.files[] | select(.errors > 0).path'")]
 pub struct Args {
     /// Files to check; - for standard input, whose data is only counted
     #[arg(required_unless_present = "rules", conflicts_with = "rules", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Read the tensor data too, and look for NaN and infinity in numbers and block scales
+    /// Also read the tensor data and search numbers and block scales for NaN and infinity
     #[arg(short, long, conflicts_with = "rules")]
     data: bool,
 
-    /// Judge only what any reader needs to read each file safely
+    /// Check only the structure: whether any reader can read the file safely
     #[arg(short, long, conflicts_with_all = ["data", "rules"])]
     structure: bool,
 
     #[command(flatten)]
     shown: findings::Options,
 
-    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
 }
@@ -142,9 +143,7 @@ impl Args {
     fn check_stdin(&self) -> Result<Check, Failure> {
         if self.data || self.at > 0 {
             let option = if self.data { "--data" } else { "--at" };
-            return Err(Failure::CouldNotRun(format!(
-                "-: standard input is read once, from its start; leave {option} out"
-            )));
+            return Err(Failure::CouldNotRun(format!("-: standard input is read once, from its start; omit {option}")));
         }
         let options = CheckOptions::default().structure(self.structure);
         Ok(ggufkit::check_stream(&mut std::io::stdin().lock(), stdin::NAME, &options)?)

@@ -6,7 +6,7 @@ use crate::commands::definition;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Print a script that completes gguf's commands and options in a shell.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -14,7 +14,7 @@ Examples:
   gguf completions zsh > ~/.zfunc/_gguf
   gguf completions fish > ~/.config/fish/completions/gguf.fish")]
 pub struct Args {
-    /// The shell to make the script for
+    /// Shell
     shell: Shell,
 }
 

@@ -24,31 +24,34 @@ use crate::watch::Watch;
 
 /// Convert a Hugging Face checkpoint or LoRA adapter to GGUF.
 ///
-/// Reads config.json, the tokenizer's files, the model card and model*.safetensors or pytorch_model*.bin, and writes the file that
-/// llama.cpp's convert_hf_to_gguf.py writes for the same folder, byte for byte; or, for a file type such as Q4_K_M, what quantizing such a
-/// file gives that was converted without rounding. Nothing stands under the output's name until the
-/// file is whole and on the disk. A folder with adapter_config.json in place of a model is a LoRA adapter, and becomes the file of
-/// convert_lora_to_gguf.py. The path of the output goes to standard output, everything else to standard error.
+/// Reads config.json, the tokenizer files, the model card and model*.safetensors or pytorch_model*.bin, and writes the same
+/// bytes as llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting
+/// without rounding and then running `gguf quantize`, without the intermediate file. A folder with adapter_config.json
+/// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py. --mmproj converts
+/// the encoders of images and sound.
+///
+/// The output appears under its final name once it is complete and synced to disk. Its path goes to standard output;
+/// progress, warnings and errors go to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf convert my-model/ -o my-model.gguf
-  gguf convert my-model/ -o . --type f16        into this folder, under the standard name
+  gguf convert my-model/ -o . --type f16        write to this folder, under the standard name
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
-  gguf convert my-model/ --dry-run              what would be written, tensor by tensor
+  gguf convert my-model/ --dry-run              print the planned tensors
   gguf convert my-lora/ --base my-model/ -o my-lora.gguf
-  gguf convert --list                           the architectures that can be converted")]
+  gguf convert --list                           list the supported architectures")]
 pub struct Args {
-    /// The folder of the checkpoint, its folder in the cache of the Hugging Face hub, or one file of tensors
+    /// Checkpoint folder, its folder in the Hugging Face hub cache, or a single tensor file
     #[arg(required_unless_present = "list", value_name = "CHECKPOINT")]
     dir: Option<PathBuf>,
 
-    /// The GGUF file to write; in a folder it gets its standard name, and {ftype}, {name} and {size} stand for the type, the model's name
-    /// and the label of its size
+    /// Output file, or a folder for the standard file name; {ftype}, {name} and {size} are replaced by the file type,
+    /// the model name and the size label
     #[arg(short, long, value_name = "OUT", required_unless_present_any = ["dry_run", "list"])]
     output: Option<PathBuf>,
 
-    /// List the architectures that can be converted, with the class names in config.json, and convert nothing
+    /// List the supported architectures and their class names in config.json
     #[arg(long, conflicts_with_all = [
         "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads",
         "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "pure", "leave_output_tensor", "output_tensor_type",
@@ -57,73 +60,78 @@ pub struct Args {
     ])]
     list: bool,
 
-    /// Type of the matrices: auto (the 16-bit type of the checkpoint, or f16; for an adapter f32), f32, f16, bf16, q8_0, tq1_0 or tq2_0; or a file type
-    /// to quantize to, such as Q4_K_M. Several, as in Q4_K_M,Q8_0, are written side by side, and the checkpoint is read once
+    /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16; f32 for an adapter), f32, f16, bf16, q8_0,
+    /// tq1_0, tq2_0, or a file type of `gguf quantize` such as Q4_K_M. Several types, as in Q4_K_M,Q8_0, are written
+    /// from one read of the checkpoint
     #[arg(short, long = "type", value_name = "TYPE", default_value = "auto", value_delimiter = ',',
         value_parser = Names { parser: StringValueParser::new().try_map(|name: String| FileType::parse(&name)), more: AUTO })]
     ty: Vec<FileType>,
 
-    /// The model's name, in place of the one that the folder gives
+    /// Model name; overrides the name found in the checkpoint
     #[arg(long)]
     name: Option<String>,
 
-    /// Name of the pre-tokenizer of a BPE vocabulary, in place of the one that its hash tells
+    /// Pre-tokenizer name of a BPE vocabulary; overrides detection by hash
     #[arg(long)]
     pre: Option<String>,
 
-    /// A JSON file of metadata that comes before the folder's own
+    /// JSON file with metadata that overrides the checkpoint's own
     #[arg(long, value_name = "FILE")]
     metadata: Option<PathBuf>,
 
-    /// For a LoRA adapter: the folder of its base model, of which only config.json is read; by default the adapter's own folder
+    /// Base model folder of a LoRA adapter, of which only config.json is read; by default, the adapter's own folder
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 
-    /// Write metadata and tokenizer only, no tensors
+    /// Convert the encoders of images and sound (mmproj), in place of the language model; with =OUT both, the encoders to OUT
+    #[arg(long, value_name = "OUT", num_args = 0..=1, require_equals = true, conflicts_with = "base")]
+    mmproj: Option<Option<PathBuf>>,
+
+    /// Write only metadata and tokenizer, no tensors
     #[arg(long)]
     vocab_only: bool,
 
-    /// Write only the blocks that predict further tokens (MTP), with the embeddings, the last norm and the output matrix
+    /// Write only the multi-token prediction (MTP) blocks, with the embeddings, the last norm and the output matrix
     #[arg(long, conflicts_with = "no_mtp")]
     mtp: bool,
 
-    /// Leave out the blocks that predict further tokens (MTP)
+    /// Omit the multi-token prediction (MTP) blocks
     #[arg(long)]
     no_mtp: bool,
 
-    /// Write in big-endian byte order
+    /// Write big-endian byte order
     #[arg(long)]
     big_endian: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing
+    /// Print the plan without writing anything
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
-    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
-    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    /// Overwrite existing output; with --resume, also discard the kept work of another run
     #[arg(short, long)]
     force: bool,
 
-    /// Write the output even if llama.cpp will not load it, because the configuration and the tensors contradict each other
+    /// Write the output even if the configuration and the tensors contradict each other, so that llama.cpp rejects it
     #[arg(long)]
     allow_invalid: bool,
 
-    /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the files that were written
+    /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the written files
     #[arg(long)]
     json: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 
@@ -175,7 +183,7 @@ impl FileType {
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
-        super::expect_input(dir, "give the folder of a checkpoint, with config.json in it")?;
+        super::expect_input(dir, "expected a checkpoint folder that contains config.json")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
@@ -186,20 +194,59 @@ impl Args {
         };
         let types: Vec<FileType> = self.ty.iter().map(resolved).collect();
         if self.quantization.are_given() && !types.iter().any(|ty| matches!(ty, FileType::Quantized(_))) {
-            let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
+            let problem = "quantization options require a quantized --type, such as Q4_K_M";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
-        match each_once(types)?.as_slice() {
-            [ty] => self.convert(ui, dir, *ty),
-            types => self.convert_all(ui, dir, types),
-        }
+        let types = each_once(types)?;
+        // The projector is planned before the model is written.
+        let projector = self.projector(ui, dir, &types)?;
+        let beside = projector.as_ref().map(|(_, _, out)| out.as_path());
+        let verdict = match types.as_slice() {
+            [ty] => self.convert(ui, dir, *ty, beside),
+            types => self.convert_all(ui, dir, types, beside),
+        }?;
+        let Some((projector, is_invalid, out)) = projector else { return Ok(verdict) };
+        let written =
+            if self.dry_run { dry_run(ui, &projector, Some(&out)) } else { self.write(ui, &projector, &out) }?;
+        Ok(verdict.max(written).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
     }
 
-    /// Plans one conversion.
-    fn plan(&self, dir: &Path, file_type: FileType) -> Result<Conversion, Failure> {
+    /// Plans the projector that is written beside the model: whether llama.cpp would reject it, and its path.
+    fn projector(
+        &self,
+        ui: &mut Ui,
+        dir: &Path,
+        types: &[FileType],
+    ) -> Result<Option<(Conversion, bool, PathBuf)>, Failure> {
+        let Some(Some(out)) = &self.mmproj else { return Ok(None) };
+        super::not_stdout("--mmproj", out)?;
+        if self.json {
+            let problem = "--json supports only one output; use --mmproj without =OUT in a second run";
+            return Err(Failure::CouldNotRun(problem.to_owned()));
+        }
+        let ty = match types.first() {
+            Some(FileType::Converted(ty)) => *ty,
+            _ => OutType::Auto,
+        };
+        let (projector, is_invalid) = self.plan_checked(ui, dir, FileType::Converted(ty), true)?;
+        let path = output::path_of(&projector.output_path(out), &projector.plan)?;
+        Ok(Some((projector, is_invalid, path)))
+    }
+
+    /// Refuses to write the model over the projector.
+    fn check_beside(model: &Path, projector: Option<&Path>) -> Result<(), Failure> {
+        if projector != Some(model) {
+            return Ok(());
+        }
+        let problem = "output path of both the model and the projector; use separate names";
+        Err(Failure::CouldNotRun(format!("{}: {problem}", model.display())))
+    }
+
+    /// Plans one conversion, of the model or of its projector.
+    fn plan(&self, dir: &Path, file_type: FileType, projector: bool) -> Result<Conversion, Failure> {
         let ty = match file_type {
             FileType::Quantized(_) if self.vocab_only => {
-                let problem = "--vocab-only writes no tensors, so there is nothing to quantize; leave --type out";
+                let problem = "--vocab-only writes no tensors to quantize; omit --type";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
             FileType::Converted(ty) | FileType::Either(ty, _) => ty,
@@ -213,14 +260,15 @@ impl Args {
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
             .base(self.base.clone())
+            .projector(projector)
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
                 _ => NextTokens::Included,
             });
         let mut conversion = gguf_hf::plan(dir, &options)?;
-        if conversion.kind == OutputKind::Adapter {
-            self.refuse_for_adapters(file_type)?;
+        if conversion.kind != OutputKind::Model {
+            self.refuse_for_parts(conversion.kind, file_type)?;
         }
         if let Some(bytes) = self.reserve {
             let mut draft = conversion.plan.into_draft();
@@ -230,26 +278,55 @@ impl Args {
         Ok(conversion)
     }
 
+    /// Plans a conversion and prints its warnings; and says whether llama.cpp would reject the output.
+    fn plan_checked(
+        &self,
+        ui: &mut Ui,
+        dir: &Path,
+        file_type: FileType,
+        projector: bool,
+    ) -> Result<(Conversion, bool), Failure> {
+        let mut conversion = self.plan(dir, file_type, projector)?;
+        for warning in &conversion.warnings {
+            ui.warning(&warning.to_string());
+        }
+        if !self.quiet {
+            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
+        }
+        if !matches!(file_type, FileType::Quantized(_)) {
+            conversion.plan = self.shards.apply(ui, conversion.plan)?;
+        }
+        let invalid = self.invalid(dir, conversion.n_errors);
+        let is_invalid = invalid.is_some();
+        match invalid {
+            Some(invalid) if self.output.is_some() && !self.dry_run => return Err(invalid),
+            Some(invalid) => ui.error(&invalid),
+            None => {}
+        }
+        Ok((conversion, is_invalid))
+    }
+
     /// Converts to several types from one read.
-    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType]) -> Outcome {
+    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<&Path>) -> Outcome {
         let Some(out) = self.output.as_deref().filter(|_| !self.dry_run) else {
-            let problem = "--dry-run shows one type; give one";
+            let problem = "--dry-run supports only one type";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         };
         output::check_several(out)?;
+        let is_projector = matches!(self.mmproj, Some(None));
         let matrix = self.quantization.matrix()?;
         let mut source = None;
         let (mut lossless, mut outputs, mut said) = (None, Vec::new(), Vec::new());
         for ty in types {
             let converted = match ty {
                 FileType::Quantized(_) => None,
-                _ => Some(self.plan(dir, *ty)?),
+                _ => Some(self.plan(dir, *ty, is_projector)?),
             };
             let conversion = match &converted {
                 Some(conversion) => conversion,
                 None => match &mut lossless {
                     Some(conversion) => &*conversion,
-                    none => none.insert(self.plan(dir, *ty)?),
+                    none => none.insert(self.plan(dir, *ty, is_projector)?),
                 },
             };
             warn_once(ui, &mut said, conversion.warnings.iter().map(ToString::to_string));
@@ -270,27 +347,19 @@ impl Args {
             };
             let plan = self.shards.apply(ui, plan)?;
             let out = output::path_of(&conversion.output_path_as(out, &target), &plan)?;
+            Self::check_beside(&out, beside)?;
             outputs.push(Written { target, plan, out });
         }
         let options = self.run_options().protect(self.quantization.files());
         write_all(ui, &outputs, &options, self.quiet, Shown::Path)
     }
 
-    /// Converts to one type, or shows what would be done.
-    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType) -> Outcome {
-        let mut conversion = self.plan(dir, file_type)?;
-        for warning in &conversion.warnings {
-            ui.warning(&warning.to_string());
-        }
-        if !matches!(file_type, FileType::Quantized(_)) {
-            conversion.plan = self.shards.apply(ui, conversion.plan)?;
-        }
-        let invalid = self.invalid(dir, conversion.n_errors);
-        let is_invalid = invalid.is_some();
-        match invalid {
-            Some(invalid) if self.output.is_some() && !self.dry_run => return Err(invalid),
-            Some(invalid) => ui.error(&invalid),
-            None => {}
+    /// Converts to one type, or prints the plan.
+    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType, beside: Option<&Path>) -> Outcome {
+        let is_projector = matches!(self.mmproj, Some(None));
+        let (conversion, is_invalid) = self.plan_checked(ui, dir, file_type, is_projector)?;
+        if let Some(out) = &self.output {
+            Self::check_beside(&conversion.output_path(out), beside)?;
         }
         let verdict = match (&self.output, file_type) {
             (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target),
@@ -300,18 +369,21 @@ impl Args {
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
     }
 
-    /// Refuses options that say nothing about an adapter.
-    fn refuse_for_adapters(&self, file_type: FileType) -> Result<(), Failure> {
+    /// Refuses options that say nothing about an adapter or a projector.
+    fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
+        let what = if kind == OutputKind::Adapter { "an adapter" } else { "a projector" };
+        // Beside a model they are about that.
+        let is_alone = !matches!(self.mmproj, Some(Some(_)));
         let options = [
             ("--vocab-only", self.vocab_only),
-            ("--mtp", self.mtp),
-            ("--no-mtp", self.no_mtp),
-            ("--pre", self.pre.is_some()),
+            ("--mtp", self.mtp && is_alone),
+            ("--no-mtp", self.no_mtp && is_alone),
+            ("--pre", self.pre.is_some() && is_alone),
         ];
         let problem = match (options.iter().find(|(_, is_given)| *is_given), file_type) {
-            (Some((option, _)), _) => format!("{option} does not apply to an adapter"),
+            (Some((option, _)), _) => format!("{option} does not apply to {what}"),
             (None, FileType::Quantized(target)) => {
-                format!("an adapter is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
+                format!("{what} is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
             }
             _ => return Ok(()),
         };
@@ -326,8 +398,7 @@ impl Args {
             n => format!("{n} errors"),
         };
         let problem = format!(
-            "the output would have {errors}, and llama.cpp would not load it; correct the files of the checkpoint, or write it all \
-             the same with --allow-invalid"
+            "the output would have {errors}, and llama.cpp would reject it; correct the checkpoint, or use --allow-invalid"
         );
         (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", dir.display())))
     }
@@ -370,7 +441,7 @@ impl Args {
         let RunSummary { paths, overflows, .. } = result?;
         for overflow in &overflows {
             ui.warning(&format!(
-                "{}: {} values are beyond the range of {} and became infinite; --type bf16 or f32 keeps them",
+                "{}: {} values exceed the range of {} and became infinite; --type bf16 or f32 keeps them",
                 Str(overflow.tensor.as_bytes()),
                 grouped(overflow.values),
                 conversion.ty,
@@ -381,7 +452,6 @@ impl Args {
                 ui.note(&kept);
             }
             ui.note(&said(conversion, &watch));
-            conversion.unpacked.iter().for_each(|unpacked| ui.note(&unpacked.to_string()));
         }
         print_written(ui, &paths)?;
         Ok(Verdict::Good)
@@ -441,6 +511,17 @@ fn list(ui: &mut Ui) -> Outcome {
             table.row([if i == 0 { name.to_owned() } else { String::new() }, line]);
         }
     }
+    table.print(ui, 0)?;
+    let mut towers: Vec<(&str, String)> = gguf_hf::arch::supported_towers()
+        .map(|checkpoint| (gguf_hf::arch::projector_type(checkpoint), checkpoint.classes.join(", ")))
+        .collect();
+    towers.sort_unstable();
+    let mut table =
+        Table::new([Column::name("PROJECTOR").styled(Style::Cyan), Column::text("CLASSES OF ENCODERS, FOR --MMPROJ")]);
+    for (projector, classes) in towers {
+        table.row([projector.to_owned(), classes]);
+    }
+    writeln!(ui.out)?;
     table.print(ui, 0)?;
     Ok(Verdict::Good)
 }

@@ -23,61 +23,62 @@ const PLAIN_LIMIT: usize = 60;
 /// The longest texts that are compared line by line.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Compare two models: metadata, tensors, and how far apart their data is.
+/// Compare the metadata, tensors and values of two models.
 ///
-/// Shards, the order of keys and tensors, versions and byte orders make no difference. Tensors of different types are compared as
-/// numbers: of B from A, with the figures of `gguf quantize --report`. Texts of several lines, such as chat templates, are compared line by
-/// line. The exit code is 0 when the models are the same, 1 when they differ, and 2 when they cannot be compared.
+/// Shards, the order of keys and tensors, format versions and byte orders are ignored. Tensors of different types are
+/// decoded and compared as numbers, with A as the reference, in the figures of `gguf quantize --report`. Multi-line
+/// strings such as chat templates are compared line by line. The exit code is 0 if the models are the same, 1 if they
+/// differ and 2 if they cannot be compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf diff model.gguf other.gguf
-  gguf diff model-f16.gguf model-q4.gguf --sort error     what quantizing cost, the worst first
-  gguf diff a.gguf b.gguf --metadata                      keys, names, shapes and types alone
+  gguf diff model-f16.gguf model-q4.gguf --sort error     quantization errors, largest first
+  gguf diff a.gguf b.gguf --metadata                      compare no tensor data
   gguf diff a.gguf b-00001-of-00003.gguf -q && echo same")]
 pub struct Args {
-    /// A model in GGUF; of a split one, any shard
+    /// Reference model; any shard of a split model
     a: PathBuf,
 
-    /// The model to compare it with
+    /// Model to compare with A
     b: PathBuf,
 
-    /// Compare keys, names, shapes and types alone; reads no data
+    /// Compare only keys, names, shapes and types; read no tensor data
     #[arg(short, long)]
     metadata: bool,
 
-    /// The order of the tensors that differ
+    /// Order of the tensors
     #[arg(long, value_name = "ORDER", value_enum, default_value = "file")]
     sort: Sort,
 
-    /// List the tensors that are the same too
+    /// Also list identical tensors
     #[arg(short, long)]
     all: bool,
 
-    /// Do not cut values
+    /// Do not truncate values
     #[arg(long)]
     full: bool,
 
-    /// As JSON, with everything in it
+    /// Print JSON with all details
     #[arg(long)]
     json: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Print nothing; the exit code says whether they differ
+    /// Print nothing; set only the exit code
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
-    /// As in the models
+    /// Order of the models
     File,
-    /// By relative error, the largest first
+    /// Relative error, largest first
     Error,
-    /// By name
+    /// Name
     Name,
 }
 

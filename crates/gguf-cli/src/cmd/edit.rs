@@ -12,12 +12,12 @@ use crate::cmd::set::How;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Edit all metadata keys as text in $VISUAL or $EDITOR.
+/// Edit the metadata as text in $VISUAL or $EDITOR.
 ///
-/// Each line is KEY: TYPE = VALUE. A string stands in quotation marks as in JSON, or on the lines between <<END and END; an array
-/// is JSON. Long arrays are not shown: … stands for them and keeps them. To remove a key, remove its line. When the editor ends, what
-/// has changed is written, in place where that is possible: see `gguf help set`. A text that is not valid is kept, and nothing is
-/// changed.
+/// Each line has the form KEY: TYPE = VALUE. Strings are written in quotation marks as in JSON, or on the lines between
+/// <<END and END; arrays are written as JSON. Long arrays are shown as … and stay unchanged. Remove a line to remove
+/// its key. Changes are applied when the editor exits, in place where possible; see `gguf help set`. If the text is
+/// invalid, the model stays unchanged and the text is kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
   EDITOR='code --wait' gguf edit model.gguf
   EDITOR='sed -i s/Llama/Lama/' gguf edit model.gguf --dry-run")]
 pub struct Args {
-    /// The GGUF file; of a split model, the first shard
+    /// GGUF file; the first shard of a split model
     file: PathBuf,
 
     #[command(flatten)]

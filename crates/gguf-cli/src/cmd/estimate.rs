@@ -17,11 +17,11 @@ use crate::ui::{Column, Style, Table, Ui, grouped, size, wrap};
 /// Levels of JSON that are indented.
 const LEVELS: usize = 2;
 
-/// Estimate the memory that a model takes in llama.cpp: weights, KV cache, compute buffers and output.
+/// Estimate the memory that llama.cpp needs for a model: weights, KV cache, compute buffers and output.
 ///
-/// Weights and caches are sums of sizes. The compute buffer is found as llama.cpp finds it, by laying out the graph of one batch in
-/// memory; for architectures whose graph is not known here, that of a model like llama is taken, and said so. With --memory, the exit
-/// code is 1 if the model does not fit. Recurrent models and encoders are not estimated.
+/// Weights and caches are sums of tensor sizes. The compute buffer is computed as in llama.cpp, by allocating the graph
+/// of one batch; if the graph of an architecture is not known, that of llama is used, and the output says so. With
+/// --memory, the exit code is 1 if the model does not fit. Recurrent models and encoders are not supported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,54 +30,54 @@ Examples:
   gguf estimate model.gguf --ctx 16384 --gpu-layers 20 --memory 8GiB
   gguf estimate model.gguf --json")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     model: PathBuf,
 
-    /// Tokens of context; those that the model was trained on if not given
+    /// Context length in tokens; by default, the training context length
     #[arg(short, long, value_name = "N")]
     ctx: Option<u64>,
 
-    /// The most tokens of a batch
+    /// Maximum number of tokens per batch
     #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_batch)]
     batch: u64,
 
-    /// The most tokens that are computed at once
+    /// Maximum number of tokens per compute step (physical batch)
     #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_ubatch)]
     ubatch: u64,
 
-    /// Sequences that share the context
+    /// Number of parallel sequences that share the context
     #[arg(short, long, value_name = "N", default_value_t = Setup::default().n_seq)]
     parallel: u64,
 
-    /// Type of cached keys and values
+    /// Type of the KV cache
     #[arg(long, value_name = "TYPE", value_parser = cache_type, default_value = "f16")]
     kv: GgmlType,
 
-    /// Type of cached keys, in place of that of --kv
+    /// Type of cached keys; overrides --kv
     #[arg(long, value_name = "TYPE", value_parser = cache_type)]
     kv_k: Option<GgmlType>,
 
-    /// Type of cached values, in place of that of --kv
+    /// Type of cached values; overrides --kv
     #[arg(long, value_name = "TYPE", value_parser = cache_type)]
     kv_v: Option<GgmlType>,
 
-    /// Layers on the GPU, counted from the last, the output being one
+    /// Number of layers on the GPU, counted from the last; the output layer is one of them
     #[arg(short = 'g', long, value_name = "N", default_value_t = 0)]
     gpu_layers: u64,
 
-    /// Without flash attention
+    /// Estimate without flash attention
     #[arg(long)]
     no_flash: bool,
 
-    /// Caches for the whole context also in layers with a sliding window
+    /// Use full-size KV caches in sliding-window layers
     #[arg(long)]
     swa_full: bool,
 
-    /// Memory that there is, of the GPU if layers are on it, else of the host; such as 8GiB
+    /// Available memory, such as 8GiB: of the GPU if layers are on it, otherwise of the host
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
 
-    /// Print JSON, in bytes
+    /// Print JSON; sizes are in bytes
     #[arg(long)]
     json: bool,
 }
@@ -98,7 +98,7 @@ const CACHE_TYPES: &[GgmlType] = &[
 fn cache_type(text: &str) -> Result<GgmlType, String> {
     let found = CACHE_TYPES.iter().find(|ty| ty.to_string().eq_ignore_ascii_case(text));
     let all = || CACHE_TYPES.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ");
-    found.copied().ok_or_else(|| format!("caches have one of these types: {}", all()))
+    found.copied().ok_or_else(|| format!("expected one of the cache types {}", all()))
 }
 
 impl Args {
@@ -165,8 +165,8 @@ impl Args {
         writeln!(ui.out)?;
         if let Some(memory) = self.memory {
             let text = match memory.checked_sub(needed) {
-                Some(left) => format!("fits into {}: {} are left", size(memory), size(left)),
-                None => format!("does not fit into {}: {} are missing", size(memory), size(needed - memory)),
+                Some(left) => format!("fits in {}; {} left", size(memory), size(left)),
+                None => format!("does not fit in {}; {} missing", size(memory), size(needed - memory)),
             };
             writeln!(ui.out, "{text}")?;
         }

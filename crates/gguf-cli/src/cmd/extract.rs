@@ -11,11 +11,11 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::Ui;
 use crate::watch::Watch;
 
-/// Write tensors of a model to a file that NumPy or PyTorch reads.
+/// Extract tensors to a NumPy or safetensors file.
 ///
-/// OUT ends in .npy for one tensor, or in .safetensors for any number. Values keep their type where the format has it; quantized ones, and
-/// bfloat16 in .npy, become single precision, to the bit what ggml decodes. Dimensions are turned round: a tensor of 4096 x 32000 is an array
-/// of 32000 rows and 4096 columns.
+/// OUT must end in .npy for one tensor or in .safetensors for any number of tensors. Values keep their type if the
+/// format supports it; quantized values, and bfloat16 in .npy, are decoded to single precision with the same bits as in
+/// ggml. Dimensions are reversed: a tensor of 4096 x 32000 becomes an array of 32000 rows and 4096 columns.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,18 +23,18 @@ Examples:
   gguf extract model.gguf 'blk.0.*' -o block.safetensors
   gguf extract model-q4.gguf '*' -o model.safetensors --type bf16")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     model: PathBuf,
 
-    /// Names of tensors; * stands for any characters and ? for one
+    /// Tensor names; * matches any characters and ? one character
     #[arg(required = true, value_name = "TENSOR")]
     tensors: Vec<String>,
 
-    /// The file to write
+    /// Output file
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// The type of all values
+    /// Convert all values to this type
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     ty: Option<Type>,
 
@@ -57,7 +57,7 @@ impl Args {
             "npy" => Format::Npy,
             "safetensors" => Format::Safetensors,
             _ => {
-                let problem = "the name does not say which format to write; let it end in .npy or .safetensors";
+                let problem = "unknown output format; use the extension .npy or .safetensors";
                 return Err(Failure::CouldNotRun(format!("{}: {problem}", self.output.display())));
             }
         };

@@ -24,9 +24,9 @@ const LEVELS: usize = 2;
 
 /// Print the values of metadata keys.
 ///
-/// Strings come out byte for byte, arrays one element to a line, and a line break follows each value. On a terminal,
-/// control characters are escaped. With several keys, or a pattern, each line starts with the key and a tab, and values
-/// are escaped so that they stay on their line.
+/// Strings are printed byte for byte and arrays with one element per line. Control characters are escaped on a
+/// terminal. With several keys, or a pattern, each line starts with the key and a tab, and line breaks in values are
+/// escaped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,18 +35,18 @@ Examples:
   gguf get model.gguf tokenizer.ggml.tokens --index 42
   gguf get model.gguf 'llama.*' --json")]
 pub struct Args {
-    /// The GGUF file; - for standard input, of which the head is read
+    /// GGUF file
     file: PathBuf,
 
-    /// Keys to print; * stands for any characters and ? for one
+    /// Keys to print; * matches any characters and ? one character
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
 
-    /// Print JSON, with an object of keys and values; 64-bit integers are exact
+    /// Print JSON with an object of keys and values; 64-bit integers are exact
     #[arg(long)]
     json: bool,
 
-    /// Print the type in place of the value, such as u32 or string[32000]
+    /// Print the type instead of the value, such as u32 or string[32000]
     #[arg(long = "type", conflicts_with = "json")]
     only_type: bool,
 
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "I", conflicts_with = "only_type")]
     index: Option<u64>,
 
-    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
 }
@@ -184,10 +184,10 @@ fn raw(ui: &mut Ui, value: ValueRef<'_>) -> std::io::Result<()> {
 /// An element of an array.
 fn element(value: ValueRef<'_>, index: u64) -> Result<ValueRef<'_>, String> {
     match value {
-        ValueRef::Array(array) => array.get(index).ok_or_else(|| {
-            format!("there is no element {index}; the array has {} elements, counted from 0", array.len())
-        }),
-        value => Err(format!("is of type {} and not an array; leave --index out", value.value_type())),
+        ValueRef::Array(array) => array
+            .get(index)
+            .ok_or_else(|| format!("index {index} is out of range; the array has {} elements", array.len())),
+        value => Err(format!("expected an array for --index, found {}", value.value_type())),
     }
 }
 
@@ -230,7 +230,7 @@ fn bad(path: &std::path::Path, message: &str) -> Failure {
 /// Says that a key is missing, and which one may have been meant.
 fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
     if is_pattern(key) {
-        return bad(path, &format!("no key matches {key}; gguf show --kv lists those there are"));
+        return bad(path, &format!("no key matches {key}; `gguf show --kv` lists all keys"));
     }
     let suffix = format!(".{key}");
     let mut near: Vec<(f64, &str)> = gguf
@@ -246,9 +246,9 @@ fn missing(path: &std::path::Path, gguf: &Gguf<'_>, key: &str) -> Failure {
     let near: Vec<String> = near.iter().take(3).map(|(_, k)| Str(k.as_bytes()).to_string()).collect();
     let shard = gguf.get_as::<u64>(keys::SPLIT_NO).unwrap_or(0);
     let hint = match (near.is_empty(), shard) {
-        (_, 1..) => format!("; this is shard {} of a model, whose keys are in its first shard", shard + 1),
+        (_, 1..) => format!("; this is shard {} of a split model, whose metadata is in the first shard", shard + 1),
         (false, _) => format!("; did you mean {}?", near.join(" or ")),
-        (true, _) => "; gguf show --kv lists those there are".to_owned(),
+        (true, _) => "; `gguf show --kv` lists all keys".to_owned(),
     };
     bad(path, &format!("there is no key {key}{hint}"))
 }

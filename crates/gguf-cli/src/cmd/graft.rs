@@ -9,11 +9,11 @@ use super::writing::{WritingModel, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, grouped};
 
-/// Write a model with tensors and keys of another one.
+/// Copy tensors and keys of another model into a copy of a model.
 ///
-/// Tensors are copied as they are, in their own types. Those that the model has already are replaced at their places with --replace; others
-/// come at the end. Keys replace those of the same name. What else has to fit, such as the number of blocks, is not touched: `gguf check`
-/// says what does not. Shards become one file.
+/// Tensors are copied unchanged, in their own types. Existing tensors are replaced in position with --replace; new
+/// tensors are appended. Keys replace existing keys of the same name. Related metadata, such as the block count, is not
+/// adjusted: run `gguf check` on the result. A split model becomes one file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,25 +21,25 @@ Examples:
   gguf graft model-q4.gguf out.gguf --from model-q8.gguf --tensors output.weight --replace
   gguf graft model.gguf out.gguf --from instruct.gguf --keys 'tokenizer.*'")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     out: PathBuf,
 
-    /// The model to take from
+    /// Model to copy from
     #[arg(long, value_name = "MODEL")]
     from: PathBuf,
 
-    /// Names of tensors to take; * stands for any characters and ? for one
+    /// Names of the tensors to copy; * matches any characters and ? one character
     #[arg(short, long, value_name = "TENSOR", num_args = 1..)]
     tensors: Vec<String>,
 
-    /// Keys to take, in the same way
+    /// Keys to copy, with the same patterns
     #[arg(short, long, value_name = "KEY", num_args = 1..)]
     keys: Vec<String>,
 
-    /// Replace tensors that the model has already
+    /// Replace existing tensors of the same name
     #[arg(long)]
     replace: bool,
 
@@ -51,7 +51,7 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         super::not_stdout("OUT", &self.out)?;
         if self.tensors.is_empty() && self.keys.is_empty() {
-            return Err(Failure::CouldNotRun("give --tensors or --keys to say what is taken".to_owned()));
+            return Err(Failure::CouldNotRun("nothing to copy: pass --tensors or --keys".to_owned()));
         }
         let mut what = Graft::default();
         (what.tensors, what.keys, what.replace) = (self.tensors.clone(), self.keys.clone(), self.replace);
@@ -61,7 +61,7 @@ impl Args {
             1 => " and 1 key".to_owned(),
             n => format!(" and {} keys", grouped(n as u64)),
         };
-        let done = format!("{}{keys} taken, written", tensors(taken.len() as u64));
+        let done = format!("{}{keys} copied", tensors(taken.len() as u64));
         self.writing.run(ui, plan, &self.out, &done, &[])?;
         Ok(Verdict::Good)
     }

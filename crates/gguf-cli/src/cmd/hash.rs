@@ -21,74 +21,75 @@ use crate::watch::Watch;
 /// The longest manifest that is read.
 const MAX_MANIFEST: u64 = 64 << 20;
 
-/// Hash the tensors of a model, or check them against a manifest.
+/// Compute hashes of a model and its tensors, or verify them against a manifest.
 ///
-/// Hashes, lines and manifests are those of llama-gguf-hash. They cover the data of the tensors alone; --content also covers metadata,
-/// names, shapes and types, and stays the same when a model is split, merged or reordered, and when its byte order changes. Of a split
-/// model all shards are hashed, as one model.
+/// Hashes and manifests are the same as those of llama-gguf-hash. They cover only the tensor data; --content also
+/// covers metadata, names, shapes and types, and does not change when a model is split, merged, reordered or converted
+/// to another byte order. All shards of a split model are hashed as one model.
 ///
-/// With --check, hashes of the strongest kind in the manifest are compared, or those that are asked for. The exit code is 1 when a hash
-/// differs, when a tensor of the manifest is missing, and when the manifest says nothing about the model.
+/// With --check, the strongest kind of hash in the manifest is compared unless options select others. The exit code is
+/// 1 if a hash differs, a tensor of the manifest is missing, or the manifest has no hash of the model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf hash model.gguf                                  XXH64 of each tensor and of the model
   gguf hash model.gguf --sha256 > model.gguf.manifest
-  gguf hash model.gguf --check model.gguf.manifest      which tensor differs
+  gguf hash model.gguf --check model.gguf.manifest      verify every tensor
   gguf hash model-00001-of-00003.gguf --content --no-layer")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     model: PathBuf,
 
-    /// XXH64, which is what is computed if nothing is asked for
+    /// Compute XXH64 (the default)
     #[arg(long)]
     xxh64: bool,
 
-    /// SHA-1
+    /// Compute SHA-1
     #[arg(long)]
     sha1: bool,
 
-    /// SHA-256
+    /// Compute SHA-256
     #[arg(long)]
     sha256: bool,
 
-    /// All of these three
+    /// Compute XXH64, SHA-1 and SHA-256
     #[arg(long)]
     all: bool,
 
-    /// A UUID of version 5, of the whole model
+    /// Compute a version 5 UUID of the whole model
     #[arg(long)]
     uuid: bool,
 
-    /// The digest of metadata, names, shapes, types and data, which does not depend on shards, order, version and byte order
+    /// Compute a digest of metadata, names, shapes, types and data that is independent of shards, order, version and
+    /// byte order
     #[arg(long)]
     content: bool,
 
-    /// Only hashes of the whole model
+    /// Print no hashes of single tensors
     #[arg(long)]
     no_layer: bool,
 
-    /// Only hashes of single tensors, each on a processor of its own
+    /// Print no hash of the whole model; tensors are hashed in parallel
     #[arg(long, conflicts_with_all = ["no_layer", "uuid"])]
     no_model: bool,
 
-    /// Compare with the hashes in this file; - for standard input
+    /// Verify the hashes in this manifest; - for standard input
     #[arg(short, long, value_name = "MANIFEST")]
     check: Option<PathBuf>,
 
-    /// Hash this file alone, even if it is one of several shards
+    /// Hash only this file, even if it is a shard
     #[arg(long)]
     lone: bool,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// No progress; with --check, print only what is not right
+    /// Print no progress; with --check, print only mismatches
     #[arg(short, long)]
     quiet: bool,
 }
@@ -222,7 +223,7 @@ impl Args {
         if same + mismatch + gone == 0 {
             let kinds: Vec<&str> = algorithms.iter().map(|a| a.name()).collect();
             return Err(Failure::Bad(format!(
-                "{}: has no {} hash of {}",
+                "{}: no {} hash of {} found",
                 path.display(),
                 kinds.join(" or "),
                 self.model.display()

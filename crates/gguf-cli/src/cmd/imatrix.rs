@@ -11,15 +11,15 @@ mod check;
 mod combine;
 mod show;
 
-/// Look into, check, merge and convert importance matrices.
+/// Inspect, validate, merge and convert importance matrices.
 ///
-/// An importance matrix says how much each column of a model's weights matters, as llama-imatrix measured it on some text.
-/// There are two formats, the present one in GGUF and the old .dat; both are read everywhere and told by their content.
+/// An importance matrix weights the quantization error of each column of a model's weights by its importance, as
+/// measured by llama-imatrix on a text. Both formats, GGUF and the older .dat, are accepted and detected by content.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf imatrix show imatrix.gguf
-  gguf imatrix check imatrix.gguf model.gguf IQ3_XXS   does it have what the model needs?
+  gguf imatrix check imatrix.gguf model.gguf IQ3_XXS   check that it covers the model
   gguf imatrix merge one.gguf two.gguf -o both.gguf
   gguf imatrix convert imatrix.dat imatrix.gguf")]
 pub struct Args {

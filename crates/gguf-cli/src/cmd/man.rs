@@ -11,17 +11,17 @@ use crate::commands::definition;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Print the manual page, or write those of all commands into a folder.
+/// Print the manual page, or write the manual pages of all commands to a folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf man | man -l -
   gguf man ~/.local/share/man/man1")]
 pub struct Args {
-    /// Folder for gguf.1, gguf-show.1 and so on; made if it is not there
+    /// Folder for gguf.1, gguf-show.1 and so on; created if missing
     dir: Option<PathBuf>,
 
-    /// Replace pages that are there already
+    /// Overwrite existing pages
     #[arg(short, long, requires = "dir")]
     force: bool,
 }
@@ -34,7 +34,7 @@ impl Args {
             return Ok(Verdict::Good);
         };
         fs::create_dir_all(dir)
-            .map_err(|e| Failure::CouldNotRun(format!("{}: cannot make the folder: {e}", dir.display())))?;
+            .map_err(|e| Failure::CouldNotRun(format!("{}: cannot create the folder: {e}", dir.display())))?;
         for command in with_subcommands(&definition) {
             // A subcommand is displayed as `gguf-show`, which is also what its page is called.
             let name = command.get_display_name().unwrap_or(command.get_name());

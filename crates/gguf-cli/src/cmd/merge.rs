@@ -17,37 +17,37 @@ use crate::watch::Watch;
 
 /// Merge the shards of a model, or the pieces of a file, into one file.
 ///
-/// Any shard will do: the others are found beside it. Files that were cut into pieces of bytes, as by split, are recognised by their
-/// names (model.gguf.part1of2, model.gguf-split-a, model.gguf.partaa, model.gguf.001) and joined; pieces with other names are joined in
-/// the order in which they are given.
+/// Pass any shard; the other shards are found in the same folder. Files that were cut into pieces of bytes, as by
+/// split(1), are recognized by their names (model.gguf.part1of2, model.gguf-split-a, model.gguf.partaa,
+/// model.gguf.001); pieces with other names are joined in the given order.
 ///
-/// A model that `gguf split` or llama-gguf-split has split becomes what it was; with `gguf split` that holds for every byte. Nothing stands
-/// under the output's name until the file is whole and on the disk.
+/// Merging undoes `gguf split` byte for byte, and llama-gguf-split up to the padding of the file. The output appears
+/// under its final name once it is complete and synced to disk.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf merge model-00001-of-00003.gguf -o model.gguf
   gguf merge model-*-of-00003.gguf -o model.gguf
   gguf merge model.gguf.part1of2 -o model.gguf
-  gguf merge model-00001-of-00003.gguf -o model.gguf --delete-input   delete the shards once the file is verified")]
+  gguf merge model-00001-of-00003.gguf -o model.gguf --delete-input   delete the shards after verification")]
 pub struct Args {
-    /// A shard or piece; or all of them
+    /// Any shard, all shards, or all pieces
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
 
-    /// The file to write
+    /// Output file
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// Show what would be merged, and write nothing
+    /// Print the plan without writing anything
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Read the file after it is written, and compare it with the input
+    /// Read the output back and compare it with the input
     #[arg(long, conflicts_with = "dry_run")]
     verify: bool,
 
-    /// Delete the input once the file is read back and holds the same
+    /// Delete the input after the output is read back and verified
     #[arg(long, conflicts_with = "dry_run")]
     delete_input: bool,
 
@@ -102,12 +102,12 @@ impl Args {
                 0 => String::new(),
                 n => format!(" and {} more", grouped(n as u64)),
             };
-            ui.warning(&format!("{path}: keys stand in the first shard; left out: {key}{more}"));
+            ui.warning(&format!("{path}: only the keys of the first shard are kept; dropped: {key}{more}"));
         }
         if let Some((path, range)) = merge.lost.first() {
             let bytes = merge.lost.iter().map(|(_, range)| range.end - range.start).sum();
             ui.warning(&format!(
-                "{}: {} bytes outside all tensors are not zero, the first of them from byte {} on; they are left out",
+                "{}: {} bytes outside all tensors are not zero, the first at byte {}; they are dropped",
                 shown_path(path),
                 grouped(bytes),
                 range.start,

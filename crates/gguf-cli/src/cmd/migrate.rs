@@ -39,17 +39,17 @@ mod given;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf migrate nous-hermes-13b.ggmlv3.q5_1.bin            asks, and writes nous-hermes-13b.ggmlv3.q5_1.gguf
-  gguf migrate model.ggmlv3.q4_0.bin --yes                accepts all proposed values
+  gguf migrate nous-hermes-13b.ggmlv3.q5_1.bin            ask for missing metadata
+  gguf migrate model.ggmlv3.q4_0.bin --yes                accept all proposed values
   gguf migrate model.bin --context-length 2048 --eps 1e-6
-  gguf migrate model.bin --config original-model/         takes metadata and tokenizer from the original model
-  gguf migrate model.bin -o new.gguf --type Q4_K_M        requantizes in the same pass
-  gguf migrate model.bin --dry-run                        lists the tensors and writes nothing")]
+  gguf migrate model.bin --config original-model/         use metadata and tokenizer of the original model
+  gguf migrate model.bin -o new.gguf --type Q4_K_M        requantize in the same pass
+  gguf migrate model.bin --dry-run                        list the tensors")]
 pub struct Args {
-    /// The file; of a model in several parts, the first
+    /// Input file; the first file of a model in several parts
     file: PathBuf,
 
-    /// The GGUF file to write; by default the input's name with the extension .gguf
+    /// Output file; by default, the input name with the extension .gguf
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
 
@@ -57,31 +57,31 @@ pub struct Args {
     #[arg(short, long = "type", value_name = "TYPE", value_parser = Target::parse)]
     ty: Option<Target>,
 
-    /// Type for tensors whose layout no longer exists
+    /// Type of tensors whose layout no longer exists
     #[arg(long, value_name = "TYPE", default_value = "q8_0", value_parser = recoded)]
     recode_as: GgmlType,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing; of the weights, only scales that lose precision are read
+    /// Print the plan without writing anything; reads only the scales that lose precision
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Print one JSON object: the plan with --dry-run, or the files that were written
+    /// Print one JSON object: the plan with --dry-run, or the written files
     #[arg(long)]
     json: bool,
 
-    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
-    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    /// Overwrite existing output; with --resume, also discard the kept work of another run
     #[arg(short, long)]
     force: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 
@@ -114,14 +114,14 @@ fn recoded(text: &str) -> Result<GgmlType, String> {
     ];
     match allowed.contains(&ty) {
         true => Ok(ty),
-        false => Err("f32, f16, bf16, q8_0, q5_0, q5_1, q4_0, q4_1, q6_K, q5_K and q4_K can be chosen".to_owned()),
+        false => Err("expected f32, f16, bf16, q8_0, q5_0, q5_1, q4_0, q4_1, q6_K, q5_K or q4_K".to_owned()),
     }
 }
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         if self.ty.is_none() && self.quantization.are_given() {
-            let problem = "options of quantization need a file type to quantize to, such as --type Q4_K_M";
+            let problem = "quantization options require a quantized --type, such as Q4_K_M";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let out = self.output()?;
@@ -163,7 +163,7 @@ impl Args {
             return Ok(out.clone());
         }
         if self.file.extension().is_some_and(|extension| extension == "gguf") {
-            let problem = "the input ends in .gguf; name the file to write with -o OUT";
+            let problem = "the input already ends in .gguf; pass the output file with -o OUT";
             return match self.dry_run {
                 true => Ok(PathBuf::new()),
                 false => Err(Failure::CouldNotRun(format!("{}: {problem}", self.file.display()))),
@@ -196,7 +196,7 @@ impl Args {
     fn quantize(&self, ui: &mut Ui, migration: Migration, target: Target, out: &Path) -> Outcome {
         let matrix = self.quantization.matrix()?;
         let mut options = self.quantization.with(&self.file, &target, matrix.as_deref())?;
-        // That is what was asked for.
+        // The option asks for it.
         options.allow_requantize = true;
         let known = errors_of(&migration);
         let planned = gguf_quantize::plan(migration.plan.into_draft(), matrix, &options, &target)?;
@@ -301,7 +301,7 @@ fn errors_of(migration: &Migration) -> Vec<String> {
     errors.collect()
 }
 
-/// Checks what was written.
+/// Checks the output.
 fn check(ui: &mut Ui, out: &Path, known: &[String]) -> Outcome {
     let check = ggufkit::check(out)?;
     let mut verdict = Verdict::Good;

@@ -18,12 +18,12 @@ use crate::ui::{Style, Ui, safe};
 /// Levels of JSON that are indented: the list, its objects, and what is in them.
 const LEVELS: usize = 4;
 
-/// Judge file names by the naming convention, and suggest better ones.
+/// Check file names against the GGUF naming convention, and suggest names.
 ///
-/// The convention is BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf, of which fine-tune, encoding, type
-/// and shard may be left out. The suggestion is made of the metadata, and of the present name where the metadata is
-/// silent. Nothing is renamed unless --rename is given; the shards of a model are renamed together. A name that is not standard
-/// makes the exit code 1.
+/// The convention is BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf, where fine-tune, encoding, type and
+/// shard are optional. Suggestions are derived from the metadata, and from the current name where the metadata lacks a
+/// part. Files are renamed only with --rename; the shards of a model are renamed together. The exit code is 1 if a name
+/// does not follow the convention.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,15 +35,15 @@ pub struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Print JSON with an object for each file
+    /// Print JSON with one object per file
     #[arg(long)]
     json: bool,
 
-    /// Give files whose name is not standard the suggested one
+    /// Rename files that do not follow the convention to the suggested name
     #[arg(long)]
     rename: bool,
 
-    /// Replace a file that has the suggested name already
+    /// Overwrite an existing file of the suggested name
     #[arg(short, long, requires = "rename")]
     force: bool,
 }
@@ -95,9 +95,10 @@ impl Args {
 
     /// `done` are the files that were renamed, by their old names.
     fn judge<'p>(&self, ui: &mut Ui, path: &'p Path, done: &mut Vec<PathBuf>) -> Result<Judged<'p>, Failure> {
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-            Failure::CouldNotRun(format!("{}: the file name is not UTF-8, which no convention covers", path.display()))
-        })?;
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| Failure::CouldNotRun(format!("{}: the file name is not valid UTF-8", path.display())))?;
         let shards = open_model(ui, path, 0)?;
         let heads: Vec<&Gguf<'_>> = shards.files().iter().map(gguf_io::ModelFile::gguf).collect();
         let problems: Vec<String> = problems(name).iter().map(ToString::to_string).collect();
@@ -106,7 +107,7 @@ impl Args {
         if self.rename && !problems.is_empty() {
             let to = suggestion.as_ref().ok_or_else(|| {
                 Failure::Bad(format!(
-                    "{}: neither the metadata nor the name says enough for a standard name",
+                    "{}: cannot suggest a name: the metadata and the current name lack required parts",
                     path.display()
                 ))
             })?;
@@ -129,7 +130,7 @@ fn rename_all(from: &Path, to: &Path, model: &Shards, force: bool) -> Result<(),
     }
     let names = shard(to).filter(|names| names.len() as u64 == n_shards && model.files().len() as u64 == n_shards);
     let Some(names) = names else {
-        let problem = format!("one of {n_shards} shards, which are renamed together; fetch the missing shards");
+        let problem = format!("shards are renamed together, and some of the {n_shards} shards are missing; fetch them");
         return Err(Failure::Bad(format!("{}: {problem}", from.display())));
     };
     let pairs: Vec<(&Path, PathBuf)> =

@@ -27,11 +27,11 @@ pub struct Shards {
 
 /// A size that is not zero.
 pub fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
-    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "it must be more than 0".to_owned())
+    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "expected a value greater than 0".to_owned())
 }
 
 impl Shards {
-    /// Splits the output of a plan if that is asked for.
+    /// Splits the output of a plan if an option asks for it.
     ///
     /// # Errors
     /// When it cannot be split.
@@ -42,7 +42,7 @@ impl Shards {
             (None, None) => return Ok(plan),
         };
         if plan.tensors().is_empty() {
-            let problem = "the output has no tensors, so that it cannot be split";
+            let problem = "the output has no tensors and cannot be split";
             return Err(Failure::CouldNotRun(format!("{}: {problem}", plan.path().display())));
         }
         let (plan, too_large) = gguf_edit::split_plan(plan, &SplitOptions::new(limit))?;
@@ -58,7 +58,7 @@ pub fn warn_too_large(ui: &mut Ui, too_large: &[String]) {
             0 => String::new(),
             n => format!(", and {n} more"),
         };
-        ui.warning(&format!("{first}{others}: larger than the size of a shard; it gets one of its own"));
+        ui.warning(&format!("{first}{others}: larger than the shard size; placed in a shard of its own"));
     }
 }
 
@@ -102,13 +102,13 @@ pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
             "{FTYPE}" | "{OUTTYPE}" => new.file_type.as_ref().map(|ty| ty.to_uppercase()),
             _ => new.file_type.as_ref().map(|ty| ty.to_lowercase()),
         };
-        let missing = || fail(format!("nothing to put in place of {placeholder}: the model has no {keys}"));
+        let missing = || fail(format!("cannot replace {placeholder}: the model has no {keys}"));
         last = last.replace(placeholder, &value.ok_or_else(missing)?);
     }
     Ok(out.with_file_name(last))
 }
 
-/// Sees that several file types get paths of their own.
+/// Checks that several file types get separate paths.
 ///
 /// # Errors
 /// When `out` is neither a folder nor has a placeholder for the file type.
@@ -120,7 +120,7 @@ pub fn check_several(out: &Path) -> Result<(), Failure> {
     }
     let stem = out.with_extension("");
     Err(Failure::CouldNotRun(format!(
-        "{}: several file types need names of their own; put {{ftype}} into the name, as in {}-{{ftype}}.gguf, or give a folder",
+        "{}: several file types need separate names; use {{ftype}} in the name, as in {}-{{ftype}}.gguf, or pass a folder",
         shown_path(out),
         shown_path(&stem)
     )))

@@ -41,15 +41,15 @@ use report::tensors;
 pub use report::{JsonError, Shown, cosine, number, relative};
 pub use several::{Written, each_once, warn_once, write_all};
 
-/// Write a model with its tensors in other types, smaller ones as a rule.
+/// Quantize a model: by file type, by rules, or to a target size.
 ///
-/// Tensors get the types that llama.cpp's quantizer gives them, and the same bytes. Nothing stands under the output's name
-/// until the file is whole and on the disk. The path of the output goes to standard output, after the report if one is asked
-/// for; everything else to standard error.
+/// Tensors get the same types and the same bytes as with llama.cpp's quantizer. The output appears under its final name
+/// once it is complete and synced to disk. Its path goes to standard output, after the report if there is one;
+/// progress, warnings and errors go to standard error.
 ///
-/// With --resume, work that is interrupted by anything, be it a signal, a full disk or a loss of power, leaves what is done in
-/// OUT.partial and a journal in OUT.journal. The same command goes on from there, with any number of threads, after it has read
-/// back what the journal says is finished; what is not as it was is done again.
+/// --resume continues an interrupted run. Finished work is kept in OUT.partial and OUT.journal, whether the
+/// interruption is a signal, a full disk or a power failure. On resume, every finished piece is read again and its hash
+/// verified; mismatches are redone. The number of threads may change between runs.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "\
 gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...
@@ -60,24 +60,24 @@ gguf quantize [OPTIONS] <INPUT> <OUT> <TYPE>...
 Examples:
   gguf quantize model-f16.gguf model-q4.gguf Q4_K_M
   gguf quantize model-f16.gguf 'model-{ftype}.gguf' Q4_K_M Q6_K     several types from one read
-  gguf quantize model-f16.gguf --list                  the size of each file type
+  gguf quantize model-f16.gguf --list                  list file types with their sizes
   gguf quantize in.gguf out.gguf Q5_K_M --tensor-type 'ffn_down=q6_K' --dry-run
   gguf quantize in.gguf out.gguf --target-size 4.2GiB --imatrix imatrix.gguf
-  gguf quantize in.gguf out.gguf IQ3_S --resume        continues interrupted work")]
+  gguf quantize in.gguf out.gguf IQ3_S --resume        run again to continue after an interruption")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write; in a folder it gets its standard name, and {ftype}, {name} and {size} stand for the file type, the model's
-    /// name and the label of its size. With --dry-run it can be left out
+    /// Output file, or a folder for the standard file name; {ftype}, {name} and {size} are replaced by the file type,
+    /// the model name and the size label; optional with --dry-run
     #[arg(required_unless_present_any = ["limit", "list"])]
     out: Option<OsString>,
 
-    /// The file type: a name such as Q4_K_M, or llama.cpp's number. Several are written side by side, and the input is read once
+    /// File type, by name such as Q4_K_M or by llama.cpp number. Several types are written from one read of the input
     #[arg(value_name = "TYPE", value_parser = Names { parser: OsStringValueParser::new(), more: &[("COPY", "the types of the input")] })]
     types: Vec<OsString>,
 
-    /// List the file types, with bits per weight and the size of the file that each gives this model, and write nothing
+    /// List the file types with the bits per weight and the file size of this model, without writing anything
     #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "dry_run", "report", "resume"])]
     list: bool,
 
@@ -88,46 +88,46 @@ pub struct Args {
     budget: budget::BudgetOptions,
 }
 
-/// How a model in GGUF is quantized, whatever decides about the types.
+/// How a GGUF model is quantized, for every way to choose types.
 #[derive(Debug, clap::Args)]
 pub struct How {
-    /// Take tensors that are quantized already
+    /// Allow tensors that are already quantized as input
     #[arg(long)]
     allow_requantize: bool,
 
-    /// Write the shards that the model has; OUT is what their names begin with, PREFIX in PREFIX-00001-of-00003.gguf
+    /// Write one output shard per input shard; OUT is the prefix of their names, PREFIX in PREFIX-00001-of-00003.gguf
     #[arg(long, conflicts_with_all = ["split_max_size", "split_max_tensors"])]
     keep_split: bool,
 
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
-    /// Show what would be written and write nothing; reads no weights, but with a size in place of TYPE a sample of them
+    /// Print the plan without writing anything; reads no weights, or only a sample of them for a target size
     #[arg(short = 'n', long, group = "shown")]
     pub dry_run: bool,
 
-    /// Show how far each tensor that was written is from the input; not with --resume, as nothing measures again what was kept
+    /// Report the quantization error of each tensor; excludes --resume, because kept tensors are not measured again
     #[arg(long, group = "shown", conflicts_with = "resume")]
     report: bool,
 
-    /// Print one JSON object: the plan, the report, the list, or the files that were written
+    /// Print one JSON object: the plan, the report, the list, or the written files
     #[arg(long)]
     json: bool,
 
-    /// Keep what is done if the work ends early, in OUT.partial and OUT.journal, and go on with what was kept
+    /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
-    /// Leave so much room in the head for later edits in place, such as 64K, in the key ggufkit.pad
+    /// Reserve this much space in the head for later in-place edits, such as 64K, as the key ggufkit.pad
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
-    /// Replace the output if it is there already; with --resume, also what was kept of other work
+    /// Overwrite existing output; with --resume, also discard the kept work of another run
     #[arg(short, long)]
     force: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 
@@ -164,8 +164,7 @@ impl Args {
             [out, types @ ..] => (Some(Path::new(out)), types),
         };
         if types.is_empty() {
-            let problem =
-                "give the file to write and then the file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
+            let problem = "expected an output file and a file type, as in `gguf quantize in.gguf out.gguf Q4_K_M`";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let mut targets = Vec::new();
@@ -173,7 +172,7 @@ impl Args {
             targets.extend(parse(ty).map_err(|e| {
                 let hint = match out {
                     Some(out) if is_type(&out.as_os_str().to_owned()) => {
-                        "; the file type comes last, after the file to write"
+                        "; the file type comes last, after the output file"
                     }
                     _ => "",
                 };
@@ -194,8 +193,8 @@ impl Args {
         let out = match rest.as_slice() {
             [out] if Target::parse(&out.to_string_lossy()).is_err() || Path::new(out).exists() => Some(Path::new(out)),
             [] if how.dry_run => None,
-            [] => return fail("give the file to write, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
-            _ => return fail("a size is given in place of a file type; leave the type out"),
+            [] => return fail("expected an output file, as in `gguf quantize in.gguf out.gguf --target-size 4.2GiB`"),
+            _ => return fail("the target size replaces the file type; omit the type"),
         };
         how.check_out(out)?;
         let within = Within(budget.limit);
@@ -225,13 +224,12 @@ impl How {
         self.finish(ui, planned, out, &target, &target, path)
     }
 
-    /// Quantizes to several file types from one read, or shows what would be done.
+    /// Quantizes to several file types from one read, or prints the plan.
     fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, targets: &[Target]) -> Outcome {
         self.check_out(out)?;
         out.map_or(Ok(()), output::check_several)?;
         if self.json && (self.dry_run || self.report) {
-            let problem =
-                "--json shows the plan or the report of one file type; give one, or --list for a table of all";
+            let problem = "--json supports the plan or report of one file type; use --list for the sizes of all";
             return Err(Failure::CouldNotRun(problem.to_owned()));
         }
         let draft = self.draft(input)?;
@@ -258,7 +256,7 @@ impl How {
         write_all(ui, &outputs, &self.run_options(shown, None), self.quiet, shown)
     }
 
-    /// Prints what each file type would make of the model.
+    /// Prints the size of the model in each file type.
     fn list(&self, ui: &mut Ui, input: &Path) -> Outcome {
         let matrix = self.options.matrix()?;
         let options = self.quantize_options(input, &Target::Copy, matrix.as_deref())?;
@@ -318,7 +316,7 @@ impl How {
         let last = text.rsplit(std::path::is_separator).next();
         if self.keep_split && !out.is_dir() && matches!(last, None | Some("" | "." | "..")) {
             let problem = format!(
-                "{text}: is a folder; with --keep-split, give what the names of the shards begin with, as in {}",
+                "{text}: is a folder; --keep-split needs a prefix for the shard names, such as {}",
                 out.join("model").display()
             );
             return Err(Failure::CouldNotRun(problem));

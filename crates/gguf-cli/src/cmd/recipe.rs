@@ -16,10 +16,10 @@ use crate::hints;
 use crate::json;
 use crate::ui::Ui;
 
-/// Take the types of a model's tensors as a recipe, and quantize another model by it.
+/// Save the tensor types of a model as a recipe, and apply it to another model.
 ///
-/// A recipe is a text to read and to edit: a file type, then rules for what differs from it, each a regular expression and a
-/// type, of which the first that is found in a tensor's name counts. After a # comes a comment.
+/// A recipe is an editable text: a file type, followed by rules for tensors that deviate from it. Each rule is a
+/// regular expression and a type; the first match takes precedence. # starts a comment.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
   gguf recipe show good.gguf --rules > types.txt
   llama-quantize --tensor-type-file types.txt in.gguf out.gguf Q4_K_M")]
 pub struct Args {
-    /// What to do with recipes.
+    /// Recipe command.
     #[command(subcommand)]
     command: Command,
 }
@@ -39,50 +39,51 @@ enum Command {
     Apply(Box<ApplyArgs>),
 }
 
-/// Print the recipe of a model: a file type, and rules for the tensors that have another type than it gives them.
+/// Print the recipe of a model.
 ///
-/// The file type is the one that the model names; when that is one of plain floats and there are other types, or when it names
-/// none, it is the one that needs the fewest rules. Norms and others that are never quantized are in no recipe.
+/// The file type is the one recorded in the model. If none is recorded, or if it is a float type and other types are
+/// present, the file type that needs the fewest rules is used. Tensors that are never quantized, such as norms, are
+/// omitted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf recipe show good.gguf
   gguf recipe show good.gguf --rules > types.txt")]
 struct ShowArgs {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     model: PathBuf,
 
-    /// Rules alone, for every tensor: what `gguf quantize` and llama-quantize take as --tensor-type-file
+    /// Print one rule per tensor and no file type, for --tensor-type-file of `gguf quantize` and llama-quantize
     #[arg(long)]
     rules: bool,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Quantize a model with the types of a recipe.
+/// Quantize a model with the tensor types of a recipe.
 ///
-/// Tensors that are never quantized stay as they are. Where the rows of a tensor are not whole blocks of its type, another takes
-/// its place, as in `gguf quantize`; that is said, as are rules that match no tensor.
+/// Tensors that are never quantized stay unchanged. If the row length of a tensor is not a multiple of the block size,
+/// a fallback type is used and reported, as in `gguf quantize`. Rules that match no tensor are reported.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf recipe apply good.recipe model-f16.gguf model.gguf
-  gguf recipe apply good.recipe model-f16.gguf --dry-run      which tensor becomes what
+  gguf recipe apply good.recipe model-f16.gguf --dry-run      print the type of each tensor
   gguf recipe show good.gguf | gguf recipe apply - model-f16.gguf model.gguf --imatrix imatrix.gguf")]
 struct ApplyArgs {
-    /// The recipe; - for standard input
+    /// Recipe file; - for standard input
     recipe: PathBuf,
 
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     #[arg(required_unless_present = "dry_run")]
     out: Option<PathBuf>,
 
-    /// The file type, in place of the one that the recipe begins with
+    /// File type; overrides the one in the recipe
     #[arg(long = "type", value_name = "TYPE", value_parser = Target::parse)]
     ty: Option<Target>,
 
@@ -157,7 +158,7 @@ impl ApplyArgs {
             (None, Some(ty)) => Target::FileType(ty),
             (None, None) => {
                 return Err(wrong(
-                    &"it does not begin with a file type; name one with --type, for tensors that no rule fits",
+                    &"it does not start with a file type; pass one with --type for tensors that match no rule",
                 ));
             }
         };

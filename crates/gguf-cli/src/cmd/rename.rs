@@ -9,20 +9,20 @@ use crate::cmd::set::{How, pair};
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// Rename metadata keys and tensors, in place.
+/// Rename metadata keys and tensors in place.
 ///
-/// A name is that of a key or of a tensor, whichever the file has. Values and data stay as they are, and where they are. `gguf help
-/// set` says how files are edited in place.
+/// Each name is looked up among the keys and the tensors. Values and data stay unchanged, in position. For in-place
+/// editing, see `gguf help set`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf rename model.gguf general.nmae=general.name
   gguf rename model.gguf model.norm.weight=output_norm.weight --dry-run")]
 pub struct Args {
-    /// The GGUF file; of a split model, the shard that has the names
+    /// GGUF file; the shard that contains the names
     file: PathBuf,
 
-    /// Names and the new ones
+    /// Old and new name
     #[arg(required = true, value_name = "OLD=NEW", value_parser = pair)]
     names: Vec<(String, String)>,
 

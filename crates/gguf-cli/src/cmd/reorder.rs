@@ -8,28 +8,28 @@ use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Write the tensors of a model in another order.
+/// Copy a model with its tensors in another order.
 ///
-/// Readers find tensors by name, so the order changes nothing but where the data lies: what is read together can stand together, and files
-/// that come from different tools become comparable byte for byte. Shards become one file.
+/// Readers find tensors by name, so only the position of the data changes: tensors that are read together can be stored
+/// together, and files from different tools become comparable byte for byte. A split model becomes one file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf reorder model.gguf ordered.gguf                      block after block
+  gguf reorder model.gguf ordered.gguf                      by block
   gguf reorder model.gguf ordered.gguf --like other.gguf
-  gguf reorder model.gguf ordered.gguf --by size            the largest first")]
+  gguf reorder model.gguf ordered.gguf --by size            largest first")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     out: PathBuf,
 
-    /// The order
+    /// Order of the tensors
     #[arg(long, value_name = "ORDER", value_enum, default_value = "layer", conflicts_with = "like")]
     by: By,
 
-    /// The order of the tensors in this model; those that it does not have come last
+    /// Use the order of this model; tensors missing from it come last
     #[arg(long, value_name = "MODEL")]
     like: Option<PathBuf>,
 
@@ -39,11 +39,11 @@ pub struct Args {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum By {
-    /// Embeddings and the like, block after block, then the output
+    /// Embeddings, then blocks in order, then the output
     Layer,
-    /// By name; numbers in names count as numbers
+    /// Name, with numbers compared by value
     Name,
-    /// The largest first
+    /// Size, largest first
     Size,
 }
 

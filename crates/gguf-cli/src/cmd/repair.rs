@@ -19,50 +19,50 @@ const LEVELS: usize = 3;
 /// Rows of a table that are printed.
 const ROWS: usize = 40;
 
-/// Say what of a damaged file is whole, and mend it where that is possible.
+/// Diagnose and repair a damaged file.
 ///
-/// Without an option, nothing is changed. --mend writes what the rest of the file determines: magic, version and counts, offsets where
-/// the length of the file leaves no other, and padding at its end. --output saves the key-values and the tensors that are whole to a new
-/// file. --from compares with a whole copy, tensor by tensor, and copies only the ranges that differ or are missing, in place; the copy
-/// may have other key-values, or be split. Repairing can be interrupted and done again. The exit code is 0 when the file is whole, or has
-/// become so.
+/// Without options, reports the damage and changes nothing. --mend restores fields that follow from the rest of the
+/// file: magic, version, counts, offsets that the file length determines, and padding at the end. --output saves the
+/// key-values and all intact tensors to a new file. --from compares the file with an intact copy, tensor by tensor, and
+/// copies only ranges that differ or are missing, in place; the copy may have other key-values or be split. An
+/// interrupted repair can be run again. The exit code is 0 if the file is intact or has been repaired.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf repair model.gguf                         what is whole, and what is not
+  gguf repair model.gguf                         report the damage
   gguf repair model.gguf --from copy.gguf --dry-run
   gguf repair model.gguf --from copy.gguf
   gguf repair model.gguf --mend
-  gguf repair model.gguf --output saved.gguf     the tensors that are whole")]
+  gguf repair model.gguf --output saved.gguf     save the intact tensors")]
 pub struct Args {
-    /// The damaged file
+    /// Damaged file
     file: PathBuf,
 
-    /// Copy what differs or is missing from this whole copy; of a split one, any shard
+    /// Copy differing and missing ranges from this intact copy; any shard of a split copy
     #[arg(long, value_name = "COPY", group = "action")]
     from: Option<PathBuf>,
 
-    /// Write what the rest of the file determines
+    /// Restore fields that follow from the rest of the file
     #[arg(long, group = "action")]
     mend: bool,
 
-    /// Save the key-values and the tensors that are whole to this file
+    /// Save the key-values and the intact tensors to this file
     #[arg(short, long, value_name = "FILE", group = "action")]
     output: Option<PathBuf>,
 
-    /// Replace the file of --output if it is there already
+    /// Overwrite an existing --output file
     #[arg(short, long, requires = "output")]
     force: bool,
 
-    /// With --from: say what would be copied, and copy nothing
+    /// With --from, print the ranges to copy without copying them
     #[arg(short = 'n', long, requires = "from")]
     dry_run: bool,
 
-    /// Report as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 }
@@ -106,7 +106,7 @@ impl Args {
         report.insert("whole_after".into(), after.is_whole().into());
         let whole = after.is_whole();
         if diagnosis.mends().is_empty() {
-            self.note(ui, "there is nothing that the rest of the file determines");
+            self.note(ui, "nothing can be mended without an intact copy");
         }
         if !self.json {
             if !whole {
@@ -161,11 +161,9 @@ impl Args {
         let n = comparison.bad().len();
         let (ranges, bytes) = (grouped(n as u64), size(comparison.bad_bytes()));
         match (is_same, self.dry_run) {
-            (true, _) => self.note(ui, "nothing differs from the copy"),
+            (true, _) => self.note(ui, "no differences from the copy"),
             (false, true) => self.note(ui, &format!("{bytes} in {ranges} ranges would be copied")),
-            (false, false) => {
-                self.note(ui, &format!("{bytes} in {ranges} ranges copied, and all tensors are as in the copy"))
-            }
+            (false, false) => self.note(ui, &format!("{bytes} in {ranges} ranges copied; all tensors match the copy")),
         }
         if !self.json && !self.dry_run {
             ui.print_path(&self.file)?;
@@ -176,7 +174,7 @@ impl Args {
 
 type Report = serde_json::Map<String, Value>;
 
-/// At most so many names, and how many more there are.
+/// A limited number of names, and the number of the others.
 fn listed(names: &[String]) -> String {
     let first = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(5) {
@@ -210,12 +208,12 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     ui.field("  Length   ", Style::Cyan, &length)?;
     let head = match (diagnosis.problem(), diagnosis.has_head()) {
         (None, _) => "sound".to_owned(),
-        (Some(problem), true) => format!("damaged, and determined by the rest: {}", safe(problem)),
+        (Some(problem), true) => format!("damaged, can be mended: {}", safe(problem)),
         (Some(problem), false) => format!("damaged: {}", safe(problem)),
     };
     ui.field("  Head     ", Style::Cyan, &head)?;
     if diagnosis.has_head() {
-        ui.field("  Tensors  ", Style::Cyan, &format!("{} of {} whole", grouped(whole as u64), grouped(n as u64)))?;
+        ui.field("  Tensors  ", Style::Cyan, &format!("{} of {} intact", grouped(whole as u64), grouped(n as u64)))?;
     }
     for mend in diagnosis.mends().iter().take(ROWS) {
         ui.field("  To mend  ", Style::Yellow, &mend.to_string())?;
@@ -241,10 +239,14 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
         }
     }
     let advice = match (diagnosis.is_whole(), diagnosis.mends().is_empty(), diagnosis.has_head()) {
-        (true, ..) => "whole, so far as it can be told without a copy",
-        (_, false, _) => "--mend mends what is determined; --from COPY copies the rest from a whole copy",
-        (_, true, true) => "--from COPY copies what is missing from a whole copy; --output FILE saves what is whole",
-        (_, true, false) => "--from COPY copies what differs from a whole copy",
+        (true, ..) => "intact, as far as can be checked without a copy",
+        (_, false, _) => {
+            "--mend repairs the items listed under To mend; --from COPY copies the rest from an intact copy"
+        }
+        (_, true, true) => {
+            "--from COPY copies missing data from an intact copy; --output FILE saves the intact tensors"
+        }
+        (_, true, false) => "--from COPY copies damaged ranges from an intact copy",
     };
     writeln!(ui.out)?;
     for line in wrap(advice, ui.width.unwrap_or(usize::MAX)) {

@@ -20,15 +20,16 @@ pub use how::{How, parse_room};
 /// The longest text or JSON that is read.
 const MAX_TEXT: u64 = 256 << 20;
 
-/// Set metadata keys, in place where that is possible.
+/// Set metadata keys, in place where possible.
 ///
-/// Values have the types that llama.cpp gives the keys, or those of the present values; for other keys state one, as in
-/// KEY:u32=VALUE. Arrays are written as JSON, and their types as [i32]. A string is everything after the =, as it is.
+/// Values get the type that llama.cpp uses for the key, otherwise the type of the current value; for other keys, give
+/// the type as in KEY:u32=VALUE. Arrays are written as JSON, and their types as [i32]. A string is everything after the
+/// =, verbatim.
 ///
-/// Only the head of the file is written, so the time does not depend on the size of the model: into the room that the head has, or
-/// into blocks that the file system inserts (ext4, XFS). Where neither is possible, a new file takes the place of the old one, with
-/// the data shared (Btrfs, XFS) or copied; --dry-run says which way it will be. A journal keeps the file safe: whatever interrupts an
-/// edit, the next command that opens the file finds the old head or the new one.
+/// Only the head of the file is rewritten, so the time does not depend on the size of the model. The new head uses
+/// reserved space, or blocks that the file system inserts (ext4, XFS). If neither is possible, a new file replaces the
+/// old one, with the data shared (Btrfs, XFS) or copied; --dry-run reports which. A journal protects the file: after an
+/// interruption, the next command that opens the file restores the old head or completes the new one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,37 +39,38 @@ Examples:
   gguf set model.gguf --chat-template-file template.jinja --special-token eos='<|im_end|>'
   gguf set model.gguf --token-type '<|im_end|>=control' --dry-run
   gguf set model.gguf --from metadata.json --output copy.gguf
-  gguf set model.gguf --reserve 64K      room for later edits")]
+  gguf set model.gguf --reserve 64K      reserve space for later edits")]
 pub struct Args {
-    /// The GGUF file; of a split model, the first shard
+    /// GGUF file; the first shard of a split model
     file: PathBuf,
 
-    /// Keys and their values: KEY=VALUE or KEY:TYPE=VALUE
+    /// Keys and values: KEY=VALUE or KEY:TYPE=VALUE
     #[arg(value_name = "KEY=VALUE", value_parser = assignment)]
     values: Vec<Assignment>,
 
-    /// JSON with keys and values: an object, null removes a key, {"type": ..., "value": ...} states a type; or the list that
-    /// gguf show --json --full has as files[0].metadata; - for standard input
+    /// JSON file with keys and values; - for standard input. Either an object, where null removes a key and {"type":
+    /// ..., "value": ...} gives a type, or the list files[0].metadata of `gguf show --json --full`
     #[arg(long, value_name = "JSON")]
     from: Option<PathBuf>,
 
-    /// Set the chat template to the text of this file; - for standard input
+    /// File with the chat template; - for standard input
     #[arg(long, value_name = "FILE")]
     chat_template_file: Option<PathBuf>,
 
-    /// Give the token of that text a role: bos, eos, eot, eom, unk, sep, pad, mask, or fim_pre and others of its kind
+    /// Assign a role to the token with this text: bos, eos, eot, eom, unk, sep, pad, mask, fim_pre and the other fim
+    /// roles; repeatable
     #[arg(long, value_name = "ROLE=TEXT", value_parser = pair)]
     special_token: Vec<(String, String)>,
 
-    /// Give the token of that id a role
+    /// Assign a role to the token with this id; repeatable
     #[arg(long, value_name = "ROLE=ID", value_parser = pair)]
     special_token_id: Vec<(String, String)>,
 
-    /// Set the type of the token of that text: normal, unknown, control, user_defined, unused or byte
+    /// Set the type of the token with this text: normal, unknown, control, user_defined, unused or byte; repeatable
     #[arg(long, value_name = "TEXT=TYPE", value_parser = pair_at_last)]
     token_type: Vec<(String, String)>,
 
-    /// Set the type of the token of that id
+    /// Set the type of the token with this id; repeatable
     #[arg(long, value_name = "ID=TYPE", value_parser = pair)]
     token_type_id: Vec<(String, String)>,
 
@@ -82,13 +84,13 @@ fn assignment(text: &str) -> Result<Assignment, String> {
 
 /// `A=B`, split at the first sign.
 pub fn pair(text: &str) -> Result<(String, String), String> {
-    let (a, b) = text.split_once('=').ok_or("expected two texts with = between them")?;
+    let (a, b) = text.split_once('=').ok_or("expected two values with = between them")?;
     Ok((a.to_owned(), b.to_owned()))
 }
 
 /// `A=B`, split at the last sign: the text of a token may have one.
 fn pair_at_last(text: &str) -> Result<(String, String), String> {
-    let (a, b) = text.rsplit_once('=').ok_or("expected two texts with = between them")?;
+    let (a, b) = text.rsplit_once('=').ok_or("expected two values with = between them")?;
     Ok((a.to_owned(), b.to_owned()))
 }
 
@@ -96,7 +98,7 @@ impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
         let from = [&self.from, &self.chat_template_file].into_iter().flatten();
         if from.clone().filter(|path| *path == Path::new("-")).count() > 1 {
-            return Err(Failure::CouldNotRun("standard input can be read once only; give a file instead".to_owned()));
+            return Err(Failure::CouldNotRun("standard input can be read only once; pass a file instead".to_owned()));
         }
         let file = self.how.open(ui, &self.file)?;
         let head = Head::from_gguf(file.gguf());
@@ -105,12 +107,12 @@ impl Args {
             Wrong::Other(failure) => failure,
         })?;
         if edits.is_empty() && !self.how.has_work() {
-            return Err(Failure::CouldNotRun("nothing to set: give KEY=VALUE, or one of the options".to_owned()));
+            return Err(Failure::CouldNotRun("nothing to set: pass KEY=VALUE or an option such as --from".to_owned()));
         }
         for value in self.values.iter() {
             let kind = value.kind.and_then(|kind| Some((kind, contradicts(&value.key, kind, &head)?)));
             if let Some((kind, expected)) = kind {
-                ui.warning(&format!("{} is {expected} in llama.cpp; it is set as {}", value.key, kind_text(kind)));
+                ui.warning(&format!("{}: llama.cpp expects {expected}; set as {}", value.key, kind_text(kind)));
             }
         }
         self.how.run(ui, &self.file, &edits)
@@ -128,7 +130,7 @@ impl Args {
         }
         if let Some(path) = &self.chat_template_file {
             let text = String::from_utf8(read(path)?)
-                .map_err(|e| Failure::CouldNotRun(format!("{}: not text: {}", path.display(), e.utf8_error())))?;
+                .map_err(|e| Failure::CouldNotRun(format!("{}: not UTF-8 text: {}", path.display(), e.utf8_error())))?;
             edits.push(Edit::Set { key: TOKENIZER_CHAT_TEMPLATE.to_owned(), value: text.into() });
         }
         // The vocabulary may be among what is set.
@@ -169,7 +171,7 @@ impl From<Failure> for Wrong {
 }
 
 fn by_id(text: &str) -> Result<Token, Failure> {
-    text.parse().map(Token::Id).map_err(|_| Failure::CouldNotRun(format!("{text:?} is not the id of a token")))
+    text.parse().map(Token::Id).map_err(|_| Failure::CouldNotRun(format!("invalid token id {text:?}")))
 }
 
 /// All of a file, or of standard input.
@@ -182,7 +184,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     input.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > MAX_TEXT {
-        let problem = format!("{}: it has more than {MAX_TEXT} bytes, and a text is needed", path.display());
+        let problem = format!("{}: expected text of at most {MAX_TEXT} bytes", path.display());
         return Err(Failure::CouldNotRun(problem));
     }
     Ok(bytes)

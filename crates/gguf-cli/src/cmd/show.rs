@@ -27,33 +27,33 @@ const PLAIN_LIMIT: usize = 160;
 /// Columns that a value has at least, if need be at the cost of its key.
 const LEAST_VALUE: usize = 24;
 
-/// Show what a model is: a summary, its metadata, its tensors.
+/// Show a summary of a model, its metadata or its tensors.
 ///
-/// Of a model in several shards, any one will do: the others are looked for beside it. Several files are shown as a table with a line
-/// for each.
+/// For a split model, pass any shard; the other shards are found in the same folder. Several files are shown as a table
+/// with one line per model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf show model.gguf                         a summary
-  gguf show model.gguf --kv --full | less      all metadata, nothing cut
+  gguf show model.gguf                         print a summary
+  gguf show model.gguf --kv --full | less      print all metadata in full
   gguf show model.gguf --tensors='blk.0.*' --kv='*rope*'
-  gguf show *.gguf                             a line for each
+  gguf show *.gguf                             print one line per model
   gguf show *.gguf --markdown >> README.md
   gguf show model.gguf --json | jq '.files[].summary'")]
 pub struct Args {
-    /// GGUF files; - for standard input, of which the head is read
+    /// GGUF files; - reads the head from standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// List the metadata; with =PATTERN only keys that match, where * stands for any characters and ? for one
+    /// List the metadata; with =PATTERN, only matching keys, where * matches any characters and ? one character
     #[arg(short, long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     kv: Option<String>,
 
-    /// List the tensors; with =PATTERN only those whose names match
+    /// List the tensors; with =PATTERN, only matching names
     #[arg(short, long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     tensors: Option<String>,
 
-    /// The order of the tensors
+    /// Order of the tensors
     #[arg(long, value_name = "BY", requires = "tensors", default_value = "file", hide_default_value = true)]
     sort: Order,
 
@@ -61,15 +61,15 @@ pub struct Args {
     #[arg(short, long, conflicts_with = "json")]
     markdown: bool,
 
-    /// Print one JSON object with everything; long arrays are given by type, length and first elements
+    /// Print one JSON object with all information; long arrays are abbreviated to type, length and first elements
     #[arg(long, conflicts_with_all = ["kv", "tensors"])]
     json: bool,
 
-    /// Cut neither long texts nor long arrays
+    /// Do not truncate long strings and arrays
     #[arg(long)]
     full: bool,
 
-    /// The GGUF starts at this byte of the file (0x for hexadecimal)
+    /// Byte offset at which the GGUF starts in the file (0x for hexadecimal)
     #[arg(long, value_name = "OFFSET", default_value = "0", hide_default_value = true, value_parser = offset)]
     at: u64,
 }
@@ -77,13 +77,13 @@ pub struct Args {
 /// Orders of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Order {
-    /// As in the file
+    /// Order of the file
     File,
-    /// By name
+    /// Name
     Name,
-    /// The largest first
+    /// Size, largest first
     Size,
-    /// By type, and in the order of the file
+    /// Type, then order of the file
     Type,
 }
 
@@ -291,9 +291,10 @@ fn print_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::Res
     let missing = missing_bytes(shards);
     if missing > 0 {
         let piece = shards.iter().map(ModelFile::path).find(|path| is_piece(path));
-        let hint = piece
-            .map_or("gguf check says which".to_owned(), |piece| format!("{} joins the pieces", hints::merge_of(piece)));
-        let text = format!("{} of tensor data are missing; {hint}", size(missing));
+        let hint = piece.map_or("`gguf check` has the details".to_owned(), |piece| {
+            format!("{} joins the pieces", hints::merge_of(piece))
+        });
+        let text = format!("{} of tensor data missing; {hint}", size(missing));
         ui.field("  Incomplete     ", Style::Red, &text)?;
     }
     let Some(table) = types(s) else { return Ok(()) };
@@ -309,7 +310,7 @@ fn markdown_summary(ui: &mut Ui, shards: &[ModelFile], s: &Summary) -> std::io::
     }
     let missing = missing_bytes(shards);
     if missing > 0 {
-        table.row(["Incomplete".to_owned(), format!("{} of tensor data are missing", size(missing))]);
+        table.row(["Incomplete".to_owned(), format!("{} of tensor data missing", size(missing))]);
     }
     table.print_markdown(&mut ui.out)?;
     let Some(table) = types(s) else { return Ok(()) };

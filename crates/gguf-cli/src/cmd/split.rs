@@ -16,55 +16,56 @@ use crate::json;
 use crate::ui::{Column, Style, Table, Ui, grouped, shown_path, size};
 use crate::watch::Watch;
 
-/// Split a model into shards, or split a model in shards anew.
+/// Split a model into shards, or change the shards of a split model.
 ///
-/// The shards are named PREFIX-00001-of-00003.gguf and so on. They are those of llama-gguf-split, byte for byte, with --max-tensors and
-/// with --max-size; llama.cpp loads the model from the first of them. --max-file-size bounds the whole file, metadata included, and no
-/// shard ever exceeds it. All shards appear when all of them are whole and on the disk.
+/// The shards are named PREFIX-00001-of-00003.gguf and so on. With --max-tensors and --max-size, they are
+/// byte-identical to those of llama-gguf-split. --max-file-size limits the whole file, including metadata, and no shard
+/// exceeds it. llama.cpp loads the model from the first shard. The shards appear under their final names once all of
+/// them are complete and synced to disk.
 ///
-/// `gguf merge` makes the same file again, byte for byte.
+/// `gguf merge` restores the original file byte for byte.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf split model.gguf model --max-size 4GB
   gguf split model.gguf model --max-file-size 2GiB --no-tensor-first-split
-  gguf split model-00001-of-00009.gguf fewer --max-size 20GB     other shards, in one step
-  gguf split model.gguf model --max-tensors 128 --dry-run        what would be written
-  gguf split model.gguf model --max-size 4GB --delete-input      delete the model once the shards are verified")]
+  gguf split model-00001-of-00009.gguf fewer --max-size 20GB     change the shards
+  gguf split model.gguf model --max-tensors 128 --dry-run        print the shards
+  gguf split model.gguf model --max-size 4GB --delete-input      delete the model after verification")]
 #[command(group = clap::ArgGroup::new("limit").required(true))]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// What the names of the shards begin with
+    /// Prefix of the shard names
     prefix: PathBuf,
 
-    /// At most so many tensors in a shard
+    /// Maximum number of tensors per shard
     #[arg(long, value_name = "N", alias = "split-max-tensors", group = "limit")]
     max_tensors: Option<NonZeroU64>,
 
-    /// At most so many bytes of tensor data in a shard, such as 4GB or 500MB, counted as llama-gguf-split counts them: without the
-    /// metadata. A larger tensor gets a shard of its own
+    /// Maximum size of the tensor data per shard, such as 4GB or 500MB, without metadata, as in llama-gguf-split; a
+    /// larger tensor gets its own shard
     #[arg(long, value_name = "SIZE", alias = "split-max-size", value_parser = parse_limit, group = "limit")]
     max_size: Option<NonZeroU64>,
 
-    /// No shard larger than this, such as 2GiB, with everything that is in it
+    /// Maximum file size of a shard, such as 2GiB, including metadata
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, group = "limit")]
     max_file_size: Option<NonZeroU64>,
 
-    /// Leave the first shard without tensors
+    /// Write no tensors to the first shard
     #[arg(long)]
     no_tensor_first_split: bool,
 
-    /// Show the shards that would be written, and write nothing
+    /// Print the plan without writing anything
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Read the shards after they are written, and compare them with the input
+    /// Read the shards back and compare them with the input
     #[arg(long, conflicts_with = "dry_run")]
     verify: bool,
 
-    /// Delete the input once the shards are read back and hold the same
+    /// Delete the input after the shards are read back and verified
     #[arg(long, conflicts_with = "dry_run")]
     delete_input: bool,
 
@@ -113,15 +114,15 @@ impl Args {
         if let Some(first) = split.lost.first() {
             let bytes = split.lost.iter().map(|range| range.end - range.start).sum();
             ui.warning(&format!(
-                "{input}: {} bytes outside all tensors are not zero, the first of them from byte {} on; they are left out, and merging \
-                 the shards will not bring them back",
+                "{input}: {} bytes outside all tensors are not zero, the first at byte {}; they are dropped, and merging \
+                    the shards will not restore them",
                 grouped(bytes),
                 first.start,
             ));
         }
         if split.notes_layout && !self.writing.quiet {
             ui.note(&format!(
-                "{input}: has a layout of its own; it is noted in the first shard ({}), so that merging gives the same file",
+                "{input}: non-standard layout; it is recorded in the first shard ({}) so that merging restores the same file",
                 gguf_pipeline::UNSPLIT_HEAD
             ));
         }
@@ -181,7 +182,7 @@ struct JsonShard<'a> {
 /// That the input is not deleted, because the output does not hold all of it.
 pub fn not_everything(input: &Path) -> Failure {
     Failure::Bad(format!(
-        "{}: holds what the output would not, so that it cannot be deleted; leave --delete-input out",
+        "{}: cannot be deleted, because the output does not contain all of it; omit --delete-input",
         input.display()
     ))
 }
@@ -196,7 +197,7 @@ pub fn check_prefix(prefix: &Path) -> Result<(), Failure> {
     let last = text.rsplit(std::path::is_separator).next();
     if matches!(last, None | Some("" | "." | "..")) || prefix.is_dir() {
         return Err(Failure::CouldNotRun(format!(
-            "{text}: is a folder; give what the names of the shards begin with, as in {}",
+            "{text}: is a folder; expected a prefix for the shard names, such as {}",
             prefix.join("model").display()
         )));
     }

@@ -8,23 +8,24 @@ use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Write a model in the other byte order.
+/// Convert a model to the other byte order.
 ///
-/// All numbers change: those of the head and those in the blocks of every type of tensor. Machines such as IBM Z read big-endian files; all
-/// others that run llama.cpp read little-endian ones. Twice gives the same model. Shards become one file.
+/// All numbers are swapped, in the head and in the blocks of every tensor type. llama.cpp reads big-endian files on
+/// big-endian machines such as IBM Z, and little-endian files on all others. Swapping twice restores the model. A split
+/// model becomes one file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf swap model.gguf model-be.gguf
-  gguf swap model.gguf model-le.gguf --to little     whatever it is, a little-endian copy")]
+  gguf swap model.gguf model-le.gguf --to little     a little-endian copy of any model")]
 pub struct Args {
-    /// The model in GGUF; of a split one, any shard
+    /// GGUF model; any shard of a split model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     out: PathBuf,
 
-    /// The byte order to write, in place of the one that the model does not have
+    /// Byte order of the output; by default, the opposite of the input
     #[arg(long, value_name = "ORDER", value_enum)]
     to: Option<To>,
 

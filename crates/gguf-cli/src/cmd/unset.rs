@@ -10,10 +10,10 @@ use crate::cmd::set::How;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Remove metadata keys, in place.
+/// Remove metadata keys in place.
 ///
-/// What is removed becomes room for later edits, so nothing moves. All keys have to be there; otherwise nothing is changed. `gguf help
-/// set` says how files are edited in place.
+/// The space of the removed keys is reserved for later edits, so no data moves. If a key is missing, nothing is
+/// changed. For in-place editing, see `gguf help set`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,10 +21,10 @@ Examples:
   gguf unset model.gguf 'general.base_model.*' --dry-run
   gguf unset model.gguf quantize.imatrix.file --output copy.gguf")]
 pub struct Args {
-    /// The GGUF file; of a split model, the first shard
+    /// GGUF file; the first shard of a split model
     file: PathBuf,
 
-    /// Keys to remove; * stands for any characters and ? for one
+    /// Keys to remove; * matches any characters and ? one character
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
 
@@ -46,9 +46,7 @@ impl Args {
             keys.extend(found.filter_map(|kv| kv.key.to_str().ok().map(str::to_owned)));
             if keys.len() == before {
                 let (path, key) = (self.file.display(), Str(key.as_bytes()));
-                return Err(Failure::Bad(format!(
-                    "{path}: no key matches {key}; gguf show --kv lists those there are"
-                )));
+                return Err(Failure::Bad(format!("{path}: no key matches {key}; `gguf show --kv` lists all keys")));
             }
         }
         let mut seen = std::collections::HashSet::new();

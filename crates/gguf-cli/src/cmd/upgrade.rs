@@ -8,20 +8,21 @@ use super::writing::WritingModel;
 use crate::failure::{Outcome, Verdict};
 use crate::ui::Ui;
 
-/// Write a model in version 3 of the format.
+/// Convert older GGUF versions to version 3.
 ///
-/// Reads versions 1 and 2 and the draft of version 1. llama.cpp reads versions 2 and 3. Metadata, tensors and the byte order stay; shards
-/// become one file. Files from before GGUF, and types of tensors that ggml has removed, are another matter.
+/// Reads versions 1 and 2 and the draft of version 1; llama.cpp reads versions 2 and 3. Metadata, tensors and byte
+/// order stay the same. A split model becomes one file. For files older than GGUF, and for tensor types that ggml has
+/// removed, use `gguf migrate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf upgrade old.gguf model.gguf
-  gguf upgrade old.gguf model.gguf --force     in place of a file that is there already")]
+  gguf upgrade old.gguf model.gguf --force     overwrite an existing file")]
 pub struct Args {
-    /// The model in GGUF
+    /// GGUF model
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     out: PathBuf,
 
     #[command(flatten)]

@@ -15,19 +15,19 @@ use crate::watch::Watch;
 /// Options of commands that write a model.
 #[derive(Debug, clap::Args)]
 pub struct Writing {
-    /// Threads to work with; as many as there are processors if not given
+    /// Number of threads; by default, one per processor
     #[arg(short = 'j', long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 
-    /// Replace the output if it is there already
+    /// Overwrite existing output
     #[arg(short, long)]
     pub force: bool,
 
-    /// Print one JSON object, with the files that were written
+    /// Print one JSON object with the written files
     #[arg(long)]
     pub json: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -87,7 +87,7 @@ impl WritingModel {
 }
 
 impl Writing {
-    /// Writes what a plan says, then says on standard error what was done, and prints the paths of the files.
+    /// Runs a plan, then prints a summary to standard error and the paths of the files to standard output.
     ///
     /// # Errors
     /// Those of the run and of standard output.
@@ -121,7 +121,7 @@ impl Writing {
         Ok(paths)
     }
 
-    /// Says what was done.
+    /// Prints the summary.
     pub fn say(&self, ui: &mut Ui, watch: &Watch, n_tensors: u64, bytes: u64, done: &str) {
         if !self.quiet {
             let (tensors, time) = (tensors(n_tensors), duration(watch.elapsed()));

@@ -86,7 +86,7 @@ impl ProgressLine {
             s.done = s.done.saturating_add(bytes);
             s.kept = s.kept.saturating_add(bytes);
             s.clock = Instant::now();
-            "verifying what is there".clone_into(&mut s.what);
+            "verifying finished work".clone_into(&mut s.what);
         });
     }
 

@@ -187,7 +187,7 @@ impl Builder<'_> {
         self.graph.in_place(&[cur, bias])
     }
 
-    /// A product with a matrix that has so many rows.
+    /// A product with a matrix of this many rows.
     fn matrix(&mut self, cur: Id, n_rows: u64, has_bias: bool) -> Id {
         let ne = self.graph.ne(cur);
         let weight = self.graph.external();

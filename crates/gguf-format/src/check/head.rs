@@ -101,11 +101,7 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
         }
     }
     repeats(gguf.kvs().map(|kv| (c_str(kv.key), kv.offset)), |r| {
-        report.add(
-            &KEY_DUPLICATE,
-            At::Key(r.text, Some(r.again)),
-            format_args!("it stands at byte {} already", r.first),
-        );
+        report.add(&KEY_DUPLICATE, At::Key(r.text, Some(r.again)), format_args!("already defined at byte {}", r.first));
     });
     alignment
 }
@@ -183,7 +179,7 @@ pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
         report.add(&FILE_NUL_STRINGS, At::File, format_args!("every string counts a trailing NUL"));
     }
     if d.reversed_magic {
-        report.add(&FILE_MAGIC_REVERSED, At::Offset(0), format_args!("the magic stands backwards"));
+        report.add(&FILE_MAGIC_REVERSED, At::Offset(0), format_args!("the magic is reversed"));
     }
     for kv in gguf.kvs() {
         key_style(&kv, report);

@@ -37,7 +37,7 @@ pub(super) fn refusals(gguf: &Gguf<'_>, extents: &Extents<'_>, whole: bool, repo
         return;
     }
     if let Some((t, expected)) = extents.first_not_packed() {
-        report.add(&READERS_OFFSETS, &t, format_args!("the offset is {}, llama.cpp wants {expected}", t.offset));
+        report.add(&READERS_OFFSETS, &t, format_args!("the offset is {}; llama.cpp expects {expected}", t.offset));
     }
     if extents.ends_before_data() {
         let at = At::Offset(gguf.head_bytes());

@@ -9,16 +9,16 @@ crate::rules! {
         "a file that starts with the bytes GGUF" "a GGUF file starts with the bytes 47 47 55 46"
         "gguf.md, File Structure, magic";
     #[structural] FILE_VERSION "file.version" Error
-        "version 1, 2 or 3, in either byte order" "the file is damaged, or made by software newer than this"
+        "version 1, 2 or 3, in either byte order" "the file is damaged, or written by newer software"
         "gguf.md, File Structure, version";
     #[structural] INPUT_SHORT "input.short" Error
-        "all bytes of the head" "give more of the file's start"
+        "all bytes of the head" "provide more of the start of the file"
         "this library";
     #[structural] HEAD_COUNTS "head.counts" Error
-        "counts of tensors and key-value pairs that the file can hold" "the file is truncated, or its header is damaged or made to mislead"
+        "counts of tensors and key-value pairs that the file can hold" "the file is truncated, or its header is damaged or crafted to mislead readers"
         "gguf.cpp, gguf_init_from_reader: n_tensors, n_kv";
     #[structural] HEAD_PAST_END "head.past_end" Error
-        "a head that ends inside the file" "the file is cut off or a length in it is wrong; fetch it again"
+        "a head that ends inside the file" "the file is truncated or a length in it is wrong; fetch it again"
         "gguf.cpp, gguf_reader::read";
     #[structural] DRAFT_LENGTH "draft.length" Error
         "a stated length that is the length of the value" "the file is damaged"
@@ -38,16 +38,16 @@ crate::rules! {
         "a key of 1 to 65535 bytes" "remove the pair or shorten its key"
         "gguf.md, gguf_metadata_kv_t, key";
     #[structural] KEY_DUPLICATE "key.duplicate" Error
-        "each key once" "remove all but one; which one is read depends on the reader"
+        "unique keys" "remove all but one; which one is read depends on the reader"
         "gguf.cpp, gguf_init_from_reader: duplicate keys";
     #[structural] VALUE_TYPE "value.type" Error
-        "a value type from 0 to 12" "the file is damaged, or made by software newer than this"
+        "a value type from 0 to 12" "the file is damaged, or written by newer software"
         "gguf.md, gguf_metadata_value_type";
     #[structural] VALUE_BOOL "value.bool" Error
         "a bool whose byte is 0 or 1" "write 0 or 1"
         "gguf.md, GGUF_METADATA_VALUE_TYPE_BOOL";
     #[structural] VALUE_NESTING "value.nesting" Error
-        "arrays nested at most 64 deep" "the file is made to exhaust readers that recurse"
+        "arrays nested at most 64 deep" "the file is crafted to exhaust readers that recurse"
         "this library, MAX_NESTING";
     #[structural] ALIGNMENT_TYPE "alignment.type" Error
         "general.alignment of type u32" "write it as u32"
@@ -56,7 +56,7 @@ crate::rules! {
         "no second key that is general.alignment up to a NUL" "do not read the file: readers disagree on where its data lies"
         "gguf.cpp, gguf_find_key: keys end at a NUL";
     #[structural] ALIGNMENT_VALUE "alignment.value" Error
-        "an alignment that is a power of two or a multiple of 8" "write 32, or leave the key out"
+        "an alignment that is a power of two or a multiple of 8" "write 32, or remove the key"
         "gguf.md, general.alignment";
 
     // Tensor infos.
@@ -64,13 +64,13 @@ crate::rules! {
         "a tensor name of at most 64 bytes, 63 for ggml" "shorten the name"
         "gguf.md, gguf_tensor_info_t, name; ggml.h, GGML_MAX_NAME";
     #[structural] TENSOR_DUPLICATE "tensor.duplicate" Error
-        "each tensor name once" "remove all but one; which one is read depends on the reader"
+        "unique tensor names" "remove all but one; which one is read depends on the reader"
         "gguf.cpp, gguf_init_from_reader: duplicate tensor names";
     #[structural] TENSOR_DIMS "tensor.dims" Error
         "at most 4 dimensions" "the file is damaged"
         "gguf.md, gguf_tensor_info_t, n_dimensions";
     #[structural] TENSOR_SIZE "tensor.size" Error
-        "dimensions whose product, in elements and in bytes, fits 63 bits" "the file is damaged or made to mislead"
+        "dimensions whose product, in elements and in bytes, fits 63 bits" "the file is damaged or crafted to mislead readers"
         "gguf.cpp, gguf_init_from_reader: INT64_MAX";
     #[structural] TENSOR_ROW "tensor.row" Error
         "a first dimension that is a whole number of blocks of the type" "store the tensor in a type with smaller blocks"
@@ -79,7 +79,7 @@ crate::rules! {
         "a tensor type of known size" "the file is damaged, or needs software newer than this"
         "ggml.h, enum ggml_type";
     #[structural] TENSOR_TYPE_REMOVED "tensor.type.removed" Error
-        "a tensor type that today's ggml knows" "convert the tensor to a type of today, or quantize the model again"
+        "a tensor type that current ggml supports" "convert the tensor to a current type, or quantize the model again"
         "ggml.h, enum ggml_type: support has been removed";
 
     // Tensor data.
@@ -87,31 +87,32 @@ crate::rules! {
         "a tensor offset that is a multiple of the alignment" "the offset or general.alignment is wrong"
         "gguf.md, gguf_tensor_info_t, offset";
     #[structural] TENSOR_BOUNDS "tensor.bounds" Error
-        "tensor data that lies inside the file" "the file is cut off or the offset is wrong; fetch it again"
+        "tensor data that lies inside the file" "the file is truncated or the offset is wrong; fetch it again"
         "llama-model-loader.h, llama_tensor_weight";
     #[structural] FILE_TRUNCATED "file.truncated" Error
-        "a file that holds the data of all its tensors" "the file is cut off; fetch it again"
+        "a file that holds the data of all its tensors" "the file is truncated; fetch it again"
         "llama-model-loader.h, llama_tensor_weight";
     #[structural] TENSOR_OVERLAP "tensor.overlap" Error
-        "tensor data apart from that of other tensors" "an offset, a shape or a type is wrong"
+        "tensor data that does not overlap other tensors" "an offset, a shape or a type is wrong"
         "gguf.md, tensor_data; gguf.cpp, gguf_init_from_reader: offsets";
     #[structural] TENSOR_IN_HEAD "tensor.in_head" Error
-        "tensor data behind the head" "the offset is wrong"
+        "tensor data after the head" "the offset is wrong"
         "draft of version 1, offset";
     #[structural] TENSOR_SHARED "tensor.shared" Warning
-        "data of its own for each tensor" "tied tensors are stored once and left out the second time; read apart, the data of such tensors can be far larger than the file"
+        "separate data for each tensor" "store tied tensors once and omit the second; read separately, such tensors can be \
+            far larger than the file"
         "gguf.cpp, gguf_init_from_reader: offsets";
     DATA_GAP "data.gap" Warning
-        "tensors that follow each other, padded to the alignment only" "write the file anew to close the gap"
+        "tensors that follow each other, padded to the alignment only" "rewrite the file to close the gap"
         "gguf.cpp, gguf_init_from_reader: offsets";
     DATA_ORDER "data.order" Warning
-        "tensor data in the order of the tensor infos" "write the file anew"
+        "tensor data in the order of the tensor infos" "rewrite the file"
         "gguf.cpp, gguf_init_from_reader: offsets";
     DATA_PADDING "data.padding" Warning
-        "padding of zero bytes" "write the file anew; something may be hidden there"
+        "padding of zero bytes" "rewrite the file; the padding may hide data"
         "gguf.md, gguf_file_t, _padding";
     FILE_TRAILING "file.trailing" Warning
-        "a file that ends with its last tensor and its padding" "cut the file, or look at what was put there"
+        "a file that ends with its last tensor and its padding" "truncate the file, or inspect the extra bytes"
         "gguf.md, gguf_file_t";
     FILE_TAIL "file.tail" Note
         "the last tensor padded to the alignment, as ggml's writer does" "append zero bytes"
@@ -128,7 +129,7 @@ crate::rules! {
         "keys without NUL bytes" "rename the key; readers in C see only what stands before the NUL"
         "gguf.h, gguf_get_key";
     STRING_UTF8 "value.utf8" Warning
-        "strings in UTF-8" "write the text in UTF-8"
+        "strings in UTF-8" "rewrite the text as UTF-8"
         "gguf.md, gguf_string_t";
     STRING_NUL "value.nul" Warning
         "strings without NUL bytes" "readers in C see only what stands before the NUL"
@@ -137,7 +138,7 @@ crate::rules! {
         "an alignment that is a multiple of 8" "ggml reads any power of two; the specification asks for a multiple of 8"
         "gguf.md, general.alignment";
     TENSOR_NAME_64 "tensor.name.64" Warning
-        "a tensor name of at most 63 bytes" "shorten the name: ggml refuses it, it keeps a NUL in a field of 64 bytes"
+        "a tensor name of at most 63 bytes" "shorten the name: ggml rejects it, because its field of 64 bytes includes a NUL"
         "ggml.h, GGML_MAX_NAME";
     TENSOR_NAME_EMPTY "tensor.name.empty" Warning
         "a name for each tensor" "name the tensor"
@@ -146,7 +147,7 @@ crate::rules! {
         "tensor names without NUL bytes" "rename the tensor; ggml sees only what stands before the NUL"
         "gguf.cpp, gguf_init_from_reader: ggml_set_name";
     TENSOR_NAME_UTF8 "tensor.name.utf8" Warning
-        "tensor names in UTF-8" "rename the tensor; gguf-py refuses such a file"
+        "tensor names in UTF-8" "rename the tensor; gguf-py rejects the file"
         "gguf.md, gguf_string_t";
     TENSOR_SCALAR "tensor.scalar" Note
         "at least one dimension" "a tensor without dimensions holds one element; ggml writes one dimension of 1"
@@ -158,30 +159,31 @@ crate::rules! {
         "a released version" "the draft of version 1 of mid 2023; migrate it to version 3"
         "draft of version 1";
     FILE_NUL_STRINGS "file.nul_strings" Note
-        "strings that do not count a NUL" "written by ggml of August 2023; write it anew"
+        "strings that do not count a NUL" "written by ggml of August 2023; rewrite the file"
         "gguf.md, gguf_string_t";
     FILE_MAGIC_REVERSED "file.magic" Warning
-        "the bytes GGUF at the start, in both byte orders" "most readers refuse it; write it anew"
+        "the bytes GGUF at the start, in both byte orders" "most readers reject it; rewrite the file"
         "gguf.md, magic";
 
     // What known readers refuse.
     READERS_VERSION "readers.version" Warning
-        "version 2 or 3" "write the file anew as version 3; llama.cpp and gguf-py refuse version 1"
+        "version 2 or 3" "rewrite the file as version 3; llama.cpp and gguf-py reject version 1"
         "gguf.cpp, gguf_init_from_reader: version; gguf_reader.py, READER_SUPPORTED_VERSIONS";
     READERS_BYTE_ORDER "readers.byte_order" Note
         "little-endian byte order" "llama.cpp reads such a file on big-endian machines only; change the byte order for others"
         "gguf.cpp, gguf_init_from_reader: version & 0x0000FFFF";
     READERS_NESTED "readers.nested" Note
-        "arrays of plain values" "llama.cpp refuses nested arrays, gguf-py flattens them"
+        "arrays of plain values" "llama.cpp rejects nested arrays; gguf-py flattens them"
         "gguf.cpp, gguf_init_from_reader: gguf_type_size of GGUF_TYPE_ARRAY";
     READERS_ALIGNMENT "readers.alignment" Warning
-        "an alignment that is a power of two" "write 32, or leave the key out; llama.cpp and gguf-py refuse other ones"
+        "an alignment that is a power of two" "write 32, or remove the key; llama.cpp and gguf-py reject other values"
         "gguf.cpp, gguf_init_from_reader: alignment; gguf_reader.py";
     READERS_OFFSETS "readers.offsets" Warning
-        "each tensor where the padded one before it ends" "write the file anew; llama.cpp refuses it"
+        "each tensor where the padded one before it ends" "rewrite the file; llama.cpp rejects it"
         "gguf.cpp, gguf_init_from_reader: offsets";
     READERS_NO_DATA "readers.no_data" Warning
-        "a file that reaches to its data section" "pad the head; llama.cpp refuses a file that names tensors and ends before"
+        "a file that reaches to its data section" "pad the head; llama.cpp rejects a file with tensor infos that ends \
+            before its data section"
         "gguf.cpp, gguf_init_from_reader: seek to the data section";
     READERS_KEY "readers.key" Warning
         "keys that gguf-py can read" "rename the key"

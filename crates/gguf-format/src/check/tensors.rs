@@ -47,7 +47,7 @@ pub(super) fn infos(gguf: &Gguf<'_>, report: &mut Report) {
     }
     repeats(gguf.tensors().map(|t| (c_str(t.name), t.info_offset)), |r| {
         let at = At::Tensor(r.text, Some(r.again));
-        report.add(&TENSOR_DUPLICATE, at, format_args!("its info stands at byte {} already", r.first));
+        report.add(&TENSOR_DUPLICATE, at, format_args!("already defined at byte {}", r.first));
     });
 }
 
@@ -123,7 +123,7 @@ impl<'g> Extents<'g> {
                     report.add(
                         &TENSOR_BOUNDS,
                         &t,
-                        format_args!("it starts at {} of the data, beyond the file", t.offset),
+                        format_args!("it starts at byte {} of the data, past the end of the file", t.offset),
                     );
                 }
                 continue;
@@ -131,7 +131,7 @@ impl<'g> Extents<'g> {
             let Some(range) = self.range(&t) else {
                 hit += 1;
                 let size = bytes;
-                report.add(&TENSOR_BOUNDS, &t, format_args!("offset {} and {size} bytes leave 64 bits", t.offset));
+                report.add(&TENSOR_BOUNDS, &t, format_args!("offset {} plus {size} bytes exceeds 64 bits", t.offset));
                 continue;
             };
             if range.start < self.gguf.head_bytes() && bytes > 0 {
@@ -139,7 +139,7 @@ impl<'g> Extents<'g> {
                 report.add(
                     &TENSOR_IN_HEAD,
                     &t,
-                    format_args!("it starts at byte {}, the head ends at {head}", range.start),
+                    format_args!("it starts at byte {}, but the head ends at byte {head}", range.start),
                 );
             }
             // A tensor without elements needs no byte, but a place; ggml refuses a file that ends before its data starts.
@@ -148,7 +148,11 @@ impl<'g> Extents<'g> {
                 need = need.max(range.end);
                 let Range { start, end } = range;
                 let file = self.file_bytes;
-                report.add(&TENSOR_BOUNDS, &t, format_args!("bytes {start} to {end}, the file ends at {file}"));
+                report.add(
+                    &TENSOR_BOUNDS,
+                    &t,
+                    format_args!("bytes {start} to {end}, but the file ends at byte {file}"),
+                );
             }
         }
         if need > self.file_bytes {
@@ -156,7 +160,7 @@ impl<'g> Extents<'g> {
                 &FILE_TRUNCATED,
                 At::Offset(self.file_bytes),
                 format_args!(
-                    "the file lacks {}{} of {need} bytes; {hit} of {} tensors are hit",
+                    "the file lacks {}{} of {need} bytes; {hit} of {} tensors are affected",
                     if whole { "" } else { "at least " },
                     need - self.file_bytes,
                     self.gguf.n_tensors()
@@ -177,7 +181,7 @@ impl<'g> Extents<'g> {
                 && s < e
             {
                 let (at, other) = (self.tensor(*info), self.name(*i));
-                report.add(&TENSOR_SHARED, at, format_args!("bytes {start} to {end} are those of {other} as well"));
+                report.add(&TENSOR_SHARED, at, format_args!("shares bytes {start} to {end} with {other}"));
             }
         }
     }
@@ -195,7 +199,11 @@ impl<'g> Extents<'g> {
             if (s, e) != (start, end) {
                 let at = self.tensor(info);
                 let other = self.name(i);
-                report.add(&TENSOR_OVERLAP, at, format_args!("bytes {start} to {end} run into {other}, {s} to {e}"));
+                report.add(
+                    &TENSOR_OVERLAP,
+                    at,
+                    format_args!("bytes {start} to {end} overlap {other}, bytes {s} to {e}"),
+                );
             }
             if end > e {
                 widest = Some((start, end, info));
@@ -222,7 +230,7 @@ impl<'g> Extents<'g> {
                 report.add(
                     &DATA_ORDER,
                     &t,
-                    format_args!("its offset {} is below {last}, one of a tensor before it", t.offset),
+                    format_args!("its offset {} is below {last}, the offset of an earlier tensor", t.offset),
                 );
             }
             last = last.max(t.offset);

@@ -61,7 +61,7 @@ keys! { CLIP
         CLIP_VISION_EXPERT_COUNT_PER_LAYER = "clip.vision.expert_count_per_layer": [i32] in "experts";
         /// Number of experts that each patch goes through.
         CLIP_VISION_EXPERT_USED_COUNT = "clip.vision.expert_used_count": u32 in "experts";
-        /// Every so many layers one has full attention; the others have windows.
+        /// Interval of layers with full attention; the others have windows.
         CLIP_VISION_N_WA_PATTERN = "clip.vision.n_wa_pattern": u32 in "layers";
         /// Indices of the layers with full attention.
         CLIP_VISION_WA_LAYER_INDEXES = "clip.vision.wa_layer_indexes": [i32];

@@ -1,4 +1,4 @@
-//! Keys that stand for themselves, whatever the architecture: what the file is, where it comes from, how to sample from
+//! Keys that do not depend on the architecture: what the file is, where it comes from, how to sample from
 //! it, shards, adapters, importance matrices.
 //!
 //! Numbered keys, which describe one of several base models, datasets, dense modules or chat templates, are at the end.

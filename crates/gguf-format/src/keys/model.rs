@@ -43,7 +43,7 @@ keys! { MODEL
         HIDDEN_ACTIVATION = "{arch}.hidden_activation": string;
         /// Whether the norms stand behind attention and feed-forward instead of before.
         SWIN_NORM = "{arch}.swin_norm": bool;
-        /// Every so many layers one has full attention; the others are recurrent.
+        /// Interval of layers with full attention; the others are recurrent.
         FULL_ATTENTION_INTERVAL = "{arch}.full_attention_interval": u32 in "layers";
         /// Number of leading layers that image features are added to.
         N_DEEPSTACK_LAYERS = "{arch}.n_deepstack_layers": u32 in "layers";
@@ -121,7 +121,7 @@ keys! { MODEL
         EXPERT_LATENT_LENGTH = "{arch}.expert_latent_length": u32 in "elements";
         /// Number of experts that share one adjugate expert (GroveMoE).
         EXPERTS_PER_GROUP = "{arch}.experts_per_group": u32 in "experts";
-        /// Every so many layers one is a mixture layer.
+        /// Interval of mixture layers.
         MOE_EVERY_N_LAYERS = "{arch}.moe_every_n_layers": u32 in "layers";
         /// Width that the routed experts work at, where it is not the embedding length (Nemotron-H).
         MOE_LATENT_SIZE = "{arch}.moe_latent_size": u32 in "elements";
@@ -301,7 +301,7 @@ keys! { MODEL
         KDA_GATE_LOWER_BOUND = "{arch}.kda.gate_lower_bound": f32;
         /// Width of a head of RWKV.
         WKV_HEAD_SIZE = "{arch}.wkv.head_size": u32 in "elements";
-        /// Every so many layers the activations are halved (RWKV).
+        /// Interval of layers at which the activations are halved (RWKV).
         RESCALE_EVERY_N_LAYERS = "{arch}.rescale_every_n_layers": u32 in "layers";
         /// Rank of the time mix projection (RWKV-6).
         TIME_MIX_EXTRA_DIM = "{arch}.time_mix_extra_dim": u32 in "elements";

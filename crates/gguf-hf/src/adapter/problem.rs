@@ -119,7 +119,9 @@ impl fmt::Display for AdapterProblem {
             AdapterProblem::NotAProduct { name, why } => {
                 write!(f, "no adapter for {name}: {why}; merge the adapter into its base model instead")
             }
-            AdapterProblem::Type(ty) => write!(f, "an adapter is not written as {ty}, expected f32, f16, bf16 or q8_0"),
+            AdapterProblem::Type(ty) => {
+                write!(f, "adapters cannot be written as {ty}, expected f32, f16, bf16 or q8_0")
+            }
         }
     }
 }

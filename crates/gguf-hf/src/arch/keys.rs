@@ -94,7 +94,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
 }
 
 /// What the keys begin with that do not begin with the name of the architecture.
-pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu."];
+pub(super) const PREFIXES: &[&str] = &["general.", "tokenizer.", "diffusion.", "xielu.", "clip."];
 
 /// The key-values of rows of formulas, in file order. What rows set is in the fields afterwards.
 pub(crate) fn evaluate(

@@ -13,6 +13,9 @@ pub(crate) fn of_text_model(
     renames: &[(&str, &str)],
     name: &str,
 ) -> Result<String, &'static str> {
+    if !checkpoint.takes.is_empty() {
+        return of_tower(checkpoint, name);
+    }
     let mut name = name.to_owned();
     for (old, new) in checkpoint.rename {
         name = name.replace(old, new);
@@ -27,6 +30,22 @@ pub(crate) fn of_text_model(
         name = format!("{stem}e_score_correction.bias");
     }
     name = name.replace("language_model.", "");
+    let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
+    Ok(root.unwrap_or(name))
+}
+
+/// The same for an encoder of images or sound (`filter_tensors` of the reference: first the class, then `MmprojModel`).
+fn of_tower(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str> {
+    if BUFFERS.iter().any(|buffer| name.ends_with(buffer)) {
+        return Err("computed when the model runs");
+    }
+    if !checkpoint.takes.iter().any(|pattern| matches(pattern, name)) {
+        return Err("belongs to the language model");
+    }
+    let mut name = name.to_owned();
+    for (old, new) in checkpoint.rename {
+        name = name.replace(old, new);
+    }
     let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
     Ok(root.unwrap_or(name))
 }
@@ -89,10 +108,12 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Buffers that are computed when the model runs.
+const BUFFERS: &[&str] = &[".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"];
+
 /// Why a tensor that checkpoints carry is never written: buffers that are computed when the model runs, and the parts of
 /// multimodal models that go into a file of their own (`ModelBase.prepare_tensors` and `TextModel.filter_tensors`).
 pub(super) fn skip_reason(name: &str) -> Option<&'static str> {
-    const BUFFERS: &[&str] = &[".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"];
     const PREFIXES: &[&str] = &[
         "mlp",
         "vit.",

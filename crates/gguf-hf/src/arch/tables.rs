@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gguf_format::{GgmlType, keys};
-use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Row, When};
+use gguf_model::arch::{ARCHITECTURES, Architecture, Checkpoint, Kind, Row, TOWERS, When};
 use gguf_pipeline::moves::Move;
 use gguf_pipeline::plan::{Gather, Input, Inverse};
 use serde_json::Value as Json;
@@ -62,6 +62,35 @@ fn formulas_and_patterns_are_well_formed() {
     }
 }
 
+#[test]
+fn towers_are_well_formed() {
+    let mut projectors = BTreeSet::new();
+    for arch in TOWERS {
+        for (row, _) in rows(arch).filter(|(row, _)| !row.pattern.is_empty()) {
+            assert!(Pattern::parse(row.pattern).is_ok(), "{}: {}", row.name, row.pattern);
+        }
+        for checkpoint in arch.checkpoints {
+            let projector = super::projector_type(checkpoint);
+            assert!(!projector.is_empty() && projectors.insert(projector), "{projector}");
+            let lists = checkpoint.renumbered.iter().map(|(_, list)| *list);
+            let conditions = checkpoint.refuse.iter().map(|(condition, _)| *condition).chain([checkpoint.when]);
+            for formula in lists.chain(conditions).filter(|formula| !formula.is_empty()) {
+                assert!(Formula::parse(formula).is_ok(), "{projector}: {formula}: {:?}", Formula::parse(formula));
+            }
+            for key in checkpoint.keys.iter().copied().flatten() {
+                assert!(
+                    Formula::parse(key.formula).is_ok(),
+                    "{projector}: {}: {:?}",
+                    key.key,
+                    Formula::parse(key.formula)
+                );
+                let is_known = key.kind == Kind::Field || keys::lookup(key.key, Some("clip")).is_some();
+                assert!(is_known, "{projector}: no such key: {}", key.key);
+            }
+        }
+    }
+}
+
 /// Numbers that look random.
 fn random(state: &mut u64, below: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -86,7 +115,8 @@ fn apply(moves: &[Move], from: &[u64], to: &mut [u64]) {
 /// restores all of it.
 #[test]
 fn inverses_restore_what_patterns_move() {
-    let patterns: BTreeSet<&str> = ARCHITECTURES.iter().flat_map(rows).map(|(row, _)| row.pattern).collect();
+    let patterns: BTreeSet<&str> =
+        ARCHITECTURES.iter().chain(TOWERS).flat_map(rows).map(|(row, _)| row.pattern).collect();
     let mut state = 11;
     let mut n_tried = 0;
     let mut kinds = BTreeSet::new();

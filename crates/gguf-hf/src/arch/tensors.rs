@@ -30,7 +30,7 @@ pub(super) fn add(
     }
     let encoded = head.encode().unwrap_or_default();
     let keys = Gguf::parse(&encoded).ok();
-    let prefix = plan.architecture;
+    let prefix = if checkpoint.sizes.is_empty() { plan.architecture } else { checkpoint.sizes };
     let hparams = Hparams::new(|pattern| keys.as_ref()?.get(&pattern.replace("{arch}", prefix)));
 
     let n_main = plan.fields.n_blocks.saturating_sub(hparams.nextn);
@@ -58,6 +58,7 @@ pub(super) fn add(
                 continue;
             }
         };
+        let name = renumbered(checkpoint, name, &plan.fields)?;
         if names::peeked(checkpoint, &name).is_some() {
             plan.skip(&source.name, "its values are key-values");
             continue;
@@ -143,6 +144,19 @@ pub(super) fn add(
     } else {
         Ok(())
     }
+}
+
+/// A name whose number is a place in a list, with the element of the list.
+fn renumbered(checkpoint: &Checkpoint, name: String, fields: &Fields) -> Result<String, PlanError> {
+    for (before, list) in checkpoint.renumbered {
+        let Some((place, rest)) = name.strip_prefix(before).and_then(names::number) else { continue };
+        let wrong = |e: crate::formula::Error| PlanError::Table { key: before, problem: e.to_string() };
+        let list = fields.eval(&Formula::parse(list).map_err(wrong)?).map_err(wrong)?.unwrap_or_default();
+        let element = usize::try_from(place).ok().and_then(|place| list.get(place)?.as_u64());
+        // Without an element, no row has the name.
+        return Ok(element.map_or_else(|| format!("{before}?{rest}"), |number| format!("{before}{number}{rest}")));
+    }
+    Ok(name)
 }
 
 /// The operation, and behind it as many divisions by 2.
@@ -268,7 +282,9 @@ impl Rows {
             let (block, rest) = match (row.is_outside, in_block) {
                 (true, _) => (None, name),
                 (false, Some((place, block, rest))) => match (row.tensor.row.stack(), place) {
-                    (Stack::Only, _) | (Stack::Encoder, 0) | (Stack::Decoder, 1) => (Some(block), rest),
+                    (Stack::Only, _)
+                    | (Stack::Encoder | Stack::Vision | Stack::Audio, 0)
+                    | (Stack::Decoder | Stack::DeepStack, 1) => (Some(block), rest),
                     _ => continue,
                 },
                 (false, None) => continue,
@@ -583,7 +599,7 @@ fn axis_of(name: &str) -> Option<Dim> {
 fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     match stack {
         Stack::Decoder => h.decoder_blocks.unwrap_or(n),
-        Stack::Only | Stack::Encoder => n,
+        Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => n,
     }
 }
 

@@ -197,6 +197,31 @@ impl fmt::Display for CardProblem {
 
 impl StdError for CardProblem {}
 
+/// The fields of a README's front matter that are single values or lists of them, as written; none without front matter.
+///
+/// # Errors
+/// Why the front matter is not a YAML mapping.
+pub fn front_matter_fields(readme: &str) -> Result<Vec<(String, Vec<String>)>, CardProblem> {
+    let Some(yaml) = front_matter(readme) else { return Ok(Vec::new()) };
+    if yaml.len() > MAX_BYTES {
+        return Err(CardProblem::TooLong { bytes: yaml.len(), max: MAX_BYTES });
+    }
+    let fields = match tree(&yaml)? {
+        Some(Node::Map(fields)) => fields,
+        None => Vec::new(),
+        Some(_) => return Err(CardProblem::NotAMapping),
+    };
+    let text = |node: Node| match node {
+        Node::Scalar(scalar) => Some(scalar.text),
+        _ => None,
+    };
+    let texts = |node| match node {
+        Node::List(nodes) => nodes.into_iter().filter_map(text).collect(),
+        node => text(node).into_iter().collect(),
+    };
+    Ok(fields.into_iter().map(|(key, node)| (key, texts(node))).collect())
+}
+
 /// The lines between the first line `---` and the next, with the reference's two repairs: an unquoted `no` in a list is
 /// Norwegian and not a boolean, and tabs are two spaces. `None` when the first line is another.
 fn front_matter(readme: &str) -> Option<String> {

@@ -41,6 +41,15 @@ impl Number {
         matches!(self, Number::F32 | Number::F16 | Number::BF16 | Number::F8(Float8::E8M0))
     }
 
+    /// Rounds values to the format, to the nearest; formats of eight bits leave them as they are.
+    pub(super) fn round(self, values: &mut [f32]) {
+        match self {
+            Number::F16 => values.iter_mut().for_each(|v| *v = float::f16_to_f32(float::f32_to_f16(*v))),
+            Number::BF16 => values.iter_mut().for_each(|v| *v = float::bf16_to_f32(float::f32_to_bf16(*v))),
+            Number::F32 | Number::I8 | Number::F8(_) => {}
+        }
+    }
+
     fn width(self) -> u64 {
         match self {
             Number::F32 => 4,

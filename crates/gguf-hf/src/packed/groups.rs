@@ -4,7 +4,8 @@
 //! inputs of each output.
 //!
 //! An element is its scale times the difference of integer and zero, in `f32` (`dequant_gptq` and `dequant_packed` in `conversion/base.py`
-//! of llama.cpp). The product of a half-precision scale and such an integer is exact.
+//! of llama.cpp). The product of a half-precision scale and such an integer is exact; AutoAWQ and GPTQModel round it to half precision, and so
+//! do we where llama.cpp does not read the format: AWQ, and GPTQ of three bits.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ pub(super) struct Transposed {
     pub(super) n_outputs: u64,
     pub(super) n_groups: u64,
     pub(super) groups: Groups,
+    /// Whether products are rounded to the format of the scales.
+    pub(super) is_rounded: bool,
 }
 
 /// The group of an input.
@@ -147,11 +150,13 @@ impl Decode for Transposed {
         for tile in (inputs.start..inputs.end).step_by(TILE as usize) {
             let from = (tile - inputs.start) as usize;
             let to = width.min(from + TILE as usize);
+            let mut of_tile: [(&[f32], &[i32]); TILE as usize] = [(&[], &[]); TILE as usize];
+            for (of_input, group) in of_tile.iter_mut().zip(of_inputs.get(from..to).unwrap_or_default()) {
+                *of_input = groups.get(group).map_or((&[], &[]), |(scales, zeros)| (scales, zeros));
+            }
             for (output, row) in outputs.clone().zip(out.chunks_exact_mut(width.max(1))) {
-                let of_tile = of_inputs.get(from..to).unwrap_or_default();
                 let values = row.get_mut(from..to).unwrap_or_default();
-                for ((input, group), value) in (tile..).zip(of_tile).zip(values) {
-                    let Some((scales, zeros)) = groups.get(group) else { continue };
+                for ((input, (scales, zeros)), value) in (tile..).zip(of_tile).zip(values) {
                     let place = (output - outputs.start) as usize;
                     let (Some(scale), Some(zero)) = (scales.get(place), zeros.get(place)) else { continue };
                     let element = match self.order {
@@ -169,6 +174,9 @@ impl Decode for Transposed {
                     *value = scale * (element - zero) as f32;
                 }
             }
+        }
+        if self.is_rounded {
+            self.scales.number.round(out);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
-use super::{Found, Problem, dims, expect, mxfp4, problem, scales};
+use super::{Found, Problem, bitsandbytes, dims, expect, mxfp4, problem, scales};
 use crate::config::{Config, Error as ConfigError};
 use crate::dtype::SourceTensor;
 use crate::error::Error;
@@ -17,7 +17,8 @@ use crate::packed::data::Data;
 const FIELD: &str = "quantization_config";
 
 /// Names of methods that are read, for messages.
-const METHODS: &[&str] = &["awq", "bitnet", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "mxfp4"];
+const METHODS: &[&str] =
+    &["awq", "bitnet", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "mxfp4"];
 
 /// How the weights of a checkpoint are packed.
 #[derive(Debug, Clone, Default)]
@@ -83,6 +84,7 @@ impl Method {
             "modelopt" => Ok(modelopt(found)?),
             "mxfp4" => Ok(mxfp4::find(found)?),
             "bitnet" => Ok(bitnet(found)?),
+            "bitsandbytes" => bitsandbytes::find(found),
             "gptq" => self.gptq(found),
             "awq" => Ok(self.awq(found)?),
             _ => self.compressed(found),
@@ -194,7 +196,8 @@ impl Method {
             };
             let order = Order::Gptq { zero_offset };
             found.gone.extend([words, zeros, at.index]);
-            let matrix = Transposed { order, bits: bits as u32, words, zeros, scales: at, n_outputs, n_groups, groups };
+            let (bits, scales, is_rounded) = (bits as u32, at, bits == 3);
+            let matrix = Transposed { order, bits, words, zeros, scales, n_outputs, n_groups, groups, is_rounded };
             let format = format!("GPTQ, {bits} bits");
             found.push(format!("{base}.weight"), vec![n_outputs, n_inputs], words, matrix, format);
         }
@@ -223,8 +226,8 @@ impl Method {
             let zeros = found.need_words(&format!("{base}.qzeros"), tensor, &[n_groups, n_words])?;
             let groups = Groups::Of(group_len(of_scales, n_inputs, n_groups, group_size)?);
             found.gone.extend([words, zeros, at.index]);
-            let order = Order::Awq;
-            let matrix = Transposed { order, bits: 4, words, zeros, scales: at, n_outputs, n_groups, groups };
+            let (order, bits, scales, is_rounded) = (Order::Awq, 4, at, true);
+            let matrix = Transposed { order, bits, words, zeros, scales, n_outputs, n_groups, groups, is_rounded };
             let (name, shape) = (format!("{base}.weight"), vec![n_outputs, n_inputs]);
             found.push(name, shape, words, matrix, "AWQ, 4 bits".to_owned());
         }
@@ -389,7 +392,7 @@ fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
 /// Length of the groups, which fill a row in order.
 fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u64>) -> Result<u64, PlanError> {
     let len = configured.unwrap_or(n).min(n).max(1);
-    match n.div_ceil(len) == n_groups && n % len == 0 {
+    match n.div_ceil(len) == n_groups && n.is_multiple_of(len) {
         true => Ok(len),
         false => Err(problem(
             scales,

@@ -32,7 +32,7 @@ impl Blocks {
     /// Reads blocks as GGUF has them.
     pub(super) fn read(&self, data: Data<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let (first, n) = (offset / BYTES, buffer.len() as u64 / BYTES);
-        let is_whole = offset % BYTES == 0 && buffer.len() as u64 % BYTES == 0;
+        let is_whole = offset.is_multiple_of(BYTES) && (buffer.len() as u64).is_multiple_of(BYTES);
         if !is_whole || first.checked_add(n).is_none_or(|end| end > self.n_blocks) {
             let bytes = self.n_blocks.saturating_mul(BYTES);
             return Err(Error::OutOfTensor { tensor: data.tensor.name.clone(), bytes });

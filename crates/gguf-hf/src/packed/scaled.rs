@@ -16,6 +16,8 @@ pub(super) struct Scaled {
     pub(super) scale: Option<Scale>,
     /// Length of a row.
     pub(super) columns: u64,
+    /// What the products are multiplied by.
+    pub(super) factor: Option<f32>,
 }
 
 /// The scales of a tensor, and which of them an element has.
@@ -50,7 +52,7 @@ impl Scale {
         if !is_single && (scales.len() > shape.len() || blocks.len() > scales.len()) {
             return Err(wrong());
         }
-        let mut steps = Vec::with_capacity(shape.len());
+        let mut steps = Vec::new();
         let mut stride = 1u64;
         for (axis, &len) in shape.iter().enumerate().rev() {
             if is_single {
@@ -117,9 +119,12 @@ impl Decode for Scaled {
     fn decode(&self, data: Data<'_>, rows: Range<u64>, columns: Range<u64>, out: &mut [f32]) -> Result<(), Error> {
         // Whole rows, or a part of one: in both cases they follow each other.
         data.numbers_into(self.values, rows.start * self.columns + columns.start, out)?;
-        match &self.scale {
-            Some(scale) => scale.apply(data, rows, columns, out),
-            None => Ok(()),
+        if let Some(scale) = &self.scale {
+            scale.apply(data, rows, columns, out)?;
         }
+        if let Some(factor) = self.factor {
+            out.iter_mut().for_each(|value| *value *= factor);
+        }
+        Ok(())
     }
 }

@@ -125,11 +125,11 @@ impl SpecialVocab {
         }
     }
 
-    fn add_flag(&self, kind: &str) -> Option<bool> {
+    pub(crate) fn add_flag(&self, kind: &str) -> Option<bool> {
         self.add.iter().find(|(k, _)| *k == kind).map(|(_, v)| *v)
     }
 
-    fn set_add_flag(&mut self, kind: &'static str, value: bool) {
+    pub(crate) fn set_add_flag(&mut self, kind: &'static str, value: bool) {
         match self.add.iter_mut().find(|(k, _)| *k == kind) {
             Some((_, old)) => *old = value,
             None => self.add.push((kind, value)),

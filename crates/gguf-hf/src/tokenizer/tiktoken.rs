@@ -45,6 +45,9 @@ const N_EXTRA: usize = 205;
 /// The most steps that finding the merges may take: the squares of the lengths of all tokens. Vocabularies in use take some 10 million.
 const MAX_STEPS: u64 = 1 << 28;
 
+/// The same where all pairs are listed. That of Llama 3 takes some 9 million.
+const MAX_PAIR_STEPS: u64 = 1 << 26;
+
 /// Reads the vocabulary; `None` without a file of a known name. Where `has_defaults`, special tokens that the files do not name are
 /// the one that ends a text.
 pub(crate) fn read(
@@ -69,20 +72,36 @@ fn vocabulary(
     options: &TokenizerOptions,
     has_defaults: bool,
 ) -> Result<TokenList, FolderError> {
+    let extra = (0..N_EXTRA).map(|i| format!("<|extra_{i}|>"));
+    let special = published.special.iter().map(|token| (*token).to_owned()).chain(extra);
+    let mut list = tokens(folder, (published.file, published.pre), ranks, special, vocab_size, options)?;
+    let merges = ranks.merges().ok_or_else(|| folder.invalid(published.file, FileProblem::LongTokens))?;
+    let default = has_defaults.then(|| u32::try_from(ranks.tokens.len()).ok()).flatten();
+    list.special = Special::Ranks { merges, default };
+    Ok(list)
+}
+
+/// The tokens of the ranks, and after them the special ones. The file comes with the name of its pre-tokenizer.
+fn tokens(
+    folder: &Folder,
+    (file, pre): (&str, &str),
+    ranks: &Ranks,
+    special: impl Iterator<Item = String>,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+) -> Result<TokenList, FolderError> {
     let mut by_id: HashMap<usize, (String, i32)> = HashMap::with_capacity(ranks.tokens.len());
     for (token, rank) in &ranks.tokens {
         by_id.insert(*rank as usize, (shown(token), piece_type::NORMAL));
     }
-    let first = ranks.tokens.len();
-    let extra = (0..N_EXTRA).map(|i| format!("<|extra_{i}|>"));
-    for (i, token) in published.special.iter().map(|token| (*token).to_owned()).chain(extra).enumerate() {
-        by_id.insert(first + i, (token, piece_type::CONTROL));
+    for (i, token) in special.enumerate() {
+        by_id.insert(ranks.tokens.len() + i, (token, piece_type::CONTROL));
     }
     let max = by_id.keys().copied().max().unwrap_or(0);
     let size = vocab_size.unwrap_or(max + 1);
     if max >= size {
         let token = by_id.remove(&max).map(|(token, _)| token).unwrap_or_default();
-        return Err(folder.invalid(published.file, FileProblem::TokenId { token, id: max, vocab_size: size }));
+        return Err(folder.invalid(file, FileProblem::TokenId { token, id: max, vocab_size: size }));
     }
     let mut list = TokenList::new("gpt2", size);
     for id in 0..size {
@@ -92,11 +111,60 @@ fn vocabulary(
     }
     (list.pre, list.source) = match &options.pre {
         Some(pre) => (pre.clone(), PreSource::Given),
-        None => (published.pre.to_owned(), PreSource::Definition { hash: None }),
+        None => (pre.to_owned(), PreSource::Definition { hash: None }),
     };
-    let merges = ranks.merges().ok_or_else(|| folder.invalid(published.file, FileProblem::LongTokens))?;
-    let default = has_defaults.then(|| u32::try_from(first).ok()).flatten();
-    list.special = Special::Ranks { merges, default };
+    Ok(list)
+}
+
+/// Whether a file begins as ranks do: a token in base64 and a number.
+pub(crate) fn is_ranks(bytes: &[u8]) -> bool {
+    let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+    let mut words = line.trim_ascii().splitn(2, |b| *b == b' ');
+    let (token, rank) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    base64::decode(token).is_some_and(|token| !token.is_empty())
+        && !rank.is_empty()
+        && rank.iter().all(u8::is_ascii_digit)
+}
+
+/// Number of the special tokens of Llama 3.
+const N_LLAMA3: usize = 256;
+
+/// The vocabulary of Llama 3 from Meta's `tokenizer.model`, with the special tokens of transformers, which Llama 3.1 and later have
+/// others of.
+pub(crate) fn llama3(
+    folder: &Folder,
+    bytes: &[u8],
+    is_later: bool,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+) -> Result<TokenList, FolderError> {
+    const FILE: &str = "tokenizer.model";
+    // Those with a meaning; the others are reserved, and numbered.
+    let named: &[(usize, &str)] = match is_later {
+        false => &[],
+        true => &[(4, "<|finetune_right_pad_id|>"), (8, "<|eom_id|>"), (10, "<|python_tag|>")],
+    };
+    const ALWAYS: [(usize, &str); 5] = [
+        (0, "<|begin_of_text|>"),
+        (1, "<|end_of_text|>"),
+        (6, "<|start_header_id|>"),
+        (7, "<|end_header_id|>"),
+        (9, "<|eot_id|>"),
+    ];
+    let mut reserved = 0;
+    let special = (0..N_LLAMA3).map(|i| match ALWAYS.iter().chain(named).find(|(at, _)| *at == i) {
+        Some((_, token)) => (*token).to_owned(),
+        None => {
+            reserved += 1;
+            format!("<|reserved_special_token_{}|>", reserved - 1)
+        }
+    });
+    let ranks = Ranks::parse(folder, FILE, bytes)?;
+    let mut list = tokens(folder, (FILE, "llama-bpe"), &ranks, special, vocab_size, options)?;
+    let merges = ranks.all_merges().ok_or_else(|| folder.invalid(FILE, FileProblem::LongTokens))?;
+    // There are at most `MAX_VOCAB`.
+    let begin = ranks.tokens.len() as u32;
+    list.special = Special::Pairs { merges, begin, end: begin + 1 };
     Ok(list)
 }
 
@@ -131,6 +199,27 @@ impl Ranks {
             }
         }
         Ok(Ranks { tokens })
+    }
+
+    /// All pairs of tokens that make a third, in the order of the tokens that they make, then of their own ranks; `None` where there are too
+    /// many (`TikTokenConverter.extract_vocab_merges_from_model` of transformers).
+    fn all_merges(&self) -> Option<Vec<String>> {
+        let steps = self.tokens.iter().map(|(token, _)| (token.len() as u64).saturating_pow(2));
+        if steps.fold(0, u64::saturating_add) > MAX_PAIR_STEPS {
+            return None;
+        }
+        let ranks: HashMap<&[u8], u32> = self.tokens.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
+        let mut pairs = Vec::new();
+        for (token, rank) in &self.tokens {
+            for middle in 1..token.len() {
+                let (left, right) = token.split_at(middle);
+                if let (Some(a), Some(b)) = (ranks.get(left), ranks.get(right)) {
+                    pairs.push((*rank, *a, *b, left, right));
+                }
+            }
+        }
+        pairs.sort_by_key(|(rank, a, b, ..)| (*rank, *a, *b));
+        Some(pairs.into_iter().map(|(.., left, right)| format!("{} {}", shown(left), shown(right))).collect())
     }
 
     /// The merges, in the order of the tokens that they make; `None` where that takes too long.

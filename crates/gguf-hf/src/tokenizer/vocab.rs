@@ -46,6 +46,9 @@ pub(crate) enum Special {
     FilesWithMerges,
     /// From the usual files, with these merges, and where they name no special tokens, this one.
     Ranks { merges: Vec<String>, default: Option<u32> },
+    /// From the usual files, with these merges, and where they name no special tokens, these that begin and end a text. The first is
+    /// added to texts.
+    Pairs { merges: Vec<String>, begin: u32, end: u32 },
     /// From the usual files, but this is the token that ends a turn, and this the template of files without one.
     Rwkv { template: &'static str, end_of_turn: u32 },
     /// The template from the usual files.

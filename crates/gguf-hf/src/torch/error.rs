@@ -28,7 +28,7 @@ pub enum TorchError {
     OutOfStorage { tensor: String, key: String, last: u64, elements: u64 },
     /// A tensor whose elements are many times those of its storage.
     Expanded { tensor: String, elements: u64, stored: u64 },
-    /// A tensor has so many dimensions, or so many elements, that no number says its size.
+    /// The size of a tensor overflows.
     Size { tensor: String, shape: Vec<u64> },
     /// The file holds no tensors by name; the keys are the first of what it holds.
     NoTensors { keys: Vec<String> },
@@ -87,6 +87,8 @@ pub enum PickleProblem {
     Strides { shape: usize, strides: usize },
     /// More tensors than any checkpoint has.
     TooManyDimensions { max: usize },
+    /// More storages than any checkpoint has.
+    TooManyStorages { max: usize },
     /// A function of tensors is called without the arguments that it needs.
     Arguments { found: usize },
     /// More dimensions than PyTorch allows.
@@ -166,7 +168,7 @@ impl fmt::Display for TorchError {
         match self {
             TorchError::Io(e) => write!(f, "cannot read: {e}"),
             TorchError::NotTorch(Kind::GitLfsPointer) => {
-                f.write_str("a git-lfs pointer stands in the place of the file; fetch it with git lfs pull")
+                f.write_str("a git-lfs pointer, not the file itself; fetch it with git lfs pull")
             }
             TorchError::NotTorch(Kind::Pickle) => f.write_str(
                 "a Python pickle that torch.save did not write; only files of torch.save are read",
@@ -182,7 +184,7 @@ impl fmt::Display for TorchError {
             }
             TorchError::StorageSize { key, found, expected } => write!(
                 f,
-                "the storage {} has {found} bytes, expected {expected}; the file is cut off or damaged, fetch it again",
+                "the storage {} has {found} bytes, expected {expected}; the file is truncated or damaged, fetch it again",
                 Name(key)
             ),
             TorchError::UnknownStorage { at, key } => {
@@ -242,11 +244,11 @@ impl fmt::Display for PickleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PickleProblem::Truncated { wanted, left } => {
-                write!(f, "the pickle needs {wanted} more bytes and has {left}; the file is cut off or damaged")
+                write!(f, "the pickle needs {wanted} more bytes and has {left}; the file is truncated or damaged")
             }
             PickleProblem::Protocol { found } => write!(f, "pickle protocol {found}, expected 2 to 5"),
             PickleProblem::Opcode { opcode, name: "" } => {
-                write!(f, "0x{opcode:02x} is no instruction of a pickle")
+                write!(f, "0x{opcode:02x} is not a pickle instruction")
             }
             PickleProblem::Opcode { opcode, name } => {
                 write!(f, "the instruction {name} (0x{opcode:02x}) is refused: torch.save does not write it")
@@ -271,6 +273,7 @@ impl fmt::Display for PickleProblem {
                 write!(f, "a tensor with {shape} dimensions and {strides} strides")
             }
             PickleProblem::TooManyDimensions { max } => write!(f, "tensors with more than {max} dimensions together"),
+            PickleProblem::TooManyStorages { max } => write!(f, "more than {max} storages"),
             PickleProblem::Arguments { found } => {
                 write!(f, "a tensor is built of {found} values, which are too few")
             }
@@ -288,10 +291,10 @@ impl fmt::Display for ZipProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ZipProblem::NoEnd => {
-                f.write_str("the zip archive has no directory at its end; the file is cut off, fetch it again")
+                f.write_str("the zip archive has no directory at its end; the file is truncated, fetch it again")
             }
             ZipProblem::Signature { at, what } => write!(f, "byte {at}: expected {what} of the zip archive"),
-            ZipProblem::Truncated { at, what } => write!(f, "byte {at}: {what} of the zip archive is cut off"),
+            ZipProblem::Truncated { at, what } => write!(f, "byte {at}: {what} of the zip archive is truncated"),
             ZipProblem::DirectoryTooLarge { found, max } => {
                 write!(f, "the directory of the zip archive has {found} bytes, expected at most {max}")
             }

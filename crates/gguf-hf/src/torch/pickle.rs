@@ -1,6 +1,6 @@
 //! Pickles, read as data.
 //!
-//! A pickle is a program for a small stack machine, and Python's own machine calls whatever the program names. This one calls
+//! A pickle is a program for a small stack machine, and Python's own machine calls any function that the program names. This one calls
 //! nothing: it builds lists, tuples, dictionaries, numbers and text, and knows the few names with which `torch.save` describes a tensor
 //! ([`super::allowed`]). Any other name and any other instruction is an error that says where it is.
 //!
@@ -21,7 +21,10 @@ use crate::safetensors::MAX_DIMS;
 pub(super) const MAX_OPS: u64 = 4_000_000;
 
 /// The most dimensions of all tensors together.
-const MAX_ALL_DIMS: usize = 2_000_000;
+const MAX_ALL_DIMS: usize = 1_000_000;
+
+/// The most storages.
+const MAX_STORAGES: usize = 500_000;
 
 /// The longest name of a tensor or storage, in bytes.
 pub(super) const MAX_NAME: usize = 1024;
@@ -599,6 +602,9 @@ impl Machine {
         }
         let key = *key;
         let elements = self.number(*elements, "the number of elements of a storage")?;
+        if self.storages.len() >= MAX_STORAGES {
+            return Err(PickleProblem::TooManyStorages { max: MAX_STORAGES });
+        }
         let index = u32::try_from(self.storages.len()).unwrap_or(u32::MAX);
         self.storages.push(Storage { key, dtype, elements });
         Ok(Value::Storage(index))

@@ -11,7 +11,7 @@ use crate::naming;
 use super::rules::*;
 use super::{Kind, Model, shard_count};
 
-/// Mixtures chosen by hand may have little of the type that names them; less than one part in so many is a mistake.
+/// Mixtures chosen by hand may have little of the type that names them; a share below one part in this many is a mistake.
 const SMALL_SHARE: u64 = 20;
 
 /// The version of the quantized blocks (`GGML_QNT_VERSION` in `ggml.h`).
@@ -74,7 +74,7 @@ fn types(model: &Model<'_>, report: &mut Report) {
         return;
     };
     if file_type.is_guessed() {
-        report.add(&FILE_TYPE_UNKNOWN, kv, format_args!("the file type is {file_type}: a guess was written down"));
+        report.add(&FILE_TYPE_UNKNOWN, kv, format_args!("the file type is {file_type}, which is marked as guessed"));
     }
     if model.kind != Kind::Model || !model.complete {
         return;
@@ -89,7 +89,7 @@ fn types(model: &Model<'_>, report: &mut Report) {
         && !(info.tensor_type == GgmlType::MXFP4 && *ty == GgmlType::Q8_0)
     {
         let share = (*n as f64 / all.max(1) as f64 * 100.0).round();
-        let message = format_args!("{file_type} goes with {}, but {share}% of the weights are {ty}", info.tensor_type);
+        let message = format_args!("{file_type} implies {}, but {share}% of the weights are {ty}", info.tensor_type);
         report.add(&FILE_TYPE_MISMATCH, kv, message);
     }
 }
@@ -107,7 +107,7 @@ fn split(model: &Model<'_>, report: &mut Report) {
         }
         if own.tensors_count.is_some_and(|n| n < own.n_tensors) {
             let said = own.tensors_count.unwrap_or_default();
-            let message = format_args!("{} tensors here, {said} in all shards together", own.n_tensors);
+            let message = format_args!("{} tensors here, {said} stated for all shards together", own.n_tensors);
             report.add(&SPLIT_KEYS, At::no_key(keys::SPLIT_TENSORS_COUNT), message);
         }
         return;
@@ -121,7 +121,7 @@ fn split(model: &Model<'_>, report: &mut Report) {
     if model.shards.len() > 1 {
         let names = model.shards.iter().flat_map(|shard| shard.tensors()).map(|t| (t.name, t.info_offset));
         repeats(names, |r| {
-            report.add(&SPLIT_DUPLICATE, At::Tensor(r.text, Some(r.again)), format_args!("it is in the shards twice"));
+            report.add(&SPLIT_DUPLICATE, At::Tensor(r.text, Some(r.again)), format_args!("it is in two shards"));
         });
     }
 }
@@ -156,7 +156,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
         report.add(
             &NAME_ENCODING,
             At::File,
-            format_args!("{shown_name} says {encoding}, the file type is {}", own.label()),
+            format_args!("{shown_name} says {encoding}, but the file type is {}", own.label()),
         );
     }
     if model.kind == Kind::Model
@@ -169,7 +169,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
         let total = label.total();
         if n < total.start() / 2 || n > total.end().saturating_mul(2) {
             let size = parts.size_label.unwrap_or_default();
-            report.add(&NAME_SIZE, At::File, format_args!("{shown_name} says {size}, there are {n} parameters"));
+            report.add(&NAME_SIZE, At::File, format_args!("{shown_name} says {size}, but there are {n} parameters"));
         }
     }
     let problems = name::problems(file_name);
@@ -184,7 +184,7 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
             false => None,
         };
         let hint = match better {
-            Some(better) => format!("{} would be right", shown(Str(better.as_bytes()))),
+            Some(better) => format!("rename the file to {}", shown(Str(better.as_bytes()))),
             None => NAME_CONVENTION.hint.to_owned(),
         };
         let all = all.join("; ");

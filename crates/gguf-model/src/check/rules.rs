@@ -9,25 +9,25 @@ gguf_format::rules! {
         "general.architecture as text" "set general.architecture; nothing else says how to read the model"
         "gguf.md, general.architecture";
     ARCH_UNKNOWN "arch.unknown" Warning
-        "an architecture that llama.cpp knows" "llama.cpp refuses the model; the name may be misspelt or newer than this"
+        "an architecture that llama.cpp knows" "llama.cpp rejects the model; the name may be misspelt, or newer than this program"
         "llama-arch.cpp, LLM_ARCH_NAMES";
     KEY_MISSING "key.missing" Error
-        "all keys without which the file cannot be used" "add the key; converting again from the source does"
+        "all required keys" "add the key; converting again from the source does"
         "llama-model.cpp, load_hparams; llama-vocab.cpp, load; src/models";
     KEY_TYPE "key.type" Error
-        "a value of the type that the key has" "write the value anew in its type"
+        "a value of the key's type" "rewrite the value in this type"
         "gguf.md; constants.py and gguf_writer.py";
     KEY_WIDTH "key.width" Warning
-        "a value of the very type that the key has" "write the value anew in its type; llama.cpp does not convert"
+        "a value of exactly the key's type" "rewrite the value in this type; llama.cpp does not convert it"
         "llama-model-loader.cpp, GKV::get_kv";
     KEY_MISSPELT "key.misspelt" Warning
-        "a key that is known" "rename the key, if that is what is meant"
+        "a known key" "rename the key if it is misspelt"
         "gguf.md; constants.py";
     KEY_UNKNOWN "key.unknown" Note
-        "a key that is known" "readers ignore what they do not know; own keys are best put behind a prefix of your own"
+        "a known key" "readers ignore unknown keys; put your own keys under a prefix of your own"
         "gguf.md; constants.py";
     KEY_RENAMED "key.renamed" Note
-        "the present name of the key" "rename the key"
+        "the current name of the key" "rename the key"
         "gguf.md; constants.py";
     KEY_OTHER_ARCH "key.other_arch" Note
         "keys of the file's own architecture" "remove the key, or correct general.architecture"
@@ -35,10 +35,10 @@ gguf_format::rules! {
 
     // Values.
     VALUE_CHOICE "value.choice" Warning
-        "one of the values that the key chooses from" "correct the value"
+        "one of the allowed values" "correct the value"
         "llama-model.cpp; llama-vocab.cpp; constants.py";
     VALUE_RANGE "value.range" Error
-        "a number in the range that makes sense" "correct the value; converting again from the source does"
+        "a number in the valid range" "correct the value; converting again from the source does"
         "llama-model.cpp, load_hparams; llama-hparams.h, LLAMA_MAX_LAYERS and LLAMA_MAX_EXPERTS";
     VALUE_FINITE "value.finite" Warning
         "a finite number" "correct the value; converting again from the source does"
@@ -50,13 +50,13 @@ gguf_format::rules! {
         "a number of heads that the key-value heads divide" "correct the number of heads"
         "llama-hparams.cpp, n_gqa";
     VALUE_ROPE "value.rope" Warning
-        "at most as many rotated elements as a head has" "correct the value"
+        "no more rotary dimensions than the size of a head" "correct the value"
         "llama-model.cpp, load_hparams: n_rot";
     VALUE_ROPE_LLAMA "value.rope.llama" Error
-        "as many rotated elements as a head has" "correct the value; llama.cpp refuses the model"
+        "as many rotary dimensions as the size of a head" "correct the value; llama.cpp rejects the model"
         "llama-model.cpp, load_hparams: invalid n_rot";
     VALUE_EXPERTS "value.experts" Error
-        "no more experts used than there are, and some if there are any" "correct expert_count or expert_used_count"
+        "an expert_used_count from 1 to expert_count" "correct expert_count or expert_used_count"
         "llama-model.cpp, load_hparams: n_expert_used";
 
     // Tensors.
@@ -70,10 +70,10 @@ gguf_format::rules! {
         "tensors in every block" "the conversion was not finished or tensors were removed; convert again"
         "src/models, load_arch_tensors";
     TENSOR_UNEXPECTED "tensor.unexpected" Warning
-        "only tensors that the architecture has" "remove the tensor; llama.cpp refuses the model with it"
+        "only tensors that the architecture has" "remove the tensor; llama.cpp rejects the model with it"
         "llama-model-loader.cpp, done_getting_tensors: wrong number of tensors";
     TENSOR_UNKNOWN "tensor.unknown" Note
-        "a tensor name that llama.cpp knows" "the name may be misspelt, or newer than this"
+        "a tensor name that llama.cpp knows" "the name may be misspelt, or newer than this program"
         "llama-arch.cpp, LLM_TENSOR_NAMES";
     TENSOR_SHAPE "tensor.shape" Error
         "the shape that follows from the keys" "the tensor or the keys are wrong; convert again"
@@ -99,7 +99,7 @@ gguf_format::rules! {
         "general.quantization_version in a file with quantized tensors" "set it to 2"
         "gguf.md, general.quantization_version";
     QUANT_VERSION "quantization_version.value" Warning
-        "quantization version 2" "the blocks may have another layout than today; convert again"
+        "quantization version 2" "the block layout may differ from the current one; convert again"
         "ggml.h, GGML_QNT_VERSION";
 
     // Tokenizer.
@@ -122,7 +122,7 @@ gguf_format::rules! {
         "each token once" "only one of them can ever be found"
         "llama-vocab.cpp, load: token_to_id";
     TOKENIZER_UTF8 "tokenizer.utf8" Note
-        "tokens in UTF-8" "gguf-py and many others refuse to show them"
+        "tokens in UTF-8" "gguf-py and many other programs reject them"
         "gguf.md, tokenizer.ggml.tokens";
     TOKENIZER_MERGE "tokenizer.merge" Warning
         "merges of two tokens of the vocabulary, with a space between" "convert again; such a merge never applies"
@@ -137,8 +137,8 @@ gguf_format::rules! {
         "a chat template in a model tuned for chat" "set tokenizer.chat_template"
         "gguf.md, tokenizer.chat_template";
     TEMPLATE_SUSPICIOUS "template.suspicious" Warning
-        "a template that keeps to the language of templates"
-        "read the template before a program renders it: it reaches for the inside of Python"
+        "a template without access to Python internals"
+        "inspect the template before rendering it: it accesses Python internals"
         "CVE-2024-34359";
 
     // Shards and names.
@@ -146,7 +146,7 @@ gguf_format::rules! {
         "split keys that agree with the shards" "split the model again"
         "llama-model-loader.cpp: split.no, split.count, split.tensors.count";
     SPLIT_LONE "split.lone" Note
-        "all shards of a model" "check the shards together; what concerns the whole model was left out"
+        "all shards of a model" "check all shards together; checks of the whole model were skipped"
         "llama-model-loader.cpp";
     SPLIT_DUPLICATE "split.duplicate" Error
         "each tensor in one shard" "split the model again"

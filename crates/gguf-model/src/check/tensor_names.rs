@@ -101,6 +101,8 @@ pub(super) fn is_known(name: Parts<'_>) -> bool {
         Some((Stack::Only, _)) => BLOCK,
         Some((Stack::Encoder, _)) => ENCODER,
         Some((Stack::Decoder, _)) => DECODER,
+        // Not in a language model.
+        Some((Stack::Vision | Stack::DeepStack | Stack::Audio, _)) => &[],
         None if OTHER.iter().any(|other| matches_template(other, stem)) => return true,
         None => OUTSIDE,
     };

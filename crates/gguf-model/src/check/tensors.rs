@@ -102,7 +102,7 @@ fn in_family(
         if is_known(name) {
             report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
         } else {
-            report.add(&TENSOR_UNKNOWN, t, format_args!("the name is not known"));
+            report.add(&TENSOR_UNKNOWN, t, format_args!("unknown name"));
             report.add(&TENSOR_UNEXPECTED, t, format_args!("{} has no such tensor", model.arch));
         }
         return;
@@ -122,7 +122,7 @@ fn in_family(
 
 fn in_general(model: &Model<'_>, t: &TensorInfoRef<'_>, name: Parts<'_>, report: &mut Report) {
     if !is_known(name) {
-        report.add(&TENSOR_UNKNOWN, t, format_args!("the name is not known"));
+        report.add(&TENSOR_UNKNOWN, t, format_args!("unknown name"));
         return;
     }
     if arch::ODD.contains(&model.arch) || !gguf_format::keys::is_architecture(model.arch) {

@@ -43,7 +43,7 @@ fn vocabulary(model: &Model<'_>, kv: &KvRef<'_>, tokens: ArrayRef<'_>, report: &
         && let Ok(size) = kv.value.get::<u64>()
         && size != n
     {
-        report.add(&TOKENIZER_VOCAB_SIZE, kv, format_args!("the size is {size}, there are {n} tokens"));
+        report.add(&TOKENIZER_VOCAB_SIZE, kv, format_args!("the size is {size}, but there are {n} tokens"));
     }
     let strings = || tokens.strings().into_iter().flatten();
     for (i, token) in strings().enumerate() {
@@ -54,7 +54,7 @@ fn vocabulary(model: &Model<'_>, kv: &KvRef<'_>, tokens: ArrayRef<'_>, report: &
     // llama.cpp gives tokens without text a name of their own, so those may repeat.
     repeats(strings().zip(0..).filter(|(token, _)| !token.as_bytes().is_empty()), |r| {
         let text = shown(r.text);
-        report.add(&TOKENIZER_DUPLICATE, kv, format_args!("token {} is token {} again: {text}", r.again, r.first));
+        report.add(&TOKENIZER_DUPLICATE, kv, format_args!("token {} duplicates token {}: {text}", r.again, r.first));
     });
     token_types(model, report);
     scores(model, report);
@@ -94,7 +94,7 @@ fn special_ids(model: &Model<'_>, n: u64, report: &mut Report) {
             // Writers put -1 where there is no such token.
             let none = id == -1 || id == i128::from(u32::MAX);
             if !none {
-                report.add(&TOKENIZER_ID, kv, format_args!("{} is {id}, there are {n} tokens", row.pattern));
+                report.add(&TOKENIZER_ID, kv, format_args!("{} is {id}, but there are {n} tokens", row.pattern));
             }
         }
     }
@@ -200,7 +200,7 @@ fn templates(model: &Model<'_>, report: &mut Report) {
         let Some(text) = kv.value.as_str() else { continue };
         let text = text.to_string_lossy();
         for word in SUSPICIOUS.iter().filter(|word| text.contains(**word)) {
-            report.add(&TEMPLATE_SUSPICIOUS, &kv, format_args!("the template speaks of {word}"));
+            report.add(&TEMPLATE_SUSPICIOUS, &kv, format_args!("the template contains {word}"));
         }
     }
     if any || model.kind != Kind::Model {

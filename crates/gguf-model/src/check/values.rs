@@ -56,7 +56,7 @@ fn one(model: &Model<'_>, kv: &KvRef<'_>, guesses: &mut u32, report: &mut Report
     }
     if let Some(instead) = row.instead {
         let instead = keys::for_arch(instead, model.arch);
-        report.add(&KEY_RENAMED, kv, format_args!("the key is called {instead} today"));
+        report.add(&KEY_RENAMED, kv, format_args!("the key is now called {instead}"));
     }
     if let ValueRef::F32(v) = kv.value
         && !v.is_finite()
@@ -90,9 +90,9 @@ fn unknown(model: &Model<'_>, kv: &KvRef<'_>, key: &str, guesses: &mut u32, repo
     match meant {
         Some(row) => {
             let meant = row.for_arch(model.arch);
-            report.add(&KEY_MISSPELT, kv, format_args!("the key is not known; {meant} may be meant"));
+            report.add(&KEY_MISSPELT, kv, format_args!("unknown key; did you mean {meant}?"));
         }
-        None if ours => report.add(&KEY_UNKNOWN, kv, format_args!("the key is not known")),
+        None if ours => report.add(&KEY_UNKNOWN, kv, format_args!("unknown key")),
         None => {}
     }
 }
@@ -207,7 +207,11 @@ fn heads(model: &Model<'_>, report: &mut Report) {
         // Blocks without attention have no heads.
         let (Some(q), Some(k)) = (heads.get(i), heads_kv.get(i)) else { continue };
         if q > 0 && k > 0 && q % k != 0 {
-            report.add(&VALUE_HEADS, kv, format_args!("{q} heads of queries do not share {k} of keys (block {i})"));
+            report.add(
+                &VALUE_HEADS,
+                kv,
+                format_args!("{q} query heads are not a multiple of {k} key heads (block {i})"),
+            );
         }
     }
     if let (Some(embd), Some(n), None) = (h.embd, heads.same(), model.kv(keys::ATTENTION_KEY_LENGTH))
@@ -215,8 +219,8 @@ fn heads(model: &Model<'_>, report: &mut Report) {
         && embd % n != 0
     {
         let hint = "set attention.key_length, or correct the number of heads";
-        let expected = "heads that share the embedding length evenly";
-        let message = format_args!("{n} heads do not share {embd} elements evenly");
+        let expected = "a number of heads that divides the embedding length";
+        let message = format_args!("{embd} elements cannot be divided evenly among {n} heads");
         report.add_with(&VALUE_HEADS, model.kv(keys::ATTENTION_HEAD_COUNT).unwrap_or(kv), message, expected, hint);
     }
 }
@@ -227,9 +231,9 @@ fn rope(model: &Model<'_>, report: &mut Report) {
     // `llama_model_base::load_hparams` insists on it for these.
     let strict = ["llama", "llama-embed", "deci", "falcon"].contains(&model.arch);
     if strict && rot != head && model.is_network() && h.heads.and_then(|heads| heads.get(0)).is_some_and(|n| n > 0) {
-        report.add(&VALUE_ROPE_LLAMA, kv, format_args!("{rot} elements are rotated, a head has {head}"));
+        report.add(&VALUE_ROPE_LLAMA, kv, format_args!("{rot} rotary dimensions, but a head has {head}"));
     } else if rot > head {
-        report.add(&VALUE_ROPE, kv, format_args!("{rot} elements are rotated, a head has {head}"));
+        report.add(&VALUE_ROPE, kv, format_args!("{rot} rotary dimensions, but a head has {head}"));
     }
 }
 
@@ -272,7 +276,7 @@ fn choices(model: &Model<'_>, report: &mut Report) {
         let Ok(text) = kv.value.get::<&str>() else { continue };
         if !unread && !known.iter().any(|list| list.contains(&text)) {
             let text = shown(Str(text.as_bytes()));
-            report.add(&VALUE_CHOICE, kv, format_args!("{text} is none of the known values"));
+            report.add(&VALUE_CHOICE, kv, format_args!("unknown value {text}"));
         }
     }
     let numbers = [(keys::POOLING_TYPE, keys::POOLING_TYPES), (keys::EXPERT_GATING_FUNC, keys::EXPERT_GATING_FUNCS)];
@@ -283,7 +287,7 @@ fn choices(model: &Model<'_>, report: &mut Report) {
             && n != -1
             && usize::try_from(n).map_or(true, |n| n >= known.len())
         {
-            report.add(&VALUE_CHOICE, kv, format_args!("{n} is none of the known values, 0 to {}", known.len() - 1));
+            report.add(&VALUE_CHOICE, kv, format_args!("unknown value {n}; expected 0 to {}", known.len() - 1));
         }
     }
 }

@@ -84,7 +84,7 @@ impl fmt::Display for Reason {
             Reason::Vector => "vector",
             Reason::Norm => "norm",
             Reason::Precise => "always single precision",
-            Reason::Half => "half precision in place of the type asked for",
+            Reason::Half => "half precision instead of the requested type",
             Reason::NotAWeight => "not a weight",
             Reason::Asked => "as asked",
             Reason::Kept(keep) => return write!(f, "kept: {keep}"),

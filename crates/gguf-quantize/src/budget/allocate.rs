@@ -58,7 +58,7 @@ pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
     Ok(chosen)
 }
 
-/// Bytes and errors of what was chosen.
+/// Bytes and errors of the chosen types.
 pub fn total(items: &[Vec<Choice>], chosen: &[usize]) -> (u64, f64) {
     let all = items.iter().zip(chosen).filter_map(|(options, &i)| options.get(i));
     all.fold((0, 0.0), |(bytes, error), c| (bytes + c.bytes, error + c.error))

@@ -20,17 +20,17 @@ gguf_format::rules! {
         "quantize.cpp, load_imatrix";
     IMATRIX_CHUNK_SIZE "imatrix.chunk_size" Warning
         "a chunk of at least one token"
-        "the weights are the same, but the old format needs the number; state it when the matrix is converted"
+        "the weights are unaffected, but the .dat format needs the chunk size; specify it when converting the matrix"
         "imatrix.cpp, save_imatrix_legacy: ncall by chunk size";
     IMATRIX_TRAILING "imatrix.trailing" Warning
-        "no bytes behind the name of the text"
-        "llama.cpp does not read them; fetch the file again, or convert it to have them gone"
+        "no bytes after the name of the dataset"
+        "llama.cpp does not read them; fetch the file again, or convert it to remove them"
         "imatrix-loader.cpp, common_imatrix_load_legacy";
     IMATRIX_READ "imatrix.read" Error
         "values that can be read" "fetch or make the file again"
         "imatrix-loader.cpp";
     IMATRIX_FINITE "imatrix.finite" Error
-        "finite values" "measure the matrix again, or leave the entry out"
+        "finite values" "measure the matrix again, or ignore the entry"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix contains non-finite value";
     IMATRIX_NEGATIVE "imatrix.negative" Error
         "sums of squares and counts, which are never below zero" "the file is damaged; fetch it or measure the matrix again"
@@ -39,10 +39,10 @@ gguf_format::rules! {
         "an entry with some column that is not 0" "the quantizers cannot tell its columns apart; measure the matrix again"
         "imatrix.cpp, compute_statistics";
     IMATRIX_SIZE "imatrix.size" Error
-        "a value for each column of each expert, and one count or one for each expert" "use a matrix that was measured on this very model"
+        "a value for each column of each expert, and one count or one for each expert" "use a matrix measured on this model"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix size is different from tensor size";
     IMATRIX_SIZE_EMBD "imatrix.size.token_embd" Note
-        "a value for each column" "nothing has to be done: the embeddings are quantized without it"
+        "a value for each column" "no action needed: the embeddings are quantized without it"
         "llama-quant.cpp, llama_model_quantize_impl: tensor_name_match_token_embd";
     IMATRIX_NEEDED "imatrix.needed" Error
         "an entry for each tensor that gets a type of very few bits"
@@ -50,34 +50,34 @@ gguf_format::rules! {
         "llama-quant.cpp, tensor_requires_imatrix";
     IMATRIX_UNCOVERED "imatrix.uncovered" Warning
         "an entry for each tensor that is quantized with one"
-        "the tensor is quantized without; measure the matrix on this model, with more text"
+        "the tensor is quantized without weights; measure the matrix on this model, with more text"
         "llama-quant.cpp, llama_model_quantize_impl: did not find weights";
     IMATRIX_OUTPUT "imatrix.uncovered.output" Note
         "an entry for the output, which is there only when it was asked for"
-        "nothing has to be done; llama-imatrix measures the output only when it is asked to"
+        "no action needed; llama-imatrix measures the output only on request"
         "imatrix.cpp, collect_imatrix: process_output";
     IMATRIX_FOREIGN "imatrix.foreign" Error
         "entries for tensors of the model"
-        "use a matrix that was measured on this very model, and leave some of its entries selected"
+        "use a matrix measured on this model, and select some of its entries"
         "llama-quant.cpp, llama_model_quantize_impl: did not find weights";
     IMATRIX_UNMATCHED "imatrix.unmatched" Warning
-        "entries for tensors of the model" "use a matrix that was measured on this very model"
+        "entries for tensors of the model" "use a matrix measured on this model"
         "llama-quant.cpp, llama_model_quantize_impl";
     IMATRIX_UNSEEN "imatrix.unseen" Warning
-        "entries that were measured" "all columns count the same; measure the matrix with more text"
+        "entries that were measured" "all columns are weighted equally; measure the matrix with more text"
         "imatrix.cpp, save_imatrix: partial data";
     IMATRIX_UNCOUNTED "imatrix.uncounted" Warning
         "a number of chunks with each entry"
-        "the values are used as they stand, and count as nothing when the matrix is merged; measure the matrix again"
+        "the values are used, but ignored when the matrix is merged; measure the matrix again"
         "quantize.cpp, load_imatrix: ncall";
     IMATRIX_EXPERTS "imatrix.experts" Warning
-        "every expert used by the text" "columns of the others count the same; measure the matrix with more text"
+        "every expert used by the text" "columns of the other experts are weighted equally; measure the matrix with more text"
         "imatrix.cpp, save_imatrix: partial data";
     IMATRIX_ROUNDED "imatrix.rounded" Note
-        "counts below 16,777,216, which are stored exactly" "nothing has to be done"
+        "counts below 16,777,216, which are stored exactly" "no action needed"
         "imatrix.cpp, save_imatrix: counts as floats";
     IMATRIX_OTHER "imatrix.other" Warning
-        "tensors named NAME.in_sum2 and NAME.counts" "names longer than 63 bytes are cut off when they are written"
+        "tensors named NAME.in_sum2 and NAME.counts" "names longer than 63 bytes are truncated when they are written"
         "imatrix.cpp, save_imatrix: ggml_format_name";
 }
 
@@ -185,14 +185,14 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
         }
         let (n_experts, n_unseen) = (entry.counts.len(), entry.n_unseen());
         if n_unseen == n_experts && matrix.format() == Format::Legacy {
-            report.add(&IMATRIX_UNCOUNTED, at, format_args!("it counts 0 chunks"));
+            report.add(&IMATRIX_UNCOUNTED, at, format_args!("its chunk count is 0"));
         } else if n_unseen == n_experts {
-            report.add(&IMATRIX_UNSEEN, at, format_args!("nothing was measured for it"));
+            report.add(&IMATRIX_UNSEEN, at, format_args!("it has no measurements"));
         } else if n_unseen > 0 {
             report.add(&IMATRIX_EXPERTS, at, format_args!("{n_unseen} of {n_experts} experts were never used"));
         }
         if matrix.format() == Format::Gguf && entry.max_count() >= EXACT {
-            report.add(&IMATRIX_ROUNDED, at, format_args!("it counts {} tokens", entry.max_count()));
+            report.add(&IMATRIX_ROUNDED, at, format_args!("its token count is {}", entry.max_count()));
         }
         match by_name.get(entry.name) {
             None if !tensors.is_empty() && !is_foreign => {

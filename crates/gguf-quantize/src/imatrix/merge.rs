@@ -18,7 +18,7 @@ pub struct Merge {
 impl Merge {
     /// Nothing yet. `chunk_size` is that of the result, and what the old format, which knows chunks only, is taken to have
     /// been measured with: the context size of `llama-imatrix`, where it is [512](super::DEFAULT_CHUNK_SIZE) unless given,
-    /// whatever the files say.
+    /// for all files.
     ///
     /// # Errors
     /// When it is 0.
@@ -30,7 +30,7 @@ impl Merge {
     }
 
     /// Adds a matrix; its values are read a piece at a time, so that no more than the sum is in memory.
-    /// A sum that is not finite would spoil the entry for good, whatever is added; `llama-imatrix` lets it pass.
+    /// A sum that is not finite would make every further sum non-finite; `llama-imatrix` accepts it.
     ///
     /// # Errors
     /// When it cannot be read, does not fit to those before, holds a value below zero, or makes a sum that is not finite. What is

@@ -102,7 +102,7 @@ pub struct PatternError {
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the pattern `{}` is wrong at byte {}: {}", self.pattern.escape_debug(), self.at, self.what)
+        write!(f, "invalid pattern `{}` at byte {}: {}", self.pattern.escape_debug(), self.at, self.what)
     }
 }
 
@@ -124,7 +124,7 @@ impl Pattern {
         let mut reader = Reader { text: text.as_bytes(), at: 0, steps: Vec::new() };
         let read = reader.alternatives(0).and_then(|()| match reader.peek() {
             None => reader.push(Step::Found),
-            Some(_) => Err("a `)` without its `(`"),
+            Some(_) => Err("unmatched `)`"),
         });
         match read {
             Ok(()) => {
@@ -365,7 +365,7 @@ impl Reader<'_> {
     }
 
     fn close(&mut self) -> Read<()> {
-        if self.eat(")") { Ok(()) } else { Err("a `(` without its `)`") }
+        if self.eat(")") { Ok(()) } else { Err("unmatched `(`") }
     }
 
     fn atom(&mut self, depth: usize) -> Read<()> {
@@ -373,14 +373,16 @@ impl Reader<'_> {
             Some(b'(') => {
                 if !self.eat("(?:") {
                     if self.eat("(?") {
-                        return Err("`(?` must go on with `:`, `=` or `!`");
+                        return Err("`(?` must be followed by `:`, `=` or `!`");
                     }
                     self.at += 1;
                 }
                 self.alternatives(depth + 1)?;
                 return self.close();
             }
-            Some(b'*' | b'+' | b'?' | b'{') => return Err("there is nothing to repeat; put `\\` before it to mean it"),
+            Some(b'*' | b'+' | b'?' | b'{') => {
+                return Err("there is nothing to repeat; escape it with `\\` to match it literally");
+            }
             Some(b'.') => {
                 self.at += 1;
                 Set::of(|b| b != b'\n' && b != b'\r')
@@ -440,7 +442,7 @@ impl Reader<'_> {
 
     /// A set in brackets, of which the first was read.
     fn bracket(&mut self) -> Read<Set> {
-        const OPEN: &str = "a `[` without its `]`";
+        const OPEN: &str = "unmatched `[`";
         let negated = self.eat("^");
         let mut set = Set::default();
         // The last byte, which a dash may make the first of a range.
@@ -459,7 +461,7 @@ impl Reader<'_> {
                     };
                     let Item::Byte(end) = end else { return Err("a range must end in a character") };
                     if end < first {
-                        return Err("the range is the wrong way round");
+                        return Err("the range is reversed");
                     }
                     set.join(Set::of(|b| (first..=end).contains(&b)));
                     continue;
@@ -514,12 +516,12 @@ impl Reader<'_> {
             b"xdigit" => |b| b.is_ascii_hexdigit(),
             _ => {
                 return Err(
-                    "no such class; there are alnum, alpha, digit, lower, punct, space, upper, xdigit and others",
+                    "unknown class; expected alnum, alpha, digit, lower, punct, space, upper, xdigit and others",
                 );
             }
         };
         if !self.eat(":]") {
-            return Err("a `[:` without its `:]`");
+            return Err("unmatched `[:`");
         }
         Ok(Item::Set(Set::of(holds)))
     }

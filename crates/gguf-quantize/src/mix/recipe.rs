@@ -188,23 +188,23 @@ pub enum RecipeError {
 impl fmt::Display for RecipeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RecipeError::Empty => f.write_str("there is no rule in it; a file type or REGEX=TYPE is right"),
-            RecipeError::FileType(e) => write!(f, "a file type or a rule such as ffn_down=q6_K comes first: {e}"),
+            RecipeError::Empty => f.write_str("it is empty; expected a file type or REGEX=TYPE"),
+            RecipeError::FileType(e) => write!(f, "expected a file type or a rule such as ffn_down=q6_K: {e}"),
             RecipeError::Rule { line, problem } => write!(f, "line {line}: {problem}"),
-            RecipeError::Copy => f.write_str("COPY leaves every type as it is; begin with another file type"),
+            RecipeError::Copy => f.write_str("COPY keeps every type; start with another file type"),
             RecipeError::Float(ty) => write!(
                 f,
-                "rules have no effect beside the file type {ty}, as in llama.cpp; begin with a quantized one, such as Q8_0, and \
-                 let the last rule be `.={}`",
+                "rules have no effect with the file type {ty}, as in llama.cpp; start with a quantized type, such as Q8_0, \
+                    and end with the rule `.={}`",
                 ty.info().map_or("f16", |row| row.tensor_type.info().map_or("f16", |info| info.name)),
             ),
             RecipeError::Type { tensor, ty } => {
-                write!(f, "the tensor {tensor} is {ty}, which nothing can be quantized to")
+                write!(f, "the tensor {tensor} is {ty}, which cannot be quantized to")
             }
             RecipeError::Alike { tensor } => {
                 write!(
                     f,
-                    "the tensor {tensor} cannot be told from others: rules do not see capitals and odd characters"
+                    "the tensor {tensor} cannot be distinguished from others: rules ignore case and special characters"
                 )
             }
             RecipeError::Mix(e) => write!(f, "{e}"),

@@ -156,7 +156,7 @@ pub enum When {
     Imatrix,
     /// Without one.
     NoImatrix,
-    /// The block is in the first of so many parts of the model.
+    /// The block is in the first of this many equal parts of the model.
     First(u64),
     /// The same, counted in tensors of this place and not by the number in the name.
     FirstCounted(u64),
@@ -164,7 +164,7 @@ pub enum When {
     Middle,
     /// The first or last eighth of the blocks, and every third between (`use_more_bits`).
     MoreBits,
-    /// Fewer than so many tensors of this place came before.
+    /// Fewer than this many tensors of this place came before.
     Before(u64),
 }
 

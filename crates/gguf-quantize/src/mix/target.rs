@@ -85,7 +85,7 @@ pub fn parse_tensor_type(text: &str) -> Result<GgmlType, UnknownName> {
     }
 }
 
-/// A name that is none.
+/// An unknown name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownName {
@@ -150,7 +150,7 @@ impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unknown {} `{}`; ", self.what, self.name.escape_debug())?;
         match self.near.as_slice() {
-            [] => write!(f, "there are {}", self.all.join(", ")),
+            [] => write!(f, "expected one of {}", self.all.join(", ")),
             near => write!(f, "did you mean {}?", near.join(" or ")),
         }
     }

@@ -487,7 +487,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut levels = [[0; MAX_LANES]; GROUPS];
         for g in 0..GROUPS {
             let (x, weights) = columns(lanes, tile, sigma2, g);
-            // The bits that `nearest_int` takes, whatever the number.
+            // The bits that `nearest_int` takes, for every number.
             let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
             let sum = (wish + lanes.splat(ROUND)).bits();
             let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);

@@ -139,7 +139,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let inverse = d.equal(zero).select(zero, one / d);
         let mut lane_levels = [[0; MAX_LANES]; GROUPS];
         for g in 0..GROUPS {
-            // The bits that `nearest_int` takes, whatever the number.
+            // The bits that `nearest_int` takes, for every number.
             let sum = (inverse * scales[g] + lanes.splat(ROUND)).bits();
             let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
             let level = level.min(lanes.splat_i(31)).max(lanes.splat_i(-32));

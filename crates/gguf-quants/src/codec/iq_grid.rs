@@ -50,7 +50,7 @@ pub(super) struct Rule {
     pub even_signs: bool,
     /// A sub-block with a maximum below this is zero.
     pub empty_below: f32,
-    /// Scales are tried from so many steps below the first guess to so many above.
+    /// Scales are tried from this many steps below the first guess to as many above.
     pub reach: i32,
     /// The distance of two steps, in levels.
     pub step: f32,

@@ -262,6 +262,26 @@ fn pickles(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     add("tuples in tuples".into(), Pickle::new(2).op(b")").op(&b"\x85".repeat(1_000_000)).end(), "no tensors by name");
     add("a million lists".into(), deep(b"]", 1_000_000), "no tensors by name");
     add("more instructions than there may be".into(), deep(b"N0", 2_000_001), "more than 4000000 instructions");
+    let numbered = (0..1_900_000u32).flat_map(|i| [&b"]r"[..], &i.to_le_bytes()].concat());
+    add("a memo of millions".into(), Pickle::new(2).op(&numbered.collect::<Vec<u8>>()).end(), "no tensors by name");
+    // A call of one function with the same arguments, again and again.
+    let call = Pickle::new(2).global("torch._utils", "_rebuild_tensor_v2").op(b"q\x00(");
+    let call = call.storage("FloatStorage", "0", 6).int(0).ints(&[2, 3]).ints(&[3, 1]).op(b"\x89}tq\x01");
+    add(
+        "tensors without end".into(),
+        call.op(&b"h\0h\x01R0".repeat(400_000)).end(),
+        "tensors with more than 1000000 dimensions",
+    );
+    let id = Pickle::new(2)
+        .op(b"(")
+        .text("storage")
+        .global("torch", "FloatStorage")
+        .text(&"k".repeat(1024))
+        .op(b"NK\x06tq\0");
+    add("storages without end".into(), id.op(&b"h\0Q0".repeat(600_000)).end(), "more than 500000 storages");
+    let key =
+        Pickle::new(2).op(b"(").text("storage").global("torch", "FloatStorage").text(&"k".repeat(1025)).op(b"NK\x06tQ");
+    add("a long key".into(), key.end(), "more than 1024 bytes");
     add("a list in itself".into(), plain(b"]q\0h\0a"), "no tensors by name");
     add("a dictionary in itself".into(), plain(b"}q\0X\x05\0\0\0modelh\0s"), "no tensors by name");
     add("a dictionary as its own key".into(), plain(b"}q\0h\0Ns"), "no tensors by name");
@@ -403,8 +423,8 @@ fn archives(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     change("with a short directory", &|_, e| e.directory_bytes = Some(10), "expected it to end at byte");
     change("with bytes behind the directory", &|_, e| e.between = vec![0; 5], "expected it to end at byte");
     let locator = |at: u64| [&b"PK\x06\x07\0\0\0\0"[..], &at.to_le_bytes(), &[1, 0, 0, 0]].concat();
-    change("with a 64-bit end past the end", &|_, e| e.between = locator(u64::MAX), "is cut off");
-    change("with a 64-bit end far away", &|_, e| e.between = locator(1 << 40), "is cut off");
+    change("with a 64-bit end past the end", &|_, e| e.between = locator(u64::MAX), "is truncated");
+    change("with a 64-bit end far away", &|_, e| e.between = locator(1 << 40), "is truncated");
     change("with a 64-bit end that is none", &|_, e| e.between = locator(0), "byte 0: expected the 64-bit end record");
     change(
         "with a 64-bit directory of all memory",

@@ -18,12 +18,12 @@ use crate::ui::{Ui, grouped, shown_path};
 /// The file type that coverage is judged for when none is given.
 const USUAL: &str = "Q4_K_M";
 
-/// Find what is wrong with an importance matrix, and what it lacks for a model.
+/// Validate an importance matrix, and check that it covers a model.
 ///
-/// Alone, a matrix is judged for itself: values that are not finite or below zero, entries and experts for which nothing was
-/// measured, missing keys. With a model, also which of its tensors have no entry or one of another size, and which entries
-/// belong to no tensor. With a file type, also whether tensors get a type that cannot be made without. The model may be
-/// quantized already: it is judged as if it were not. Errors make the exit code 1.
+/// Without a model, reports non-finite and negative values, entries and experts without measurements, and missing keys.
+/// With a model, also reports tensors without an entry, entries of the wrong size, and entries that match no tensor.
+/// With a file type, also reports tensors whose type requires a matrix but that have no entry. A quantized model is
+/// checked like its unquantized original. The exit code is 1 if there are errors.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,14 +32,14 @@ Examples:
   gguf imatrix check imatrix.gguf my-model/ IQ2_XS     a checkpoint folder
   gguf imatrix check imatrix.gguf model.gguf IQ2_XS --json | jq .coverage")]
 pub struct Args {
-    /// The matrix, in either format
+    /// Importance matrix (GGUF or .dat)
     #[arg(required_unless_present = "rules", conflicts_with = "rules")]
     file: Option<PathBuf>,
 
-    /// The model: a GGUF, of a split one any shard, or the folder of a checkpoint
+    /// GGUF model (any shard of a split model) or checkpoint folder
     model: Option<PathBuf>,
 
-    /// The file type that the model is to be quantized to, by name or llama.cpp's number; Q4_K_M if not given
+    /// Target file type, by name or by llama.cpp number [default: Q4_K_M]
     #[arg(value_name = "TYPE")]
     ty: Option<String>,
 
@@ -115,12 +115,12 @@ impl Tensors {
             (ModelFacts::of(|key| model.gguf().get(key)), infos)
         };
         let lacking = match (facts.architecture.is_empty(), infos.is_empty()) {
-            (true, _) => "it has no general.architecture",
-            (_, true) => "there are no tensors in it",
+            (true, _) => "general.architecture is missing",
+            (_, true) => "it has no tensors",
             _ => "",
         };
         if !lacking.is_empty() {
-            return Err(Failure::Bad(format!("{}: {lacking}; give the model itself", path.display())));
+            return Err(Failure::Bad(format!("{}: {lacking}; expected a model", path.display())));
         }
         infos.sort_by(|a, b| processing_order(&a.name, &b.name));
         Ok(Tensors { facts, infos })

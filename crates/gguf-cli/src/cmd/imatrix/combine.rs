@@ -20,23 +20,24 @@ const LISTED: usize = 5;
 /// Counts from here on are rounded where they are stored, as floats.
 const EXACT: i64 = 1 << 24;
 
-/// Add up importance matrices of one model.
+/// Merge importance matrices of one model.
 ///
-/// The result is that of llama-imatrix --in-file A --in-file B, byte for byte, when its --ctx-size is the size of chunks here:
-/// sums and counts are added in the order of the files, entries that only some of them have are kept, all texts are listed.
-/// The files may be of both formats. The path of the output goes to standard output, everything else to standard error.
+/// The output is byte-identical to that of llama-imatrix --in-file A --in-file B, if its --ctx-size is the chunk size
+/// here. Sums and counts are added in the order of the files; entries found only in some files are kept; the datasets
+/// of all files are listed. Formats may be mixed. The path of the output goes to standard output; warnings and errors
+/// go to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   gguf imatrix merge english.gguf code.gguf -o both.gguf
   gguf imatrix merge old.dat new.gguf -o both.gguf --chunk-size 512
-  gguf imatrix merge a.gguf b.gguf -o both.dat        in the old format")]
+  gguf imatrix merge a.gguf b.gguf -o both.dat        write the older format")]
 pub struct MergeArgs {
-    /// Matrices of either format, measured on the same model
+    /// Importance matrices (GGUF or .dat) of the same model
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The file to write
+    /// Output file
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
@@ -44,11 +45,11 @@ pub struct MergeArgs {
     options: Options,
 }
 
-/// Write an importance matrix in another format.
+/// Convert an importance matrix to the other format.
 ///
-/// What the other format cannot hold is said. From .dat to GGUF the weights that a quantizer works with stay the same, to the
-/// bit when the size of chunks is a power of two; from GGUF to .dat they are rounded once more. A GGUF file that becomes one
-/// again has all keys that llama-quantize asks for.
+/// Data that the other format cannot represent is reported. Conversion from .dat to GGUF keeps the weights used for
+/// quantizing, exactly if the chunk size is a power of two; conversion from GGUF to .dat rounds them once more.
+/// Converting GGUF to GGUF adds the keys that llama-quantize requires.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,11 +57,11 @@ Examples:
   gguf imatrix convert imatrix.gguf imatrix.dat
   gguf imatrix convert model.imatrix new.gguf --chunk-size 512")]
 pub struct ConvertArgs {
-    /// The matrix, in either format
+    /// Importance matrix (GGUF or .dat)
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// The file to write
+    /// Output file
     #[arg(value_name = "OUT")]
     output: PathBuf,
 
@@ -70,24 +71,24 @@ pub struct ConvertArgs {
 
 #[derive(Debug, clap::Args)]
 struct Options {
-    /// The format to write; if not given, the name of the output says it: .gguf or .dat
+    /// Output format; by default, from the extension of the output: .gguf or .dat
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     format: Option<Format>,
 
-    /// Tokens of a chunk: those of the result, and those that a .dat, which does not say, was measured with; if not given,
-    /// those of the first file that says, or 512
+    /// Tokens per chunk, both of the output and of .dat files, which do not record it; by default, the first chunk size
+    /// recorded in an input, otherwise 512
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     chunk_size: Option<u32>,
 
-    /// Replace the output if it is there already
+    /// Overwrite existing output
     #[arg(short, long)]
     force: bool,
 
-    /// Print one JSON object, with the file that was written
+    /// Print one JSON object with the written file
     #[arg(long)]
     json: bool,
 
-    /// No summary
+    /// Print no summary
     #[arg(short, long)]
     quiet: bool,
 }
@@ -103,7 +104,7 @@ impl MergeArgs {
         let mut seen = HashSet::new();
         for path in &self.files {
             if path.canonicalize().is_ok_and(|real| !seen.insert(real)) {
-                ui.warning(&format!("{}: given more than once, and counted as often", shown_path(path)));
+                ui.warning(&format!("{}: listed more than once; it is added each time", shown_path(path)));
             }
         }
         let matrices: Vec<ImatrixFile> = self.files.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
@@ -126,7 +127,7 @@ impl Options {
             (None, "gguf") => Ok(Format::Gguf),
             (None, "dat") => Ok(Format::Legacy),
             (None, _) => Err(Failure::CouldNotRun(format!(
-                "{}: the name does not say which format to write; let it end in .gguf or .dat, or give --format",
+                "{}: unknown output format; use the extension .gguf or .dat, or pass --format",
                 out.display()
             ))),
         }
@@ -170,15 +171,12 @@ impl Options {
             silent.dedup();
             if !silent.is_empty() {
                 ui.warning(&format!(
-                    "{}: how many tokens a chunk has is not said there, and {size} are assumed; --chunk-size gives another \
-                     number",
+                    "{}: chunk size not recorded; assuming {size} tokens (override with --chunk-size)",
                     list(&silent),
                 ));
             }
             if let Some(other) = told.find(|&other| other != size) {
-                ui.warning(&format!(
-                    "the files have chunks of {size} and of {other} tokens; in the result they are counted by {size}"
-                ));
+                ui.warning(&format!("the files have chunk sizes of {size} and {other} tokens; the output uses {size}"));
             }
         }
         size
@@ -202,7 +200,7 @@ fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
     let (old, left_out) = matrix.into_legacy()?;
     if !left_out.is_empty() {
         let names = list(&shown(&left_out));
-        ui.warning(&format!("left out, because nothing was measured for them: {names}"));
+        ui.warning(&format!("omitted, because they have no measurements: {names}"));
     }
     lost.iter().for_each(|what| ui.warning(what));
     Ok(old)
@@ -223,7 +221,7 @@ fn lost(matrix: &Imatrix) -> Vec<String> {
             0 => String::new(),
             n => format!("; {} never used, whose columns all become 1", number(n, "expert was", "experts were")),
         };
-        all.push(format!("the tokens of each expert are lost, in {entries}{unseen}"));
+        all.push(format!("token counts per expert are lost in {entries}{unseen}"));
     }
     if let Some(kept) = matrix.datasets.last() {
         let mut lost: Vec<Vec<u8>> = Vec::new();
@@ -234,12 +232,12 @@ fn lost(matrix: &Imatrix) -> Vec<String> {
         }
         if !lost.is_empty() {
             let (lost, kept) = (list(&shown(&lost)), gguf_format::check::shown(Str(kept)));
-            all.push(format!("of the names of texts only the last is kept, {kept}; lost: {lost}"));
+            all.push(format!("only the last dataset name is kept, {kept}; lost: {lost}"));
         }
     }
     if matrix.chunk_size != DEFAULT_CHUNK_SIZE {
         let size = matrix.chunk_size;
-        all.push(format!("the size of chunks is lost; give --chunk-size {size} when the file is read again"));
+        all.push(format!("the chunk size is not stored; pass --chunk-size {size} when the file is converted back"));
     }
     all
 }
@@ -250,7 +248,7 @@ fn warn_of_uncounted(ui: &mut Ui, matrices: &[ImatrixFile]) {
     let names: Vec<Vec<u8>> = old.filter(|e| e.max_count() == 0).map(|e| e.name.to_vec()).collect();
     if !names.is_empty() {
         let names = list(&shown(&names));
-        ui.warning(&format!("of 0 chunks by its count, and from now on as if nothing had been measured: {names}"));
+        ui.warning(&format!("chunk count 0, treated as not measured from now on: {names}"));
     }
 }
 
@@ -260,7 +258,7 @@ fn warn_of_rounded(ui: &mut Ui, matrix: &Imatrix) {
     if n > 0 {
         let entries = number(n, "entry", "entries");
         let exact = grouped(EXACT.unsigned_abs());
-        ui.warning(&format!("counts of {entries} are beyond {exact}, and rounded to what a float holds"));
+        ui.warning(&format!("counts of {entries} exceed {exact} and are rounded to single precision"));
     }
 }
 

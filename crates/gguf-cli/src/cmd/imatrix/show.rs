@@ -18,14 +18,15 @@ use crate::ui::{Column, Style, Table, Ui, digits, grouped, share, size};
 /// Levels of JSON that are indented: an entry has a line for each of its fields.
 const LEVELS: usize = 3;
 
-/// Show what an importance matrix is, and statistics of its entries.
+/// Show a summary and statistics of an importance matrix.
 ///
-/// A column's activity is its sum of squared activations divided by the tokens that were counted, which is the weight that a
-/// quantizer gives it. The statistics are those of llama-imatrix --show-statistics. Where few columns stand out (low ENTROPY),
-/// or a block differs much from the one before (low COSINE), quantizing costs more, and a larger type pays.
+/// A column's activity is its sum of squared activations divided by the number of tokens; quantizing uses it as the
+/// weight of the column. The statistics are those of llama-imatrix --show-statistics. Low ENTROPY (few columns stand
+/// out) and low COSINE (the block differs from the previous one) indicate tensors that are sensitive to quantization
+/// and may need a larger type.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Statistics of each entry, over the columns of all experts that were used:
+Statistics of each entry, over the columns of all experts that were activated:
   SUM, MIN, MAX,  of the columns' activities
   MEAN, STDDEV
   ACTIVE          share of columns with an activity above 0.00001
@@ -34,17 +35,17 @@ Statistics of each entry, over the columns of all experts that were used:
   ZD              share of columns with an activity above MEAN + STDDEV
   COSINE          cosine similarity of the sums with those of the same weight
                   one block before
-A narrow terminal shows fewer of them; --json has all.
+Narrow terminals show fewer columns; --json prints all of them.
 
 Examples:
   gguf imatrix show imatrix.gguf
   gguf imatrix show imatrix.gguf '*.ffn_down.weight'
   gguf imatrix show imatrix.gguf --json | jq '.entries[] | select(.n_unseen > 0).name'")]
 pub struct Args {
-    /// The matrix, in either format
+    /// Importance matrix (GGUF or .dat)
     file: PathBuf,
 
-    /// Entries to show, all if not given; * stands for any characters and ? for one
+    /// Entries to show; by default all; * matches any characters and ? one character
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 

@@ -70,7 +70,7 @@ pub struct Given {
 fn family(text: &str) -> Result<Family, String> {
     Family::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Family::ALL.iter().map(|family| family.name()).collect();
-        format!("the architectures are {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
@@ -121,7 +121,7 @@ impl Given {
     /// When a folder cannot be read.
     pub fn read(&self, input: &Input) -> Result<Answers, Failure> {
         for dir in self.config.iter().chain(&self.tokenizer) {
-            crate::cmd::expect_folder(dir, "give the folder of the original model")?;
+            crate::cmd::expect_folder(dir, "expected the folder of the original model")?;
         }
         let mut answers = Answers::default();
         if let Some(n) = self.context_length {

@@ -11,16 +11,16 @@ use crate::ui::grouped;
 /// A size to stay within.
 #[derive(Debug, clap::Args)]
 pub struct BudgetOptions {
-    /// In place of TYPE: choose a type for each tensor so that the whole file has at most this size, such as 4.2GiB, 700MB or
-    /// plain bytes, and loses the least
+    /// Choose the type of each tensor for the lowest total error within this file size, such as 4.2GiB, 700MB or a
+    /// number of bytes; replaces TYPE
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true, group = "limit", conflicts_with = "pure")]
     target_size: Option<u64>,
 
-    /// In place of TYPE: the same, with at most so many bits per weight, such as 3.9
+    /// Likewise, with at most this many bits per weight, such as 3.9; replaces TYPE
     #[arg(long, value_name = "BITS", value_parser = parse_bits, allow_negative_numbers = true, group = "limit", conflicts_with = "pure")]
     target_bpw: Option<f64>,
 
-    /// The types to choose from, such as q4_K,q5_K,q6_K
+    /// Types to choose from, such as q4_K,q5_K,q6_K
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_candidate, requires = "limit")]
     candidates: Vec<GgmlType>,
 }
@@ -74,11 +74,11 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         return Err("expected a size such as 4.2GiB, 4.2GB, 700MiB or 1234567".to_owned());
     };
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(unit).filter(|&n| n > 0).ok_or_else(|| "that is not a size of a file".to_owned());
+        return whole.checked_mul(unit).filter(|&n| n > 0).ok_or_else(|| "not a valid file size".to_owned());
     }
     match number.parse::<f64>().map(|n| (n * unit as f64).floor()) {
         Ok(bytes) if (1.0..9e18).contains(&bytes) => Ok(bytes as u64),
-        Ok(_) => Err("that is not a size of a file".to_owned()),
+        Ok(_) => Err("not a valid file size".to_owned()),
         Err(_) => Err("expected a size such as 4.2GiB, 4.2GB, 700MiB or 1234567".to_owned()),
     }
 }

@@ -32,7 +32,7 @@ struct JsonOffer {
     error: Option<String>,
 }
 
-/// Prints what each file type would make of a model.
+/// Prints the size of a model in each file type.
 pub fn print(ui: &mut Ui, input: &Path, offers: &[Offer], as_json: bool) -> Outcome {
     let bits = |offer: &Offer| offer.plan.as_ref().ok().map(|plan| Sizes::of(plan).bits_per_weight());
     if as_json {

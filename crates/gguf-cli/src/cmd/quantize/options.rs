@@ -13,15 +13,15 @@ use gguf_quantize::mix::{TensorTypeRule, parse_tensor_type};
 
 use crate::failure::Failure;
 
-/// The options under which models are quantized, whatever they are made from.
+/// The options of quantization, for every kind of source.
 #[derive(Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Quantization")]
 pub struct Options {
-    /// Give every tensor the file type's own type, without the mixture
+    /// Use the base type for every tensor; no mixing
     #[arg(long)]
     pure: bool,
 
-    /// Leave output.weight as it is
+    /// Do not quantize output.weight
     #[arg(long)]
     leave_output_tensor: bool,
 
@@ -33,39 +33,39 @@ pub struct Options {
     #[arg(long, value_name = "TYPE", value_parser = parse_tensor_type)]
     token_embedding_type: Option<GgmlType>,
 
-    /// Type of the tensors whose names the regular expression is found in; the first that fits is taken
+    /// Type of the tensors whose names match the regular expression; the first match takes precedence; repeatable
     #[arg(long, value_name = "REGEX=TYPE", value_parser = TensorTypeRule::parse)]
     tensor_type: Vec<TensorTypeRule>,
 
-    /// A file of such pairs, set apart by white space
+    /// File with REGEX=TYPE pairs, separated by white space
     #[arg(long, value_name = "FILE")]
     tensor_type_file: Option<PathBuf>,
 
-    /// An importance matrix, in GGUF or .dat form: what the errors of each column count
+    /// Importance matrix (GGUF or .dat) that weights each column's quantization error
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
 
-    /// Of the matrix, use only the entries whose names contain this
+    /// Use only matrix entries whose names contain TEXT; repeatable
     #[arg(long, value_name = "TEXT", requires = "imatrix")]
     include_weights: Vec<String>,
 
-    /// Of the matrix, leave out the entries whose names contain this
+    /// Ignore matrix entries whose names contain TEXT; repeatable
     #[arg(long, value_name = "TEXT", requires = "imatrix", conflicts_with = "include_weights")]
     exclude_weights: Vec<String>,
 
-    /// Set a key of the output: KEY=int:N, KEY=float:X, KEY=bool:true or KEY=str:TEXT
+    /// Override a metadata key of the output: KEY=int:N, KEY=float:X, KEY=bool:true or KEY=str:TEXT; repeatable
     #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = override_kv)]
     override_kv: Vec<(String, Value)>,
 
-    /// With --override-kv: set keys even to values of types that llama.cpp does not expect
+    /// With --override-kv, allow values of types that llama.cpp does not expect for the key
     #[arg(long, requires = "override_kv")]
     allow_type_change: bool,
 
-    /// Leave out the blocks of these numbers; those that stay are counted anew
+    /// Remove these blocks and renumber the remaining ones
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     prune_layers: Vec<u64>,
 
-    /// Note in the file what it was made from: ggufkit.version, ggufkit.quantize.source and ggufkit.quantize.target
+    /// Record the origin in the keys ggufkit.version, ggufkit.quantize.source and ggufkit.quantize.target
     #[arg(long)]
     provenance: bool,
 }
@@ -142,7 +142,7 @@ const MAX_TEXT: u64 = 1 << 20;
 /// # Errors
 /// When it cannot be read, is too long, or is not text.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
-    read_text_of(path, MAX_TEXT, "a text with rules")
+    read_text_of(path, MAX_TEXT, "a file of rules")
 }
 
 /// The same of any other text; `what` says in messages which one is needed.
@@ -158,12 +158,12 @@ pub fn read_text_of(path: &Path, most: u64, what: &str) -> Result<String, Failur
     let mut bytes = Vec::new();
     input.take(most + 1).read_to_end(&mut bytes).map_err(|e| fail(&format!("cannot read: {e}")))?;
     if bytes.starts_with(b"GGUF") {
-        return Err(fail(&format!("it is a model, and {what} is needed")));
+        return Err(fail(&format!("expected {what}, found a model")));
     }
     if bytes.len() as u64 > most {
-        return Err(fail(&format!("it has more than {most} bytes, and {what} is needed")));
+        return Err(fail(&format!("expected {what}, found more than {most} bytes")));
     }
-    let text = String::from_utf8(bytes).map_err(|e| fail(&format!("it is not text: {}", e.utf8_error())))?;
+    let text = String::from_utf8(bytes).map_err(|e| fail(&format!("not UTF-8 text: {}", e.utf8_error())))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
@@ -177,7 +177,7 @@ fn override_kv(text: &str) -> Result<(String, Value), String> {
         "float" => value.parse::<f32>().map_err(|_| wrong("a number"))?.into(),
         "bool" => value.parse::<bool>().map_err(|_| wrong("`true` or `false`"))?.into(),
         "str" => value.into(),
-        _ => return Err(format!("{ty:?} is not a type here; there are int, float, bool and str")),
+        _ => return Err(format!("unknown type {ty:?}; expected int, float, bool or str")),
     };
     Ok((key.to_owned(), value))
 }

@@ -1,5 +1,6 @@
 //! Several outputs from one read of the input.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf_pipeline::plan::Plan;
@@ -18,7 +19,7 @@ pub struct Written {
     pub out: PathBuf,
 }
 
-/// Writes several outputs side by side, and says what came of it.
+/// Writes several outputs from one read, and prints a summary.
 pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, quiet: bool, shown: Shown) -> Outcome {
     let plans: Vec<(&Plan, &Path)> = outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect();
     let watch = Watch::new(quiet);
@@ -57,10 +58,11 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, quiet: 
         print_written(ui, &paths)?;
         return Ok(Verdict::Good);
     }
-    for (output, summary) in outputs.iter().zip(summaries) {
-        if shown == Shown::Report {
-            ui.note(&format!("{}:", output.target));
+    for (i, (output, summary)) in outputs.iter().zip(summaries).enumerate() {
+        if i > 0 {
+            writeln!(ui.out)?;
         }
+        writeln!(ui.out, "{}", output.target)?;
         shown.print(ui, &summary.report.unwrap_or_default(), &summary.paths)?;
     }
     Ok(Verdict::Good)
@@ -83,7 +85,7 @@ pub fn warn_once(ui: &mut Ui, said: &mut Vec<String>, warnings: impl Iterator<It
 pub fn each_once<T: PartialEq + std::fmt::Display>(types: Vec<T>) -> Result<Vec<T>, Failure> {
     for (i, ty) in types.iter().enumerate() {
         if types.iter().take(i).any(|other| other == ty) {
-            return Err(Failure::CouldNotRun(format!("the file type {ty} is given twice")));
+            return Err(Failure::CouldNotRun(format!("duplicate file type {ty}")));
         }
     }
     Ok(types)

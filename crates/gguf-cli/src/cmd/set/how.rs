@@ -25,35 +25,35 @@ const LEVELS: usize = 3;
 /// How a file is edited.
 #[derive(Debug, clap::Args)]
 pub struct How {
-    /// Write a copy with the edits to this file, and leave the input as it is
+    /// Write an edited copy to this file; the input stays unchanged
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["in_place", "rewrite"])]
     output: Option<PathBuf>,
 
-    /// Replace the file of --output if it is there already
+    /// Overwrite an existing --output file
     #[arg(short, long, requires = "output")]
     force: bool,
 
-    /// Fail in place of writing a new file
+    /// Fail if the file cannot be edited in place
     #[arg(long)]
     in_place: bool,
 
-    /// Write a new file in any case, without room for later edits
+    /// Always write a new file, without reserved space
     #[arg(long, conflicts_with = "in_place")]
     rewrite: bool,
 
-    /// Leave at least so much room for later edits, such as 64K, in the key ggufkit.pad
+    /// Reserve at least this much space for later edits, such as 64K, as the key ggufkit.pad
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     reserve: Option<u64>,
 
-    /// Say what would change, and in which way, and change nothing
+    /// Print the changes and how they would be written, without applying them
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Report as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// No progress and no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
 }
@@ -71,7 +71,7 @@ impl How {
     pub fn open(&self, ui: &mut Ui, path: &Path) -> Result<ModelFile, Failure> {
         expect_model(path)?;
         if path.is_file() && gguf_io::in_place::finish(path)? && !self.quiet {
-            ui.note(&format!("gguf: {}: an edit that was interrupted is finished", path.display()));
+            ui.note(&format!("gguf: {}: completed an interrupted edit", path.display()));
         }
         Ok(ModelFile::open(path)?)
     }
@@ -137,7 +137,7 @@ impl How {
             writeln!(ui.out)?;
         }
         let text = match &self.output {
-            Some(output) => format!("would be written to {}, with all data", output.display()),
+            Some(output) => format!("would be written to {}, including all data", output.display()),
             None => said.planned(plan.way(), plan.room()),
         };
         for line in wrap(&text, ui.width.unwrap_or(usize::MAX)) {
@@ -153,7 +153,7 @@ impl How {
 /// When it is a folder.
 fn expect_model(path: &Path) -> Result<(), Failure> {
     match path.is_dir() {
-        true => Err(Failure::CouldNotRun(format!("{}: is a folder, and a GGUF file is needed", path.display()))),
+        true => Err(Failure::CouldNotRun(format!("{}: expected a GGUF file, found a folder", path.display()))),
         false => Ok(()),
     }
 }
@@ -208,10 +208,10 @@ impl Said {
     fn how(&self, way: Way) -> String {
         match way {
             Way::Nothing => "nothing to change".to_owned(),
-            Way::Room => "in place, in the room that is there".to_owned(),
+            Way::Room => "in place, in reserved space".to_owned(),
             Way::Insert { bytes } => format!("in place, with {} bytes inserted before the data", grouped(bytes)),
-            Way::Share => "by a new file that shares the data with the old one".to_owned(),
-            Way::Copy { why } => format!("by a new file with all {} of data, because {why}", size(self.after)),
+            Way::Share => "as a new file that shares its data with the old one".to_owned(),
+            Way::Copy { why } => format!("as a new file of {} with all data copied, because {why}", size(self.after)),
             _ => String::new(),
         }
     }
@@ -275,8 +275,8 @@ impl Said {
 
 fn left(room: u64) -> String {
     match room {
-        0 => "no room is left".to_owned(),
-        room => format!("{} bytes of room are left", grouped(room)),
+        0 => "no space left".to_owned(),
+        room => format!("{} bytes of space left", grouped(room)),
     }
 }
 
@@ -308,6 +308,6 @@ pub fn parse_room(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     match bytes <= gguf_edit::MAX_RESERVE {
         true => Ok(bytes),
-        false => Err(format!("at most {} are reserved", size(gguf_edit::MAX_RESERVE))),
+        false => Err(format!("at most {} can be reserved", size(gguf_edit::MAX_RESERVE))),
     }
 }

@@ -204,6 +204,46 @@ fn ranks_of_tiktoken() {
     }
 }
 
+/// The file of Llama 3 has the name of a SentencePiece model; later ones have other special tokens.
+#[test]
+fn ranks_of_llama_3() {
+    // a, b, ab, aab, which two pairs make, and a byte that is no text.
+    let ranks = b"YQ== 0\nYg== 1\nYWI= 2\nYWE= 3\nYWFi 4\n/w== 5\n";
+    let found = written(Vocab::Llama, "llama3", &[("tokenizer.model", ranks)], json!({"vocab_size": 262}));
+    assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = llama-bpe"]);
+    let tokens =
+        "tokenizer.ggml.tokens = a b ab aa aab ÿ <|begin_of_text|> <|end_of_text|> <|reserved_special_token_0|> ";
+    assert!(found[2].starts_with(tokens), "{}", found[2]);
+    assert!(found[2].contains(" <|reserved_special_token_2|> <|reserved_special_token_3|> <|start_header_id|> "));
+    assert!(found[2].ends_with(" <|reserved_special_token_250|>"), "{}", found[2]);
+    assert_eq!(found[4], "tokenizer.ggml.merges = a b a a a ab aa b");
+    let special = [
+        "bos_token_id = 6",
+        "eos_token_id = 7",
+        "add_bos_token = true",
+        "add_eos_token = false",
+        "add_sep_token = false",
+    ];
+    assert_eq!(found[5..], special.map(|line| format!("tokenizer.ggml.{line}")));
+    let later = json!({"vocab_size": 262, "rope_scaling": {"rope_type": "llama3"}});
+    let found = written(Vocab::Llama, "llama31", &[("tokenizer.model", ranks)], later);
+    for (i, token) in [
+        (3, "<|reserved_special_token_1|>"),
+        (4, "<|finetune_right_pad_id|>"),
+        (5, "<|reserved_special_token_2|>"),
+        (6, "<|start_header_id|>"),
+        (8, "<|eom_id|>"),
+        (9, "<|eot_id|>"),
+        (10, "<|python_tag|>"),
+        (11, "<|reserved_special_token_3|>"),
+        (255, "<|reserved_special_token_247|>"),
+    ] {
+        assert_eq!(found[2].split(' ').nth(2 + 6 + i), Some(token), "{i}");
+    }
+    let small = error(Vocab::Llama, "llama3-small", &[("tokenizer.model", ranks)], json!({"vocab_size": 6}));
+    assert!(small.contains("has the id 261, but vocab_size is 6"), "{small}");
+}
+
 #[test]
 fn the_vocabulary_of_rwkv() {
     const FILE: &str = "rwkv_vocab_v20230424.txt";

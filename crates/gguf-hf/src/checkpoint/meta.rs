@@ -1,0 +1,389 @@
+//! Checkpoints in the form in which Meta publishes Llama: `params.json`, and the tensors in `consolidated.00.pth` and so on.
+//!
+//! Each file holds a part of every tensor, as the machines of a cluster do: rows of most matrices, columns of those that lead back to the
+//! width of the model. Here they are presented as the checkpoint of transformers has them: under its names, joined, and with the rows of
+//! queries and keys in its order. The tables of the architecture then apply, which take that order back.
+
+use std::path::Path;
+
+use gguf_pipeline::moves::{Axis, Move};
+use serde_json::{Map, Value as Json, json};
+
+use super::{Checkpoint, Place, View};
+use crate::config::shortened;
+use crate::dtype::SourceTensor;
+use crate::error::{Error, Names};
+use crate::files;
+use crate::folder_error::FolderError;
+use crate::model_plan::PlanError;
+use crate::problem::FileProblem;
+
+/// The file of the hyperparameters.
+pub(crate) const PARAMS: &str = "params.json";
+
+/// The value of `llama.tensor_data_layout` for such tensors, by the specification.
+pub(crate) const LAYOUT: &str = "Meta AI original pth";
+
+/// The most files of a checkpoint; the largest has sixteen.
+const MAX_SHARDS: usize = 1000;
+
+/// How the parts of a tensor make the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// Each file has all of it.
+    Copies,
+    /// Rows.
+    Rows,
+    /// Rows of attention heads, in pairs that are rotated together.
+    Heads,
+    /// Columns.
+    Columns,
+    /// Columns, or rows as of Llama 3.
+    Embeddings,
+}
+
+/// Meta's names and those of transformers, without `layers.N.` and `.weight`.
+const BLOCK: [(&str, &str, Parts); 9] = [
+    ("attention.wq", "self_attn.q_proj", Parts::Heads),
+    ("attention.wk", "self_attn.k_proj", Parts::Heads),
+    ("attention.wv", "self_attn.v_proj", Parts::Rows),
+    ("attention.wo", "self_attn.o_proj", Parts::Columns),
+    ("feed_forward.w1", "mlp.gate_proj", Parts::Rows),
+    ("feed_forward.w2", "mlp.down_proj", Parts::Columns),
+    ("feed_forward.w3", "mlp.up_proj", Parts::Rows),
+    ("attention_norm", "input_layernorm", Parts::Copies),
+    ("ffn_norm", "post_attention_layernorm", Parts::Copies),
+];
+
+/// The same for tensors outside the blocks.
+const OUTSIDE: [(&str, &str, Parts); 3] = [
+    ("tok_embeddings", "model.embed_tokens", Parts::Embeddings),
+    ("norm", "model.norm", Parts::Copies),
+    ("output", "lm_head", Parts::Rows),
+];
+
+/// The name of transformers for a tensor, and how its parts make it; `None` for an unknown name.
+fn renamed(name: &str) -> Option<(String, Parts)> {
+    let stem = name.strip_suffix(".weight")?;
+    let row = |table: &[(&str, &'static str, Parts)], stem: &str| {
+        table.iter().find(|(from, ..)| *from == stem).map(|(_, to, parts)| (*to, *parts))
+    };
+    match stem.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
+        Some((block, stem)) => {
+            let (to, parts) = row(&BLOCK, stem)?;
+            Some((format!("model.layers.{block}.{to}.weight"), parts))
+        }
+        None => row(&OUTSIDE, stem).map(|(to, parts)| (format!("{to}.weight"), parts)),
+    }
+}
+
+/// The configuration and the tensors of such a checkpoint; `None` where the folder has none.
+///
+/// # Errors
+/// When a file is missing or not sound, and when the parts do not fit together.
+pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
+    let name = |i: usize| format!("consolidated.{i:02}.pth");
+    if !files::has(dir, &name(0))? {
+        return Ok(None);
+    }
+    let Some(document) = files::read_json(dir, PARAMS)? else { return Ok(None) };
+    let params = Params::new(dir, document)?;
+    let n_shards = count_shards(dir)?;
+    let mut whole = Checkpoint::empty();
+    let mut shards = Vec::new();
+    for i in 0..n_shards {
+        let Some((file, real)) = files::open(dir, name(i))? else {
+            return Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(vec![name(i)]) });
+        };
+        let mut shard = Checkpoint::empty();
+        shard.add_part(super::Part { path: dir.join(name(i)), real, file })?;
+        whole.parts.append(&mut shard.parts);
+        shards.push(shard);
+    }
+    let plan = |tensor: &str, source: PlanError| {
+        let at = shards.iter().position(|shard| shard.tensors.iter().any(|t| t.name == tensor)).unwrap_or(0);
+        Error::Plan { path: dir.join(name(at)), source }
+    };
+    let Some(first) = shards.first() else { return Ok(None) };
+    for (index, tensor) in first.tensors.iter().enumerate() {
+        // Frequencies follow from the parameters.
+        if tensor.name == "rope.freqs" {
+            continue;
+        }
+        let parts = parts_of(&shards, index, tensor).map_err(|problem| plan(&tensor.name, problem))?;
+        match renamed(&tensor.name) {
+            Some((name, how)) => {
+                let how = match (how, tensor.shape.as_slice()) {
+                    (Parts::Embeddings, [_, width]) if *width == params.width => Parts::Rows,
+                    (Parts::Embeddings, _) => Parts::Columns,
+                    (how, _) => how,
+                };
+                let joined = join(&parts, how, params.head_dim).map_err(|problem| plan(&tensor.name, problem))?;
+                whole.add_joined(name, joined);
+            }
+            // Whether it has a place is for the architecture to say.
+            None => whole.add_joined(tensor.name.clone(), Joined::alone(&parts)),
+        }
+    }
+    let lens = |name: &str| whole.tensors.iter().find(|t| t.name == name).and_then(|t| t.shape.first()).copied();
+    let config = params.config(lens("model.layers.0.mlp.gate_proj.weight"), lens("model.embed_tokens.weight"));
+    Ok(Some((config, whole)))
+}
+
+/// The number of files, whose numbers have to be without gap.
+fn count_shards(dir: &Path) -> Result<usize, Error> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
+        let name = entry.map_err(|e| Error::io("list", dir, e))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("consolidated.")?.strip_suffix(".pth"));
+        numbers.extend(number.filter(|n| n.len() == 2).and_then(|number| number.parse::<usize>().ok()));
+    }
+    let n = numbers.iter().max().map_or(0, |last| last + 1).min(MAX_SHARDS);
+    let missing = (0..n).filter(|i| !numbers.contains(i)).map(|i| format!("consolidated.{i:02}.pth"));
+    let missing: Vec<String> = missing.collect();
+    match missing.is_empty() {
+        true => Ok(n),
+        false => Err(Error::MissingParts { dir: dir.to_owned(), parts: Names(missing) }),
+    }
+}
+
+/// A tensor of one file: its description, and its place with the number of the file.
+struct Piece<'a> {
+    tensor: &'a SourceTensor,
+    file: usize,
+    offset: u64,
+    strides: Vec<u64>,
+}
+
+/// The parts of a tensor in all files, of one number format and number of dimensions.
+fn parts_of<'a>(shards: &'a [Checkpoint], index: usize, tensor: &'a SourceTensor) -> Result<Vec<Piece<'a>>, PlanError> {
+    let mut parts = Vec::new();
+    for (file, shard) in shards.iter().enumerate() {
+        let is_it = |t: &SourceTensor| t.name == tensor.name;
+        // The files have the tensors in the same order.
+        let same = shard.tensors.get(index).filter(|t| is_it(t)).map(|_| index);
+        let found = same.or_else(|| shard.tensors.iter().position(is_it));
+        let piece = found.and_then(|i| Some((shard.tensors.get(i)?, shard.places.get(i)?)));
+        let Some((piece, place)) = piece else {
+            let (found, expected) = (file as u64, shards.len() as u64);
+            let name = tensor.name.clone();
+            return Err(PlanError::Incomplete { tensor: name.clone(), name, found, expected, keys: "" });
+        };
+        if piece.dtype != tensor.dtype {
+            return Err(PlanError::Mixed { name: tensor.name.clone(), tensor: piece.name.clone() });
+        }
+        if piece.shape.len() != tensor.shape.len() {
+            let (name, tensor, found) = (tensor.name.clone(), piece.name.clone(), piece.shape.clone());
+            return Err(PlanError::Shapes { name, tensor, found });
+        }
+        let strides = match place.view.and_then(|view| shard.views.get(view)?.moves.first()) {
+            Some(view) => view.axes.iter().rev().map(|axis| axis.from).collect(),
+            None => contiguous(&piece.shape),
+        };
+        parts.push(Piece { tensor: piece, file, offset: place.offset, strides });
+    }
+    Ok(parts)
+}
+
+/// The strides of a tensor whose elements lie one after the other.
+fn contiguous(shape: &[u64]) -> Vec<u64> {
+    let mut next = 1u64;
+    let strides = shape.iter().rev().map(|n| {
+        let stride = next;
+        next = next.saturating_mul(*n);
+        stride
+    });
+    let mut strides: Vec<u64> = strides.collect();
+    strides.reverse();
+    strides
+}
+
+/// A tensor of several files.
+struct Joined {
+    source: SourceTensor,
+    inputs: Vec<(usize, u64)>,
+    moves: Vec<Move>,
+}
+
+impl Joined {
+    /// That of the first file.
+    fn alone(parts: &[Piece<'_>]) -> Joined {
+        let mut source = SourceTensor { name: String::new(), dtype: crate::dtype::Dtype::F32, shape: Vec::new() };
+        let (mut inputs, mut moves) = (Vec::new(), Vec::new());
+        if let Some(part) = parts.first() {
+            source = part.tensor.clone();
+            inputs.push((part.file, part.offset));
+            let to = contiguous(&source.shape);
+            let steps = source.shape.iter().zip(part.strides.iter().zip(to));
+            let axes = steps.map(|(&count, (&from, to))| Axis { count, from, to }).collect();
+            moves.push(Move { input: 0, from: 0, to: 0, axes });
+        }
+        Joined { source, inputs, moves }
+    }
+}
+
+/// Joins the parts of a tensor.
+fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanError> {
+    let Some(first) = parts.first() else { return Ok(Joined::alone(parts)) };
+    let wrong = |piece: &Piece<'_>, problem: String| PlanError::Pattern {
+        tensor: piece.tensor.name.clone(),
+        shape: piece.tensor.shape.clone(),
+        problem,
+    };
+    if how == Parts::Copies {
+        return match parts.iter().find(|part| part.tensor.shape != first.tensor.shape) {
+            Some(part) => Err(wrong(part, "each file has to hold the same tensor".to_owned())),
+            None => Ok(Joined::alone(parts)),
+        };
+    }
+    // Sizes are those of tensors that lie in files, so their sums stay far below 2^64.
+    let mut sizes = Vec::new();
+    for part in parts {
+        match (part.tensor.shape.as_slice(), part.strides.as_slice()) {
+            (&[rows, columns], &[down, right]) => sizes.push((part, rows, columns, down, right)),
+            _ => return Err(wrong(part, "a matrix is expected".to_owned())),
+        }
+    }
+    let sum = |of: fn(&(&Piece<'_>, u64, u64, u64, u64)) -> u64| sizes.iter().map(of).fold(0, u64::saturating_add);
+    let (rows, columns) = match how {
+        Parts::Columns => (first.tensor.shape.first().copied().unwrap_or(0), sum(|part| part.2)),
+        _ => (sum(|part| part.1), first.tensor.shape.get(1).copied().unwrap_or(0)),
+    };
+    let shape = vec![rows, columns];
+    if first.tensor.dtype.tensor_bytes(&shape).is_none() {
+        return Err(wrong(first, "all parts together have no size".to_owned()));
+    }
+    let (mut inputs, mut moves, mut at) = (Vec::new(), Vec::new(), 0);
+    for (input, (part, n, m, down, right)) in sizes.into_iter().enumerate() {
+        inputs.push((part.file, part.offset));
+        let across = Axis { count: m, from: right, to: 1 };
+        let axes = match how {
+            Parts::Columns if n == rows => vec![Axis { count: n, from: down, to: columns }, across],
+            Parts::Rows if m == columns => vec![Axis { count: n, from: down, to: columns }, across],
+            Parts::Heads if m == columns && n.is_multiple_of(head_dim) && head_dim.is_multiple_of(2) => {
+                // Rows that are rotated together lie side by side at Meta, and half a head apart in transformers.
+                let half = head_dim / 2;
+                vec![
+                    Axis {
+                        count: n / head_dim,
+                        from: head_dim.saturating_mul(down),
+                        to: head_dim.saturating_mul(columns),
+                    },
+                    Axis { count: 2, from: down, to: half.saturating_mul(columns) },
+                    Axis { count: half, from: down.saturating_mul(2), to: columns },
+                    across,
+                ]
+            }
+            Parts::Heads if m == columns => {
+                return Err(wrong(part, format!("heads of {head_dim} rows are expected, an even number")));
+            }
+            _ => {
+                return Err(wrong(
+                    part,
+                    format!("the same tensor has the shape {:?} in the first file", first.tensor.shape),
+                ));
+            }
+        };
+        moves.push(Move { input, from: 0, to: at, axes });
+        at += match how {
+            Parts::Columns => m,
+            _ => n.saturating_mul(columns),
+        };
+    }
+    let source = SourceTensor { name: first.tensor.name.clone(), dtype: first.tensor.dtype, shape };
+    Ok(Joined { source, inputs, moves })
+}
+
+impl Checkpoint {
+    fn add_joined(&mut self, name: String, joined: Joined) {
+        let Joined { source: SourceTensor { dtype, shape, .. }, inputs, moves } = joined;
+        let (part, offset) = inputs.first().copied().unwrap_or_default();
+        let bytes = dtype.tensor_bytes(&shape).unwrap_or(0);
+        let view = Some(self.views.len());
+        self.views.push(View { width: (dtype.bits / 8).max(1) as usize, inputs, moves });
+        self.places.push(Place { part, offset, bytes, view });
+        self.tensors.push(SourceTensor { name, dtype, shape });
+    }
+}
+
+/// The hyperparameters.
+struct Params {
+    fields: Map<String, Json>,
+    width: u64,
+    head_dim: u64,
+}
+
+impl Params {
+    fn new(dir: &Path, document: Json) -> Result<Params, Error> {
+        let invalid = |problem| Error::from(FolderError::Invalid { file: dir.join(PARAMS), problem });
+        let Json::Object(fields) = document else {
+            let found = shortened(&document);
+            return Err(invalid(FileProblem::Value { key: "the document".to_owned(), found, expected: "an object" }));
+        };
+        let number = |key: &str| {
+            let value = fields.get(key).unwrap_or(&Json::Null);
+            let wrong = || FileProblem::Value {
+                key: key.to_owned(),
+                found: shortened(value),
+                expected: "a whole number above 0",
+            };
+            value.as_u64().filter(|n| (1..=1 << 32).contains(n)).ok_or_else(|| invalid(wrong()))
+        };
+        let (width, heads) = (number("dim")?, number("n_heads")?);
+        number("n_layers")?;
+        let head_dim = if fields.contains_key("head_dim") { number("head_dim")? } else { width / heads };
+        if head_dim == 0 {
+            let (key, found) = ("n_heads".to_owned(), heads.to_string());
+            return Err(invalid(FileProblem::Value { key, found, expected: "at most dim" }));
+        }
+        Ok(Params { fields, width, head_dim })
+    }
+
+    /// The `config.json` that transformers would have for the same model.
+    fn config(&self, ffn_width: Option<u64>, n_tokens: Option<u64>) -> Json {
+        let get = |key: &str| self.fields.get(key).filter(|value| !value.is_null()).cloned();
+        let theta = get("rope_theta").unwrap_or(json!(10000.0));
+        let is_scaled = get("use_scaled_rope") == Some(Json::Bool(true));
+        let mut config = json!({
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": self.width,
+            "num_attention_heads": get("n_heads"),
+            "num_key_value_heads": get("n_kv_heads").or_else(|| get("n_heads")),
+            "num_hidden_layers": get("n_layers"),
+            "intermediate_size": ffn_width,
+            "vocab_size": n_tokens,
+            "rms_norm_eps": get("norm_eps"),
+            "rope_theta": theta,
+            "max_position_embeddings": get("max_seq_len").unwrap_or_else(|| json!(self.context(theta.as_f64(), is_scaled))),
+        });
+        if get("head_dim").is_some() {
+            config["head_dim"] = json!(self.head_dim);
+        }
+        if is_scaled {
+            config["rope_scaling"] = json!({
+                "rope_type": "llama3",
+                "factor": get("rope_scaling_factor").unwrap_or(json!(if self.width < 4096 { 32.0 } else { 8.0 })),
+                "low_freq_factor": 1.0,
+                "high_freq_factor": get("rope_high_freq_factor").unwrap_or(json!(4.0)),
+                "original_max_position_embeddings": 8192,
+            });
+        }
+        config
+    }
+
+    /// The length of the context, which the file does not say: that of the generation of Llama whose other parameters it has
+    /// (`Params.loadOriginalParamsJson` in `convert_legacy_llama.py`; Llama 3 and later by their model cards).
+    fn context(&self, theta: Option<f64>, is_scaled: bool) -> u64 {
+        let theta = theta.unwrap_or_default();
+        let is_second = self.fields.get("norm_eps").and_then(Json::as_f64) == Some(1e-5);
+        match () {
+            () if is_scaled => 131_072,
+            () if self.fields.contains_key("moe") => 32_768,
+            () if theta == 1_000_000.0 => 16_384,
+            () if theta == 500_000.0 => 8192,
+            () if is_second => 4096,
+            () => 2048,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Encoders of images and sound: the parts of a checkpoint that become a file beside that of the language model (`MmprojModel` in
+//! `conversion/base.py`).
+//!
+//! They are tables like architectures (`gguf_model::arch::TOWERS`). Formulas see the configuration as it is, with `vision_config` and
+//! `audio_config`, and the files of the preprocessors as `preprocessor`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+
+use crate::arch::{self, Scope, Stored};
+use crate::checkpoint::Checkpoint;
+use crate::config::Config;
+use crate::convert::{Conversion, Options, OutputKind, QUANTIZATION_VERSION, doubts, lay_out, parameter_counts};
+use crate::error::Error;
+use crate::files;
+use crate::key_values::KeyValues;
+use crate::metadata::{self, MetadataOptions};
+use crate::model_plan::PlanError;
+use crate::packed::{self, Weights};
+use crate::warning::Warning;
+
+/// Decides everything about the conversion of the encoders of the checkpoint in `dir`.
+pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
+    const FILE: &str = "config.json";
+    let Some(document) = files::read_json(dir, FILE)? else {
+        return Err(Error::NoConfig { dir: dir.to_owned() });
+    };
+    let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.join(FILE), source })?;
+    config.set("preprocessor", preprocessor(dir)?);
+    // A class without encoders is the first thing to say.
+    let of_folder = |source| Error::Plan { path: dir.to_owned(), source };
+    let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
+    let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
+    if formulas.chain(table.refuse.iter().map(|(formula, _)| *formula)).any(|formula| formula.contains("added_tokens"))
+    {
+        config.set("added_tokens", added_tokens(dir)?);
+    }
+    let checkpoint = Checkpoint::open(dir)?;
+    // What has the type of the matrices is what is stored, not what it is decoded to.
+    let ty = options.ty.resolve(checkpoint.tensors());
+    let weights = Weights::open(dir, checkpoint, &packed::Method::of(dir, &config)?)?;
+    let stored = Stored { asked: options.ty, ty, is_mxfp4: false };
+    let plan_of = |source: PlanError| weights.error(dir, source);
+    let model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(plan_of)?;
+    let overrides = MetadataOptions {
+        model_name: options.name.clone(),
+        metadata: options.metadata.clone(),
+        ..MetadataOptions::default()
+    };
+    let metadata = metadata::key_values(dir, &overrides, &parameter_counts(&model.tensors))?;
+    let mut kvs = KeyValues::default();
+    kvs.set("general.architecture", model.architecture);
+    kvs.set("general.type", "mmproj");
+    let named = metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned();
+    let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
+    for (key, value) in named.chain(model.parameters).chain([version]) {
+        kvs.set(key, value);
+    }
+    let unpacked = weights.unpacked().to_vec();
+    let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
+    let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
+    let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
+    let (n_errors, more) = doubts(&plan);
+    warnings.extend(more);
+    let (architecture, ty, skipped) = (model.architecture, model.ty, model.skipped);
+    let (kind, next_tokens) = (OutputKind::Projector, options.next_tokens);
+    Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
+}
+
+/// The added tokens of the tokenizer, by their ids.
+fn added_tokens(dir: &Path) -> Result<Json, Error> {
+    #[derive(Deserialize)]
+    struct Tokenizer {
+        #[serde(default)]
+        added_tokens: Vec<Token>,
+    }
+    #[derive(Deserialize)]
+    struct Token {
+        id: u64,
+        content: String,
+    }
+    let mut all = Map::new();
+    if let Some(document) = files::read_json(dir, "tokenizer_config.json")?
+        && let Some(tokens) = document.get("added_tokens_decoder").and_then(Json::as_object)
+    {
+        all.extend(tokens.clone());
+    }
+    if let Some(tokenizer) = files::read_json_as::<Tokenizer>(dir, "tokenizer.json")? {
+        for token in tokenizer.added_tokens {
+            all.entry(token.id.to_string()).or_insert_with(|| json!({ "content": token.content }));
+        }
+    }
+    Ok(Json::Object(all))
+}
+
+/// What the files of the preprocessors say: `processor_config.json` takes precedence, and in each file what is said of images.
+fn preprocessor(dir: &Path) -> Result<Json, Error> {
+    let mut all = Map::new();
+    for (file, inner) in [("preprocessor_config.json", "media_proc_cfg"), ("processor_config.json", "image_processor")]
+    {
+        let Some(Json::Object(document)) = files::read_json(dir, file)? else { continue };
+        let nested = document.get(inner).and_then(Json::as_object).cloned();
+        all.extend(document);
+        all.extend(nested.unwrap_or_default());
+    }
+    Ok(Json::Object(all))
+}

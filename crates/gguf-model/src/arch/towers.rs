@@ -1,0 +1,64 @@
+//! Encoders of images and sound, and the layers that bring what they give out into the space of the language model's embeddings. Each is a
+//! file of the architecture `clip`; the projector's type, a key, says which of these tables is meant.
+//!
+//! Rules: the subclasses of `MmprojModel` in `conversion/` of llama.cpp, `clip_model_loader` in `tools/mtmd/clip.cpp`.
+
+mod internvl;
+mod llama4;
+mod pixtral;
+mod qwen;
+mod siglip;
+mod whisper;
+
+/// What a file of this folder is written with.
+mod prelude {
+    pub(super) use super::super::prelude::*;
+    pub(super) use super::{HEAD, TOWER, VISION};
+}
+
+use super::prelude::*;
+
+/// All towers. Adding one is a table and a line.
+#[rustfmt::skip]
+pub const TOWERS: &[Architecture] = &[
+    internvl::INTERNVL,
+    llama4::LLAMA4,
+    pixtral::PIXTRAL,
+    qwen::GLM4V,
+    qwen::QWEN2VL,
+    qwen::QWEN25VL,
+    qwen::QWEN3VL,
+    siglip::GEMMA3,
+    siglip::IDEFICS3,
+    siglip::JANUS,
+    siglip::LFM2VL,
+    whisper::AUDIO_FLAMINGO,
+    whisper::QWEN2AUDIO,
+    whisper::VOXTRAL,
+];
+
+/// What all have in common.
+const TOWER: Checkpoint = Checkpoint { name: "clip", sizes: "clip.vision", vocab: Vocab::Bpe, ..Checkpoint::TEXT };
+
+/// Keys of every file.
+const HEAD: &[Key] = keys! {
+    let projection_dim = "text_config.hidden_size|hidden_size|text_config.n_embd|n_embd";
+    "general.file_type" U32 = "file_type";
+};
+
+/// Keys of an encoder of images (`MmprojModel.set_gguf_parameters`).
+const VISION: &[Key] = keys! {
+    let block_count = "vision_config.n_layers|vision_config.num_hidden_layers|vision_config.n_layer|vision_config.num_layers|\
+                       vision_config.depth|vision_config.layers|vision_config.encoder_layers|vision_config.vt_num_hidden_layers";
+    "clip.has_vision_encoder" Bool = "true";
+    "clip.vision.projection_dim" U32 = "projection_dim";
+    "clip.vision.image_size" U32 = "vision_config.image_size";
+    "clip.vision.patch_size" U32 = "vision_config.patch_size";
+    "clip.vision.embedding_length" U32 = "vision_config.hidden_size|vision_config.width|vision_config.vt_hidden_size";
+    "clip.vision.feed_forward_length" U32 = "vision_config.intermediate_size|vision_config.vt_intermediate_size";
+    "clip.vision.block_count" U32 = "block_count";
+    "clip.vision.attention.head_count" U32 = "vision_config.num_attention_heads|vision_config.num_heads|vision_config.heads|\
+                                              vision_config.vt_num_attention_heads";
+    "clip.vision.image_mean" F32 = "preprocessor.image_mean";
+    "clip.vision.image_std" F32 = "preprocessor.image_std";
+};

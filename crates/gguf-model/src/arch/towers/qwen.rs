@@ -1,0 +1,204 @@
+//! Qwen2-VL and its relatives: patches of two frames, whose convolution is split in two; patches merged before the projector. Qwen2.5-VL looks
+//! at windows, Qwen3-VL also gives out what is behind some of its blocks, GLM-4V has another projector.
+
+use super::prelude::*;
+
+pub(super) const QWEN2VL: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, QWEN2VL_PROJECTOR],
+    block: &[SPLIT_ATTENTION, QWEN2VL_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel"],
+        when: "model_type == 'qwen2_vl'",
+        takes: TAKES,
+        roots: ROOTS,
+        layers: LAYERS,
+        keys: &[SIZES, HEAD, VISION, QWEN2VL_KEYS],
+        ..TOWER
+    }],
+};
+
+pub(super) const QWEN25VL: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, QWEN2VL_PROJECTOR],
+    block: &[SPLIT_ATTENTION, QWEN25VL_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen2_5_VLForConditionalGeneration"],
+        when: "model_type == 'qwen2_5_vl'",
+        takes: TAKES,
+        roots: ROOTS,
+        layers: LAYERS,
+        refuse: &[(
+            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in vision_config.fullatt_block_indexes])",
+            "full attention at other distances than the first",
+        )],
+        keys: &[SIZES, HEAD, VISION, QWEN25VL_KEYS],
+        ..TOWER
+    }],
+};
+
+pub(super) const QWEN3VL: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, QWEN3VL_PROJECTOR],
+    block: &[QWEN3VL_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &[
+            "Qwen3VLForConditionalGeneration",
+            "Qwen3VLMoeForConditionalGeneration",
+            "Qwen3_5ForConditionalGeneration",
+            "Qwen3_5MoeForConditionalGeneration",
+        ],
+        takes: TAKES,
+        roots: ROOTS,
+        layers: &["blocks.{}.", "deepstack_merger_list.{}."],
+        renumbered: &[("deepstack_merger_list.", "vision_config.deepstack_visual_indexes")],
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, QWEN3VL_KEYS],
+        ..TOWER
+    }],
+};
+
+pub(super) const GLM4V: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, GLM4V_PROJECTOR],
+    block: &[GLM4V_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &[
+            "Glm4vForConditionalGeneration",
+            "Glm4vMoeForConditionalGeneration",
+            "GlmOcrForConditionalGeneration",
+        ],
+        takes: TAKES,
+        roots: ROOTS,
+        layers: LAYERS,
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM4V_KEYS],
+        ..TOWER
+    }],
+};
+
+const TAKES: &[&str] = &["visual.*", "model.visual.*"];
+
+const ROOTS: &[&str] = &["model.visual.", "visual."];
+
+const LAYERS: &[&str] = &["blocks.{}."];
+
+/// Qwen2-VL calls the width of its blocks `embed_dim`, and that of the language model `hidden_size`.
+const SIZES: &[Key] = keys! {
+    let vision_config = "with(vision_config, 'image_size', vision_config.image_size|560)";
+    let vision_config = "with(with(vision_config, 'num_attention_heads', vision_config.num_heads), 'num_hidden_layers', vision_config.depth)";
+    let vision_config = "with(with(vision_config, 'intermediate_size', vision_config.hidden_size), 'hidden_size', vision_config.embed_dim) \
+                         if vision_config.embed_dim != null else vision_config";
+};
+
+const QWEN3VL_SIZES: &[Key] = keys! {
+    let vision_config = "with(vision_config, 'image_size', vision_config.image_size|\
+                         int((vision_config.num_position_embeddings|2304) ** 0.5 * (vision_config.patch_size|16)))";
+};
+
+const QWEN2VL_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'qwen2vl_merger'";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "rms_norm_eps|1e-6";
+};
+
+const QWEN25VL_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'qwen2.5vl_merger'";
+    "clip.use_silu" Bool = "true";
+    "clip.vision.n_wa_pattern" U32 = "vision_config.fullatt_block_indexes[0] + 1";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "rms_norm_eps|1e-6";
+};
+
+const QWEN3VL_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'qwen3vl_merger'";
+    "clip.use_gelu" Bool = "true";
+    "clip.vision.spatial_merge_size" U32? = "vision_config.spatial_merge_size";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "text_config.rms_norm_eps|1e-6";
+    "clip.vision.is_deepstack_layers" Bool = "[i in (vision_config.deepstack_visual_indexes ?? []) for i]";
+};
+
+const GLM4V_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'glm4v'";
+    "clip.use_gelu" Bool? = "true if vision_config.hidden_act == 'gelu' else null";
+    "clip.use_silu" Bool? = "true if vision_config.hidden_act == 'silu' else null";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|1e-5";
+};
+
+const FRAMES: &[Row] = rows! {
+    "v.patch_embd.weight"   []     Required Always <- "patch_embed.proj" : "o c two[0] y z -> o c y z";
+    "v.patch_embd.weight.1" []     Required Always <- "patch_embed.proj" : "o c two[1] y z -> o c y z";
+    "v.patch_embd.bias"     [Embd] Optional Always <- "patch_embed.proj.bias";
+};
+
+const QWEN2VL_PROJECTOR: &[Row] = rows! {
+    "v.post_ln.weight" [Embd] Required Always + Optional <- "merger.ln_q";
+    "mm.0.weight"      []     Required Always + Required <- "merger.mlp.0";
+    "mm.2.weight"      []     Required Always + Required <- "merger.mlp.2";
+};
+
+const QWEN3VL_PROJECTOR: &[Row] = rows! {
+    "mm.0.weight"            []     Required Always + Required <- "merger.linear_fc1";
+    "mm.2.weight"            []     Required Always + Required <- "merger.linear_fc2";
+    "v.post_ln.weight"       [Embd] Required Always + Required <- "merger.norm";
+    "v.position_embd.weight" []     Required Always <- "pos_embed";
+};
+
+const GLM4V_PROJECTOR: &[Row] = rows! {
+    "mm.patch_merger.weight" []     Required Always + Required <- "downsample";
+    "v.position_embd.weight" []     Optional Always <- "embeddings.position_embedding";
+    "mm.down.weight"         []     Required Always <- "merger.down_proj";
+    "mm.gate.weight"         []     Required Always <- "merger.gate_proj";
+    "mm.post_norm.weight"    []     Required Always + Required <- "merger.post_projection_norm";
+    "mm.model.fc.weight"     []     Required Always <- "merger.proj";
+    "mm.up.weight"           []     Required Always <- "merger.up_proj";
+    "v.norm_embd.weight"     [Embd] Optional Always <- "post_conv_layernorm";
+    "v.post_ln.weight"       [Embd] Required Always <- "post_layernorm";
+};
+
+const SPLIT_ATTENTION: &[Row] = rows! {
+    "v.blk.{}.attn_out.weight" [Embd Embd] Required Always + Required <- "attn.proj";
+    "v.blk.{}.attn_q.weight"   [Embd Embd] Required Always + Required <- "attn.qkv" : "(three[0] e) ... -> e ...";
+    "v.blk.{}.attn_k.weight"   [Embd Embd] Required Always + Required <- "attn.qkv" : "(three[1] e) ... -> e ...";
+    "v.blk.{}.attn_v.weight"   [Embd Embd] Required Always + Required <- "attn.qkv" : "(three[2] e) ... -> e ...";
+};
+
+// The width of the feed-forward part is not that of the key, which is the width of the language model.
+const QWEN2VL_BLOCK: &[Row] = rows! {
+    "v.blk.{}.ffn_up.weight"   []     Required Always + Required <- "mlp.fc1";
+    "v.blk.{}.ffn_down.weight" []     Required Always + Required <- "mlp.fc2";
+    "v.blk.{}.ln1.weight"      [Embd] Required Always + Required <- "norm1";
+    "v.blk.{}.ln2.weight"      [Embd] Required Always + Required <- "norm2";
+};
+
+const QWEN25VL_BLOCK: &[Row] = rows! {
+    "v.blk.{}.ffn_gate.weight" [Embd Ff] Required Always + Required <- "mlp.gate_proj";
+    "v.blk.{}.ffn_up.weight"   [Embd Ff] Required Always + Required <- "mlp.up_proj";
+    "v.blk.{}.ffn_down.weight" [Ff Embd] Required Always + Required <- "mlp.down_proj";
+    "v.blk.{}.ln1.weight"      [Embd]    Required Always <- "norm1";
+    "v.blk.{}.ln2.weight"      [Embd]    Required Always <- "norm2";
+};
+
+const QWEN3VL_BLOCK: &[Row] = rows! {
+    "v.blk.{}.attn_out.weight"       [Embd Embd] Required Always + Required <- "attn.proj";
+    "v.blk.{}.attn_qkv.weight"       []          Required Always + Required <- "attn.qkv";
+    "v.blk.{}.ffn_up.weight"         [Embd Ff]   Required Always + Required <- "mlp.linear_fc1";
+    "v.blk.{}.ffn_down.weight"       [Ff Embd]   Required Always + Required <- "mlp.linear_fc2";
+    "v.blk.{}.ln1.weight"            [Embd]      Required Always + Required <- "norm1";
+    "v.blk.{}.ln2.weight"            [Embd]      Required Always + Required <- "norm2";
+    "v.deepstack.{}.fc1.weight"      []          Optional Always + Optional <- "linear_fc1";
+    "v.deepstack.{}.fc2.weight"      []          Optional Always + Optional <- "linear_fc2";
+    "v.deepstack.{}.norm.weight"     []          Optional Always + Optional <- "norm";
+};
+
+const GLM4V_BLOCK: &[Row] = rows! {
+    "v.blk.{}.attn_out.weight" [Embd Embd] Required Always + Optional <- "attn.proj";
+    "v.blk.{}.attn_qkv.weight" []          Required Always + Optional <- "attn.qkv";
+    "v.blk.{}.attn_q_norm.weight" []       Optional Always <- "attn.q_norm";
+    "v.blk.{}.attn_k_norm.weight" []       Optional Always <- "attn.k_norm";
+    "v.blk.{}.ffn_down.weight" []          Required Always + Optional <- "mlp.down_proj";
+    "v.blk.{}.ffn_gate.weight" []          Required Always + Optional <- "mlp.gate_proj";
+    "v.blk.{}.ffn_up.weight"   []          Required Always + Optional <- "mlp.up_proj";
+    "v.blk.{}.ln1.weight"      [Embd]      Required Always <- "norm1";
+    "v.blk.{}.ln2.weight"      [Embd]      Required Always <- "norm2";
+};

@@ -1,0 +1,112 @@
+//! Whisper's encoder of sound, before other language models.
+
+use super::prelude::*;
+
+pub(super) const QWEN2AUDIO: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[OUTSIDE, LINEAR],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Qwen2AudioForConditionalGeneration"],
+        keys: &[HEAD, AUDIO, QWEN2AUDIO_KEYS, SOUND],
+        ..CHECKPOINT
+    }],
+};
+
+pub(super) const VOXTRAL: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[OUTSIDE, TWO_LINEAR],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["VoxtralForConditionalGeneration"],
+        keys: &[HEAD, AUDIO, VOXTRAL_KEYS, SOUND, VOXTRAL_STACK],
+        ..CHECKPOINT
+    }],
+};
+
+pub(super) const AUDIO_FLAMINGO: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[OUTSIDE, TWO_LINEAR],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["AudioFlamingo3ForConditionalGeneration"],
+        keys: &[HEAD, AUDIO, AUDIO_FLAMINGO_KEYS, SOUND],
+        half: &[],
+        precise: &["a.conv1d.*.weight"],
+        ..CHECKPOINT
+    }],
+};
+
+const CHECKPOINT: Checkpoint = Checkpoint {
+    takes: &["audio_tower.*", "multi_modal_projector.*"],
+    roots: &["audio_tower."],
+    layers: &["layers.{}."],
+    sizes: "clip.audio",
+    half: &["a.conv1d.*.weight"],
+    ..TOWER
+};
+
+const AUDIO: &[Key] = keys! {
+    let block_count = "audio_config.n_layers|audio_config.num_hidden_layers|audio_config.n_layer|audio_config.num_layers|audio_config.depth|\
+                       audio_config.layers|audio_config.encoder_layers";
+    "clip.has_audio_encoder" Bool = "true";
+    "clip.audio.projection_dim" U32 = "projection_dim";
+    "clip.audio.embedding_length" U32 = "audio_config.hidden_size|audio_config.d_model";
+    "clip.audio.feed_forward_length" U32 = "audio_config.intermediate_size|audio_config.encoder_ffn_dim";
+    "clip.audio.block_count" U32 = "block_count";
+    "clip.audio.attention.head_count" U32 = "audio_config.num_attention_heads|audio_config.encoder_attention_heads";
+};
+
+const SOUND: &[Key] = keys! {
+    "clip.audio.num_mel_bins" U32 = "audio_config.num_mel_bins";
+    "clip.audio.attention.layer_norm_epsilon" F32 = "audio_config.layer_norm_eps|1e-5";
+};
+
+const QWEN2AUDIO_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'qwen2a'";
+};
+
+const VOXTRAL_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'voxtral'";
+};
+
+/// Frames that become one.
+const VOXTRAL_STACK: &[Key] = keys! {
+    "clip.audio.projector.stack_factor" U32 = "4";
+};
+
+const AUDIO_FLAMINGO_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'musicflamingo'";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "a.conv1d.1.weight"      []     Required Always <- "conv1";
+    "a.conv1d.1.bias"        []     Required Always <- "conv1.bias" : "e -> e 1";
+    "a.conv1d.2.weight"      []     Required Always <- "conv2";
+    "a.conv1d.2.bias"        []     Required Always <- "conv2.bias" : "e -> e 1";
+    "a.position_embd.weight" []     Required Always <- "embed_positions";
+    "a.post_ln.weight"       [Embd] Required Always + Required <- "layer_norm";
+};
+
+const LINEAR: &[Row] = rows! {
+    "mm.a.fc.weight" [] Required Always + Required <- "multi_modal_projector.linear";
+};
+
+const TWO_LINEAR: &[Row] = rows! {
+    "mm.a.mlp.1.weight" [] Required Always + Optional <- "multi_modal_projector.linear_1";
+    "mm.a.mlp.2.weight" [] Required Always + Optional <- "multi_modal_projector.linear_2";
+};
+
+const BLOCK: &[Row] = rows! {
+    "a.blk.{}.ffn_up.weight"   [Embd Ff]   Required Always + Required <- "fc1";
+    "a.blk.{}.ffn_down.weight" [Ff Embd]   Required Always + Required <- "fc2";
+    "a.blk.{}.ln2.weight"      [Embd]      Required Always + Required <- "final_layer_norm";
+    "a.blk.{}.attn_k.weight"   [Embd Embd] Required Always <- "self_attn.k_proj";
+    "a.blk.{}.attn_out.weight" [Embd Embd] Required Always + Required <- "self_attn.out_proj";
+    "a.blk.{}.attn_q.weight"   [Embd Embd] Required Always + Required <- "self_attn.q_proj";
+    "a.blk.{}.attn_v.weight"   [Embd Embd] Required Always + Required <- "self_attn.v_proj";
+    "a.blk.{}.ln1.weight"      [Embd]      Required Always + Required <- "self_attn_layer_norm";
+};
