@@ -216,7 +216,7 @@ impl From<ggufkit::Error> for Failure {
 impl From<gguf_quantize::Error> for Failure {
     fn from(mut e: gguf_quantize::Error) -> Failure {
         if let gguf_quantize::Error::MatrixAtFault { finding, .. } = &mut e {
-            finding.hint = hints::for_finding(finding.code, &finding.hint).to_owned().into();
+            finding.hint = hints::for_finding(finding.code, &finding.hint).into_owned().into();
         }
         if let gguf_quantize::Error::Matrix(matrix) = &e
             && let (imatrix::Problem::Io(source), Some(path)) = (&matrix.problem, &matrix.path)

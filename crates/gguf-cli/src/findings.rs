@@ -184,7 +184,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
             indented(ui, "  ", &format!("{place}{}", finding.message), Style::Plain)?;
         }
         indented(ui, "    expected: ", &first.expected, Style::Dim)?;
-        indented(ui, "    hint: ", hints::for_finding(first.code, &first.hint), Style::Dim)?;
+        indented(ui, "    hint: ", &hints::for_finding(first.code, &first.hint), Style::Dim)?;
         i += n;
     }
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
@@ -383,9 +384,15 @@ const FINDINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The hint of a rule, in terms of this program where it has more to say.
-pub fn for_finding<'a>(code: &str, hint: &'a str) -> &'a str {
-    FINDINGS.iter().find(|(rule, _)| *rule == code).map_or(hint, |(_, hint)| hint)
+/// The hint of a finding, in terms of this program where it has more to say: in place of what the rule says of all findings, and after
+/// what is said of this one.
+pub fn for_finding<'a>(code: &str, hint: &'a str) -> Cow<'a, str> {
+    let Some((_, own)) = FINDINGS.iter().find(|(rule, _)| *rule == code) else { return hint.into() };
+    let mut rules = ggufkit::Check::RULES.iter().copied().chain([gguf_quantize::imatrix::RULES]).flatten();
+    match rules.any(|rule| rule.code == code && rule.hint == hint) {
+        true => (*own).into(),
+        false => format!("{hint}; {own}").into(),
+    }
 }
 
 #[cfg(test)]

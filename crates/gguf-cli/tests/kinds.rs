@@ -125,3 +125,22 @@ fn folders_and_words_lead_to_the_right_command() {
         gguf(words(word)).exits(2).says(&[tip]);
     }
 }
+
+/// The names that the program itself chooses are not findings; others are, with a better one and the command.
+#[test]
+fn chosen_names_are_no_findings() {
+    let dir = folder();
+    let run = gguf(["convert", text(&glossary()), "-o", text(dir.path()), "-q"]).exits(0);
+    let model = run.out.trim_end().to_owned();
+    gguf(["quantize", &model, text(dir.path()), "Q4_K_M", "-q"]).exits(0);
+    gguf(["split", &model, model.trim_end_matches(".gguf"), "--max-tensors", "15", "-q"]).exits(0);
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        gguf(["check", text(&path)]).exits(0).prints(&["good, no findings"]);
+    }
+    let other = dir.path().join("other.gguf");
+    fs::rename(&model, &other).unwrap();
+    gguf(["check", text(&other)])
+        .exits(0)
+        .prints(&["Glossary-2.9M-v1.0-BF16.gguf would be right; gguf name FILE --rename "]);
+}

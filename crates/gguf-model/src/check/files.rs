@@ -173,7 +173,11 @@ fn file(model: &Model<'_>, file_name: &str, report: &mut Report) {
         }
     }
     let problems = name::problems(file_name);
-    if !problems.is_empty() {
+    // The name that files get which are written without one follows llama.cpp's converter, and is nobody's mistake.
+    let stem =
+        ShardName::parse(file_name).map_or_else(|| file_name.to_owned(), |shard| format!("{}.gguf", shard.prefix));
+    let is_usual = || naming::new_name("", model.shards).file_name == stem;
+    if !problems.is_empty() && !is_usual() {
         let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let better = match model.kind == Kind::Model && model.complete {
             true => naming::file_name(file_name, model.shards),
