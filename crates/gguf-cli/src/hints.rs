@@ -212,7 +212,7 @@ fn start_of(path: &Path) -> Vec<u8> {
 fn base_of_modelfile(path: &Path) -> Option<String> {
     let start = start_of(path);
     let base = start.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"FROM "))?.trim_ascii();
-    let is_path = base.contains(&b'/') && base.iter().any(|&b| b == b'.') || base.ends_with(b".gguf");
+    let is_path = base.contains(&b'/') && base.contains(&b'.') || base.ends_with(b".gguf");
     let base = gguf_format::check::shown(gguf_format::Str(base));
     let base = base.trim_matches('"');
     Some(match is_path {
