@@ -559,7 +559,7 @@ mod tests {
             good.lines().filter(|line| !line.contains("a.gguf")).map(|line| format!("{line}\n")).collect();
         assert_eq!(first(&cut), "the table lacks a.gguf");
         let more = good.replace("\nText", "| c.gguf | Q8_0 |\nText");
-        assert_eq!(first(&more), "line 11: c.gguf is listed and was not given");
+        assert_eq!(first(&more), "line 11: c.gguf is listed but was not given");
         let mut front = front();
         front[0].1 = vec!["mit".to_owned()];
         front.pop();

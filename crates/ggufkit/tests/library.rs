@@ -90,7 +90,7 @@ fn files_are_not_replaced_and_failures_leave_nothing() {
     };
     failed(ggufkit::write(&out, &head, [[0; 7]]), "tensor a");
     failed(ggufkit::quantize_file(&tiny, &out, "Q4_K_N").map(drop), "did you mean Q4_K_S or Q4_K_M");
-    failed(ggufkit::quantize_file(&q8, &out, "Q4_0").map(drop), "is q8_0 already");
+    failed(ggufkit::quantize_file(&q8, &out, "Q4_0").map(drop), "is already q8_0");
     failed(ggufkit::edit(&tiny, &out, |head| head.set("general.alignment", 3u32)).map(drop), "alignment");
     failed(ggufkit::convert(dir.path(), &out).map(drop), "config.json");
     failed(ggufkit::edit(&there, &out, |_| ()).map(drop), "there.gguf");
