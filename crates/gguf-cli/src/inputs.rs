@@ -61,6 +61,9 @@ pub struct Replaced {
     pub paths: HashMap<PathBuf, PathBuf>,
 }
 
+/// Commands that change their input, unless they are given an output. A repair makes a damaged file of a store what its name says.
+const IN_PLACE: &[&str] = &["set", "unset", "rename", "edit"];
+
 /// Finds the models of stores among the arguments, and the files that they are. Their digests are verified where the command reads all
 /// data.
 ///
@@ -69,11 +72,13 @@ pub struct Replaced {
 pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Replaced, Failure> {
     let mut replaced = Replaced { arguments: &[], paths: HashMap::new() };
     let reads = COMMANDS.iter().find(|reads| reads.command == command);
+    let flag = |name| matches!(matches.try_get_one::<bool>(name), Ok(Some(true)));
+    let edits = IN_PLACE.contains(&command) && paths(matches, "output").is_empty() || flag("rename");
     for id in matches.ids().map(clap::Id::as_str) {
         let is_model = reads.is_some_and(|reads| reads.arguments.contains(&id));
         for path in paths(matches, id) {
             if !is_model {
-                if ollama::is_name(path) {
+                if ollama::is_name(path) || edits && ollama::is_blob(path) {
                     let problem = "models in Ollama's store cannot be written; copy the file first";
                     return Err(Failure::CouldNotRun(format!("{}: {problem}", shown_path(path))));
                 }
@@ -83,7 +88,6 @@ pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Repla
             if command == "show" {
                 introduce(ui, path, &entry);
             }
-            let flag = |name| matches!(matches.try_get_one::<bool>(name), Ok(Some(true)));
             let reads_all = reads.is_some_and(|reads| reads.all_data) || flag("data");
             if reads_all && !flag("dry_run") {
                 ollama::verify(&entry, flag("quiet"))?;

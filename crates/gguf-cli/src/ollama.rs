@@ -112,6 +112,11 @@ fn manifest_of(store: &Path, given: &Path, name: &str) -> Result<PathBuf, Failur
     Err(Failure::of_file(Verdict::CouldNotRun, "not_found", given, format!("{}: {problem}", given.display())))
 }
 
+/// Whether a path is that of a file of a store, whose name is the digest of its content.
+pub fn is_blob(path: &Path) -> bool {
+    digest_of_blob(path).is_some()
+}
+
 /// The digest that a file in a folder `blobs` is named by.
 fn digest_of_blob(path: &Path) -> Option<String> {
     let is_in_blobs = path.parent()?.file_name()? == "blobs";

@@ -797,7 +797,7 @@ fn convert_writes_model_and_projector() {
 
     gguf(["convert", text(&model), "-o", &path("x.gguf"), &format!("--mmproj={}", path("x.gguf"))])
         .exits(2)
-        .says(&["the model and the projector would be the same file"]);
+        .says(&["output path of both the model and the projector"]);
     gguf(["convert", text(&model), "-o", &path("x.gguf"), "--mmproj", "--type", "Q4_0"])
         .exits(2)
         .says(&["a projector is not quantized to Q4_0"]);

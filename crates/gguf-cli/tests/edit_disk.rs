@@ -37,7 +37,7 @@ fn a_full_disk_leaves_the_file_as_it_was() {
     let left = "code 2, left: fill m.gguf same.gguf\n";
     assert_eq!(out, format!("{left}same\n{left}same\n{left}{left}same\n"), "{err}");
     let is_about_room =
-        |line: &&str| line.contains("No space left on device") || line.contains("no room on the disk at");
+        |line: &&str| line.contains("No space left on device") || line.contains("no space left on the disk at");
     assert_eq!(err.lines().filter(is_about_room).count(), 4, "{err}");
 }
 

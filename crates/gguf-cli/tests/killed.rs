@@ -116,7 +116,7 @@ fn what_a_signal_interrupts_is_kept_when_asked() {
             let other = resume(&["--name", "Another"]).wait_with_output().unwrap();
             let err = String::from_utf8_lossy(&other.stderr);
             assert_eq!(other.status.code(), Some(2), "{err}");
-            assert!(err.contains("cannot be continued: the metadata differ; "), "{err}");
+            assert!(err.contains("cannot be continued: the metadata differs; "), "{err}");
             assert!(resume(&[]).wait().unwrap().success());
         }
         assert_eq!(names(&place), ["model.gguf"]);

@@ -43,7 +43,7 @@ fn wrong_files_are_named_with_what_to_do() {
         ("a", b"BZh9......", &["a bzip2 archive", "unpack it"]),
         ("a", b"\x28\xb5\x2f\xfd......", &["a zstd archive", "unpack it"]),
         ("a", b"\x1f\x8b\x08......", &["a gzip archive", "unpack it"]),
-        ("a.dat", &matrix(), &["an importance matrix in the old format", "gguf imatrix show ", "--imatrix"]),
+        ("a.dat", &matrix(), &["an importance matrix in the .dat format", "gguf imatrix show ", "--imatrix"]),
         ("Modelfile", b"FROM llama3.2:1b\n", &["an Ollama Modelfile", "ollama://llama3.2:1b"]),
         ("Modelfile", b"# Mine\nFROM ./llama.gguf\n", &["an Ollama Modelfile", ", ./llama.gguf"]),
         ("manifest", manifest, &["a manifest of Ollama", "folder blobs"]),
@@ -115,11 +115,11 @@ fn folders_and_words_lead_to_the_right_command() {
     for (word, tip) in [
         (text(&models.join("a.gguf")), "to see what a file is: gguf show "),
         (text(&lora), "gguf convert "),
-        ("info", "that is gguf show\n"),
-        ("dump", "that is gguf show\n"),
-        ("validate", "that is gguf check\n"),
-        ("requantize", "that is gguf quantize\n"),
-        ("quantise", "that is gguf quantize\n"),
+        ("info", "the command is gguf show\n"),
+        ("dump", "the command is gguf show\n"),
+        ("validate", "the command is gguf check\n"),
+        ("requantize", "the command is gguf quantize\n"),
+        ("quantise", "the command is gguf quantize\n"),
         ("splt", "split"),
     ] {
         gguf(words(word)).exits(2).says(&[tip]);
@@ -142,5 +142,5 @@ fn chosen_names_are_no_findings() {
     fs::rename(&model, &other).unwrap();
     gguf(["check", text(&other)])
         .exits(0)
-        .prints(&["Glossary-2.9M-v1.0-BF16.gguf would be right; gguf name FILE --rename "]);
+        .prints(&["rename the file to Glossary-2.9M-v1.0-BF16.gguf; gguf name FILE --rename "]);
 }

@@ -78,6 +78,11 @@ fn stores_are_not_written_and_damage_is_told() {
     ] {
         gguf(&store, line).exits(2).says(&["ollama://tiny"]);
     }
+    for line in
+        ["set BLOB general.name=X", "unset BLOB general.name", "rename BLOB general.name=x.y", "name BLOB --rename"]
+    {
+        gguf(&store, &line.replace("BLOB", text(&blob))).exits(2).says(&["cannot be written; copy the file first"]);
+    }
     assert_eq!(fs::read(&blob).unwrap(), before);
     assert_eq!(fs::read_dir(store.join("blobs")).unwrap().count(), 1);
     for (name, said) in [

@@ -59,7 +59,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     for (key, value) in named.chain(model.parameters).chain([version]) {
         kvs.set(key, value);
     }
-    let unpacked = weights.unpacked().to_vec();
+    let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
     let mut warnings: Vec<Warning> = metadata.warnings.iter().cloned().map(Warning::Metadata).collect();
