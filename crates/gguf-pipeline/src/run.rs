@@ -32,7 +32,7 @@ impl Plan {
 /// Runs several plans over one source: each part of a tensor is read and decoded once, then encoded and written for each plan. The files
 /// are those of runs of their own, byte for byte. All of them appear when all are whole.
 ///
-/// The plans come from clones of one [`Draft`]: they make the same tensors of the same data, and may differ in types,
+/// The plans come from clones of one [`Draft`](crate::Draft): they make the same tensors of the same data, and may differ in types,
 /// the order of tensors, key-values and the split.
 ///
 /// # Errors
