@@ -27,7 +27,6 @@ const WRITING: &[&[&str]] = &[
     &["reorder", "m.gguf", "out.gguf"],
     &["upgrade", "m.gguf", "out.gguf"],
     &["quantize", "m.gguf", "out.gguf", "Q8_0"],
-    &["migrate", "m.gguf", "out.gguf"],
     &["extract", "m.gguf", "token_embd.weight", "-o", "out.npy"],
 ];
 

@@ -180,7 +180,7 @@ fn a_head_that_comes_last_may_change_in_its_values_only() {
 fn what_readers_refuse_is_not_written() {
     type Case = (&'static str, fn(&mut Head));
     let cases: &[Case] = &[
-        ("twice", |h| h.tensors.push(TensorInfo::new("a", [1], GgmlType::F32))),
+        ("duplicate", |h| h.tensors.push(TensorInfo::new("a", [1], GgmlType::F32))),
         ("63", |h| h.tensors.push(TensorInfo::new("x".repeat(64), [1], GgmlType::F32))),
         ("block", |h| h.tensors.push(TensorInfo::new("x", [33], GgmlType::Q4_0))),
         ("type 99", |h| h.tensors.push(TensorInfo::new("x", [32], GgmlType(99)))),

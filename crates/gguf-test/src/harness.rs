@@ -20,6 +20,8 @@ pub enum Need {
     SmallDisk,
     /// The right to mount a file system of ext4 in a file, and the program that makes one.
     SmallExt4,
+    /// PyTorch, in the Python of llama.cpp's folder: gigabytes, which the machine that decides can do without.
+    Torch,
     /// The right to mount, and `mkfs.btrfs`.
     SmallBtrfs,
     /// Somebody who asks for it with `--ignored`, for this reason.
@@ -34,6 +36,7 @@ impl Need {
             Need::Peers => unset(peers::PEERS).then_some("needs GGUF_PEERS"),
             Need::Shared => unset(peers::SHARED).then_some("needs GGUF_SHARED"),
             Need::SmallDisk => (!crate::disk::is_possible()).then_some("needs the right to mount"),
+            Need::Torch => (!peers::has_torch()).then_some("needs PyTorch in the Python of GGUF_PEERS"),
             Need::SmallBtrfs => {
                 (!crate::disk::is_btrfs_possible()).then_some("needs the right to mount, and mkfs.btrfs")
             }

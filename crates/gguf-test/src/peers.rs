@@ -23,6 +23,14 @@ pub fn data(name: &str) -> PathBuf {
     folder(SHARED).expect("GGUF_SHARED is set").join("data").join(name)
 }
 
+/// Whether the Python of llama.cpp's folder has PyTorch.
+pub fn has_torch() -> bool {
+    let find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
+    let python = folder(PEERS).map(|peers| peers.join("venv/bin/python"));
+    let found = python.map(|python| Command::new(python).args(["-c", find]).output());
+    found.is_some_and(|output| output.is_ok_and(|output| output.status.success()))
+}
+
 /// A program of llama.cpp's that comes as source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
