@@ -77,14 +77,17 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
 /// by the label of its size.
 ///
 /// # Errors
-/// When the metadata has nothing to put in place of a placeholder.
+/// When the metadata has nothing to put in place of a placeholder, and when `out` is named as a folder that does not exist.
 pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
+    let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
+    if out.to_string_lossy().ends_with(std::path::is_separator) && !out.is_dir() {
+        return Err(fail("no such folder; create it, or omit the separator at the end to name a file".to_owned()));
+    }
     let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_used = PLACEHOLDERS.iter().any(|(placeholder, _)| last.contains(placeholder));
     if !is_used && !out.is_dir() {
         return Ok(out.to_owned());
     }
-    let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
     let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
     let name = plan.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let new = new_name(&name, &heads.iter().collect::<Vec<_>>());
