@@ -46,7 +46,7 @@ fn wrong_files_are_named_with_what_to_do() {
         ("a.dat", &matrix(), &["an importance matrix in the .dat format", "gguf imatrix show ", "--imatrix"]),
         ("Modelfile", b"FROM llama3.2:1b\n", &["an Ollama Modelfile", "ollama://llama3.2:1b"]),
         ("Modelfile", b"# Mine\nFROM ./llama.gguf\n", &["an Ollama Modelfile", ", ./llama.gguf"]),
-        ("manifest", manifest, &["a manifest of Ollama", "folder blobs"]),
+        ("manifest", manifest, &["a manifest of Ollama", "blobs folder"]),
         ("model.gguf.part1of2", &bytes[..half], &["truncated", "a piece of a file", "gguf merge "]),
         ("model.gguf.part2of2", &bytes[half..], &["a piece of a file", "gguf merge "]),
         ("cut.gguf", &bytes[..3], &["GGUF"]),
@@ -61,7 +61,7 @@ fn wrong_files_are_named_with_what_to_do() {
     }
     // A summary says it in a line.
     gguf(["show", text(&at("model.gguf.part1of2"))]).exits(1).prints(&["  Incomplete     ", "gguf merge "]);
-    gguf(["show", text(&at("cut.gguf"))]).exits(1).prints(&["  Incomplete     ", "gguf check says which"]);
+    gguf(["show", text(&at("cut.gguf"))]).exits(1).prints(&["  Incomplete     ", "`gguf check` has the details"]);
     fs::write(at("pointer"), POINTER).unwrap();
     let (out, pointer) = (at("out.gguf"), at("pointer"));
     gguf(["quantize", text(&model), text(&out), "q4_0", "--imatrix", text(&pointer)])
