@@ -1,4 +1,5 @@
 //! Models of Ollama's store: by name, by manifest and by blob, and what is wrong with a store.
+#![cfg(target_os = "linux")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,6 @@ fn gguf(store: &Path, line: &str) -> Run {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn models_of_the_store_are_read() {
     let dir = folder();
     let (store, blob) = store(dir.path());
@@ -63,7 +63,6 @@ fn models_of_the_store_are_read() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn stores_are_not_written_and_damage_is_told() {
     let dir = folder();
     let (store, blob) = store(dir.path());
