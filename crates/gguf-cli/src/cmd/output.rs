@@ -72,6 +72,15 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
     ("{size}", "general.size_label"),
 ];
 
+/// Sees that an output that is named as a folder is one.
+fn check_folder(out: &Path) -> Result<(), Failure> {
+    if !out.to_string_lossy().ends_with(std::path::is_separator) || out.is_dir() {
+        return Ok(());
+    }
+    let problem = "no such folder; create it, or omit the separator at the end to name a file";
+    Err(Failure::CouldNotRun(format!("{}: {problem}", out.display())))
+}
+
 /// The path of the output of a plan that is asked for as `out`: in a folder, the standard name; otherwise `out` with the placeholders in
 /// its last part replaced: `{ftype}` and `{FTYPE}` by the file type in small or capital letters, `{name}` by the model's name and `{size}`
 /// by the label of its size.
@@ -80,9 +89,7 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
 /// When the metadata has nothing to put in place of a placeholder, and when `out` is named as a folder that does not exist.
 pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
     let fail = |problem: String| Failure::CouldNotRun(format!("{}: {problem}", out.display()));
-    if out.to_string_lossy().ends_with(std::path::is_separator) && !out.is_dir() {
-        return Err(fail("no such folder; create it, or omit the separator at the end to name a file".to_owned()));
-    }
+    check_folder(out)?;
     let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_used = PLACEHOLDERS.iter().any(|(placeholder, _)| last.contains(placeholder));
     if !is_used && !out.is_dir() {
@@ -116,6 +123,7 @@ pub fn path_of(out: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
 /// # Errors
 /// When `out` is neither a folder nor has a placeholder for the file type.
 pub fn check_several(out: &Path) -> Result<(), Failure> {
+    check_folder(out)?;
     let last = out.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_told = PLACEHOLDERS.iter().any(|(p, key)| *key == "general.file_type" && last.contains(p));
     if out.is_dir() || is_told {
