@@ -82,10 +82,10 @@ pub fn not_stdout(what: &str, out: &Path) -> Result<(), Failure> {
     Err(Failure::CouldNotRun(format!("{what} -: {problem}")))
 }
 
-/// Sees that a folder is there that the user names.
+/// Checks that a folder exists.
 ///
 /// # Errors
-/// When it is not, or is no folder.
+/// If the folder does not exist, or is not a folder.
 pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
     if dir.is_dir() {
         return Ok(());
@@ -95,7 +95,7 @@ pub fn expect_folder(dir: &Path, expected: &str) -> Result<(), Failure> {
     Err(Failure::of_file(Verdict::CouldNotRun, kind, dir, message))
 }
 
-/// Sees that a file or folder is there that the user names.
+/// Checks that a file or folder exists.
 ///
 /// # Errors
 /// When it is not.

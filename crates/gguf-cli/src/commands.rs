@@ -130,7 +130,7 @@ impl Request {
     /// The command, with paths in place of the models of stores.
     ///
     /// # Errors
-    /// When there is no such model, or its file is not what it should be.
+    /// If the model does not exist, or its file does not match the manifest.
     pub fn command(self, ui: &mut Ui) -> Result<Command, Failure> {
         let (name, arguments) = leaf(&self.matches);
         let replaced = inputs::resolve(ui, &name, arguments)?;

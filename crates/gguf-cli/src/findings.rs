@@ -36,7 +36,7 @@ impl Section {
     }
 }
 
-/// A file that was to be judged: its findings, or why there are none.
+/// A checked file: its findings, or the error that prevented the check.
 pub enum Judged {
     /// What was found.
     Section(Section),

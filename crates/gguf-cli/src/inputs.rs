@@ -68,7 +68,7 @@ const IN_PLACE: &[&str] = &["set", "unset", "rename", "edit"];
 /// data.
 ///
 /// # Errors
-/// When there is no such model, or its file is not what it should be.
+/// If the model does not exist, or its file does not match the manifest.
 pub fn resolve(ui: &mut Ui, command: &str, matches: &ArgMatches) -> Result<Replaced, Failure> {
     let mut replaced = Replaced { arguments: &[], paths: HashMap::new() };
     let reads = COMMANDS.iter().find(|reads| reads.command == command);

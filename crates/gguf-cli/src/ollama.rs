@@ -43,7 +43,7 @@ pub fn is_name(path: &Path) -> bool {
 /// The model that a name, a manifest or a blob stands for; `None` for other files.
 ///
 /// # Errors
-/// When there is no such model, its manifest is invalid, or its file is not there or has another size.
+/// If the model does not exist, its manifest is invalid, or its file is missing or has the wrong size.
 pub fn find(path: &Path) -> Result<Option<Entry>, Failure> {
     if let Some(name) = path.to_str().and_then(|text| text.strip_prefix(SCHEME)) {
         let store = store()?;
@@ -61,7 +61,7 @@ pub fn find(path: &Path) -> Result<Option<Entry>, Failure> {
     let store = path.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "manifests"));
     match store.and_then(Path::parent) {
         Some(store) => of_manifest(path, store, &json).map(Some),
-        // What the file is, and what to do, is told when it is opened.
+        // Opening the file reports its kind, with a hint.
         None => Ok(None),
     }
 }
@@ -128,7 +128,7 @@ fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A file as a manifest; `None` if it is none. What cannot be read is for opening to complain about.
+/// Reads a file as a manifest; `None` if it is not one. Opening the file reports read errors.
 fn read_manifest(path: &Path) -> Result<Option<Value>, Failure> {
     let is_small = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() <= MAX_MANIFEST);
     let Some(file) = is_small.then(|| File::open(path).ok()).flatten() else { return Ok(None) };

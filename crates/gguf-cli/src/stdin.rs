@@ -16,7 +16,7 @@ pub fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A model of which there is the head, and so many bytes by its head.
+/// A model whose head was read, and its length in bytes according to the head.
 #[derive(Debug)]
 struct HeadOnly {
     head: Vec<u8>,

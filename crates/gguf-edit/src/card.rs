@@ -77,7 +77,7 @@ pub enum Field {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CardDifference {
-    /// There is no table of files.
+    /// The text has no table of files.
     NoTable,
     /// The table lacks a model.
     MissingRow {

@@ -147,7 +147,7 @@ fn limits_are_kept_before_bytes_are_asked_for() {
             ("key-value pairs", 100, of(0, 100, Vec::new()), of(0, 101, Vec::new())),
         ];
         for (what, limit, at, over) in cases {
-            // Version 1 is told from its draft by its key-value pairs.
+            // The key-value pairs distinguish version 1 from its draft.
             if what == "key-value pairs" && format!("{f:?}") == format!("{V1:?}") {
                 continue;
             }

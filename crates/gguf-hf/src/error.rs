@@ -53,7 +53,7 @@ pub enum Error {
     NotACheckpoint {
         /// The file.
         path: PathBuf,
-        /// What it seems to be; `None` for what is no regular file.
+        /// The kind of file; `None` if it is not a regular file.
         kind: Option<Kind>,
     },
     /// The file is a GGUF already.

@@ -1,5 +1,7 @@
 //! Formulas: how a key-value follows from the fields of `config.json`, as text in the tables of architectures.
 //!
+//! The notation, its parser and its evaluation are in one file, so that each operator can be followed through all three.
+//!
 //! The notation is close to Python's, in which the rules of the reference converter are written, and means the same: whole numbers
 //! stay whole, `//` rounds down, `/` does not, `or` gives its first true operand.
 //!

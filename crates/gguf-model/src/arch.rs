@@ -6,6 +6,8 @@
 //! key-values and how they follow from `config.json`, the kind of tokenizer. Tables hold no functions; `gguf-hf` interprets
 //! them. For all architectures that are not listed there is a list of tensors that mean the same wherever they are ([`COMMON`]),
 //! looked at if present.
+//!
+//! The types of a table are in one file, because an author of an architecture reads them together.
 
 use gguf_format::Dims;
 use gguf_format::keys::{self, KeyInfo};

@@ -75,7 +75,7 @@ fn row(path: &Path, shards: &[ModelFile]) -> [String; 7] {
     let ggufs: Vec<&Gguf<'_>> = shards.iter().map(ModelFile::gguf).collect();
     let s = summary(&ggufs);
     let known = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
-    // Of what is no model, the kind says most.
+    // For files other than models, print the kind.
     let kind = s.kind.clone().filter(|kind| kind != "model");
     let file_type = s.file_type.map(|ty| ty.to_string());
     let bytes = shards.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add);
