@@ -156,6 +156,10 @@ pub fn card<P: AsRef<Path>>(
             continue;
         }
         let model = Model::open(path)?;
+        // A truncated file is not to be published.
+        for tensor in model.tensors() {
+            tensor.byte_range()?;
+        }
         let files = crate::split::real_paths(&model);
         models.push((model, files));
     }
