@@ -159,6 +159,7 @@ impl EditPlan {
         if options.reserve > MAX_RESERVE {
             return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes can be reserved") });
         }
+        gguf_pipeline::check_memory(file.path(), std::iter::once(gguf))?;
         let mut head = Head::from_gguf(gguf);
         let changes = apply(&mut head, edits)?;
         if let (Some(no @ 1..), true) = (ShardKeys::of(gguf).no, changes.iter().any(is_of_model)) {

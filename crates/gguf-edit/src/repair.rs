@@ -181,6 +181,7 @@ impl Diagnosis {
             whole_bytes: None,
         };
         if let Some(found) = found {
+            gguf_pipeline::check_memory(path, std::iter::once(&found.gguf))?;
             diagnosis.look_at(found);
         }
         Ok(diagnosis)

@@ -30,7 +30,7 @@ mod write;
 
 pub use error::{Difference, Error};
 pub use execute::Overflow;
-pub use gguf::{GgufSource, MAX_TENSORS, UNSPLIT_HEAD};
+pub use gguf::{GgufSource, MAX_TENSORS, UNSPLIT_HEAD, check_memory};
 pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 use gguf_format::{ByteOrder, Field, Gguf, Head, HeadScan, Limits, Version};
-use gguf_io::{ReadAt, read_head, read_head_with};
+use gguf_io::{MODEL_LIMITS, ReadAt, read_head_with};
 
 use super::{Mend, packed};
 use crate::EditError;
@@ -63,7 +63,8 @@ impl MendedHead {
 /// # Errors
 /// When the file cannot be read.
 pub(super) fn find(file: &File, file_bytes: u64) -> io::Result<(Option<MendedHead>, Option<String>)> {
-    let read = read_head(&mut stream(file, 0)?, Some(file_bytes))?;
+    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
+    let read = read_head_with(&mut stream(file, 0)?, scan, |_, _| Ok::<(), io::Error>(()))?;
     let parsed = read.into_gguf();
     let mut found = [0; START];
     let has_start = file_bytes > START as u64 && file.read_exact_at(0, &mut found).is_ok();

@@ -73,7 +73,9 @@ impl How {
         if path.is_file() && gguf_io::in_place::finish(path)? && !self.quiet {
             ui.note(&format!("gguf: {}: completed an interrupted edit", path.display()));
         }
-        Ok(ModelFile::open(path)?)
+        let file = ModelFile::open(path)?;
+        gguf_pipeline::check_memory(path, std::iter::once(file.gguf()))?;
+        Ok(file)
     }
 
     /// Makes the edits, or shows what would be done.
