@@ -75,7 +75,8 @@ pub use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
 pub use gguf_pipeline::{Draft, Event, Plan, Progress, RunOptions};
 
-/// The examples of the workspace's README, compiled as tests.
+/// The examples of the workspace's README and of the book, compiled as tests.
 #[cfg(all(doctest, feature = "hf", feature = "quantize"))]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/tutorials/rust.md")]
 struct Readme;
