@@ -270,16 +270,16 @@ impl Context {
     pub(crate) fn add_tensor(&mut self, tensor: &Tensor) -> Result<(), Failure> {
         let name = Str(tensor.name());
         if !tensor.name.contains(&0) {
-            return Err(self.refuse(format!("the tensor name {name}... has no NUL")));
+            return Err(self.refuse(format!("the tensor name {name}... is not terminated by a NUL")));
         }
         if self.find_tensor(tensor.name()).is_some() {
-            return Err(self.refuse(format!("the tensor {name} is there already")));
+            return Err(self.refuse(format!("duplicate tensor {name}")));
         }
         if tensor.n_bytes().is_none() {
             return Err(self.refuse(format!("the tensor {name} has no size: type {}, {:?}", tensor.ty, tensor.ne)));
         }
         let Some(offset) = self.tensors.last().map_or(Some(0), |last| last.end(self.alignment)) else {
-            return Err(self.refuse(format!("the tensor {name} starts beyond 64 bits")));
+            return Err(self.refuse(format!("the offset of the tensor {name} exceeds 64 bits")));
         };
         self.tensors.push(Info { tensor: *tensor, offset });
         Ok(())
@@ -319,7 +319,7 @@ impl Context {
         let mut next = Some(0);
         for info in &mut self.tensors {
             let Some(offset) = next else {
-                return Err(self.refuse("the tensors take more than 64 bits can say".into()));
+                return Err(self.refuse("the size of all tensors exceeds 64 bits".into()));
             };
             info.offset = offset;
             next = info.end(self.alignment);

@@ -38,7 +38,7 @@ pub enum Error {
         /// Bytes that it may have.
         limit: u64,
     },
-    /// Pieces of a file are not all there.
+    /// Pieces of a file are missing.
     Pieces {
         /// The piece that was given.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// There is no tensor of that name, or none that fits the pattern.

@@ -505,7 +505,7 @@ impl Work<'_> {
         };
         let done = workers::for_each(threads, numbered, self.progress, Vec::new, |buffer, item| {
             work(buffer, item).inspect_err(|_| stop.store(true, Ordering::Relaxed)).map_err(|e| {
-                // Threads that wait for this one end as if they were cancelled. The first error is the one that counts.
+                // Threads that wait for this one end as if they were cancelled. The first error is returned.
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
                 Error::from(Cancelled)
             })

@@ -159,7 +159,7 @@ impl Hashes {
         let mut said = BTreeMap::new();
         let listed = manifest.about(file, &names);
         for (entry, tensor) in &listed {
-            // Of two lines about the same, the first counts, as for llama-gguf-hash.
+            // Of two lines for one name, the first takes precedence, as in llama-gguf-hash.
             said.entry((entry.algorithm, tensor.clone())).or_insert(entry.hash.as_str());
         }
         let mut compared = Vec::new();

@@ -126,7 +126,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// What a damaged file has, and what is wrong with it.
+/// The intact parts and the damage of a file.
 #[derive(Debug)]
 pub struct Diagnosis {
     path: PathBuf,
@@ -285,7 +285,7 @@ impl Diagnosis {
             && self.tensors.iter().all(TensorState::is_whole)
     }
 
-    /// Mends what is determined, in place and behind a journal.
+    /// Repairs the fields that can be determined, in place, protected by a journal.
     ///
     /// # Errors
     /// [`EditError::NotDetermined`] when the head is not known; the system's.

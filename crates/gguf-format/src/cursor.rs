@@ -144,7 +144,7 @@ fn next_string<const N: usize>(bytes: &[u8], pos: usize, len: impl Fn([u8; N]) -
         return Err(Need((pos as u64).saturating_add(N as u64)));
     };
     let (text, len) = (pos + N, len(*raw));
-    // What is compared is what is left, so nothing can wrap.
+    // The comparison uses the remaining length, so nothing can wrap.
     if len > (bytes.len() - text) as u64 {
         return Err(Need((text as u64).saturating_add(len)));
     }

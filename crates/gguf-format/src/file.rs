@@ -106,7 +106,7 @@ impl<'a> Gguf<'a> {
     /// Parses the head at the start of `file`: the whole file, or any prefix of it that holds the head.
     ///
     /// # Errors
-    /// [`Error`]: what, where, and what was found. When the bytes end too early, [`Error::need`] says how many there
+    /// [`Error`], with the field, the offset and the found value. If the bytes end too early, [`Error::need`] returns how many there
     /// must be at least: read more and call again.
     pub fn parse(file: impl Into<HeadBytes<'a>>) -> Result<Gguf<'a>, Error> {
         Gguf::parse_within(file, None)
@@ -152,7 +152,7 @@ impl<'a> Gguf<'a> {
     }
 
     /// As much of a head as `scan` has proven sound, for reporting on a file that cannot be read whole. An unusable
-    /// alignment counts as the default one.
+    /// alignment is read as the default one.
     pub fn partial(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Gguf<'a> {
         Gguf::index(head.into(), scan).0
     }

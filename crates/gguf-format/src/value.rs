@@ -101,7 +101,7 @@ impl<'a> Str<'a> {
         core::str::from_utf8(self.0)
     }
 
-    /// The text, with a replacement character for what is not UTF-8.
+    /// The text, with a replacement character for bytes that are not UTF-8.
     pub fn to_string_lossy(self) -> String {
         String::from_utf8_lossy(self.0).into_owned()
     }

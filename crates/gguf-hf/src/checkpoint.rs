@@ -201,7 +201,7 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Adds the tensors of a file, whose format its name in the folder tells.
+    /// Adds the tensors of a file, whose format follows from its name.
     fn add_part(&mut self, part: Part) -> Result<(), Error> {
         match part.path.extension().and_then(|extension| extension.to_str()) {
             Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(part),

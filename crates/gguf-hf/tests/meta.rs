@@ -250,7 +250,7 @@ fn parts_that_do_not_fit_are_refused() {
                     t[at].2.truncate(32);
                 }
             },
-            "each file has to hold the same tensor",
+            "expected the same tensor in each file",
         ),
         (
             "a vector for a matrix",
@@ -258,7 +258,7 @@ fn parts_that_do_not_fit_are_refused() {
                 let at = find(t, "output.weight");
                 t[at].1 = vec![(VOCAB * WIDTH / 2) as i64];
             },
-            "a matrix is expected",
+            "expected a matrix",
         ),
         (
             "one dimension more",

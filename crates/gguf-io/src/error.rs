@@ -28,7 +28,7 @@ pub enum Error {
         path: PathBuf,
         /// What was tried: `open`, `read`, `write`, ...
         action: &'static str,
-        /// What it said.
+        /// Its message.
         source: io::Error,
     },
     /// The file's head cannot be read as GGUF.
@@ -60,7 +60,7 @@ pub enum Error {
         /// The journal.
         journal: PathBuf,
     },
-    /// A disk has no room for what is to be written to it.
+    /// A disk has not enough free space for the output.
     NoRoom {
         /// The output; of several on the disk, the first.
         path: PathBuf,
@@ -198,7 +198,7 @@ impl Error {
         }
     }
 
-    /// Whether the file's content is at fault, as opposed to the call or the machine.
+    /// Returns whether the error is due to the content of the file, and not to the call or the machine.
     pub fn is_bad_file(&self) -> bool {
         match self {
             Error::Head { .. } | Error::NoTensor { .. } | Error::Shards { .. } => true,

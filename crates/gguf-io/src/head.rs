@@ -51,7 +51,7 @@ impl HeadRead {
 /// ```
 ///
 /// # Errors
-/// The reader's; what is wrong with the head is in [`HeadRead::error`].
+/// Errors of the reader; problems of the head are in [`HeadRead::error`].
 pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadRead> {
     read_head_with(reader, HeadScan::new(total), |_, _| Ok(()))
 }

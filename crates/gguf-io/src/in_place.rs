@@ -35,7 +35,7 @@ pub enum EditStep {
     Opened,
     /// A piece of the journal was written.
     Noted,
-    /// The journal is complete and durable. From here on the file counts as edited.
+    /// The journal is complete and durable. From here on, the edit will be completed.
     Durable,
     /// The file system has inserted bytes, which read as zero.
     Inserted,
@@ -135,7 +135,7 @@ pub fn finish(path: &Path) -> Result<bool, Error> {
     finish_with(path, &|_| ())
 }
 
-/// As [`finish`], and tells the steps.
+/// Like [`finish`], and reports each step.
 ///
 /// # Errors
 /// See [`finish`].

@@ -266,7 +266,7 @@ impl<W> Writer<W> {
         WriteError::Size { tensor, needed, given }
     }
 
-    /// Changes a value of a head that comes last, for what is known only when the tensors are written.
+    /// Changes a value of a head that is written last, for values that are known only after the tensors are written.
     ///
     /// # Errors
     /// [`WriteError::HeadIsWritten`] when the head came first; [`LayoutError::Changed`] when it would no longer fit its

@@ -97,7 +97,7 @@ impl Source for GgufSource {
 /// The most tensors of a model that is copied. Models in use have some thousands.
 pub const MAX_TENSORS: u64 = 1 << 18;
 
-/// Sees that there is memory for the copies of the heads that a plan makes: the values, and what is encoded of them.
+/// Checks that there is memory for the copies of the heads that a plan makes: the values, and their encoded form.
 fn refuse_without_memory(model: &Model) -> Result<(), Error> {
     const COPIES: u64 = 4;
     const BYTES_OF_TENSOR: u64 = 1024;

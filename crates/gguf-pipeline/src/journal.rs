@@ -43,7 +43,7 @@ pub(crate) struct Identity {
     program: String,
     /// Hash of the head.
     head: String,
-    /// Hash of the planned tensors: what is read, what is done to it, what it becomes.
+    /// Hash of the planned tensors: inputs, operations and outputs.
     tensors: String,
     /// Hash of which tensors have weights of importance, and from where.
     importance: String,
@@ -220,7 +220,7 @@ enum Left {
     Nothing,
     /// Something that is of no use.
     Unusable,
-    /// The partial file, and what is noted of it.
+    /// The partial file and its journal entries.
     Partial,
     /// The output under its name, if the notes are right: the run ended between renaming it and removing the journal.
     Output,
@@ -253,7 +253,7 @@ impl Journal {
     }
 
     /// Opens the journal of the output `out`, or starts it when there is nothing to go on with; the partial file is for the caller
-    /// to [reopen](Output::reopen). With `force`, starts it anew when what is there belongs to another plan or to something else.
+    /// to [reopen](Output::reopen). With `force`, starts over if the existing journal belongs to another plan.
     ///
     /// # Errors
     /// When another process has it; when it belongs to another plan; when the files there are none of ours; when the output is
@@ -368,7 +368,7 @@ impl Journal {
         self.start(out, identity)
     }
 
-    /// Whether the output may be under its name already; it counts when all of it is as the journal says.
+    /// Whether the output may already have its name; it is accepted if all of it matches the journal.
     pub(crate) fn has_output(&self) -> bool {
         self.left == Left::Output
     }
@@ -388,7 +388,7 @@ impl Journal {
         self.left == Left::Unusable
     }
 
-    /// Whether an earlier run has left anything that may be of use.
+    /// Whether an earlier run has left work that may be usable.
     pub(crate) fn is_resumed(&self) -> bool {
         !self.found.is_empty()
     }

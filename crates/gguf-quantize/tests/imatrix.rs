@@ -350,7 +350,7 @@ fn broken_files_of_the_old_format() {
     for end in 0..whole.len() {
         assert!(ImatrixFile::from_bytes(whole[..end].to_vec()).is_err(), "{end}");
     }
-    assert_eq!(error(old(&[("a", 1, &values), ("a", 1, &values)], &[])), "the entry a: it is there twice");
+    assert_eq!(error(old(&[("a", 1, &values), ("a", 1, &values)], &[])), "the entry a: duplicate entry");
     assert!(error(old(&[("aaaaaaa", 1, &[])], &[0; 8])).contains("byte 19: the number of values is 0"));
     assert!(error(old(&[("", 1, &values)], &[])).contains("length of a name is 0"));
     assert!(error(old(&[("a", 1, &values)], &[255; 4])).contains("the number of chunks is -1"));

@@ -93,7 +93,7 @@ keys! { GENERAL
         GENERAL_SAMPLING_TEMP = "general.sampling.temp": f32;
         /// Recommended number of last tokens that are penalized when repeated.
         GENERAL_SAMPLING_PENALTY_LAST_N = "general.sampling.penalty_last_n": i32 in "tokens";
-        /// Recommended penalty on repeated tokens; 1 is none.
+        /// Recommended penalty on repeated tokens; 1 for none.
         GENERAL_SAMPLING_PENALTY_REPEAT = "general.sampling.penalty_repeat": f32;
         /// Recommended version of Mirostat; 0 is off.
         GENERAL_SAMPLING_MIROSTAT = "general.sampling.mirostat": i32;

@@ -49,7 +49,7 @@ impl Method {
             }
         };
         let mut algorithm = method.config["quant_algo"].clone();
-        // ModelOpt describes its work in a file of its own.
+        // ModelOpt describes its method in a separate file.
         if let Some(file) = files::read_json(dir, "hf_quant_config.json")? {
             if method.name.is_empty() {
                 method.name = file["producer"]["name"].as_str().unwrap_or_default().to_lowercase();
