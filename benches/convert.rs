@@ -16,7 +16,7 @@ use gguf_benches::{Outcome, median, program, timed};
 use gguf_io::{ModelFile, ReadAt};
 use serde_json::{Value, json};
 
-/// Runs of which the median counts; conversion and copying take turns.
+/// Number of runs, of which the median is reported; conversion and copying alternate.
 const ROUNDS: usize = 5;
 
 /// Elements of each output tensor that are compared with what they have to be.

@@ -320,6 +320,7 @@ fn every_command_has_a_page_with_its_help() {
     let dir = folder();
     let commands = listed_commands(&shell("gguf --help", dir.path()));
     assert!(commands.len() >= 25, "{commands:?}");
+    shell("gguf man man1", dir.path());
     for command in commands {
         let page = root().join(format!("docs/commands/{command}.md"));
         let text = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
@@ -328,6 +329,12 @@ fn every_command_has_a_page_with_its_help() {
         for help in std::iter::once(command.clone()).chain(below) {
             let shown = format!("$ gguf help {help}\n");
             assert!(text.contains(&shown), "{}: missing {shown}", page.display());
+            // The manual page comes from the same definition, with another layout: compare the words of the first line.
+            let first = shell(&format!("gguf help {help}"), dir.path()).swap_remove(0);
+            let manual = dir.path().join(format!("man1/gguf-{}.1", help.replace(' ', "-")));
+            let manual = fs::read_to_string(&manual).unwrap_or_else(|e| panic!("{}: {e}", manual.display()));
+            let manual = manual.replace('\\', "");
+            assert!(manual.contains(first.trim_end_matches('.')), "{help}: {first} is not in its manual page");
         }
     }
 }

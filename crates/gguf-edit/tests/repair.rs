@@ -1,4 +1,4 @@
-//! Damaged files: what is told of them, what is mended, what is saved, and what a whole copy gives back.
+//! Damaged files: diagnosis, repair, saving intact tensors, and restoring from a copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -56,7 +56,7 @@ fn data(i: usize, rows: usize, columns: usize) -> Vec<u8> {
     f32_data(i as u32, (rows * columns.max(1)) as u64)
 }
 
-/// Writes the checkpoint in so many files; `edit` may change what a file has.
+/// Writes the checkpoint to a number of files; `edit` may change the content of a file.
 fn write_meta(dir: &Path, n: usize, embeddings: Cut, edit: impl Fn(usize, &mut Vec<(String, Vec<i64>, Vec<u8>)>)) {
     for shard in 0..n {
         let mut tensors = vec![("rope.freqs".to_owned(), vec![2], vec![0; 8])];
