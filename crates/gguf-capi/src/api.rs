@@ -423,7 +423,7 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut Context, src: *const Context) {
     })
 }
 
-/// Removes a key; gives the id that it had, -1 when it was not there.
+/// Removes a key; returns the id that it had, -1 when it was not there.
 ///
 /// # Safety
 /// The context is null or was not freed, and nobody else uses it meanwhile; `key` is null or a C string.

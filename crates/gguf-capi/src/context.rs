@@ -53,7 +53,7 @@ pub struct Entry {
 /// Where a value is.
 #[derive(Debug, Clone)]
 pub enum Stored {
-    /// The pair of that number of a head that was read. Nothing of it is decoded before it is asked for.
+    /// The pair of that number of a head that was read. Nothing of it is decoded before it is requested.
     Read(Arc<Gguf<'static>>, u64),
     Owned(Value),
 }
@@ -245,7 +245,7 @@ impl Context {
         alignment.map_or(Ok(()), |alignment| self.align(alignment))
     }
 
-    /// Removes a key; gives the id it had.
+    /// Removes a key; returns the id it had.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<Option<usize>, Failure> {
         let Some(i) = self.find_key(key) else { return Ok(None) };
         self.entries.remove(i);
@@ -314,7 +314,7 @@ impl Context {
         self.pack()
     }
 
-    /// Puts the tensors one behind the other.
+    /// Puts the tensors one after the other.
     fn pack(&mut self) -> Result<(), Failure> {
         let mut next = Some(0);
         for info in &mut self.tensors {

@@ -166,7 +166,7 @@ fn dialect(head: &Gguf<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hands over the pairs that gguf.h takes, up to the first that it refuses; gives the alignment.
+/// Hands over the pairs that gguf.h takes, up to the first that it refuses; returns the alignment.
 fn key_values<'a>(head: &'a Gguf<'_>, mut take: impl FnMut(KvRef<'a>) -> Result<(), Failure>) -> Result<u64, Failure> {
     let mut seen = HashSet::new();
     let mut alignment = None;
@@ -222,7 +222,7 @@ fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
 /// How many elements a shape has; `None` for a shape that ggml does not take.
 ///
 /// ggml's reader multiplies the dimensions from the first on, so after a zero nothing overflows. Its constructor of tensors
-/// leaves out zeros behind the first dimension, and aborts the process where a product reaches the limit that the next
+/// leaves out zeros after the first dimension, and aborts the process where a product reaches the limit that the next
 /// dimension sets. Releases differ in which shapes near 2^63 they read. A shape is taken here only if all of them take it, with
 /// and without a `ggml_context`.
 fn n_elements(ne: [i64; MAX_DIMS]) -> Option<i64> {
@@ -276,7 +276,7 @@ fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result
     Ok(())
 }
 
-/// Bytes of the data section, with the padding behind the last tensor.
+/// Bytes of the data section, with the padding after the last tensor.
 fn data_bytes(context: &Context) -> Option<u64> {
     let Some(last) = context.tensors.last() else { return Some(0) };
     last.offset.checked_add(align_up(last.tensor.n_bytes()?, context.alignment)?)

@@ -85,7 +85,7 @@ fn writable(info: &Info) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a tensor's data; gives the number of bytes.
+/// Writes a tensor's data; returns the number of bytes.
 fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
     let tensor = &info.tensor;
     let n = tensor.n_bytes().and_then(|n| usize::try_from(n).ok());

@@ -278,7 +278,7 @@ impl From<gguf_edit::EditError> for Failure {
 }
 
 impl Failure {
-    /// A file that is bad, or cannot be had: what kind of failure it is, of those in the schema of errors, and a message with the path.
+    /// A file that is bad, or is not available: what kind of failure it is, of those in the schema of errors, and a message with the path.
     pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
         Failure::File(Box::new(FileFailure { verdict, kind, path: Some(path.to_owned()), offset: None, message }))
     }

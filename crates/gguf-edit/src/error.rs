@@ -82,7 +82,7 @@ pub enum Error {
         /// The name, safe to print.
         name: String,
     },
-    /// Values of a tensor cannot be had as numbers.
+    /// Values of a tensor cannot be read as numbers.
     NotDecodable {
         /// The model.
         path: PathBuf,

@@ -118,7 +118,7 @@ pub struct HashOptions {
     pub algorithms: Vec<Algorithm>,
     /// Leaves out the hashes of single tensors.
     pub no_tensors: bool,
-    /// Leaves out the hashes of the whole model, but for the content digest.
+    /// Leaves out the hashes of the whole model, except for the content digest.
     pub no_model: bool,
     /// Number of threads; `None` for as many as the machine has processors.
     pub threads: Option<NonZeroUsize>,

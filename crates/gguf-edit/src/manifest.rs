@@ -144,7 +144,7 @@ fn split_label<'a>(label: &'a str, file: &str, tensors: &HashSet<&[u8]>) -> (&'a
             return (label.get(..at).unwrap_or_default(), Some(tensor));
         }
     }
-    // A colon behind the end of a file's name; else it may be part of a path.
+    // A colon after the end of a file's name; else it may be part of a path.
     match label.rsplit_once(".gguf:") {
         Some((before, tensor)) => (label.get(..before.len() + ".gguf".len()).unwrap_or(label), Some(tensor)),
         None => (label, None),

@@ -97,7 +97,7 @@ pub enum Mend {
         /// What is right.
         right: u64,
     },
-    /// The padding behind the last tensor is missing.
+    /// The padding after the last tensor is missing.
     Padding {
         /// How many bytes.
         missing: u64,

@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         done
     }
 
-    /// A string with its length in front, as it stands in the file (a counted trailing NUL included).
+    /// A string with its length in front, as stored in the file (a counted trailing NUL included).
     #[inline]
     pub(crate) fn string(&mut self) -> Result<&'a [u8], Need> {
         let start = self.pos;

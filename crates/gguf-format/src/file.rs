@@ -75,7 +75,7 @@ impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
 
 /// The head of a GGUF file: header, key-values and tensor infos, viewed in the bytes they stand in.
 ///
-/// Nothing is decoded before it is asked for; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
+/// Nothing is decoded before it is requested; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
 /// data section is not needed and not looked at.
 ///
 /// ```
@@ -487,13 +487,13 @@ impl KvRef<'_> {
     }
 }
 
-/// Why a key could not be read as the type asked for.
+/// Why a key could not be read as the requested type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GetError {
     /// The key.
     pub key: alloc::string::String,
-    /// What was found in place of the type asked for; `None` when the key is missing.
+    /// What was found in place of the requested type; `None` when the key is missing.
     pub found: Option<ValueError>,
 }
 

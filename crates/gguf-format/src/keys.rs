@@ -249,7 +249,7 @@ pub fn info(pattern: &str) -> Option<&'static KeyInfo> {
     find("", pattern)
 }
 
-/// The row of a key as it stands in a file whose `general.architecture` is `arch`.
+/// The row of a key as stored in a file whose `general.architecture` is `arch`.
 ///
 /// Without `arch`, keys of every known architecture are recognized. Keys that name another architecture than `arch` are
 /// not. Takes no longer for long keys and allocates nothing.

@@ -401,7 +401,7 @@ impl Layout {
         self.data_offset
     }
 
-    /// Offset of each tensor as it stands in the head, in the order of the head: from the start of the data section (in
+    /// Offset of each tensor as stored in the head, in the order of the head: from the start of the data section (in
     /// the draft of version 1, from the start of the file).
     pub fn offsets(&self) -> &[u64] {
         &self.offsets

@@ -82,7 +82,7 @@ pub enum Error {
         /// Names like that, the nearest first, safe to print.
         nearest: Vec<String>,
     },
-    /// A tensor's data cannot be had as it was asked for.
+    /// A tensor's data is not available in the requested form.
     Tensor {
         /// The file.
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum Error {
     },
 }
 
-/// Why a tensor's data cannot be had as it was asked for.
+/// Why a tensor's data is not available in the requested form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorProblem {
@@ -120,7 +120,7 @@ pub enum TensorProblem {
     },
     /// It does not have the rows.
     Rows {
-        /// The rows asked for.
+        /// The requested rows.
         asked: Range<u64>,
         /// The rows there are.
         n_rows: u64,

@@ -87,7 +87,7 @@ impl fmt::Display for Treatment {
 }
 
 impl Encoding {
-    /// Values and bytes of a block, as it stands in the file.
+    /// Values and bytes of a block, as stored in the file.
     pub(crate) fn block(self) -> (u64, u64) {
         let (values, bytes) = match self {
             Encoding::Present(ty) | Encoding::Pairs(ty) => ty.info().map_or((1, 1), |i| (i.block_len, i.block_bytes)),

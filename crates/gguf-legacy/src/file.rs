@@ -231,7 +231,7 @@ impl LegacyFile {
         }
     }
 
-    /// Sees that a part has the hyperparameters, the vocabulary and the tensors of the first.
+    /// Checks that a part has the hyperparameters, the vocabulary and the tensors of the first.
     fn compare(&self, path: &Path, part: &Walk, first: &[Record]) -> Result<(), Error> {
         let differs = |difference: String| Err(Error::OtherPart { path: path.to_owned(), difference });
         if part.hparams != self.hparams {

@@ -63,7 +63,7 @@ impl Sizes {
     }
 }
 
-/// Texts of tokens, one behind the other.
+/// Texts of tokens, one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenTexts {
     bytes: Vec<u8>,

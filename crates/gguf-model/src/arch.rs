@@ -460,7 +460,7 @@ pub enum Map {
         period: u64,
         /// The first place.
         from: u64,
-        /// The place behind the last.
+        /// The place after the last.
         to: u64,
         /// The number.
         factor: f32,

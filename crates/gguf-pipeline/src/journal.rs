@@ -4,9 +4,9 @@
 //! made of what: an [`Identity`] and its hash. Then comes a line for each finished chunk, with a hash of its bytes. Lines are only
 //! ever added, one write each, so all that an interruption can do is to tear the last one or to lose some. Nothing in it is believed:
 //! a chunk counts as done when the bytes of the partial file have the hash, which covers the rest of the line as well; so neither
-//! file has to reach the disk before the other. A first line that does not have its hash is damaged, and the work starts anew.
+//! file has to reach the disk before the other. A first line that does not have its hash is damaged, and the work starts over.
 //!
-//! The journal is locked as long as it is open, and with it the partial file.
+//! The journal is locked while it is open, and with it the partial file.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -327,7 +327,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes in the lines that follow the first; says how many bytes at the end are not a whole line.
+    /// Takes in the lines that follow the first; returns how many bytes at the end are not a whole line.
     fn read_notes(&mut self, mut rest: &[u8]) -> usize {
         while let Some((line, after)) = split_line(rest) {
             // A line that is damaged is a chunk that is done again.
@@ -435,7 +435,7 @@ fn read(file: &mut File) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether a file starts as a journal does, but for a damaged byte.
+/// Whether a file starts as a journal does, except for a damaged byte.
 fn starts_as_ours(text: &[u8]) -> bool {
     let start = text.get(..START.len());
     start.is_some_and(|start| start.iter().zip(START).filter(|(a, b)| a != b).count() <= 1)

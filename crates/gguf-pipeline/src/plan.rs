@@ -50,7 +50,7 @@ pub struct Gather {
 pub enum Inverse {
     /// Everything, to the bit: each element of the sources has a distinct place and its value.
     Exact,
-    /// Everything, but for the rounding of values that were computed.
+    /// Everything, except for the rounding of values that were computed.
     Rounded,
     /// Not everything: some elements of the sources are left out.
     Lost,

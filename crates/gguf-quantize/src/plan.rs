@@ -318,7 +318,7 @@ fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Resu
     Ok(draft.lay_out()?)
 }
 
-/// Sees that keys get values of types that they can have: known keys by the table, and others that hold an array now.
+/// Checks that keys get values of types that they can have: known keys by the table, and others that hold an array now.
 fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error> {
     if options.allow_other_types {
         return Ok(());

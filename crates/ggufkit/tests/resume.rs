@@ -140,7 +140,7 @@ impl Case {
         watch
     }
 
-    /// Goes on to the end; gives the bytes that were found done.
+    /// Goes on to the end; returns the bytes that were found done.
     #[track_caller]
     fn resume(&self, threads: usize) -> u64 {
         let watch = Watch::default();
@@ -249,7 +249,7 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
     assert_eq!(resumed(Some(&partial), text.lines().map(counted).collect::<String>().as_bytes()), 0);
 }
 
-/// A byte of the first line is another one: that is damage, not another plan, and the work starts anew.
+/// A byte of the first line is another one: that is damage, not another plan, and the work starts over.
 #[test]
 fn a_damaged_first_line_is_told_as_damage() {
     let case = Case::new();

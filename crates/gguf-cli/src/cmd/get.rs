@@ -195,7 +195,7 @@ fn is_pattern(key: &str) -> bool {
     key.contains(['*', '?'])
 }
 
-/// Whether a key is the one asked for. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
+/// Whether a key is the requested one. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
 /// last `*` only, so its time is bounded by the product of the lengths.
 pub fn matches(pattern: &str, key: Str<'_>) -> bool {
     let (pattern, key) = (pattern.as_bytes(), key.as_bytes());

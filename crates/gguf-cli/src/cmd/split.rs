@@ -187,7 +187,7 @@ pub fn not_everything(input: &Path) -> Failure {
     ))
 }
 
-/// Sees that a path can begin names of shards.
+/// Checks that a path can begin names of shards.
 ///
 /// # Errors
 /// If it names a folder or standard output.

@@ -37,7 +37,7 @@ keys! { GENERAL
         GENERAL_DESCRIPTION = "general.description": string;
         /// Who quantized this file.
         GENERAL_QUANTIZED_BY = "general.quantized_by": string;
-        /// Size class, such as 7B or 8x7B, as it stands in the file name.
+        /// Size class, such as 7B or 8x7B, as stored in the file name.
         GENERAL_SIZE_LABEL = "general.size_label": string;
         /// License as an SPDX expression.
         GENERAL_LICENSE = "general.license": string;

@@ -403,7 +403,7 @@ keys! { MODEL
         SAMPLE_FROM_ANCHOR = "{arch}.sample_from_anchor": bool;
         /// Whether the draft model says how sure it is of each token.
         HAS_CONFIDENCE_HEAD = "{arch}.has_confidence_head": bool;
-        /// Whether the residual is taken behind the norm (EAGLE-3).
+        /// Whether the residual is taken after the norm (EAGLE-3).
         NORM_BEFORE_RESIDUAL = "{arch}.norm_before_residual": bool;
         /// Whether the features of the target are normed before they are joined (EAGLE-3).
         NORM_BEFORE_FC = "{arch}.norm_before_fc": bool;

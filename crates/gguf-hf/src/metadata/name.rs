@@ -96,7 +96,7 @@ impl NameParts {
                 kinds.finetune |= kinds.none();
             }
         }
-        // … but for a version at its end.
+        // … except for a version at its end.
         for (_, kinds) in parts.iter_mut().rev() {
             if !kinds.basename || *kinds == (Kinds { basename: true, ..Kinds::default() }) {
                 break;

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::config::Config;
 
-/// A tensor to write: name, format and shape. Its data are zeros, but for what `data` says.
+/// A tensor to write: name, format and shape. Its data are zeros, except for what `data` says.
 type Spec = (String, &'static str, Vec<u64>);
 
 /// Bytes of a tensor.

@@ -291,7 +291,7 @@ impl ImatrixFile {
         &self.ignored
     }
 
-    /// Bytes behind the end of a file of the old format.
+    /// Bytes after the end of a file of the old format.
     pub fn n_trailing(&self) -> u64 {
         self.n_trailing
     }

@@ -222,7 +222,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         }
         (sum_qx, sum_q2)
     };
-    // Rounds a group, or finds the neighbour that serves it best; says whether the codebook had the rounded point.
+    // Rounds a group, or finds the neighbour that serves it best; returns whether the codebook had the rounded point.
     let place_group = |group: usize, id: f32, scale: f32, levels: &mut [u8; SUB]| {
         let at = group * E..(group + 1) * E;
         let levels = &mut levels[at.clone()];
