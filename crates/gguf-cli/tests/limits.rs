@@ -22,7 +22,7 @@ const TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } els
 /// Threads reserve address space, so there are few.
 const THREADS: usize = 2;
 
-/// Runs the program in a folder with limits; says what is wrong with how it ended.
+/// Runs the program in a folder with limits; returns an unexpected end.
 fn run(dir: &Path, args: &[&str]) -> Result<(), String> {
     let script = format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")

@@ -114,7 +114,7 @@ pub enum EditError {
         /// The line that would end it.
         end: String,
     },
-    /// A key that is there twice.
+    /// A duplicate key.
     Twice {
         /// The key.
         key: String,
@@ -232,7 +232,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// The same, said of a file.
+    /// The same, for a file.
     pub fn at(self, path: &Path) -> EditError {
         match self {
             EditError::Io(_) | EditError::Pipeline(_) | EditError::At { .. } => self,

@@ -98,7 +98,7 @@ fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
     Ok(found.iter().all(Option::is_none))
 }
 
-/// Sees that files belong to the model of the first of them.
+/// Checks that files belong to the model of the first of them.
 ///
 /// # Errors
 /// [`Error::Foreign`]; also when the model cannot be read.

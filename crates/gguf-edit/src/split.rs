@@ -33,7 +33,7 @@ pub enum Limit {
     /// So many tensors.
     Tensors(NonZeroU64),
     /// So many bytes of tensor data, as `llama-gguf-split` counts them: each tensor padded to 32 bytes, metadata left out. A larger
-    /// tensor gets a shard of its own.
+    /// tensor gets a separate shard.
     DataBytes(NonZeroU64),
     /// So many bytes of the whole file, never more.
     FileBytes(NonZeroU64),
@@ -228,7 +228,7 @@ fn fill_files(draft: &mut Draft, most: u64, no_tensor_first: bool) -> Result<(),
     Ok(())
 }
 
-/// The value of [`UNSPLIT_HEAD`] for a model that merging would not give again; also that of a model which has one already.
+/// The value of [`UNSPLIT_HEAD`] for a model that merging would not restore, including models that already have one.
 fn note(model: &Model) -> Option<Value> {
     let is_shard = ShardKeys::of(model.gguf()).count.is_some_and(|count| count > 0);
     let ([file], false) = (model.files(), is_shard) else {

@@ -76,7 +76,7 @@ impl Head {
         }
     }
 
-    /// Sets a key: in place when it is there already, at the end otherwise.
+    /// Sets a key: in place if it exists, at the end otherwise.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();
         match self.kvs.iter_mut().find(|kv| kv.key == key.as_bytes()) {
@@ -90,7 +90,7 @@ impl Head {
         self.kvs.iter().find(|kv| kv.key == key.as_bytes()).map(|kv| kv.value.as_ref())
     }
 
-    /// Removes every pair of that key; says whether there was one.
+    /// Removes every pair with this key; returns whether there was one.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.kvs.len();
         self.kvs.retain(|kv| kv.key != key.as_bytes());
@@ -138,7 +138,7 @@ impl Head {
     /// [`check::format`](fn@crate::check::format) reports them.
     ///
     /// # Errors
-    /// [`LayoutError`] for what is refused.
+    /// [`LayoutError`] if the head is rejected.
     pub fn layout(&self) -> Result<Layout, LayoutError> {
         self.refuse_unreadable()?;
         let alignment = self.alignment()?;
@@ -401,7 +401,7 @@ impl Layout {
         self.data_offset
     }
 
-    /// Offset of each tensor as it stands in the head, in the order of the head: from the start of the data section (in
+    /// Offset of each tensor as stored in the head, in the order of the head: from the start of the data section (in
     /// the draft of version 1, from the start of the file).
     pub fn offsets(&self) -> &[u64] {
         &self.offsets

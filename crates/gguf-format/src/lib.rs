@@ -44,7 +44,7 @@
 //!
 //! # Reading while bytes arrive
 //!
-//! [`HeadScan`] finds the end of a head in a growing buffer, and says how many bytes it needs to go on.
+//! [`HeadScan`] finds the end of a head in a growing buffer, and returns how many bytes it needs to go on.
 //!
 //! ```
 //! # let file = {

@@ -1,7 +1,7 @@
 //! Checkpoints: folders with a configuration and tensors in one file or several.
 //!
 //! A [`Checkpoint`] knows every tensor's name, format, shape and place after reading the heads of the files. Data is read
-//! when it is asked for, by position, into the caller's buffer: many threads can read at once, memory stays what the
+//! on demand, by position, into the caller's buffer: many threads can read at once, memory stays what the
 //! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
 
 pub(crate) mod meta;
@@ -201,7 +201,7 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Adds the tensors of a file, whose format its name in the folder tells.
+    /// Adds the tensors of a file, whose format follows from its name.
     fn add_part(&mut self, part: Part) -> Result<(), Error> {
         match part.path.extension().and_then(|extension| extension.to_str()) {
             Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(part),

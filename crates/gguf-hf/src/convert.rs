@@ -217,7 +217,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    // What has the type of the matrices is what is stored, not what it is decoded to.
+    // The type of the matrices is that of the stored data, not of the decoded values.
     let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
     let method = packed::Method::of(dir, &config)?;
     let weights = Weights::open(dir, checkpoint, &method)?;

@@ -363,7 +363,7 @@ pub enum PlanError {
         /// GGUF's name of the architecture.
         architecture: &'static str,
     },
-    /// The configuration asks for what is not converted.
+    /// The configuration requires an unsupported conversion.
     Refused {
         /// GGUF's name of the architecture.
         architecture: &'static str,
@@ -457,12 +457,11 @@ impl fmt::Display for PlanError {
             ),
             PlanError::Shapes { name, tensor, found } => write!(
                 f,
-                "the tensor {tensor:?} has the shape {found:?}, another than those before it that also become part of {name}"
+                "the tensor {tensor:?} has the shape {found:?}, but the preceding parts of {name} have a different shape"
             ),
-            PlanError::Mixed { name, tensor } => write!(
-                f,
-                "the tensor {tensor:?} has another number format than those before it that also become part of {name}"
-            ),
+            PlanError::Mixed { name, tensor } => {
+                write!(f, "the tensor {tensor:?} has a different number format than the preceding parts of {name}")
+            }
             PlanError::Incomplete { name, found, expected, keys, tensor } => {
                 write!(f, "{name} is made of {expected} tensors")?;
                 if !keys.is_empty() {

@@ -1,4 +1,4 @@
-//! PyTorch files: what is read of them, and how everything else is refused.
+//! PyTorch files: supported content, and the errors for everything else.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use gguf_test::torch::{self, Pickle, Saved, state_dict};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most memory that a file may take, whatever is in it.
+/// The memory limit for any file.
 const MOST: usize = 200 << 20;
 
 fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {

@@ -1,4 +1,4 @@
-//! Findings about what a file *means*: keys, tensors, tokenizer and shards against what is known of models.
+//! Findings about the *meaning* of a file: keys, tensors, tokenizer and shards, compared with the tables of models.
 //!
 //! Whether the file can be read at all is the format's matter ([`gguf_format::check`]); the reports are of one kind, and
 //! are best appended. Everything here works on heads that parse. Wrong alarms are worse than misses: what a rule is not
@@ -56,7 +56,7 @@ enum Kind {
 /// split model one shard alone is judged as far as it goes. `file_name` is the name of the first file, without folder,
 /// when there is one to judge.
 ///
-/// Keys that are there twice count as they stand the first time.
+/// Of duplicate keys, the first takes precedence.
 pub fn model(shards: &[&Gguf<'_>], file_name: Option<&str>) -> Report {
     let mut report = Report::new();
     let Some(&first) = shards.first() else { return report };

@@ -97,7 +97,7 @@ impl Source for GgufSource {
 /// The most tensors of a model that is copied. Models in use have some thousands.
 pub const MAX_TENSORS: u64 = 1 << 18;
 
-/// Checks that there is memory for the copies of heads that an edit or a plan makes: the values, and what is encoded of them. `path`
+/// Checks that there is memory for the copies of heads that an edit or a plan makes: the values, and their encoded form. `path`
 /// names the model in the error.
 ///
 /// # Errors

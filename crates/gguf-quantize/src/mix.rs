@@ -58,7 +58,7 @@ impl ModelFacts {
     /// Reads the facts from the keys of a model, which `get` looks up: those of a file, or of a head that is planned. Keys
     /// that are overridden count as they are overridden, as in `llama_model_quantize`.
     ///
-    /// What is missing or of a wrong type counts as 0.
+    /// Missing values and values of a wrong type are read as 0.
     pub fn of<'v>(get: impl Fn(&str) -> Option<ValueRef<'v>>) -> ModelFacts {
         let text = get(keys::GENERAL_ARCHITECTURE).and_then(|v| v.as_str()).and_then(|s| s.to_str().ok());
         let text = text.filter(|text| text.len() <= MAX_NAME);
@@ -357,7 +357,7 @@ fn block_number(name: &[u8]) -> Option<i32> {
 }
 
 /// The order in which llama.cpp quantizes and writes tensors (`weight_name_comparer` in `llama-model-loader.h`): by block,
-/// then by name; what is in no block comes first. Decisions depend on the order, as blocks are counted in places.
+/// then by name; tensors outside the blocks come first. Decisions depend on the order, because some rules count blocks.
 ///
 /// Two exceptions: where the split is kept the order is that of the shards, and where blocks are left out that of the names before
 /// they changed.

@@ -1,5 +1,5 @@
-//! How often the libraries allocate, and how much at once, for each file of the corpus and whatever is done with it: in proportion to
-//! the bytes that are there, whatever they claim.
+//! The number and size of allocations, for each file of the corpus and each operation: in proportion to the bytes of the file,
+//! regardless of its claims.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -28,7 +28,7 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 const ALLOCATIONS: (usize, usize) = (256, 8);
 const BYTES: (usize, usize) = (256 << 10, 64);
 
-/// A name, the buffers of fixed size in bytes, and what is done.
+/// A name, the bytes of buffers of fixed size, and the operation.
 type Work = (&'static str, usize, fn(&Path));
 
 /// What the program's commands do with a file.

@@ -278,7 +278,7 @@ impl Args {
         Ok(conversion)
     }
 
-    /// Plans a conversion and prints its warnings; and says whether llama.cpp would reject the output.
+    /// Plans a conversion and prints its warnings; returns whether llama.cpp would reject the output.
     fn plan_checked(
         &self,
         ui: &mut Ui,

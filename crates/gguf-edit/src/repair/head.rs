@@ -15,7 +15,7 @@ use crate::EditError;
 /// Bytes of magic, version and counts, since version 2.
 const START: usize = 24;
 
-/// What parts of a head may have at most when its counts are guessed: garbage must not be read into memory by the gigabyte.
+/// The largest head that is read when its counts are guessed: invalid data must not be read into memory by the gigabyte.
 const LIMITS: Limits = Limits {
     tensors: 1 << 18,
     kvs: 1 << 18,
@@ -111,7 +111,7 @@ fn long(bytes: &[u8], order: ByteOrder) -> u64 {
 }
 
 impl Guess<'_> {
-    /// The first bytes with another magic, version and counts.
+    /// The first bytes, with the given magic, version and counts.
     fn with(&self, version: Version, order: ByteOrder, counts: [u64; 2]) -> [u8; START] {
         let long = |n: u64| if order == ByteOrder::Big { n.to_be_bytes() } else { n.to_le_bytes() };
         let parts = [&b"GGUF"[..], &word(version.number(), order), &long(counts[0]), &long(counts[1])].concat();
@@ -143,7 +143,7 @@ impl Guess<'_> {
         (found != right).then_some(Mend::Start { found, right })
     }
 
-    /// Another magic and version, with the counts that are there. A head that is read with them is right, even if the file is cut: only
+    /// Tries other magics and versions with the existing counts. A head that can be read with them is correct, even in a truncated file: only
     /// one byte order and width of counts makes a head at all.
     fn start(&self) -> io::Result<Option<MendedHead>> {
         for (version, order) in DIALECTS {
@@ -156,7 +156,7 @@ impl Guess<'_> {
         Ok(None)
     }
 
-    /// Other counts: the pairs and the infos are counted. They are right only when the tensors fill the file.
+    /// Tries other counts, by counting pairs and infos. They are correct only if the tensors fill the file.
     fn counts(&self) -> io::Result<Option<MendedHead>> {
         // The fewest bytes of a pair, and of an info; so many are not refused before they are walked.
         let (most_kvs, most_tensors) = (self.file_bytes / 64, self.file_bytes / 128);

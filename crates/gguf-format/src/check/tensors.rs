@@ -211,7 +211,7 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// Gaps, order, and what comes behind the last tensor. Only for a head that is whole.
+    /// Gaps, order, and what comes after the last tensor. Only for a head that is whole.
     pub(super) fn style(&self, report: &mut Report) {
         let Some(alignment) = self.alignment else { return };
         let data = self.gguf.data_offset();

@@ -49,7 +49,7 @@ impl Method {
             }
         };
         let mut algorithm = method.config["quant_algo"].clone();
-        // ModelOpt describes its work in a file of its own.
+        // ModelOpt describes its method in a separate file.
         if let Some(file) = files::read_json(dir, "hf_quant_config.json")? {
             if method.name.is_empty() {
                 method.name = file["producer"]["name"].as_str().unwrap_or_default().to_lowercase();
@@ -401,7 +401,7 @@ fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u6
     }
 }
 
-/// Sees that every input has a group that there is.
+/// Checks that every input has a group that there is.
 fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
     const AT_ONCE: u64 = 1 << 16;
     let n = listed.shape.first().copied().unwrap_or(0);

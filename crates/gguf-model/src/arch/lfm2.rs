@@ -30,7 +30,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-/// Width of what the layer behind the pooling makes.
+/// Width of what the layer after the pooling makes.
 const DENSE_WIDTH: &[Key] = keys! {
     "embedding_length_out" U32? = "dense_rows";
 };

@@ -40,7 +40,7 @@ pub enum Category {
     Other,
 }
 
-/// Parts of names and what they mean; the first one that a name contains counts.
+/// Parts of names and their meaning; the first one that a name contains takes precedence.
 const PARTS: &[(&str, Category)] = &[
     ("attn_qkv.weight", Category::AttnQkv),
     ("attn_kv_b.weight", Category::AttnKvB),
