@@ -147,7 +147,7 @@ fn architecture(model: &Model<'_>, report: &mut Report) {
         Some(kv) => match kv.value.get::<&str>() {
             Err(e) => report.add(&ARCH_MISSING, &kv, format_args!("the value {e}")),
             Ok("") => report.add(&ARCH_MISSING, &kv, format_args!("the text is empty")),
-            Ok(arch) if keys::is_architecture(arch) => {}
+            Ok(arch) if keys::is_architecture(arch) || keys::is_image_architecture(arch) => {}
             Ok(arch) => {
                 let arch = shown(Str(arch.as_bytes()));
                 report.add(&ARCH_UNKNOWN, &kv, format_args!("the architecture is {arch}"));
