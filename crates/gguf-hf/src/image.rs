@@ -98,7 +98,10 @@ pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conv
             Some(shape) => {
                 let original: Vec<i32> = source.shape.iter().filter_map(|n| i32::try_from(*n).ok()).collect();
                 if original.len() != source.shape.len() {
-                    return Err(plan_of(PlanError::LongDimension { tensor: source.name.clone(), shape: source.shape.clone() }));
+                    return Err(plan_of(PlanError::LongDimension {
+                        tensor: source.name.clone(),
+                        shape: source.shape.clone(),
+                    }));
                 }
                 kvs.i32s(&format!("{ORIGINAL_SHAPE}{name}"), &original);
                 shape
@@ -217,13 +220,7 @@ fn file_type(ty: GgmlType) -> u32 {
 }
 
 /// The type of a tensor and why (`handle_tensors` in `tools/convert.py`, for [`OutType::Auto`]). `shape` is that of the checkpoint.
-fn tensor_type(
-    model: &ImageModel,
-    name: &str,
-    shape: &[u64],
-    stored: Dtype,
-    asked: OutType,
-) -> (GgmlType, Reason) {
+fn tensor_type(model: &ImageModel, name: &str, shape: &[u64], stored: Dtype, asked: OutType) -> (GgmlType, Reason) {
     // What is stored in half precision is so on purpose.
     let is_half = stored == Dtype::F16;
     let precise = if shape.len() == 1 {
@@ -252,12 +249,7 @@ fn tensor_type(
 fn reshaped(model: &ImageModel, shape: &[u64]) -> Option<Vec<u64>> {
     let n = n_elements(shape.iter().copied())?;
     let row = shape.last().copied()?;
-    if model.reshapes
-        && shape.len() > 1
-        && n >= LEAST_RESHAPED
-        && n.is_multiple_of(ROW)
-        && !row.is_multiple_of(ROW)
-    {
+    if model.reshapes && shape.len() > 1 && n >= LEAST_RESHAPED && n.is_multiple_of(ROW) && !row.is_multiple_of(ROW) {
         return Some(vec![ROW, n / ROW]);
     }
     if shape.len() <= MAX_DIMS {

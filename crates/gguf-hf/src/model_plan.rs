@@ -472,7 +472,10 @@ impl fmt::Display for PlanError {
                 write!(f, "a model of images is converted to f32, f16 or bf16; quantize the result to {ty}")
             }
             PlanError::LongDimension { tensor, shape } => {
-                write!(f, "the tensor {tensor:?} has the shape {shape:?}; dimensions of a reshaped tensor are below 2^31")
+                write!(
+                    f,
+                    "the tensor {tensor:?} has the shape {shape:?}; dimensions of a reshaped tensor are below 2^31"
+                )
             }
             PlanError::Quantized { method, supported } => write!(
                 f,

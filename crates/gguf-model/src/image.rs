@@ -51,7 +51,11 @@ pub const IMAGE_MODELS: &[ImageModel] = &[
     model(
         "qwen_image",
         "Qwen-Image",
-        &[&["txt_norm.weight", "transformer_blocks.0.attn.norm_q.weight", "transformer_blocks.0.img_mlp.net.0.proj.weight"]],
+        &[&[
+            "txt_norm.weight",
+            "transformer_blocks.0.attn.norm_q.weight",
+            "transformer_blocks.0.img_mlp.net.0.proj.weight",
+        ]],
         &[],
     ),
     model(

@@ -82,9 +82,7 @@ pub(super) fn category(name: &[u8]) -> Category {
 /// The row for a place, after `seen` tensors with values; its number, too.
 pub(super) fn rule(category: Category, file_type: FileType, seen: u64) -> Option<(usize, &'static ImageRule)> {
     IMAGE_RULES.iter().enumerate().find(|(_, rule)| {
-        rule.place == category
-            && rule.file_types.contains(&file_type)
-            && rule.before.is_none_or(|before| seen < before)
+        rule.place == category && rule.file_types.contains(&file_type) && rule.before.is_none_or(|before| seen < before)
     })
 }
 
@@ -175,7 +173,11 @@ mod tests {
             ("ltxv", "transformer_blocks.0.attn1.to_q.weight", "patchify_proj.weight"),
             ("hyvid", "double_blocks.0.img_attn_proj.weight", "txt_in.input_embedder.weight"),
             ("wan", "blocks.0.self_attn.q.weight", "time_projection.1.weight"),
-            ("hidream", "double_stream_blocks.0.block.attn1.to_q.weight", "double_stream_blocks.0.block.ff_i.gate.weight"),
+            (
+                "hidream",
+                "double_stream_blocks.0.block.attn1.to_q.weight",
+                "double_stream_blocks.0.block.ff_i.gate.weight",
+            ),
             ("cosmos", "blocks.0.self_attn.q_proj.weight", "x_embedder.proj.1.weight"),
             ("lumina2", "layers.0.attention.out.weight", "noise_refiner.0.attention.out.weight"),
             ("qwen_image", "transformer_blocks.0.attn.to_q.weight", "img_in.weight"),
