@@ -1,6 +1,6 @@
 //! Edits as values: the changes to make to the keys and tensor names of a head, and the changes made.
 
-use gguf_format::{Head, Kv, MAX_KEY, MAX_TENSOR_NAME, Value};
+use gguf_format::{Head, Kv, MAX_KEY, Value};
 
 use crate::EditError;
 
@@ -164,7 +164,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
             Ok(vec![Change::RenamedKey { from: from.clone(), to: to.clone() }])
         }
         Edit::RenameTensor { from, to } => {
-            if to.is_empty() || to.len() > MAX_TENSOR_NAME || to.contains('\0') {
+            if to.is_empty() || to.len() > head.max_tensor_name() || to.contains('\0') {
                 return Err(EditError::TensorName { name: to.clone() });
             }
             let is_there = |name: &str| head.tensors.iter().any(|tensor| tensor.name == name.as_bytes());

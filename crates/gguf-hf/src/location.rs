@@ -21,6 +21,11 @@ pub(crate) struct Location {
 }
 
 impl Location {
+    /// What a message about the checkpoint names: its file, or else its folder.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.as_ref().map_or_else(|| self.dir.clone(), |file| self.dir.join(file))
+    }
+
     /// The checkpoint at a path: a folder, a model's folder in the cache of the Hugging Face hub, or a file of tensors.
     ///
     /// # Errors

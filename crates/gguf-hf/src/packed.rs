@@ -23,12 +23,14 @@ use crate::model_plan::PlanError;
 mod bitsandbytes;
 mod data;
 mod groups;
+mod image;
 mod method;
 mod mxfp4;
 mod scaled;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use image::scaled_by;
 pub(crate) use method::Method;
 
 use data::{Data, Number, Numbers};

@@ -387,7 +387,7 @@ fn paths_that_are_no_checkpoint() {
         ("model.zip", b"PK\x03\x04", "rename the file"),
         ("page.txt", b"<!DOCTYPE html><html>", "an HTML page, expected a checkpoint"),
         ("empty.dat", b"", "an empty file, expected a checkpoint"),
-        ("model.safetensors", b"x", "no config.json in the folder"),
+        ("model.safetensors", b"x", "not a safetensors file: 1 bytes"),
     ] {
         fs::write(dir.path().join(name), content).unwrap();
         let message = refusal(name);

@@ -106,6 +106,8 @@ impl<'g> Model<'g> {
             Some("adapter") => Kind::Adapter,
             Some("imatrix") => Kind::Imatrix,
             Some("mmproj") => Kind::Projector,
+            // A model of images has no keys of a network, and no tokenizer.
+            None | Some("model") if keys::is_image_architecture(self.arch) => Kind::Other,
             None | Some("model") if no > 0 && self.arch.is_empty() => Kind::Shard,
             None | Some("model") if n_tensors == 0 && self.complete => Kind::Vocab,
             None | Some("model" | "vocab") => Kind::Model,
@@ -147,7 +149,7 @@ fn architecture(model: &Model<'_>, report: &mut Report) {
         Some(kv) => match kv.value.get::<&str>() {
             Err(e) => report.add(&ARCH_MISSING, &kv, format_args!("the value {e}")),
             Ok("") => report.add(&ARCH_MISSING, &kv, format_args!("the text is empty")),
-            Ok(arch) if keys::is_architecture(arch) => {}
+            Ok(arch) if keys::is_architecture(arch) || keys::is_image_architecture(arch) => {}
             Ok(arch) => {
                 let arch = shown(Str(arch.as_bytes()));
                 report.add(&ARCH_UNKNOWN, &kv, format_args!("the architecture is {arch}"));

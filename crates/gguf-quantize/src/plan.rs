@@ -375,8 +375,11 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
         }
     }
     draft.is_split = options.keep_split;
+    let is_image = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
+    let is_image = is_image.and_then(|name| name.to_str().ok()).is_some_and(keys::is_image_architecture);
     match options.keep_split {
         true => kept.sort_by_key(|(tensor, _)| tensor.place),
+        false if is_image => {}
         false => kept.sort_by(|(a, _), (b, _)| mix::processing_order(&a.name, &b.name)),
     }
     let mut old_names = Vec::with_capacity(kept.len());

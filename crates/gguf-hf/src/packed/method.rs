@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
-use super::{Found, Problem, bitsandbytes, dims, expect, mxfp4, problem, scales};
+use super::{Found, Problem, bitsandbytes, dims, expect, image, mxfp4, problem, scales};
 use crate::config::{Config, Error as ConfigError};
 use crate::dtype::SourceTensor;
 use crate::error::Error;
@@ -24,9 +24,9 @@ const METHODS: &[&str] =
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Method {
     /// The name; empty where the configuration names no method.
-    name: String,
+    pub(super) name: String,
     /// `quantization_config`.
-    config: Value,
+    pub(super) config: Value,
 }
 
 impl Method {
@@ -80,6 +80,7 @@ impl Method {
     pub(super) fn find(&self, found: &mut Found<'_>) -> Result<(), Problem> {
         match self.name.as_str() {
             "" => Ok(()),
+            image::NAME => image::find(found),
             "fp8" | "fbgemm_fp8" => Ok(self.fp8(found)?),
             "modelopt" => Ok(modelopt(found)?),
             "mxfp4" => Ok(mxfp4::find(found)?),
