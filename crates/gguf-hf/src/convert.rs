@@ -235,11 +235,12 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let weights = Weights::open(dir, checkpoint, &method)?;
     let plan_of = |source: PlanError| weights.error(dir, source);
     let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
-    let stored = arch::Stored { asked, ty, is_mxfp4: method.is_mxfp4() };
+    let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty) };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }
+    let extra = weights.complete(&model.fields, &mut model.tensors);
     if is_meta {
         let key = keys::for_arch(keys::TENSOR_DATA_LAYOUT, model.architecture);
         model.parameters.push((key, meta::LAYOUT.into()));
@@ -283,7 +284,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
     let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
-    for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
+    for (key, value) in parameters.chain([version]).chain(extra).chain(first).chain(tokenizer.kvs).chain(more) {
         kvs.set(key, value);
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };

@@ -244,9 +244,9 @@ impl ModelPlan {
 /// When its number format is not a plain float.
 pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, PlanError> {
     match source.dtype.ggml {
-        Some(ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4)) => {
-            Ok(Input { index, name: source.name.clone(), ty })
-        }
+        Some(
+            ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4 | GgmlType::NVFP4),
+        ) => Ok(Input { index, name: source.name.clone(), ty }),
         _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
     }
 }
