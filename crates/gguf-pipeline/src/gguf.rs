@@ -103,7 +103,9 @@ pub const MAX_TENSORS: u64 = 1 << 18;
 /// # Errors
 /// [`Error::HeadTooLarge`], and [`Error::TooManyTensors`] for more than [`MAX_TENSORS`].
 pub fn check_memory<'a>(path: &Path, heads: impl Iterator<Item = &'a Gguf<'static>>) -> Result<(), Error> {
-    const COPIES: u64 = 4;
+    // The values, the new head and its encoded form, and those of shards; a text for an editor has up to six bytes for each byte, in a
+    // buffer that doubles.
+    const COPIES: u64 = 16;
     const BYTES_OF_TENSOR: u64 = 1024;
     let (bytes, n_tensors) = heads.fold((0u64, 0u64), |(bytes, n), gguf| {
         (bytes.saturating_add(gguf.head_bytes()), n.saturating_add(gguf.n_tensors()))

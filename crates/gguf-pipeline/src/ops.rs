@@ -113,7 +113,12 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 Map::ZeroFrom(from) => {
                     values.iter_mut().zip(place..).filter(|(_, p)| *p >= from).for_each(|(v, _)| *v = 0.0)
                 }
-                Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) => return None,
+                Map::ZeroBefore(to) => {
+                    values.iter_mut().zip(place..).filter(|(_, p)| *p < to).for_each(|(v, _)| *v = 0.0)
+                }
+                Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) | Map::ZeroRows(_) | Map::Values(_) => {
+                    return None;
+                }
             }
             if halves {
                 float::encode_f16(values, &mut rounded);
@@ -148,6 +153,7 @@ mod tests {
         assert_eq!(apply(&[part], 0), Some(vec![1.0, -2.0, -3.0, 4.0, 5.0, -6.0, -7.0, 8.0]));
         assert_eq!(apply(&[part], 6), Some(vec![-1.0, 2.0, 3.0, -4.0, -5.0, 6.0, 7.0, -8.0]));
         assert_eq!(apply(&[Map::ZeroFrom(9)], 4), Some(vec![1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]));
+        assert_eq!(apply(&[Map::ZeroBefore(6)], 4), Some(vec![0.0, 0.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
         assert_eq!(apply(&[Map::ScalePart { period: 0, from: 0, to: 1, factor: 2.0 }], 0), None);
         assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
     }

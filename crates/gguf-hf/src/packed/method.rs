@@ -35,8 +35,8 @@ pub(crate) struct Method {
     /// `quantization_config`.
     pub(super) config: Value,
     /// What `quant_algo` and `quantized_layers` say, of that or of ModelOpt's own file.
-    algorithms: Algorithms,
-    is_nvfp4: bool,
+    pub(super) algorithms: Algorithms,
+    pub(super) is_nvfp4: bool,
 }
 
 impl Method {
