@@ -15,23 +15,19 @@ fn peer(mode: &str, args: &[String]) -> String {
     let mut peer = Peers::get().python(&script);
     peer.arg(peers::image_loaders().expect("the loaders")).arg(mode).args(args);
     let output = peer.output().expect("the peers' Python runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout).to_owned()
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Runs `gguf`, which writes the last path.
 fn run(command: &str, paths: [&Path; 2], options: &[&str]) {
-    let mut args = vec![command, text_of(paths[0])];
+    let mut args = vec![command, text(paths[0])];
     if command == "convert" {
         args.push("-o");
     }
-    args.push(text_of(paths[1]));
+    args.push(text(paths[1]));
     args.extend(options);
     gguf(&args).exits(0);
-}
-
-fn text_of(path: &Path) -> &str {
-    path.to_str().unwrap()
 }
 
 fn conversions_have_the_same_bytes_and_are_loaded() {
