@@ -422,7 +422,8 @@ fn names_order_and_what_is_said() {
 fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
     // Values 0 to 15, again and again.
     let codes: Vec<u8> = (0..64).map(|i| (i % 8 * 2) | (i % 8 * 2 + 1) << 4).collect();
-    let cases: [(Json, &str, &str, Vec<u8>, usize, &[u8], u8); 2] = [
+    type Case<'a> = (Json, &'a str, &'a str, Vec<u8>, usize, &'a [u8], u8);
+    let cases: [Case<'_>; 2] = [
         (
             json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
             "F8_E4M3",
