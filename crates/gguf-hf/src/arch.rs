@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use gguf_format::GgmlType;
 use gguf_model::arch::{self, Architecture, Checkpoint};
+use gguf_pipeline::plan::Op;
 
 use crate::config::Config;
 use crate::dtype::SourceTensor;
@@ -98,6 +99,9 @@ pub(crate) fn plan_parts(
         computed::add(checkpoint, &mut plan)?;
     }
     tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
+    if scope == Scope::Adapter {
+        plan.tensors.retain(|tensor| !matches!(tensor.op, Op::Computed(_)));
+    }
 
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {

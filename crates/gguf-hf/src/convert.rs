@@ -15,6 +15,7 @@ use crate::checkpoint::{Checkpoint, meta};
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::files;
+use crate::image;
 use crate::key_values::KeyValues;
 use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
@@ -122,6 +123,8 @@ pub enum OutputKind {
     Adapter,
     /// The encoders of images and sound beside a language model, with their projectors.
     Projector,
+    /// A model that makes images or video.
+    Images,
 }
 
 /// A conversion that is decided.
@@ -186,12 +189,21 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if options.projector {
         return tower::plan(dir, options);
     }
+    if let Some(conversion) = image::plan(location, options)? {
+        return Ok(conversion);
+    }
     // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
     let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
     let is_original = is_part && !files::has(dir, CONFIG)?;
     let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
         Some((document, checkpoint)) => (document, Some(checkpoint)),
-        None => (config_json(dir)?, None),
+        None => match (config_json(dir), &location.file) {
+            (Err(Error::NoConfig { .. }), Some(_)) => {
+                let source = PlanError::UnsupportedImages { supported: image::titles() };
+                return Err(Error::Plan { path: location.path(), source });
+            }
+            (document, _) => (document?, None),
+        },
     };
     let is_meta = meta.is_some();
     let mut config = read_config(dir, document)?;
@@ -217,7 +229,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    // What has the type of the matrices is what is stored, not what it is decoded to.
+    // The type of the matrices is that of the stored data, not of the decoded values.
     let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
     let method = packed::Method::of(dir, &config)?;
     let weights = Weights::open(dir, checkpoint, &method)?;

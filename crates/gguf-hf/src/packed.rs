@@ -26,6 +26,7 @@ mod bitsandbytes;
 mod blocks;
 mod data;
 mod groups;
+mod image;
 mod method;
 mod mxfp4;
 mod nvfp4;
@@ -33,6 +34,7 @@ mod scaled;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use image::scaled_by;
 pub(crate) use method::Method;
 
 use data::{Data, Number, Numbers};

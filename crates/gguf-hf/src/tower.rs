@@ -39,7 +39,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         config.set("added_tokens", added_tokens(dir)?);
     }
     let checkpoint = Checkpoint::open(dir)?;
-    // What has the type of the matrices is what is stored, not what it is decoded to.
+    // The type of the matrices is that of the stored data, not of the decoded values.
     let ty = options.ty.resolve(checkpoint.tensors());
     let method = packed::Method::of(dir, &config)?;
     let weights = Weights::open(dir, checkpoint, &method)?;
@@ -98,7 +98,7 @@ fn added_tokens(dir: &Path) -> Result<Json, Error> {
     Ok(Json::Object(all))
 }
 
-/// What the files of the preprocessors say: `processor_config.json` takes precedence, and in each file what is said of images.
+/// The settings of the preprocessors: `processor_config.json` takes precedence, and in each file the settings for images.
 fn preprocessor(dir: &Path) -> Result<Json, Error> {
     let mut all = Map::new();
     for (file, inner) in [("preprocessor_config.json", "media_proc_cfg"), ("processor_config.json", "image_processor")]

@@ -29,7 +29,7 @@ fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The options that a command line of the reference asks for; `None` when it asks for what is not done here.
+/// The options of a command line of the reference; `None` if it has unsupported options.
 fn options(job: &Value) -> Option<Options> {
     let mut options = Options::default().pre(job["forced_pre"].as_str().map(str::to_owned));
     let mut args = job["args"].as_array()?.iter().filter_map(Value::as_str);
@@ -168,7 +168,7 @@ fn generated_checkpoints_have_the_same_bytes() {
 /// Checkpoints from which the reference makes files that llama.cpp does not load, and that become other files here.
 const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
-/// Checkpoints that are not converted: without a tokenizer of their own, for which the reference has one.
+/// Checkpoints that are not converted: they have no tokenizer, and the reference uses its own.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// Conversions of generated checkpoints that have the same bytes, at least.
@@ -221,7 +221,7 @@ fn rerankers_have_the_same_bytes() {
     }
 }
 
-/// Tries one recorded checkpoint: for each type, a file and what is wrong with it. `None` for a class that is not supported.
+/// Tries one recorded checkpoint: for each type, a file and its differences. `None` for an unsupported class.
 fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>)>> {
     let class = case["class"].as_str().unwrap();
     let outputs = case["outputs"].as_object().unwrap();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::blocks::Format;
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
 use super::nvfp4::{self, Algorithms};
-use super::{Found, Problem, bitsandbytes, dims, expect, mxfp4, problem, scales};
+use super::{Found, Problem, bitsandbytes, dims, expect, image, mxfp4, problem, scales};
 use crate::config::{Config, Error as ConfigError};
 use crate::dtype::SourceTensor;
 use crate::error::Error;
@@ -31,12 +31,12 @@ const MIXED: &str = "mixed-precision";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Method {
     /// The name; empty where the configuration names no method.
-    name: String,
+    pub(super) name: String,
     /// `quantization_config`.
-    config: Value,
+    pub(super) config: Value,
     /// What `quant_algo` and `quantized_layers` say, of that or of ModelOpt's own file.
-    algorithms: Algorithms,
-    is_nvfp4: bool,
+    pub(super) algorithms: Algorithms,
+    pub(super) is_nvfp4: bool,
 }
 
 impl Method {
@@ -60,7 +60,7 @@ impl Method {
         };
         let (mut algorithm, mut layers) = (&method.config["quant_algo"], &method.config["quantized_layers"]);
         let (mut format, mut groups) = (&method.config["format"], &method.config["config_groups"]);
-        // ModelOpt describes its work in a file of its own.
+        // ModelOpt describes its method in a separate file.
         let file = match is_filled(algorithm) && is_filled(layers) {
             true => None,
             false => files::read_json(dir, "hf_quant_config.json")?,
@@ -146,6 +146,7 @@ impl Method {
         }
         match self.name.as_str() {
             "" => Ok(()),
+            image::NAME => image::find(found),
             "fp8" | "fbgemm_fp8" => Ok(self.fp8(found)?),
             "modelopt" => Ok(modelopt(found)?),
             "mxfp4" => Ok(mxfp4::find(found)?),
@@ -486,7 +487,7 @@ fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u6
     }
 }
 
-/// Sees that every input has a group that there is.
+/// Checks that every input has a group that there is.
 fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
     const AT_ONCE: u64 = 1 << 16;
     let n = listed.shape.first().copied().unwrap_or(0);

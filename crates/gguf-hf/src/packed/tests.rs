@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::config::Config;
 
-/// A tensor to write: name, format and shape. Its data are zeros, but for what `data` says.
+/// A tensor to write: name, format and shape. Its data are zeros, except for what `data` says.
 type Spec = (String, &'static str, Vec<u64>);
 
 /// Bytes of a tensor.
@@ -363,11 +363,11 @@ fn values_that_cannot_be_are_refused_before_the_run() {
     let bnb = json!({"quant_method": "bitsandbytes"});
     let cases: [(&str, &str); 8] = [
         ("{", "is not the JSON of a quantization state"),
-        (r#"{"blocksize": 0, "dtype": "float16", "shape": [16, 64]}"#, "blocks of 0, which cannot be"),
+        (r#"{"blocksize": 0, "dtype": "float16", "shape": [16, 64]}"#, "blocks of 0"),
         (r#"{"blocksize": 64, "dtype": "int8", "shape": [16, 64]}"#, "names the dtype \"int8\""),
         (r#"{"blocksize": 64, "dtype": "float16", "shape": [16, 65]}"#, "has 512 bytes, expected 520"),
-        (r#"{"blocksize": 64, "dtype": "float16", "shape": [4294967296, 4294967296]}"#, "which cannot be"),
-        (r#"{"blocksize": 64, "dtype": "float16", "shape": []}"#, "which cannot be"),
+        (r#"{"blocksize": 64, "dtype": "float16", "shape": [4294967296, 4294967296]}"#, "names the invalid shape"),
+        (r#"{"blocksize": 64, "dtype": "float16", "shape": []}"#, "names the invalid shape"),
         (r#"{"blocksize": 64, "dtype": "float16", "shape": [16, -1]}"#, "is not the JSON"),
         (r#"{"blocksize": 64, "dtype": "float16", "shape": [16, 64], "nested_blocksize": 0}"#, "nested blocks of 0"),
     ];
