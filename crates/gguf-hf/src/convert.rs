@@ -247,7 +247,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         folder: location.name.clone(),
     };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
-    let (vocab, special_tokens) = (model.checkpoint.vocab, model.checkpoint.special_tokens);
+    let tokenizer_table = model.checkpoint;
+    let (vocab, special_tokens) = (tokenizer_table.vocab, tokenizer_table.special_tokens);
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
     let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
@@ -267,11 +268,22 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
 
+    let mut late = Vec::new();
+    if let Some((_, tokens)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens")
+        && let Some(tokens) = tokens.as_ref().as_array()
+    {
+        for (kind, text) in tokenizer_table.late_tokens {
+            let id = tokens.iter().position(|token| token.as_str().is_some_and(|token| token == *text));
+            let id = id.and_then(|id| u32::try_from(id).ok());
+            late.extend(id.map(|id| (format!("tokenizer.ggml.{kind}_token_id"), id.into())));
+        }
+    }
+
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
     let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
-    for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
+    for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(late).chain(more) {
         kvs.set(key, value);
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
@@ -325,6 +337,10 @@ pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     for tensor in tensors {
         let n = tensor.n_elements();
         let name = String::from_utf8_lossy(&tensor.name);
+        // Sizes of adapters inside a model are not counted, and then nothing is.
+        if name.ends_with(".lora_a") || name.ends_with(".lora_b") {
+            return ParameterCounts::default();
+        }
         let experts = tensor.shape.get(if name.contains(".bias") { 1 } else { 2 }).copied();
         match experts.filter(|_| name.contains("_exps.") && tensor.shape.len() >= 3) {
             Some(experts) => {

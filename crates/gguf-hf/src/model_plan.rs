@@ -192,7 +192,7 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
         (GgmlType::F32, Reason::Norm)
     } else if CONVOLUTIONS.iter().any(|convolution| name.starts_with(convolution)) {
         if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
-    } else if !name.ends_with(".weight") {
+    } else if ![".weight", ".lora_a", ".lora_b"].iter().any(|suffix| name.ends_with(suffix)) {
         (GgmlType::F32, Reason::NotAWeight)
     } else if ALWAYS_F32.contains(&kind) {
         (GgmlType::F32, Reason::Precise)
@@ -534,6 +534,7 @@ mod tests {
             ("output_norm.weight", 1, GgmlType::F32, Reason::Vector),
             ("blk.0.attn_q.bias", 2, GgmlType::F32, Reason::NotAWeight),
             ("token_embd", 2, GgmlType::F32, Reason::NotAWeight),
+            ("blk.0.attn_q.lora_a", 3, GgmlType::BF16, Reason::Asked),
             ("blk.3.ffn_gate_inp.weight", 2, GgmlType::F32, Reason::Precise),
             ("position_embd.weight", 2, GgmlType::F32, Reason::Precise),
         ];

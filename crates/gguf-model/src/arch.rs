@@ -739,6 +739,8 @@ pub struct Checkpoint {
     pub vocab: Vocab,
     /// Special tokens, by kind and text, that are set where the tokenizer's files set none of their kind.
     pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Special tokens, by kind and text, whose keys come behind those of the tokenizer.
+    pub late_tokens: &'static [(&'static str, &'static str)],
     /// Key-values before those of the tokenizer, which may set them again.
     pub tokenizer_first: &'static [&'static [Key]],
     /// Key-values behind those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`, the files of that name.
@@ -784,6 +786,7 @@ impl Checkpoint {
         keys: &[groups::GENERIC],
         vocab: Vocab::Bpe,
         special_tokens: &[],
+        late_tokens: &[],
         tokenizer_first: &[],
         tokenizer_keys: &[],
         computed: &[],
