@@ -22,6 +22,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/arch/tensors.rs", 4, "tensors of a plan; functions of a table; MAX_VALUES"),
     ("gguf-hf/src/autoconfig.rs", 1, "MAX_REPEATED"),
     ("gguf-hf/src/checkpoint.rs", 3, "a piece; a head that is reserved before; tensors of heads that were read"),
+    ("gguf-hf/src/draft.rs", 1, "MAX_IDS"),
     ("gguf-hf/src/files.rs", 1, "a file that was read"),
     ("gguf-hf/src/formula.rs", 1, "MAX_LIST"),
     ("gguf-hf/src/metadata/name.rs", 1, "a word of an id"),

@@ -233,6 +233,16 @@ impl ModelPlan {
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
     }
 
+    /// Adds a tensor of whole numbers, as they are in the source.
+    pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
+        let input = Input { index, name: source.name.clone(), ty: GgmlType::I64 };
+        let place = Place { file: 0, offset: self.tensors.len() as u64 };
+        let reason = Reason::Kept(Keep::Kind("token ids"));
+        let shape = source.shape.iter().rev().copied().collect();
+        let plan = TensorPlan::new(name.to_owned(), shape, GgmlType::I64, reason, Op::Copy(input));
+        self.tensors.push(TensorPlan { from: GgmlType::I64, place, ..plan });
+    }
+
     pub(crate) fn skip(&mut self, name: &str, reason: &'static str) {
         self.skipped.push(Skipped { name: name.to_owned(), reason });
     }

@@ -90,9 +90,16 @@ pub(crate) struct Weights {
     tensors: Vec<SourceTensor>,
     forms: Vec<Form>,
     unpacked: Vec<Unpacked>,
+    /// A tensor with other data than is stored.
+    replaced: Option<(usize, Vec<u8>)>,
 }
 
 impl Weights {
+    /// Gives a tensor other data of the same size.
+    pub(crate) fn replace(&mut self, index: usize, data: Vec<u8>) {
+        self.replaced = Some((index, data));
+    }
+
     /// Finds the packed weights of a checkpoint. `dir` is its folder.
     ///
     /// # Errors
@@ -106,7 +113,8 @@ impl Weights {
             Problem::Plan(source) => at(dir, &checkpoint, source),
             Problem::Read(source) => source.into(),
         })?;
-        let mut weights = Weights { tensors: Vec::new(), forms: Vec::new(), unpacked: Vec::new(), checkpoint };
+        let mut weights =
+            Weights { tensors: Vec::new(), forms: Vec::new(), unpacked: Vec::new(), replaced: None, checkpoint };
         let stored: Vec<SourceTensor> = weights.checkpoint.tensors().to_vec();
         first.into_iter().for_each(|new| weights.add(new));
         for (index, tensor) in stored.into_iter().enumerate() {
@@ -186,6 +194,13 @@ impl Source for Weights {
         let (Some(form), Some(tensor)) = (self.forms.get(index), self.tensors.get(index)) else {
             return Err(PipelineError::OutOfTensor { tensor: format!("number {index}"), bytes: 0 });
         };
+        if let Some((_, data)) = self.replaced.as_ref().filter(|(replaced, _)| *replaced == index) {
+            let from = usize::try_from(offset).ok();
+            let found = from.and_then(|from| data.get(from..from.checked_add(buffer.len())?));
+            let beyond = || PipelineError::OutOfTensor { tensor: tensor.name.clone(), bytes: data.len() as u64 };
+            buffer.copy_from_slice(found.ok_or_else(beyond)?);
+            return Ok(());
+        }
         let data = Data { checkpoint: &self.checkpoint, tensor };
         let matrix = match form {
             Form::Stored(index) => return self.checkpoint.read(*index, offset, buffer),
