@@ -9,7 +9,7 @@ use std::path::Path;
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
 use gguf_format::{Kind, Problem};
-use gguf_hf::{AdapterProblem, FolderError};
+use gguf_hf::{AdapterProblem, DraftProblem, FolderError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -153,6 +153,8 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         {
             wrong_kind(file).unwrap_or_default()
         }
+        gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "; pass it with --target".to_owned(),
+        gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "; omit --target".to_owned(),
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
             "; pass its folder with --base".to_owned()
         }

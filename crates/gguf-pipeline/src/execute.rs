@@ -279,7 +279,11 @@ impl<'a> Run<'a> {
             let mut infinite = 0;
             if goes_through_blocks(draft.rounding, from, tensor) {
                 encodings.push((task, out));
-            } else if draft.rounding == Rounding::Ggml || tensor.ty.is_quantized() {
+            } else if draft.rounding == Rounding::Ggml
+                || tensor.ty.is_quantized()
+                // Whole numbers.
+                || (from == tensor.ty && Cast::new(from, from).is_none())
+            {
                 out.copy_from_slice(source);
             } else {
                 infinite = cast(from, tensor, source, out)?;

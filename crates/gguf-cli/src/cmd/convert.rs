@@ -63,6 +63,10 @@ pub struct Args {
     ])]
     list: bool,
 
+    /// With --list, also list the classes that llama.cpp's converter supports and this program does not, with the reasons
+    #[arg(long, requires = "list")]
+    all: bool,
+
     /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16; f32 for an adapter), f32, f16, bf16, q8_0,
     /// tq1_0, tq2_0, or a file type of `gguf quantize` such as Q4_K_M. Several types, as in Q4_K_M,Q8_0, are written
     /// from one read of the checkpoint
@@ -85,6 +89,10 @@ pub struct Args {
     /// Base model folder of a LoRA adapter, of which only config.json is read; by default, the adapter's own folder
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
+
+    /// For a draft (EAGLE-3, DFlash, DSpark), the folder of the model it drafts for, whose tokenizer it takes
+    #[arg(long, value_name = "DIR", alias = "target-model-dir", conflicts_with_all = ["base", "mmproj"])]
+    target: Option<PathBuf>,
 
     /// Convert the encoders of images and sound (mmproj), in place of the language model; with =OUT both, the encoders to OUT
     #[arg(long, value_name = "OUT", num_args = 0..=1, require_equals = true, conflicts_with = "base")]
@@ -185,7 +193,7 @@ impl FileType {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
+        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui, self.all) };
         super::expect_input(dir, "expected a checkpoint folder that contains config.json")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
@@ -266,6 +274,7 @@ impl Args {
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
             .base(self.base.clone())
+            .target(self.target.clone())
             .projector(projector)
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
@@ -497,7 +506,7 @@ fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
 }
 
 /// Prints the architectures that can be converted.
-fn list(ui: &mut Ui) -> Outcome {
+fn list(ui: &mut Ui, all: bool) -> Outcome {
     let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
     for (architecture, checkpoint) in gguf_hf::arch::supported() {
         let name = checkpoint.architecture(architecture);
@@ -509,8 +518,13 @@ fn list(ui: &mut Ui) -> Outcome {
     rows.sort_unstable();
     if ui.schema.is_some() {
         let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
-        let all: Vec<Value> = rows.iter().map(architecture).collect();
-        json::print(ui, 3, &json!({ "architectures": all }))?;
+        let architectures: Vec<Value> = rows.iter().map(architecture).collect();
+        let mut listed = json!({ "architectures": architectures });
+        if all {
+            let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
+            listed["not_converted"] = not_converted().map(class).collect();
+        }
+        json::print(ui, 3, &listed)?;
         return Ok(Verdict::Good);
     }
     let mut table =
@@ -543,7 +557,20 @@ fn list(ui: &mut Ui) -> Outcome {
     }
     writeln!(ui.out)?;
     table.print(ui, 0)?;
+    if all {
+        let mut table = Table::new([Column::name("NOT CONVERTED").styled(Style::Cyan), Column::text("REASON")]);
+        for (name, reason) in not_converted() {
+            table.row([name.to_owned(), reason.to_owned()]);
+        }
+        writeln!(ui.out)?;
+        table.print(ui, 0)?;
+    }
     Ok(Verdict::Good)
+}
+
+/// Classes that the reference converter knows and that have no table, with the reasons.
+fn not_converted() -> impl Iterator<Item = (&'static str, &'static str)> {
+    gguf_model::arch::NOT_CONVERTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
 }
 
 /// Names in as few lines as there is room for; none is cut.

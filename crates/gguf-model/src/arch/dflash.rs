@@ -35,6 +35,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             refuse: &[
                 ("(markov_head_type|'vanilla') != 'vanilla'", "Markov heads that are not vanilla (markov_head_type)"),
                 ("(draft_vocab_size or vocab_size) > vocab_size", "a draft_vocab_size above vocab_size"),
+                (
+                    "(draft_vocab_size or vocab_size) < vocab_size and token_ids == null",
+                    "a draft_vocab_size below vocab_size without the tensor d2t",
+                ),
                 INTERLEAVED,
                 MASK,
             ],
