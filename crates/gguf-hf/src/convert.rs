@@ -333,6 +333,9 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     for (key, value) in parameters.chain(tokenizer.kvs).chain(late).chain(more) {
         kvs.set(key, value);
     }
+    if let Some(n_tokens) = tokenizer.n_tokens {
+        kvs.set(keys::for_arch(keys::VOCAB_SIZE, model.architecture), n_tokens);
+    }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
