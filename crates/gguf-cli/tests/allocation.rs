@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What reserves memory by a number, and aborts the process when there is none.
+/// Expressions that reserve memory by a number, and abort if there is none.
 const INFALLIBLE: &[&str] =
     &["with_capacity(", ".reserve(", ".reserve_exact(", ".resize(", ".resize_with(", ".repeat(", "vec![", "from_elem("];
 
-/// The places in each file, and what bounds them. Of `vec![`, only the form with a number counts.
+/// The number of places in each file, and their bounds. Of `vec![`, only the form with a number is searched.
 const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-format/src/check.rs", 1, "digits of a number"),
     ("gguf-format/src/check/repeats.rs", 1, "names in the head that share a hash"),

@@ -28,7 +28,7 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), is_mxfp4: false }, Scope::Whole)
+    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), file_type: None }, Scope::Whole)
 }
 
 /// What the stored tensors decide, which packed weights are among.
@@ -38,8 +38,8 @@ pub(crate) struct Stored {
     pub(crate) asked: OutType,
     /// The type of ordinary matrices.
     pub(crate) ty: GgmlType,
-    /// Whether the experts stay in MXFP4.
-    pub(crate) is_mxfp4: bool,
+    /// `general.file_type`, where packed weights decide it.
+    pub(crate) file_type: Option<u32>,
 }
 
 /// How much of a model a plan is made of.
@@ -126,12 +126,14 @@ fn trim(sources: &[SourceTensor], fields: &mut Fields) {
 }
 
 /// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
-fn file_type(Stored { asked, ty, is_mxfp4 }: Stored) -> u32 {
+fn file_type(Stored { asked, ty, file_type }: Stored) -> u32 {
+    if let Some(number) = file_type {
+        return number;
+    }
     match (asked, ty) {
         (OutType::Q8_0, _) => 7,
         (OutType::TQ1_0, _) => 36,
         (OutType::TQ2_0, _) => 37,
-        _ if is_mxfp4 => 38,
         (_, GgmlType::F32) => 0,
         (_, GgmlType::BF16) => 32,
         _ => 1,

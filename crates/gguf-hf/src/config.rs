@@ -76,7 +76,7 @@ impl Config {
         Ok(Config { fields: Value::Object(fields), architecture })
     }
 
-    /// All fields, defaults included, as one JSON object.
+    /// All fields, including defaults, as a JSON object.
     pub fn hparams(&self) -> &Value {
         &self.fields
     }

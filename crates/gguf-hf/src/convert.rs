@@ -16,6 +16,7 @@ use crate::config::{self, Config};
 use crate::draft::{self, DraftProblem};
 use crate::error::Error;
 use crate::files;
+use crate::image;
 use crate::key_values::KeyValues;
 use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
@@ -131,6 +132,8 @@ pub enum OutputKind {
     Adapter,
     /// The encoders of images and sound beside a language model, with their projectors.
     Projector,
+    /// A model that makes images or video.
+    Images,
 }
 
 /// A conversion that is decided.
@@ -195,12 +198,21 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if options.projector {
         return tower::plan(dir, options);
     }
+    if let Some(conversion) = image::plan(location, options)? {
+        return Ok(conversion);
+    }
     // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
     let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
     let is_original = is_part && !files::has(dir, CONFIG)?;
     let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
         Some((document, checkpoint)) => (document, Some(checkpoint)),
-        None => (config_json(dir)?, None),
+        None => match (config_json(dir), &location.file) {
+            (Err(Error::NoConfig { .. }), Some(_)) => {
+                let source = PlanError::UnsupportedImages { supported: image::titles() };
+                return Err(Error::Plan { path: location.path(), source });
+            }
+            (document, _) => (document?, None),
+        },
     };
     let is_meta = meta.is_some();
     let mut config = read_config(dir, document)?;
@@ -237,7 +249,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    // What has the type of the matrices is what is stored, not what it is decoded to.
+    // The type of the matrices is that of the stored data, not of the decoded values.
     let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
     let method = packed::Method::of(dir, &config)?;
     let mut weights = Weights::open(dir, checkpoint, &method)?;
@@ -246,11 +258,12 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     }
     let plan_of = |source: PlanError| weights.error(dir, source);
     let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
-    let stored = arch::Stored { asked, ty, is_mxfp4: method.is_mxfp4() };
+    let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty) };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }
+    let extra = weights.complete(&model.fields, &mut model.tensors);
     if is_meta {
         let key = keys::for_arch(keys::TENSOR_DATA_LAYOUT, model.architecture);
         model.parameters.push((key, meta::LAYOUT.into()));
@@ -316,7 +329,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
     let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
-    for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(late).chain(more) {
+    let kvs_of_tokenizer = first.into_iter().chain(tokenizer.kvs).chain(late).chain(more);
+    for (key, value) in parameters.chain([version]).chain(extra).chain(kvs_of_tokenizer) {
         kvs.set(key, value);
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };

@@ -90,7 +90,7 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<HeaderError>,
     },
-    /// A PyTorch file is not sound, or holds what is not read.
+    /// A PyTorch file is invalid or has unsupported content.
     Torch {
         /// The file.
         file: PathBuf,
@@ -162,11 +162,11 @@ pub enum Error {
 pub enum IndexProblem {
     /// It is not JSON of the form that it must have.
     Json(serde_json::Error),
-    /// A tensor is said to be in a file that the folder does not have.
+    /// The index assigns a tensor to a file that is not in the folder.
     Part {
         /// The tensor.
         tensor: String,
-        /// What it is said to be in.
+        /// The name of that file.
         part: String,
     },
 }
@@ -176,7 +176,10 @@ impl fmt::Display for IndexProblem {
         match self {
             IndexProblem::Json(e) => write!(f, "{e}"),
             IndexProblem::Part { tensor, part } => {
-                write!(f, "the tensor {tensor:?} is said to be in {part:?}, expected the name of a file in the folder")
+                write!(
+                    f,
+                    "the index assigns the tensor {tensor:?} to {part:?}, expected the name of a file in the folder"
+                )
             }
         }
     }

@@ -10,7 +10,7 @@
 //! | `hidden_size`, `attn_config.kv_n_heads` | a field, or a field of an inner object |
 //! | `n_embd\|hidden_size\|768` | the first that is present, `null` included |
 //! | `head_dim ?? 64` | the first that is present and not `null` |
-//! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and what is empty count as false |
+//! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and empty values are false |
 //! | `a if c else b` | |
 //! | `+ - * / // % **` | arithmetic |
 //! | `== != < <= > >= in` | comparison; a missing field equals `null` |
@@ -182,7 +182,7 @@ impl Fields {
         self.value(formula, None)
     }
 
-    /// Whether the formula's value counts as true.
+    /// Whether the formula's value is true, as in Python.
     pub(crate) fn holds(&self, formula: &Formula) -> Result<bool, Error> {
         Ok(is_true(self.eval(formula)?.as_ref()))
     }

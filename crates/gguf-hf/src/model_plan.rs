@@ -254,9 +254,9 @@ impl ModelPlan {
 /// When its number format is not a plain float.
 pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, PlanError> {
     match source.dtype.ggml {
-        Some(ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4)) => {
-            Ok(Input { index, name: source.name.clone(), ty })
-        }
+        Some(
+            ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4 | GgmlType::NVFP4),
+        ) => Ok(Input { index, name: source.name.clone(), ty }),
         _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
     }
 }
@@ -283,6 +283,30 @@ pub enum PlanError {
     },
     /// The checkpoint has no tensors of the encoder of images or sound.
     NoTower,
+    /// Tensors without a configuration, and of no model of images that is known.
+    UnsupportedImages {
+        /// What the known ones are called.
+        supported: Vec<&'static str>,
+    },
+    /// A model of images in the layout of diffusers, which no loader of GGUF reads for this model.
+    DiffusersLayout {
+        /// A tensor that only that layout has.
+        tensor: String,
+        /// What the model is called.
+        model: &'static str,
+    },
+    /// A type that a model of images is not converted to.
+    ImageType {
+        /// The type.
+        ty: GgmlType,
+    },
+    /// A dimension of a tensor that is stored with another shape, too long for the key of its own.
+    LongDimension {
+        /// The checkpoint's name.
+        tensor: String,
+        /// Its shape in the checkpoint, the contiguous dimension last.
+        shape: Vec<u64>,
+    },
     /// The weights are packed in a way that is not read here.
     Quantized {
         /// The method.
@@ -373,7 +397,7 @@ pub enum PlanError {
         /// GGUF's name of the architecture.
         architecture: &'static str,
     },
-    /// The configuration asks for what is not converted.
+    /// The configuration requires an unsupported conversion.
     Refused {
         /// GGUF's name of the architecture.
         architecture: &'static str,
@@ -419,6 +443,8 @@ impl PlanError {
             | PlanError::Shapes { tensor, .. }
             | PlanError::Mixed { tensor, .. }
             | PlanError::Incomplete { tensor, .. }
+            | PlanError::LongDimension { tensor, .. }
+            | PlanError::DiffusersLayout { tensor, .. }
             | PlanError::NotZero { tensor, .. } => Some(tensor),
             _ => None,
         }
@@ -442,6 +468,25 @@ impl fmt::Display for PlanError {
                 supported.join(", ")
             ),
             PlanError::NoTower => f.write_str("the checkpoint has no tensors of an encoder of images or sound"),
+            PlanError::UnsupportedImages { supported } => write!(
+                f,
+                "no config.json of a language model, and the tensors are of none of the supported models of images: {}",
+                supported.join(", ")
+            ),
+            PlanError::DiffusersLayout { tensor, model } => write!(
+                f,
+                "the tensor {tensor:?} is that of {model} in the layout of diffusers, which loaders of GGUF do not read; convert the \
+                 original checkpoint instead"
+            ),
+            PlanError::ImageType { ty } => {
+                write!(f, "a model of images is converted to f32, f16 or bf16; quantize the result to {ty}")
+            }
+            PlanError::LongDimension { tensor, shape } => {
+                write!(
+                    f,
+                    "the tensor {tensor:?} has the shape {shape:?}; dimensions of a reshaped tensor are below 2^31"
+                )
+            }
             PlanError::Quantized { method, supported } => write!(
                 f,
                 "config.json: the weights are packed with the method {method:?}, which is not supported; supported are {}",
@@ -467,12 +512,11 @@ impl fmt::Display for PlanError {
             ),
             PlanError::Shapes { name, tensor, found } => write!(
                 f,
-                "the tensor {tensor:?} has the shape {found:?}, another than those before it that also become part of {name}"
+                "the tensor {tensor:?} has the shape {found:?}, but the preceding parts of {name} have a different shape"
             ),
-            PlanError::Mixed { name, tensor } => write!(
-                f,
-                "the tensor {tensor:?} has another number format than those before it that also become part of {name}"
-            ),
+            PlanError::Mixed { name, tensor } => {
+                write!(f, "the tensor {tensor:?} has a different number format than the preceding parts of {name}")
+            }
             PlanError::Incomplete { name, found, expected, keys, tensor } => {
                 write!(f, "{name} is made of {expected} tensors")?;
                 if !keys.is_empty() {

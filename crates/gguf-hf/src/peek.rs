@@ -38,7 +38,7 @@ pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, t
             }
         }
     }
-    // The width of a layer behind the pooling.
+    // The width of a layer after the pooling.
     if let Some((_, _, usual)) = table.dense.first()
         && let Some(rows) = checkpoint.tensors().iter().find(|tensor| tensor.name == format!("{usual}weight"))
         && let Some(rows) = rows.shape.first()

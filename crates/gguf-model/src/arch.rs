@@ -140,7 +140,6 @@ mod nemotron;
 mod nemotron_h;
 mod neo_bert;
 mod nomic_bert;
-mod not_converted;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -177,6 +176,7 @@ mod t5;
 mod talkie;
 mod towers;
 mod unlisted;
+mod unsupported;
 mod whisper;
 mod xverse;
 
@@ -188,10 +188,10 @@ mod prelude {
     pub(super) use super::{Architecture, Checkpoint, Computed, Dim, Key, Kind, Map, Need, Row, Vocab, When};
 }
 
-/// Dimensions: what each counts, the keys that it follows from, and how.
+/// Dimensions: the meaning of each, the keys that determine it, and the formula.
 macro_rules! dims {
     ($($(#[$doc:meta])* $dim:ident $keys:literal |$h:pat_param, $block:pat_param| $of:expr;)*) => {
-        /// A dimension, by what it counts.
+        /// A dimension, by its meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Dim {
@@ -348,7 +348,7 @@ dims! {
     Mels "encoder.mels_count" |h, _| h.mels;
     /// 3.
     Three "3" |_, _| Some(3);
-    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    /// The projection of the hidden state in Mamba 2: the gate, the input of the convolution, the time steps.
     SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
     /// Elements of the queries of all heads, and as many of a gate.
@@ -405,7 +405,7 @@ pub enum Need {
     UnlessFused,
 }
 
-/// For which models, and blocks of them, a row counts.
+/// The models and blocks to which a row applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
@@ -445,7 +445,7 @@ pub enum When {
 }
 
 impl When {
-    /// Whether a row with it counts in block `block` of a model of these sizes.
+    /// Whether a row with it applies to block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
         let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block) && h.is_moe_layer(block);
         match self {
@@ -485,7 +485,7 @@ pub enum Map {
         period: u64,
         /// The first place.
         from: u64,
-        /// The place behind the last.
+        /// The place after the last.
         to: u64,
         /// The number.
         factor: f32,
@@ -517,7 +517,7 @@ pub struct Row {
     pub shape: &'static [Dim],
     /// Whether it has to be there.
     pub need: Need,
-    /// For which models the row counts.
+    /// The models and blocks to which the row applies.
     pub when: When,
     /// Whether the bias has to be there; `None` where there is none. Its name ends in `.bias` in place of `.weight`, and it has
     /// the dimensions of a matrix but the first, or those of a vector.
@@ -763,7 +763,7 @@ pub struct Checkpoint {
     pub is_raw: bool,
     /// Tensors that are always in single precision, by their names in GGUF. `*` matches any characters.
     pub precise: &'static [&'static str],
-    /// Tensors that are in half precision whatever the type, by their names in GGUF. `*` stands for anything.
+    /// Tensors that are in half precision for any type, by their GGUF names. `*` matches any characters.
     pub half: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
@@ -1072,7 +1072,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     xverse::ARCHITECTURE,
 ];
 
-pub use not_converted::NOT_CONVERTED;
+pub use unsupported::UNSUPPORTED;
 
 /// The encoders of images and sound, which become files of their own beside that of the language model.
 pub use towers::TOWERS;

@@ -162,7 +162,7 @@ impl<'g> Hparams<'g> {
         let blocks = depth(&[keys::BLOCK_COUNT, keys::WHISPER_ENCODER_BLOCK_COUNT]);
         let embd = int(keys::EMBEDDING_LENGTH).or_else(|| int(keys::WHISPER_DECODER_EMBEDDING_LENGTH));
         let heads = per_block(keys::ATTENTION_HEAD_COUNT);
-        // Without keys of its own, a head is its share of a hidden state (`llama_model_base::load_hparams`).
+        // Without separate keys, the size of a head is its share of a hidden state (`llama_model_base::load_hparams`).
         let share = || embd?.checked_div(heads?.get(0)?);
         let head_k = int(keys::ATTENTION_KEY_LENGTH).or_else(share);
         let tokens = value(keys::TOKENIZER_GGML_TOKENS).and_then(|v| v.as_array()).map(|a| a.len());

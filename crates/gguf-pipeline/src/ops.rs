@@ -58,7 +58,7 @@ impl Cast {
         Some(Cast { from, to, encode: to.encode?, copies })
     }
 
-    /// Converts as many values as both sides hold; says how many finite ones became infinite.
+    /// Converts as many values as both sides hold; returns how many finite ones became infinite.
     pub fn apply(&self, packed: &[u8], out: &mut [u8]) -> u64 {
         if self.copies {
             let n = packed.len().min(out.len());
@@ -100,7 +100,7 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
             match *map {
                 Map::Add(addend) => values.iter_mut().for_each(|v| *v += addend),
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
-                // The double's power, rounded, is the single's correctly rounded but for a vanishing chance.
+                // The double's power, rounded, is the single's correctly rounded except for a vanishing chance.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
                 Map::ScalePart { period, from, to, factor } => {
                     for (v, place) in values.iter_mut().zip(place..) {

@@ -218,7 +218,7 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
 #[derive(Debug, Clone, Copy)]
 struct Template {
     before: &'static str,
-    /// What the number counts, and what stands behind it.
+    /// The unit of the number, and the text after it.
     stack: Option<(&'static str, &'static str)>,
 }
 

@@ -38,13 +38,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
 };
 
-/// The decoder of LFM2.5 Audio makes sound of what the model makes.
+/// The decoder of LFM2.5 Audio makes sound from the output of the model.
 const AUDIO_OUTPUT: &[Key] = keys! {
     "attention.sliding_window" U32 = "sliding_window";
     "embedding_length_out" U32 = "output_size";
 };
 
-/// Width of what the layer behind the pooling makes.
+/// Width of what the layer after the pooling makes.
 const DENSE_WIDTH: &[Key] = keys! {
     "embedding_length_out" U32? = "dense_rows";
 };
