@@ -329,9 +329,12 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
     let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
-    let kvs_of_tokenizer = first.into_iter().chain(tokenizer.kvs).chain(late).chain(more);
-    for (key, value) in parameters.chain([version]).chain(extra).chain(kvs_of_tokenizer) {
+    let parameters = parameters.chain([version]).chain(extra).chain(first);
+    for (key, value) in parameters.chain(tokenizer.kvs).chain(late).chain(more) {
         kvs.set(key, value);
+    }
+    if let Some(n_tokens) = tokenizer.n_tokens {
+        kvs.set(keys::for_arch(keys::VOCAB_SIZE, model.architecture), n_tokens);
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();

@@ -191,7 +191,7 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     } else if name.ends_with("_norm.weight") {
         (GgmlType::F32, Reason::Norm)
     } else if CONVOLUTIONS.iter().any(|convolution| name.starts_with(convolution)) {
-        if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
+        convolution(asked)
     } else if ![".weight", ".lora_a", ".lora_b"].iter().any(|suffix| name.ends_with(suffix)) {
         (GgmlType::F32, Reason::NotAWeight)
     } else if ALWAYS_F32.contains(&kind) {
@@ -201,6 +201,11 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     } else {
         asked_type(shape, asked)
     }
+}
+
+/// The type of a convolution over patches of images.
+fn convolution(asked: GgmlType) -> (GgmlType, Reason) {
+    if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
 }
 
 /// The type that is asked for, or half precision where the rows are not whole blocks of it.
@@ -226,6 +231,7 @@ impl ModelPlan {
             }
             (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
             _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
+            _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
             found => found,
         };
         let offset = self.tensors.len() as u64;

@@ -96,11 +96,11 @@ pub(crate) struct Weights {
     tensors: Vec<SourceTensor>,
     forms: Vec<Form>,
     unpacked: Vec<Unpacked>,
-    /// A tensor with other data than is stored.
-    replaced: Option<(usize, Vec<u8>)>,
     /// Of tensors in NVFP4, by their names.
     scales: HashMap<String, nvfp4::Scales>,
     algorithms: nvfp4::Algorithms,
+    /// A tensor with other data than is stored.
+    replaced: Option<(usize, Vec<u8>)>,
 }
 
 impl Weights {
@@ -124,7 +124,7 @@ impl Weights {
         })?;
         let (tensors, forms, unpacked, algorithms) = (Vec::new(), Vec::new(), Vec::new(), method.algorithms());
         let scales = scales.into_iter().collect();
-        let mut weights = Weights { tensors, forms, unpacked, replaced: None, scales, algorithms, checkpoint };
+        let mut weights = Weights { tensors, forms, unpacked, scales, algorithms, replaced: None, checkpoint };
         let stored: Vec<SourceTensor> = weights.checkpoint.tensors().to_vec();
         first.into_iter().for_each(|new| weights.add(new));
         for (index, tensor) in stored.into_iter().enumerate() {

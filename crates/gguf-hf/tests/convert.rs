@@ -411,8 +411,12 @@ fn a_reranker_needs_the_tokens_of_its_answers() {
 #[test]
 fn classes_are_supported_or_listed_as_unsupported() {
     use gguf_model::arch::{ARCHITECTURES, UNSUPPORTED, of_class};
-    let supported: std::collections::BTreeSet<&str> =
-        ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints).flat_map(|checkpoint| checkpoint.classes).copied().collect();
+    let supported: std::collections::BTreeSet<&str> = ARCHITECTURES
+        .iter()
+        .flat_map(|arch| arch.checkpoints)
+        .flat_map(|checkpoint| checkpoint.classes)
+        .copied()
+        .collect();
     assert!(supported.len() >= 257, "{}", supported.len());
     assert!(UNSUPPORTED.is_sorted_by_key(|(name, _)| *name));
     for (name, reason) in UNSUPPORTED {

@@ -765,6 +765,9 @@ pub struct Checkpoint {
     pub precise: &'static [&'static str],
     /// Tensors that are in half precision for any type, by their GGUF names. `*` matches any characters.
     pub half: &'static [&'static str],
+    /// Tensors that are in half precision where that is asked for, and otherwise in single precision, by their names in GGUF.
+    /// `*` stands for anything.
+    pub convolutions: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
 }
@@ -809,6 +812,7 @@ impl Checkpoint {
         is_raw: false,
         precise: &[],
         half: &[],
+        convolutions: &[],
         forces_type: false,
     };
 }
