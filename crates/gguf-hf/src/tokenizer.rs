@@ -123,6 +123,10 @@ impl Folder {
 /// [`FolderError`]: a file that cannot be read or makes no sense, no tokenizer at all, a tokenizer of a kind that is
 /// not supported, or a pre-tokenizer that is not known and not given in `options`.
 pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Result<TokenizerKeys, TokenizerError> {
+    if options.vocab == Vocab::None {
+        let kvs = vec![("tokenizer.ggml.model".to_owned(), "none".into())];
+        return Ok(TokenizerKeys { kvs, pre: PreSource::NotNeeded, warnings: Vec::new() });
+    }
     let folder = Folder::open(dir)?;
     let vocab_size = match config.get("vocab_size") {
         None | Some(Json::Null) => None,
