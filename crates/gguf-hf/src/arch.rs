@@ -79,6 +79,10 @@ pub(crate) fn plan_parts(
     let file_type = file_type(stored);
     plan.fields.fields.insert("file_type".to_owned(), file_type.into());
     plan.fields.fields.insert("appended_blocks".to_owned(), names::n_appended(checkpoint, sources).into());
+    for (field, pattern) in checkpoint.present {
+        let is_there = sources.iter().any(|source| names::matches(pattern, &source.name));
+        plan.fields.fields.insert((*field).to_owned(), is_there.into());
+    }
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
     }

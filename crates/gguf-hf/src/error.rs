@@ -9,6 +9,7 @@ use gguf_format::Kind;
 
 use crate::adapter::AdapterProblem;
 use crate::config;
+use crate::draft::DraftProblem;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;
@@ -142,6 +143,13 @@ pub enum Error {
         /// Why.
         source: AdapterProblem,
     },
+    /// A draft lacks the model that it is made for, or a model that is no draft has one.
+    Draft {
+        /// The folder.
+        path: PathBuf,
+        /// Which of the two.
+        source: DraftProblem,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     Folder(FolderError),
     /// The output cannot be laid out.
@@ -204,6 +212,7 @@ impl Error {
             | Error::Config { .. }
             | Error::Plan { .. }
             | Error::Adapter { .. }
+            | Error::Draft { .. }
             | Error::Folder(_) => true,
         }
     }
@@ -279,6 +288,7 @@ impl fmt::Display for Error {
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Draft { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),

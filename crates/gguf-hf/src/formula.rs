@@ -959,6 +959,7 @@ mod tests {
             ("token_id({'7': {'content': 'x'}}, 'y') ?? 5", json!(5)),
             ("log2(8)", json!(3.0)),
             ("round(2.5)", json!(2)),
+            ("centered([1, 2, 6])", json!([-2.0, -1.0, 3.0])),
             ("icdf(0.5)", json!(0.0)),
             ("icdf(0)", json!("-Infinity")),
             ("icdf(0.95)", json!(1.6448535919189453)),

@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod config;
 mod config_error;
 mod convert;
+mod draft;
 mod dtype;
 mod error;
 mod files;
@@ -32,6 +33,7 @@ mod warning;
 
 pub use adapter::AdapterProblem;
 pub use convert::{Conversion, Options, OutputKind, convert, plan};
+pub use draft::DraftProblem;
 pub use dtype::{Dtype, SourceTensor};
 pub use error::{Error, IndexProblem, Names};
 pub use folder_error::FolderError;

@@ -191,8 +191,8 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     } else if name.ends_with("_norm.weight") {
         (GgmlType::F32, Reason::Norm)
     } else if CONVOLUTIONS.iter().any(|convolution| name.starts_with(convolution)) {
-        if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
-    } else if !name.ends_with(".weight") {
+        convolution(asked)
+    } else if ![".weight", ".lora_a", ".lora_b"].iter().any(|suffix| name.ends_with(suffix)) {
         (GgmlType::F32, Reason::NotAWeight)
     } else if ALWAYS_F32.contains(&kind) {
         (GgmlType::F32, Reason::Precise)
@@ -201,6 +201,11 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     } else {
         asked_type(shape, asked)
     }
+}
+
+/// The type of a convolution over patches of images.
+fn convolution(asked: GgmlType) -> (GgmlType, Reason) {
+    if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
 }
 
 /// The type that is asked for, or half precision where the rows are not whole blocks of it.
@@ -226,11 +231,22 @@ impl ModelPlan {
             }
             (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
             _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
+            _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
             found => found,
         };
         let offset = self.tensors.len() as u64;
         let place = Place { file: 0, offset };
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
+    }
+
+    /// Adds a tensor of whole numbers, as they are in the source.
+    pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
+        let input = Input { index, name: source.name.clone(), ty: GgmlType::I64 };
+        let place = Place { file: 0, offset: self.tensors.len() as u64 };
+        let reason = Reason::Kept(Keep::Kind("token ids"));
+        let shape = source.shape.iter().rev().copied().collect();
+        let plan = TensorPlan::new(name.to_owned(), shape, GgmlType::I64, reason, Op::Copy(input));
+        self.tensors.push(TensorPlan { from: GgmlType::I64, place, ..plan });
     }
 
     pub(crate) fn skip(&mut self, name: &str, reason: &'static str) {
@@ -578,6 +594,7 @@ mod tests {
             ("output_norm.weight", 1, GgmlType::F32, Reason::Vector),
             ("blk.0.attn_q.bias", 2, GgmlType::F32, Reason::NotAWeight),
             ("token_embd", 2, GgmlType::F32, Reason::NotAWeight),
+            ("blk.0.attn_q.lora_a", 3, GgmlType::BF16, Reason::Asked),
             ("blk.3.ffn_gate_inp.weight", 2, GgmlType::F32, Reason::Precise),
             ("position_embd.weight", 2, GgmlType::F32, Reason::Precise),
         ];

@@ -99,9 +99,16 @@ pub(crate) struct Weights {
     /// Of tensors in NVFP4, by their names.
     scales: HashMap<String, nvfp4::Scales>,
     algorithms: nvfp4::Algorithms,
+    /// A tensor with other data than is stored.
+    replaced: Option<(usize, Vec<u8>)>,
 }
 
 impl Weights {
+    /// Gives a tensor other data of the same size.
+    pub(crate) fn replace(&mut self, index: usize, data: Vec<u8>) {
+        self.replaced = Some((index, data));
+    }
+
     /// Finds the packed weights of a checkpoint. `dir` is its folder.
     ///
     /// # Errors
@@ -117,7 +124,7 @@ impl Weights {
         })?;
         let (tensors, forms, unpacked, algorithms) = (Vec::new(), Vec::new(), Vec::new(), method.algorithms());
         let scales = scales.into_iter().collect();
-        let mut weights = Weights { tensors, forms, unpacked, scales, algorithms, checkpoint };
+        let mut weights = Weights { tensors, forms, unpacked, scales, algorithms, replaced: None, checkpoint };
         let stored: Vec<SourceTensor> = weights.checkpoint.tensors().to_vec();
         first.into_iter().for_each(|new| weights.add(new));
         for (index, tensor) in stored.into_iter().enumerate() {
@@ -206,6 +213,13 @@ impl Source for Weights {
         let (Some(form), Some(tensor)) = (self.forms.get(index), self.tensors.get(index)) else {
             return Err(PipelineError::OutOfTensor { tensor: format!("number {index}"), bytes: 0 });
         };
+        if let Some((_, data)) = self.replaced.as_ref().filter(|(replaced, _)| *replaced == index) {
+            let from = usize::try_from(offset).ok();
+            let found = from.and_then(|from| data.get(from..from.checked_add(buffer.len())?));
+            let beyond = || PipelineError::OutOfTensor { tensor: tensor.name.clone(), bytes: data.len() as u64 };
+            buffer.copy_from_slice(found.ok_or_else(beyond)?);
+            return Ok(());
+        }
         let data = Data { checkpoint: &self.checkpoint, tensor };
         let matrix = match form {
             Form::Stored(index) => return self.checkpoint.read(*index, offset, buffer),

@@ -73,9 +73,11 @@ mod deepseek;
 mod deepseek2;
 mod deepseek2ocr;
 mod deepseek32;
+mod dflash;
 mod dots1;
 mod dots3note;
 mod dream;
+mod eagle3;
 mod ernie4_5;
 mod eurobert;
 mod exaone;
@@ -174,6 +176,7 @@ mod t5;
 mod talkie;
 mod towers;
 mod unlisted;
+mod unsupported;
 mod whisper;
 mod xverse;
 
@@ -720,6 +723,15 @@ pub struct Checkpoint {
     pub trims_embeddings: bool,
     /// Whether the field `zero_rows` lists the embeddings that are zero, of tokens behind those of the tokenizer's own model.
     pub lists_zero_rows: bool,
+    /// Whether it is a draft for another model, whose configuration is the field `target` and whose folder has the tokenizer.
+    pub is_draft: bool,
+    /// Whether the tokenizer of that other model is read as its class says.
+    pub takes_tokenizer_class: bool,
+    /// The tensor whose whole numbers become tokens of the other model, each by adding its place; they are the field `token_ids`. Empty for
+    /// none.
+    pub ids: &'static str,
+    /// Fields that say whether the checkpoint has a tensor with a name that matches.
+    pub present: &'static [(&'static str, &'static str)],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Of a checkpoint with further encoders, the tensors that belong to them, by their names in the checkpoint; all others are left out.
@@ -739,6 +751,8 @@ pub struct Checkpoint {
     pub vocab: Vocab,
     /// Special tokens, by kind and text, that are set where the tokenizer's files set none of their kind.
     pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Special tokens, by kind and text, whose keys come behind those of the tokenizer.
+    pub late_tokens: &'static [(&'static str, &'static str)],
     /// Key-values before those of the tokenizer, which may set them again.
     pub tokenizer_first: &'static [&'static [Key]],
     /// Key-values behind those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`, the files of that name.
@@ -751,6 +765,9 @@ pub struct Checkpoint {
     pub precise: &'static [&'static str],
     /// Tensors that are in half precision for any type, by their GGUF names. `*` matches any characters.
     pub half: &'static [&'static str],
+    /// Tensors that are in half precision where that is asked for, and otherwise in single precision, by their names in GGUF.
+    /// `*` stands for anything.
+    pub convolutions: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
 }
@@ -775,6 +792,10 @@ impl Checkpoint {
         peeked: &[],
         trims_embeddings: false,
         lists_zero_rows: false,
+        is_draft: false,
+        takes_tokenizer_class: false,
+        ids: "",
+        present: &[],
         rename: &[],
         takes: &[],
         sizes: "",
@@ -784,12 +805,14 @@ impl Checkpoint {
         keys: &[groups::GENERIC],
         vocab: Vocab::Bpe,
         special_tokens: &[],
+        late_tokens: &[],
         tokenizer_first: &[],
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
         precise: &[],
         half: &[],
+        convolutions: &[],
         forces_type: false,
     };
 }
@@ -936,9 +959,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
     deepseek32::ARCHITECTURE,
     deepseek32::GLM,
     deepseek::ARCHITECTURE,
+    dflash::ARCHITECTURE,
     dots1::ARCHITECTURE,
     dots3note::ARCHITECTURE,
     dream::ARCHITECTURE,
+    eagle3::ARCHITECTURE,
     ernie4_5::ARCHITECTURE,
     ernie4_5::WITH_EXPERTS,
     eurobert::ARCHITECTURE,
@@ -1050,6 +1075,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];
+
+pub use unsupported::UNSUPPORTED;
 
 /// The encoders of images and sound, which become files of their own beside that of the language model.
 pub use towers::TOWERS;

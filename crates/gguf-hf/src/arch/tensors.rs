@@ -43,7 +43,7 @@ pub(super) fn add(
     }
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
-    let mut first_of = None;
+    let (mut first_of, mut ids) = (None, None);
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => match names::in_appended_block(checkpoint, &name, n_main) {
@@ -70,6 +70,10 @@ pub(super) fn add(
         }
         if checkpoint.first_of.contains(&name.as_str()) && first_of.replace(index).is_some() {
             plan.skip(&source.name, "the checkpoint has it under another name too");
+            continue;
+        }
+        if !checkpoint.ids.is_empty() && name == checkpoint.ids {
+            ids = Some((index, source));
             continue;
         }
         let mut matches = rows.matches(&name);
@@ -135,6 +139,9 @@ pub(super) fn add(
             op = halved(op, halvings, &shape);
         }
         plan.add(name, shape, op);
+    }
+    if let Some((index, source)) = ids {
+        plan.add_ids(checkpoint.ids, index, source);
     }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();

@@ -422,27 +422,13 @@ fn names_order_and_what_is_said() {
 fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
     // Values 0 to 15, again and again.
     let codes: Vec<u8> = (0..64).map(|i| (i % 8 * 2) | (i % 8 * 2 + 1) << 4).collect();
-    let cases: [(Json, &str, &str, Vec<u8>, usize, &[u8], u8); 2] = [
-        (
-            json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
-            "F8_E4M3",
-            "NVFP4",
-            vec![0x81, 2, 3, 0xFF, 5, 6, 7, 8],
-            36,
-            &[1, 2, 3, 0x7F],
-            0x80,
-        ),
-        (
-            json!({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}),
-            "U8",
-            "MXFP4",
-            vec![0x81, 2, 3, 0xFF],
-            17,
-            &[0x81],
-            0x00,
-        ),
-    ];
-    for (mut config, dtype, format, scales, n_bytes, first, code) in cases {
+    // The format in the configuration, that of the scales, ours, the scales, and of the first block its length, scales and first code.
+    let nvfp4 = ("nvfp4-pack-quantized", "F8_E4M3", "NVFP4", vec![0x81, 2, 3, 0xFF, 5, 6, 7, 8]);
+    let mxfp4 = ("mxfp4-pack-quantized", "U8", "MXFP4", vec![0x81, 2, 3, 0xFF]);
+    for ((packed, dtype, format, scales), n_bytes, first, code) in
+        [(nvfp4, 36, &[1, 2, 3, 0x7F][..], 0x80), (mxfp4, 17, &[0x81], 0x00)]
+    {
+        let mut config = json!({"quant_method": "compressed-tensors", "format": packed});
         config["config_groups"] = json!({"g": {"weights": {"num_bits": 4}}});
         let dir = tempfile::tempdir().unwrap();
         let shape = [2, scales.len() as u64 / 2];

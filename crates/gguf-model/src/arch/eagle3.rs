@@ -15,7 +15,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &["LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator", "Eagle3DraftModel"],
             ..EAGLE3
         },
-        Checkpoint { classes: &["LlamaForCausalLM"], when: "draft_vocab_size != null and num_hidden_layers == 1", ..EAGLE3 },
+        Checkpoint {
+            classes: &["LlamaForCausalLM"],
+            when: "draft_vocab_size != null and num_hidden_layers == 1",
+            ..EAGLE3
+        },
     ],
 };
 

@@ -19,7 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["MuseGlimmerForConditionalGeneration"],
         keys: &[GENERIC, KEYS],
-        special_tokens: &[("eot", "<|eot|>")],
+        late_tokens: &[("eot", "<|eot|>")],
         ..Checkpoint::TEXT
     }],
 };

@@ -51,10 +51,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
                 keys::EXPERT_GATING_FUNC,
             ],
         ],
-        "dflash" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_LAYERS]],
-        "eagle3" => {
-            &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]]
-        }
         "kimi-k3" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
