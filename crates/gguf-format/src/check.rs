@@ -1,7 +1,7 @@
 //! Findings: everything that is wrong or odd with a file, where [`Gguf::parse`] stops at the first thing it cannot read.
 //!
-//! [`structure`] judges what any reader needs to read a file safely; [`format`](fn@format) adds what the specification
-//! asks for beyond that, and which known readers refuse the file. Both work on a head alone, also on one that is broken
+//! [`structure`] checks what every reader needs to read a file safely; [`format`](fn@format) adds the other rules of the
+//! specification, and known readers that reject the file. Both work on a head alone, also on one that is broken
 //! in the middle: what stands before the break is judged all the same. What the metadata *means* is another crate's
 //! matter; it reports in the same words.
 //!
@@ -56,7 +56,7 @@ const SHOWN: usize = 96;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth knowing; nothing has to be done.
+    /// Worth knowing; no action needed.
     Note,
     /// Unusual or refused by some readers; likely a mistake.
     Warning,
@@ -336,7 +336,7 @@ impl Report {
         }
     }
 
-    /// Puts the findings of another report behind those of this one.
+    /// Appends the findings of another report.
     pub fn append(&mut self, other: Report) {
         for finding in other.findings {
             let kept = self.counts.get(finding.code).map_or(0, |c| c.0.min(KEPT));

@@ -6,7 +6,7 @@ use crate::header::{ByteOrder, Dialect};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need(pub(crate) u64);
 
-/// A place in a head. Reads advance; a failed read says how long the head must be and leaves the place as it was.
+/// A position in a head. Reads advance; a failed read returns the required length of the head and leaves the position unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],

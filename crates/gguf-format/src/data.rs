@@ -25,7 +25,7 @@ impl DataScan {
         self.nan == 0 && self.infinite == 0
     }
 
-    /// Adds what a scan of further blocks found.
+    /// Adds the result of a scan of further blocks.
     pub fn add(&mut self, more: DataScan) {
         self.scanned += more.scanned;
         self.nan += more.nan;

@@ -44,7 +44,7 @@ pub enum Field {
 pub enum Problem {
     /// The bytes given end inside the field. Parsing can succeed once there are at least `need` of them.
     Truncated {
-        /// Bytes of the file, from its start, that the field and what came before take at least.
+        /// The minimum length of the file up to the end of the field.
         need: u64,
     },
     /// The file itself ends before the field does.

@@ -24,7 +24,7 @@ pub enum HeadBytes<'a> {
     Borrowed(&'a [u8]),
     /// Bytes on the heap.
     Owned(Vec<u8>),
-    /// Bytes in other memory of this process, which must stay what they are.
+    /// Bytes in other memory of this process, which must not change.
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -73,7 +73,7 @@ impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
     }
 }
 
-/// The head of a GGUF file: header, key-values and tensor infos, viewed in the bytes they stand in.
+/// The head of a GGUF file: header, key-values and tensor infos, as a view of its bytes.
 ///
 /// Nothing is decoded before it is requested; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
 /// data section is not needed and not looked at.
@@ -220,7 +220,7 @@ impl<'a> Gguf<'a> {
         self.tensor_starts.len() as u64
     }
 
-    /// Alignment of the data section and of every tensor in it: what the metadata says, 32 if nothing.
+    /// Alignment of the data section and of every tensor in it: `general.alignment`, or 32.
     pub fn alignment(&self) -> u64 {
         self.alignment
     }
@@ -410,7 +410,7 @@ impl<'g> IntoIterator for &'g Gguf<'_> {
     }
 }
 
-/// Where an unusable alignment stands.
+/// The place of an unusable alignment.
 struct BadAlignment {
     index: u64,
     offset: u64,
@@ -493,7 +493,7 @@ impl KvRef<'_> {
 pub struct GetError {
     /// The key.
     pub key: alloc::string::String,
-    /// What was found in place of the requested type; `None` when the key is missing.
+    /// The value that was found; `None` if the key is missing.
     pub found: Option<ValueError>,
 }
 

@@ -1,4 +1,4 @@
-//! The first words of a file, and what they decide about all the others: version, byte order, widths.
+//! The first words of a file, which determine version, byte order and widths.
 
 use core::fmt;
 
@@ -97,13 +97,13 @@ pub struct Dialect {
     pub order: ByteOrder,
     /// Every string counts a trailing NUL, as ggml's own writer did from 2023-08-21 to 2023-08-27.
     pub nul_strings: bool,
-    /// The magic stands backwards.
+    /// The magic is reversed.
     pub reversed_magic: bool,
     /// Choices that the text of the draft leaves open; all `false` for released versions.
     pub draft: DraftReading,
 }
 
-/// How a draft file resolves what the draft's text leaves open.
+/// The choices of a draft file that the text of the draft leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DraftReading {
     /// `value_len` counts the length fields inside strings and arrays too.

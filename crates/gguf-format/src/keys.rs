@@ -1,4 +1,4 @@
-//! The well-known metadata keys: what each one means, which types writers give it, and which architectures need it.
+//! The known metadata keys: their meaning, the types that writers use, and the architectures that require them.
 //!
 //! The table is made of the specification's keys, the 364 keys of llama.cpp's `gguf-py/gguf/constants.py`, the keys that
 //! only other sources of llama.cpp know, and those of the draft that preceded the first release. The value types are
@@ -37,7 +37,7 @@ pub struct KeyInfo {
     pub name: &'static str,
     /// The key, with `{arch}` and other placeholders where it has any.
     pub pattern: &'static str,
-    /// The types that its value may have; the first is what writers write today.
+    /// The allowed types of the value; current writers use the first.
     pub kinds: &'static [Kind],
     /// The unit of the number, such as `tokens` or `bytes`; empty if it has none.
     pub unit: &'static str,

@@ -1,4 +1,4 @@
-//! Heads to write: what goes in ([`Head`]), where everything lands ([`Layout`]), and the bytes of the head.
+//! Heads to write: their content ([`Head`]), all offsets ([`Layout`]), and the bytes of the head.
 //!
 //! A layout is computed before anything is written, so every offset and the size of the file are known first. That makes
 //! all three ways to write possible: the file in one pass; the head first and the tensors as they come; the tensors
@@ -72,7 +72,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// A copy of a parsed head. Encoded again without a change it gives the same bytes.
+    /// A copy of a parsed head. Encoding it without a change results in the same bytes.
     pub fn from_gguf(gguf: &Gguf<'_>) -> Head {
         Head {
             dialect: gguf.dialect(),
@@ -474,7 +474,7 @@ impl fmt::Debug for Layout {
 pub enum LayoutError {
     /// A key that is empty or longer than [`MAX_KEY`] bytes.
     KeyLength(usize),
-    /// A key with a NUL byte: programs in C see what stands before it.
+    /// A key with a NUL byte: programs in C read only the part before it.
     KeyNul(String),
     /// A key that is not UTF-8.
     KeyNotUtf8(String),
@@ -497,7 +497,7 @@ pub enum LayoutError {
         /// The most bytes in a model of its architecture; see [`Head::max_tensor_name`].
         max: usize,
     },
-    /// A tensor name with a NUL byte: programs in C see what stands before it.
+    /// A tensor name with a NUL byte: programs in C read only the part before it.
     TensorNameNul(String),
     /// A tensor name that is not UTF-8.
     TensorNameNotUtf8(String),

@@ -132,7 +132,7 @@
 //!
 //! # Errors
 //!
-//! The message of an error is complete: it includes what its parts have to say, and `source()` is `None`. Messages are in
+//! The message of an error is complete: it includes the messages of its parts, and `source()` is `None`. Messages are in
 //! lower case and without a final period. The fields and variants are public, so that a program need not read messages.
 //! What may grow is `#[non_exhaustive]`; [`Value`], [`Head`], [`Kv`] and [`TensorInfo`] are as closed as the format is.
 //!

@@ -67,7 +67,7 @@ pub enum NameProblem {
     Letters(String),
     /// The shard is not of the form `00001-of-00003`, or its number is not among the count.
     Shard(String),
-    /// The parts are there, but not in the order of the convention.
+    /// The parts are not in the order of the convention.
     Order,
 }
 
@@ -112,7 +112,7 @@ impl<'a> FileName<'a> {
         }
     }
 
-    /// Reads a name that does not keep to the convention: parts are recognized by what they look like.
+    /// Reads a name that does not follow the convention: parts are recognized by their form.
     fn guess(name: &'a str) -> FileName<'a> {
         let stem = strip_extension(name).unwrap_or(name);
         let mut parts = FileName::default();

@@ -47,7 +47,7 @@ pub struct Limits {
     pub dims: u32,
 }
 
-/// A resumable walk over a head: what it has walked over is sound, and it can go on when more bytes are there.
+/// A resumable walk over a head: the part that was walked is valid, and the walk can continue when more bytes are available.
 ///
 /// ```
 /// use gguf_format::{Gguf, Head, HeadScan, Progress};
@@ -119,7 +119,7 @@ enum Stop {
 
 type Step = Result<(), Stop>;
 
-/// Whether a key in the usual spelling stands here, or how many bytes are missing to tell.
+/// Whether there is a key in the usual spelling here, or how many bytes are missing to decide.
 fn is_key(mut c: Cursor<'_>) -> Result<bool, Need> {
     let start = c;
     if c.len()? > 256 {
@@ -509,7 +509,7 @@ impl HeadScan {
         Ok(())
     }
 
-    /// Reads an array's type and length and refuses what cannot fit.
+    /// Reads the type and length of an array and rejects a length that cannot fit.
     fn open_array(&self, c: &mut Cursor<'_>) -> Result<(ValueType, u64), Stop> {
         let (field, at) = (Field::Value(self.kvs_done), c.pos() as u64);
         let (elem, len) = read_array_header(c).at(field, at)?;

@@ -1,4 +1,4 @@
-//! Models in several files: the names of shards, and what their keys must say about each other.
+//! Models in several files: the names of shards, and the consistency of their keys.
 //!
 //! A shard is named `<prefix>-00002-of-00003.gguf`, counted from 1 (`llama_split_path` in `llama.cpp`). Each holds the
 //! keys [`SPLIT_NO`], counted from 0, [`SPLIT_COUNT`] and [`SPLIT_TENSORS_COUNT`], the number of tensors of all shards
@@ -86,7 +86,7 @@ impl FromStr for ShardNumber {
 /// The file name of a shard, with or without folders before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardName<'a> {
-    /// What stands before the number: `dir/model`.
+    /// The part before the number: `dir/model`.
     pub prefix: &'a str,
     /// Which shard of how many.
     pub number: ShardNumber,
@@ -122,7 +122,7 @@ pub fn names(prefix: &str, count: u32) -> impl Iterator<Item = String> {
         .map(move |number| format!("{}", ShardName { prefix, number }))
 }
 
-/// What one file says of the split, as far as it says anything.
+/// The split keys of one file, as far as they exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ShardKeys {
@@ -137,7 +137,7 @@ pub struct ShardKeys {
 }
 
 impl ShardKeys {
-    /// What a head says of its place among shards; integers of any type will do.
+    /// Reads the split keys of a head; integers of any type are accepted.
     pub fn of(gguf: &Gguf<'_>) -> ShardKeys {
         ShardKeys {
             no: gguf.get_as(SPLIT_NO).ok(),
@@ -152,14 +152,14 @@ impl ShardKeys {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardProblem {
-    /// A file lacks a key that says which shard it is.
+    /// A file lacks a key that identifies its shard.
     MissingKey {
         /// Place of the file.
         file: usize,
         /// The key.
         key: &'static str,
     },
-    /// A file is not the shard that its place asks for.
+    /// A file is not the expected shard.
     WrongNumber {
         /// Place of the file, and the `split.no` that would be right.
         file: usize,

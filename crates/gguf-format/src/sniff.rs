@@ -1,4 +1,4 @@
-//! Telling what a file is when it is not GGUF, from its first bytes.
+//! Identifies files that are not GGUF by their first bytes.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ pub enum Kind {
     Html,
     Json,
     Safetensors,
-    /// A zip archive, which is also what `torch.save` writes.
+    /// A zip archive, the format of `torch.save`.
     Zip,
     /// A Python pickle, as `torch.save` wrote before 2020.
     Pickle,

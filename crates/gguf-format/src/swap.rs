@@ -1,12 +1,12 @@
 //! Changing the byte order of tensor data.
 //!
-//! Only numbers wider than a byte are affected, and where they stand in a block is a row of the type table.
+//! Only numbers wider than a byte are affected; the type table lists their places in a block.
 
 use core::fmt;
 
 use crate::types::{GgmlType, SizeError};
 
-/// Reverses the byte order of every number in whole blocks of a type, in place. Doing it twice gives the old bytes.
+/// Reverses the byte order of every number in whole blocks of a type, in place. Applying it twice restores the original bytes.
 ///
 /// # Errors
 /// [`SwapError`] when the layout of the type's blocks is not known, or the bytes are not a whole number of blocks. The bytes

@@ -1,4 +1,4 @@
-//! Tensor infos: what the head says about each tensor.
+//! Tensor infos: the description of each tensor in the head.
 
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ impl TensorInfoRef<'_> {
     }
 }
 
-/// The dimensions of a tensor, as many as the file says; an iterator over them, first the contiguous one. `Display` writes them as
+/// The dimensions of a tensor; an iterator over them, the contiguous one first. `Display` writes them as
 /// `4096 x 32000`, `Debug` as a list.
 #[derive(Clone, Copy)]
 pub struct Dims<'a> {

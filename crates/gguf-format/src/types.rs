@@ -34,7 +34,7 @@ pub struct GgmlType(pub u32);
 pub struct TypeInfo {
     /// The id in the file.
     pub id: u32,
-    /// ggml's own name, as `ggml_type_name` gives it: `f32`, `q4_K`, `iq2_xxs`.
+    /// The name in ggml, as returned by `ggml_type_name`: `f32`, `q4_K`, `iq2_xxs`.
     pub name: &'static str,
     /// Elements in one block; rows are a whole number of blocks.
     pub block_len: u32,

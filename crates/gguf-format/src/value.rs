@@ -674,7 +674,7 @@ pub trait FromValue<'a>: Sized {
     /// [`ValueError`], when the value has another type or does not fit.
     fn from_value(value: ValueRef<'a>) -> Result<Self, ValueError>;
 
-    /// What a missing key gives; `None` when it is an error.
+    /// The result for a missing key; `None` if it is an error.
     fn from_missing() -> Option<Self> {
         None
     }

@@ -1,9 +1,9 @@
-//! Models of images and video: one tensor file, or a folder of diffusers with the same names, becomes a GGUF in which every tensor keeps
+//! Image and video models: one tensor file, or a folder of diffusers with the same names, becomes a GGUF in which every tensor keeps
 //! its name.
 //!
 //! Recognized are the models of [`gguf_model::image`]. Types, order and key-values are those of ComfyUI-GGUF's `tools/convert.py` for the
-//! type [`OutType::Auto`]. Two things differ. A tensor with more than four dimensions, which that program leaves to another one, is
-//! stored as a matrix, with its shape beside it as that of a reshaped tensor. And floats of eight bits that have scales are multiplied by
+//! type [`OutType::Auto`], with two differences. A tensor with more than four dimensions, which that program leaves to another one, is
+//! stored as a matrix, and its shape is recorded like that of a reshaped tensor. FP8 values with scales are multiplied by
 //! them.
 
 use std::collections::HashSet;

@@ -42,7 +42,7 @@ pub enum Error {
     Exists(PathBuf),
     /// Another process works on the file.
     Busy(PathBuf),
-    /// The file is not what it was when it was read.
+    /// The file has changed since it was read.
     Changed(PathBuf),
     /// An edit of the file was interrupted, and cannot be finished.
     Unfinished {
@@ -53,7 +53,7 @@ pub enum Error {
         /// What keeps it from being finished.
         source: io::Error,
     },
-    /// A journal lies beside the file, and it is not of an edit of what the file holds now.
+    /// There is a journal beside the file that does not match its content.
     OtherJournal {
         /// The file.
         path: PathBuf,
@@ -158,7 +158,7 @@ pub enum ShardsProblem {
     NoFiles,
     /// A shard's name is not one from which those of the others follow.
     Name {
-        /// The number of shards, as the file says.
+        /// The number of shards according to the file.
         count: u64,
     },
     /// A shard is not there.

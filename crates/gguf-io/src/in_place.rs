@@ -171,7 +171,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     }
 }
 
-/// Does what the journal says is left to do; returns whether that was anything. The journal stays.
+/// Completes the remaining steps of the journal; returns whether there were any. The journal remains.
 fn finish_locked(path: &Path, journal: &mut Journal, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     let unfinished = |source| Error::Unfinished { path: path.to_owned(), journal: journal.path.clone(), source };
     let Some(record) = Record::read(&mut journal.file).map_err(unfinished)? else { return Ok(false) };
@@ -270,7 +270,7 @@ fn write_pieces(file: &File, mut at: u64, bytes: &[u8], on: &dyn Fn(EditStep)) -
     Ok(())
 }
 
-/// All bytes of a file, which is as long as it says: nothing is reserved that it does not have.
+/// All bytes of a file; reserves no more memory than the file is long.
 fn read_whole(file: &mut File) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.size()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = Vec::new();

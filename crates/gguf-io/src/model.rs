@@ -117,7 +117,7 @@ impl Model {
     /// [`tensors`](Model::tensors) into a map once.
     ///
     /// # Errors
-    /// [`Error::NoTensor`], which says what tensors have a name like that.
+    /// [`Error::NoTensor`], with similar tensor names.
     pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
         let found = self.files.iter().find_map(|file| Some(Tensor::new(file, file.gguf().tensor(name)?)));
         found.ok_or_else(|| Error::NoTensor {

@@ -15,7 +15,7 @@ use crate::{Error, ModelFile, Plain, TensorProblem};
 /// | [`read`](Tensor::read), [`read_into`](Tensor::read_into) | as it is stored, copied | the file's |
 /// | [`as_bytes`](Tensor::as_bytes) | as it is stored, borrowed from a source in memory | the file's |
 /// | [`as_slice`](Tensor::as_slice) | numbers, borrowed from a source in memory | the machine's |
-/// | [`bytes`](Tensor::bytes) | what a codec takes, borrowed or copied | little-endian |
+/// | [`bytes`](Tensor::bytes) | the input of a codec, borrowed or copied | little-endian |
 /// | [`to_f32`](Tensor::to_f32), [`decode_into`](Tensor::decode_into) | decoded values | the machine's |
 ///
 /// ```
@@ -230,7 +230,7 @@ impl<'a> Tensor<'a> {
         })
     }
 
-    /// Makes room for `n` elements, and gives `n`.
+    /// Reserves memory for `n` elements and returns `n`.
     fn reserve<T>(&self, out: &mut Vec<T>, n: Option<u64>) -> Result<usize, Error> {
         let reserved = n.and_then(|n| usize::try_from(n).ok()).and_then(|n| out.try_reserve_exact(n).ok().map(|()| n));
         let bytes = n.unwrap_or(u64::MAX).saturating_mul(size_of::<T>() as u64);
@@ -249,11 +249,11 @@ mod decode {
 
     use super::*;
 
-    /// Bytes that are read and decoded at once, about: what stays in the second-level cache with its values.
+    /// Approximate number of bytes to read and decode at once: they fit the second-level cache together with their values.
     const PIECE: usize = 128 << 10;
 
     impl Tensor<'_> {
-        /// Decodes the data: the values that `to_float` of ggml's type traits gives, to the bit, on every machine.
+        /// Decodes the data, with the same bits as `to_float` of ggml's type traits, on every machine.
         ///
         /// # Errors
         /// See [`bytes`](Tensor::bytes); also [`TensorProblem::NotDecodable`] for types without codec, such as integers.
@@ -325,7 +325,7 @@ mod decode {
     }
 }
 
-/// Names of which one may have been meant: at most three, the nearest first.
+/// Similar names: at most three, the nearest first.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<String> {
     /// Tensors that are looked at, and the longest name: a head can have millions of them.
     const LOOKED_AT: usize = 20_000;

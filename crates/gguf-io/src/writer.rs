@@ -39,7 +39,7 @@ pub struct Writer<W> {
     /// Bytes of the file so far; of the data section, where the head comes last.
     pos: u64,
     late: Option<Late<W>>,
-    /// The stream failed, so what it took is not known.
+    /// The stream failed, so the written length is unknown.
     is_broken: bool,
 }
 
@@ -104,7 +104,7 @@ fn zeros<E>(mut n: u64, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result
 }
 
 impl<W: Write> Writer<W> {
-    /// The whole file in one pass: `tensors` gives the data of each tensor, in the order of the head.
+    /// Writes the whole file in one pass: `tensors` provides the data of each tensor, in the order of the head.
     ///
     /// # Errors
     /// [`WriteError`]; among others when a tensor's data has not the size that its type and shape say.
@@ -382,7 +382,7 @@ pub enum WriteError {
     },
     /// The head was written first, so its values cannot change.
     HeadIsWritten,
-    /// The stream failed earlier, so it is not known what it took.
+    /// The stream failed earlier, so the written length is unknown.
     Broken,
 }
 

@@ -234,7 +234,7 @@ pub(crate) struct Journal {
     left: Left,
     /// Whether the earlier run wrote the same files, and no others.
     is_same_group: bool,
-    /// What an earlier run says it has finished, by tensor and first element.
+    /// The finished chunks of an earlier run, by tensor and first element.
     found: HashMap<(usize, u64), (Finished, u128)>,
 }
 
@@ -357,7 +357,7 @@ impl Journal {
         file.write_all(&line).and_then(|()| file.sync_all()).map_err(write)
     }
 
-    /// Gives up the output that is under its name: it is not what the journal says.
+    /// Discards the output that already has its name, because it does not match the journal.
     ///
     /// # Errors
     /// When the output may not be replaced; those of the system.
@@ -393,7 +393,7 @@ impl Journal {
         !self.found.is_empty()
     }
 
-    /// What an earlier run says of the chunk, if it has finished it.
+    /// The entry of an earlier run for the chunk, if it has finished it.
     pub(crate) fn finished(&self, tensor: usize, first: u64, n_elements: u64) -> Option<&(Finished, u128)> {
         self.found.get(&(tensor, first)).filter(|(finished, _)| finished.n_elements == n_elements)
     }

@@ -18,7 +18,7 @@ pub struct Cast {
 /// Values to little-endian bytes.
 type Encode = fn(&[f32], &mut [u8]);
 
-/// How the reference converter reads and writes a float type; it differs from ggml in what becomes of NaNs.
+/// How the reference converter reads and writes a float type; it differs from ggml for NaNs.
 #[derive(Debug)]
 struct Plain {
     ty: GgmlType,

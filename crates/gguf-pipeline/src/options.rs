@@ -1,4 +1,4 @@
-//! How a plan is run, and what has come of it.
+//! Options of a run, and its results.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -45,12 +45,12 @@ pub struct Gather {
     pub maps: Vec<Map>,
 }
 
-/// How much of its sources the output of an operation gives back.
+/// How much of its sources can be restored from the output of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Inverse {
     /// Everything, to the bit: each element of the sources has a distinct place and its value.
     Exact,
-    /// Everything, except for the rounding of values that were computed.
+    /// Everything, except for the rounding of computed values.
     Rounded,
     /// Not everything: some elements of the sources are left out.
     Lost,

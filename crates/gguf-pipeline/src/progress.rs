@@ -42,7 +42,7 @@ pub enum Event<'a> {
         /// How much more.
         bytes: u64,
     },
-    /// Some of what an interrupted run has left is not as it was, and is done again.
+    /// Some kept work of an interrupted run does not match its hash and is redone.
     Damaged {
         /// How much of the tensor data.
         bytes: u64,

@@ -88,7 +88,7 @@ pub fn scan_tensors<'a>(
 
 type Found<'m> = std::collections::btree_map::Entry<'m, usize, Result<DataScan, NotScannable>>;
 
-/// Joins what pieces of one tensor gave.
+/// Joins the results of pieces of one tensor.
 fn add(entry: Found<'_>, result: Result<DataScan, NotScannable>) {
     match (entry.or_insert_with(|| Ok(DataScan::default())), result) {
         (Ok(sum), Ok(more)) => sum.add(more),

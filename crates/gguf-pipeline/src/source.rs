@@ -11,7 +11,7 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// Fills `buffer` with the little-endian bytes of tensor `index` from `offset` on, which is the start of a block.
     ///
     /// # Errors
-    /// [`Error::OutOfTensor`] when the tensor has fewer bytes, and what the system says when they cannot be read.
+    /// [`Error::OutOfTensor`] if the tensor has fewer bytes, and errors of the system.
     fn read(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), Error>;
 
     /// Where the bytes of tensor `index` lie in a GGUF file; `None`, which is the default, where they do not. A tensor that changes

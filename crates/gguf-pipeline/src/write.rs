@@ -238,7 +238,7 @@ fn padding(file: &NewFile<'_>) -> Vec<(u64, u64)> {
     ends.zip(nexts).filter_map(gap).collect()
 }
 
-/// Makes what lies between tensors zero, as it is in a new file: chunks do not cover it, so nothing else would notice.
+/// Writes zeros between tensors, as in a new file: chunks do not cover these bytes, so no other check would notice.
 fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Error> {
     let mut buffer = vec![0; PIECE];
     for (start, len) in padding(file).into_iter().flat_map(pieces) {

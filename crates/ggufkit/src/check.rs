@@ -238,7 +238,7 @@ fn chosen_name(path: &Path) -> Option<&str> {
     (!is_digest).then_some(name)
 }
 
-/// The shards that are there, and those that are not.
+/// The existing shards and the missing ones.
 fn shards(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let name = path.file_name().and_then(|name| ShardName::parse(name.to_str()?));
     let siblings = name.iter().flat_map(ShardName::siblings).map(|name| path.with_file_name(name));

@@ -7,7 +7,7 @@ macro_rules! errors {
     ($($doc:literal $(#[$cfg:meta])? $variant:ident($source:ty);)*) => {
         /// Any error of this crate. `?` converts the errors of all modules to it.
         ///
-        /// The message is complete: it names the file, key or tensor, and includes what the parts have to say.
+        /// The message is complete: it names the file, key or tensor, and includes the messages of its parts.
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Error {
@@ -23,7 +23,7 @@ macro_rules! errors {
         }
 
         impl StdError for Error {
-            /// The cause behind the one that the message includes.
+            /// The cause of the error that the message includes.
             fn source(&self) -> Option<&(dyn StdError + 'static)> {
                 match self {
                     $($(#[$cfg])? Error::$variant(e) => e.source(),)*

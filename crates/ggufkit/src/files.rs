@@ -13,7 +13,7 @@ use gguf_pipeline::{Draft, RunOptions, RunSummary};
 
 use crate::Error;
 
-/// Sums up a model in the numbers that a person asks for first: architecture, parameters, types, context length, vocabulary.
+/// Summarizes a model: architecture, parameters, types, context length, vocabulary.
 ///
 /// ```
 /// use ggufkit::Model;

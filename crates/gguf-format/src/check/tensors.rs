@@ -93,7 +93,7 @@ impl<'g> Extents<'g> {
         Some(start..start.checked_add(t.n_bytes().ok()?)?)
     }
 
-    /// The tensor whose info stands at `info`.
+    /// The tensor whose info is at `info`.
     fn tensor(&self, info: u64) -> At<'_> {
         let mut c = Cursor::new(self.gguf.bytes(), usize::try_from(info).unwrap_or(usize::MAX), self.gguf.dialect());
         At::Tensor(Str::new(c.string().unwrap_or_default(), self.gguf.dialect()), Some(info))
@@ -253,7 +253,7 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// The first tensor that does not stand where the tensors before it end, and where that is.
+    /// The first tensor that does not start where the tensors before it end, and the expected offset.
     pub(super) fn first_not_packed(&self) -> Option<(TensorInfoRef<'_>, u64)> {
         let alignment = self.alignment?;
         let mut expected = if self.base == 0 { self.gguf.data_offset() } else { 0 };

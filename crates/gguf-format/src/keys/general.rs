@@ -1,4 +1,4 @@
-//! Keys that do not depend on the architecture: what the file is, where it comes from, how to sample from
+//! Keys that do not depend on the architecture: the kind and origin of the file, how to sample from
 //! it, shards, adapters, importance matrices.
 //!
 //! Numbered keys, which describe one of several base models, datasets, dense modules or chat templates, are at the end.
@@ -192,9 +192,9 @@ keys! { NUMBERED
         GENERAL_DATASET_REPO_URL = "general.dataset.{id}.repo_url": string;
     }
     Model {
-        /// Input width of a dense module (dense_2, dense_3) behind a sentence embedding.
+        /// Input width of a dense module (dense_2, dense_3) after a sentence embedding.
         DENSE_FEAT_IN = "{arch}.{dense}_feat_in": u32 in "elements";
-        /// Output width of a dense module (dense_2, dense_3) behind a sentence embedding.
+        /// Output width of a dense module (dense_2, dense_3) after a sentence embedding.
         DENSE_FEAT_OUT = "{arch}.{dense}_feat_out": u32 in "elements";
     }
     Tokenizer {

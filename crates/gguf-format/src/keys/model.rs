@@ -1,5 +1,5 @@
 //! Keys that describe the network: `{arch}` is the architecture's name. Hyperparameters, experts, attention, rotary
-//! positions, recurrent layers, and what only one family needs.
+//! positions, recurrent layers, and keys of single families.
 
 use super::keys;
 
@@ -25,7 +25,7 @@ keys! { MODEL
         TENSOR_DATA_LAYOUT = "{arch}.tensor_data_layout": string;
         /// Factor on the logits.
         LOGIT_SCALE = "{arch}.logit_scale": f32;
-        /// Factor on what each block adds to the residual stream.
+        /// Factor of the output of each block before it is added to the residual stream.
         RESIDUAL_SCALE = "{arch}.residual_scale": f32;
         /// Factor on the token embeddings.
         EMBEDDING_SCALE = "{arch}.embedding_scale": f32;
@@ -41,7 +41,7 @@ keys! { MODEL
         DECODER_BLOCK_COUNT = "{arch}.decoder_block_count": u32 in "layers";
         /// Activation function of the feed-forward network.
         HIDDEN_ACTIVATION = "{arch}.hidden_activation": string;
-        /// Whether the norms stand behind attention and feed-forward instead of before.
+        /// Whether the norms are after attention and feed-forward instead of before.
         SWIN_NORM = "{arch}.swin_norm": bool;
         /// Interval of layers with full attention; the others are recurrent.
         FULL_ATTENTION_INTERVAL = "{arch}.full_attention_interval": u32 in "layers";
@@ -155,7 +155,7 @@ keys! { MODEL
         ATTENTION_GROUP_NORM_EPSILON = "{arch}.attention.group_norm_epsilon": f32;
         /// Number of groups of the group norms.
         ATTENTION_GROUP_NORM_GROUPS = "{arch}.attention.group_norm_groups": u32 in "groups";
-        /// Whether a token sees only what stands before it.
+        /// Whether a token attends only to earlier tokens.
         ATTENTION_CAUSAL = "{arch}.attention.causal": bool;
         /// Largest ALiBi bias.
         ATTENTION_MAX_ALIBI_BIAS = "{arch}.attention.max_alibi_bias": f32;
@@ -217,7 +217,7 @@ keys! { MODEL
         ATTENTION_VALUE_RESIDUAL_MIX_LORA_RANK = "{arch}.attention.value_residual_mix_lora_rank": u32 in "elements";
         /// Rank of the gate projection (RWKV-7).
         ATTENTION_GATE_LORA_RANK = "{arch}.attention.gate_lora_rank": u32 in "elements";
-        /// Heads of the indexer that chooses what sparse attention looks at.
+        /// Heads of the indexer that selects the positions of sparse attention.
         ATTENTION_INDEXER_HEAD_COUNT = "{arch}.attention.indexer.head_count": u32 in "heads";
         /// Width of a key of the indexer.
         ATTENTION_INDEXER_KEY_LENGTH = "{arch}.attention.indexer.key_length": u32 in "elements";
@@ -333,7 +333,7 @@ keys! { MODEL
         HYPER_CONNECTION_SINKHORN_ITERATIONS = "{arch}.hyper_connection.sinkhorn_iterations": u32;
         /// Epsilon of the mixing of the streams.
         HYPER_CONNECTION_EPSILON = "{arch}.hyper_connection.epsilon": f32;
-        /// Factor on the gate behind a block.
+        /// Factor of the gate after a block.
         HYPER_CONNECTION_MAGNITUDE = "{arch}.hyper_connection.magnitude": f32;
         /// Rank of the mixing projection; full when absent.
         HYPER_CONNECTION_LOW_RANK = "{arch}.hyper_connection.low_rank": u32 in "elements";
@@ -351,7 +351,7 @@ keys! { MODEL
         PLE_HEAD_OFFSETS = "{arch}.ple.head_offsets": [u64];
         /// Number of rows of each hash head.
         PLE_HEAD_VOCAB_SIZES = "{arch}.ple.head_vocab_sizes": [u64];
-        /// Token that stands before the start of the text in the n-gram hash.
+        /// Token before the start of the text in the n-gram hash.
         PLE_EOS_TOKEN_ID = "{arch}.ple.eos_token_id": u32 in "token id";
         /// Token that stands for an image in the n-gram hash.
         PLE_IMAGE_TOKEN_ID = "{arch}.ple.image_token_id": u32 in "token id";
@@ -401,7 +401,7 @@ keys! { MODEL
         SELECTOR_TOP_K = "{arch}.selector_top_k": u32 in "tokens";
         /// Whether drafting starts at the last accepted token.
         SAMPLE_FROM_ANCHOR = "{arch}.sample_from_anchor": bool;
-        /// Whether the draft model says how sure it is of each token.
+        /// Whether the draft model outputs its confidence in each token.
         HAS_CONFIDENCE_HEAD = "{arch}.has_confidence_head": bool;
         /// Whether the residual is taken after the norm (EAGLE-3).
         NORM_BEFORE_RESIDUAL = "{arch}.norm_before_residual": bool;

@@ -20,7 +20,7 @@ keys! { TOKENIZER
         TOKENIZER_GGML_MERGES = "tokenizer.ggml.merges": [string];
         /// Whether the start token is put before a text.
         TOKENIZER_GGML_ADD_BOS_TOKEN = "tokenizer.ggml.add_bos_token": bool;
-        /// Whether the end token is put behind a text.
+        /// Whether the end token is appended to a text.
         TOKENIZER_GGML_ADD_EOS_TOKEN = "tokenizer.ggml.add_eos_token": bool;
         /// Whether a separator is put between two texts.
         TOKENIZER_GGML_ADD_SEP_TOKEN = "tokenizer.ggml.add_sep_token": bool;
@@ -28,7 +28,7 @@ keys! { TOKENIZER
         TOKENIZER_GGML_ADD_SPACE_PREFIX = "tokenizer.ggml.add_space_prefix": bool;
         /// Whether runs of spaces are reduced to one.
         TOKENIZER_GGML_REMOVE_EXTRA_WHITESPACES = "tokenizer.ggml.remove_extra_whitespaces": bool;
-        /// Normalization table of a SentencePiece model, as it is.
+        /// Normalization table of a SentencePiece model, unchanged.
         TOKENIZER_GGML_PRECOMPILED_CHARSMAP = "tokenizer.ggml.precompiled_charsmap": [u8] | [i8];
         /// Tokens that must not be generated.
         TOKENIZER_GGML_SUPPRESS_TOKENS = "tokenizer.ggml.suppress_tokens": [i32] in "token ids";
@@ -68,7 +68,7 @@ keys! { TOKENIZER
         TOKENIZER_GGML_SEPARATOR_TOKEN_ID = "tokenizer.ggml.separator_token_id": u32 in "token id" from Spec => "tokenizer.ggml.seperator_token_id";
         /// Token that fills a batch up.
         TOKENIZER_GGML_PADDING_TOKEN_ID = "tokenizer.ggml.padding_token_id": u32 in "token id";
-        /// Token whose output stands for the whole text; deprecated, the start token serves.
+        /// Token whose output represents the whole text; deprecated in favor of the start token.
         TOKENIZER_GGML_CLS_TOKEN_ID = "tokenizer.ggml.cls_token_id": u32 in "token id" from LlamaCpp => "tokenizer.ggml.bos_token_id";
         /// Token that hides a word.
         TOKENIZER_GGML_MASK_TOKEN_ID = "tokenizer.ggml.mask_token_id": u32 in "token id";

@@ -38,14 +38,14 @@ pub enum Value {
     I64(i64),
     F32(f32),
     F64(f64),
-    /// 0 or 1; another byte only to keep what a file holds.
+    /// 0 or 1; other bytes only in a copy of a file that contains them.
     Bool(u8),
     String(Vec<u8>),
     Array(Array),
 }
 
 impl Value {
-    /// The view that reading a written value gives.
+    /// The view of the written value.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Value::U8(v) => ValueRef::U8(*v),
@@ -227,7 +227,7 @@ impl Array {
         Ok(())
     }
 
-    /// The view that reading the written array gives.
+    /// The view of the written array.
     pub fn as_ref(&self) -> ArrayRef<'_> {
         ArrayRef { elem: self.elem, len: self.len, bytes: &self.bytes, dialect: self.dialect }
     }

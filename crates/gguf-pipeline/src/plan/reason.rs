@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a tensor stays as it is.
+/// The reason why a tensor is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
@@ -12,9 +12,9 @@ pub enum Keep {
     Vector,
     /// Its name does not end in `weight`.
     NotAWeight,
-    /// It is the output matrix, which was to be left as it is.
+    /// It is the output matrix, which is to be kept.
     LeaveOutput,
-    /// It is of a kind that loses too much, or is too small to matter: which one, in a few words.
+    /// It is of a kind that loses too much or is too small to matter: the kind, in a few words.
     Kind(&'static str),
 }
 
@@ -44,9 +44,9 @@ pub enum Reason {
     Precise,
     /// Converted tensors of so few elements are always single precision.
     Small,
-    /// The type that a conversion was asked for does not suit the tensor, which is converted to half precision.
+    /// The requested type does not suit the tensor, which is converted to half precision.
     Half,
-    /// The type that a conversion was asked for.
+    /// The requested type of a conversion.
     Asked,
     /// It is not quantized.
     Kept(Keep),
@@ -73,7 +73,7 @@ pub enum Reason {
     Own,
     /// What becomes of a layout that is not today's, in a few words.
     Layout(&'static str),
-    /// Chosen to fit a size. No mixture gives this reason.
+    /// Chosen to fit a size. No mixture uses this reason.
     Budget {
         /// The relative error that was measured, in millionths.
         relative_ppm: u32,
