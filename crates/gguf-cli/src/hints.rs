@@ -31,6 +31,9 @@ pub fn reason(reason: &Reason) -> String {
     }
 }
 
+/// The option that gives keys values of other types.
+const ALLOW_TYPE_CHANGE: &str = "; use --allow-type-change to set it anyway";
+
 /// What can be done about an error of a run; empty, or to be added to its message.
 pub fn for_run(e: &PipelineError) -> String {
     match e {
@@ -57,7 +60,7 @@ pub fn for_quantizing(e: &QuantizeError) -> String {
         QuantizeError::NotAModel { what: NothingToQuantize::Matrix, .. } => {
             ", and the matrix with --imatrix".to_owned()
         }
-        QuantizeError::OverrideType { .. } => "; use --allow-type-change to set it anyway".to_owned(),
+        QuantizeError::OverrideType { .. } => ALLOW_TYPE_CHANGE.to_owned(),
         QuantizeError::Requantize { .. } => ", or allow it with --allow-requantize".to_owned(),
         QuantizeError::NeedsMatrix { given: false, .. } => "; pass one with --imatrix".to_owned(),
         QuantizeError::NeedsMatrix { given: true, .. } => {
@@ -128,6 +131,7 @@ pub fn for_editing(e: &EditError) -> String {
         EditError::NotInPlace { .. } => "; omit --in-place to allow it".to_owned(),
         EditError::TwoMeanings { .. } => "; choose with --keys or --tensors".to_owned(),
         EditError::TokenTwice { .. } => " with --special-token-id or --token-type-id".to_owned(),
+        EditError::TypeChange { .. } => ALLOW_TYPE_CHANGE.to_owned(),
         EditError::PadKey => "; --reserve enlarges it, and --rewrite removes it".to_owned(),
         EditError::NotDetermined { .. } => "; pass one with --from".to_owned(),
         EditError::SameFile => "; pass another file".to_owned(),

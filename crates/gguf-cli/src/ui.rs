@@ -122,6 +122,29 @@ impl Ui {
         writeln!(self.out)
     }
 
+    /// Writes a hash and a path as `sha256sum` does: a path with line breaks or backslashes has them escaped, after a backslash at the
+    /// start of the line.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub fn print_hash(&mut self, hash: &str, path: &Path) -> io::Result<()> {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        if self.is_terminal() || !bytes.iter().any(|byte| b"\\\n\r".contains(byte)) {
+            write!(self.out, "{hash}  ")?;
+            return self.print_path(path);
+        }
+        write!(self.out, "\\{hash}  ")?;
+        for byte in bytes {
+            match byte {
+                b'\\' => self.out.write_all(b"\\\\")?,
+                b'\n' => self.out.write_all(b"\\n")?,
+                b'\r' => self.out.write_all(b"\\r")?,
+                byte => self.out.write_all(&[*byte])?,
+            }
+        }
+        writeln!(self.out)
+    }
+
     /// Writes a path as a title, of which the middle is cut out where there is no room.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ fn the_report_is_a_table_or_json() {
     run.prints(&["RELATIVE", "0.539 %", "22 tensors changed, 2.88 M weights, 8.50 bits each: RMSE", "worst: blk."]);
     let run = gguf(["quantize", model, out, "Q8_0", "--report", "--json", "-q", "-f"]).exits(0).silently();
     let report = run.json();
-    assert_eq!(report["paths"][0], out);
+    assert_eq!(report["files"][0]["path"], out);
     let tensors = report["tensors"].as_array().unwrap();
     assert_eq!((tensors.len(), &tensors[0]["name"]), (22, &"token_embd.weight".into()));
     for t in tensors.iter().chain([&report["total"]]) {

@@ -55,6 +55,22 @@ fn show_lists_metadata_and_tensors() {
 }
 
 #[test]
+fn show_tells_where_a_pattern_belongs() {
+    let dir = folder();
+    let file = small(dir.path(), "small.gguf");
+    for (args, said) in [
+        (&["--tensors", "blk.0.*"][..], "; a pattern follows an equals sign, as in --tensors='blk.0.*'\n"),
+        (&["--kv", "*rope*"], "; a pattern follows an equals sign, as in --kv='*rope*'\n"),
+        (&["*.gguf"], "*.gguf: cannot open: "),
+    ] {
+        gguf([&["show", text(&file)], args].concat()).exits(2).says(&[said]);
+    }
+    // Such a file may exist.
+    let odd = small(dir.path(), "a*b.gguf");
+    gguf(["show", "--tensors", text(&odd)]).exits(0).prints(&["output_norm.weight"]);
+}
+
+#[test]
 fn show_json_is_exact() {
     let dir = folder();
     let file = dir.path().join("odd.gguf");
@@ -714,7 +730,7 @@ fn what_holds_no_model_is_not_quantized() {
     let (file, out) = (dir.path().join("in.gguf"), dir.path().join("out.gguf"));
     let mut adapter = head(&[("blk.0.attn_q.weight.lora_a", &[32, 8], GgmlType::F32)]);
     adapter.set("general.type", "adapter");
-    for (head, expected) in [(adapter, "a LoRA adapter"), (head(&[]), "a vocabulary without tensors")] {
+    for (head, expected) in [(adapter, "a LoRA adapter"), (head(&[]), "give a model with tensors")] {
         write(&file, &head, &[]);
         gguf(["quantize", text(&file), text(&out), "Q4_K_M"]).exits(1).says(&[expected]);
         assert!(!out.exists());

@@ -68,7 +68,22 @@ fn set_types_values() {
     gguf(["set", text(&file)]).exits(2).says(&["nothing to set: pass KEY=VALUE"]);
     gguf(["set", text(dir.path()), "a=b"]).exits(2).says(&["expected a GGUF file, found a folder"]);
     assert!(fs::read(&file).unwrap() == before);
-    let run = gguf(["set", "-n", text(&file), "llama.context_length:string=many"]).exits(0);
+    let json = dir.path().join("types.json");
+    fs::write(&json, r#"{"llama.block_count": {"type": "string", "value": "many"}}"#).unwrap();
+    for (args, said) in [
+        (
+            &["llama.context_length:string=many"][..],
+            "m.gguf: llama.context_length: expected a value of type u32, found str",
+        ),
+        (&["general.tags:string=chat"], "m.gguf: general.tags: expected a value of type array of string, found str"),
+        (&["--from", text(&json)], "m.gguf: llama.block_count: expected a value of type u32, found str"),
+    ] {
+        let args = [&["set", "-n", text(&file)], args].concat();
+        gguf(args.clone()).exits(2).says(&[said, "; use --allow-type-change to set it anyway\n"]);
+        gguf([args, vec!["--allow-type-change"]].concat()).exits(0);
+    }
+    assert!(fs::read(&file).unwrap() == before);
+    let run = gguf(["set", "-n", text(&file), "llama.context_length:string=many", "--allow-type-change"]).exits(0);
     run.says(&[
         "gguf: warning: llama.context_length: llama.cpp expects u32; set as string\n",
         "gguf: warning: after the edit: error key.type: key llama.context_length: ",

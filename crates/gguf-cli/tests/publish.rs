@@ -76,10 +76,6 @@ fn several_types_need_names_of_their_own() {
         (vec![at("{ftype}"), "Q4_K".into(), "Q4_K_M".into()], "duplicate file type Q4_K_M"),
         (vec![at("{ftype}"), "Q4_K,Q9".into()], "unknown file type `Q9`"),
         (vec![at("{ftype}"), "Q8_0,IQ1_S".into()], "needs an importance matrix"),
-        (
-            vec!["Q8_0".into(), "Q4_0".into(), "-n".into(), "--json".into()],
-            "--json supports the plan or report of one file type",
-        ),
     ] {
         let mut all = vec![text(&model)];
         all.extend(args.iter().map(String::as_str));
@@ -90,7 +86,113 @@ fn several_types_need_names_of_their_own() {
     gguf(["convert", text(&glossary()), "-o", &at("x.gguf"), "--type", "q8_0,q4_0"])
         .exits(2)
         .says(&["use {ftype} in the name"]);
-    quantize(&[text(&model), "Q8_0", "Q4_0", "--dry-run"]).exits(0).prints(&["Q8_0: 29 tensors", "Q4_0: 29 tensors"]);
+}
+
+/// The plans of several types are those of each type, and the list below them has the sizes that the files get.
+#[test]
+fn several_types_are_planned() {
+    let dir = folder();
+    let model = model(dir.path());
+    let checkpoint = glossary();
+    let [quantized, converted] = ["q-{ftype}", "c-{ftype}"].map(|name| dir.path().join(name));
+    let (model, checkpoint) = (text(&model), text(&checkpoint));
+    let cases = [
+        (vec!["quantize", model, text(&quantized), "Q4_K_M", "Q5_K_M"], vec!["quantize", model]),
+        (
+            vec!["convert", checkpoint, "-o", text(&converted), "--type", "Q4_K_M,Q5_K_M"],
+            vec!["convert", checkpoint, "--type"],
+        ),
+    ];
+    for (several, one) in cases {
+        let [several_json, dry] =
+            [["--dry-run", "--json"], ["--dry-run", "-q"]].map(|more| [&several[..], &more].concat());
+        let plans = gguf(several_json).exits(0).json();
+        let plans = plans["plans"].as_array().unwrap();
+        let shown = gguf(dry).exits(0).out;
+        assert_eq!(names(dir.path()), ["in.gguf"], "{several:?}");
+        let files = gguf([&several[..], &["-q"]].concat()).exits(0).out;
+        let list: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("FILE TYPE")).skip(1).collect();
+        assert_eq!((plans.len(), files.lines().count(), list.len()), (2, 2, 2), "{shown}");
+        for (i, (ty, path)) in ["Q4_K_M", "Q5_K_M"].into_iter().zip(files.lines()).enumerate() {
+            let mut alone = gguf([&one[..], &[ty, "--dry-run", "--json"]].concat()).exits(0).json();
+            alone.as_object_mut().unwrap().remove("schema");
+            assert_eq!(plans[i], alone, "{several:?} {ty}");
+            let bytes = fs::metadata(path).unwrap().len();
+            assert_eq!(plans[i]["file_bytes"], bytes);
+            let words: Vec<&str> = list[i].split_whitespace().collect();
+            assert_eq!((words[0], words[2], words[3]), (ty, bytes.to_string().as_str(), path), "{shown}");
+            assert!(shown.contains(&format!("{ty}: 29 tensors")), "{shown}");
+            fs::remove_file(path).unwrap();
+        }
+        // Without names.
+        let shown = gguf(
+            [
+                &one[..1],
+                &one[1..2],
+                if one[0] == "convert" { &["--type", "Q5_0,Q4_0"] } else { &["Q5_0", "Q4_0"] },
+                &["-n"],
+            ]
+            .concat(),
+        );
+        shown.exits(0).prints(&["Q5_0: 29 tensors", "Q4_0: 29 tensors", "FILE TYPE"]);
+    }
+}
+
+/// The hash of each written file is that of `sha256sum`, whose format it has.
+#[test]
+fn written_files_are_hashed() {
+    let dir = folder();
+    let model = model(dir.path());
+    let model = text(&model).to_owned();
+    let out = dir.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let odd = out.join("a\\b\nc.gguf");
+    let file = out.join("m.gguf");
+    let checkpoint = glossary();
+    let template = out.join("{ftype}");
+    let [shards, array, recipe] = ["out/s", "out/a.npy", "recipe"].map(|name| dir.path().join(name));
+    let lines: &[&[&str]] = &[
+        &["quantize", &model, text(&file), "Q4_0"],
+        &["quantize", &model, text(&template), "Q4_0", "Q8_0"],
+        &["quantize", &model, text(&template), "Q4_0", "Q8_0", "--report"],
+        &["quantize", &model, text(&file), "Q4_0", "--split-max-tensors", "9"],
+        &["convert", text(&checkpoint), "-o", text(&file)],
+        &["convert", text(&checkpoint), "-o", text(&file), "--type", "Q4_0"],
+        &["convert", text(&checkpoint), "-o", text(&template), "--type", "Q4_0,F32"],
+        &["split", &model, text(&shards), "--max-tensors", "9"],
+        &["swap", &model, text(&odd)],
+        &["upgrade", &model, text(&file)],
+        &["reorder", &model, text(&file), "--by", "name"],
+        &["rm-tensor", &model, text(&file), "output_norm.weight"],
+        &["extract", &model, "output_norm.weight", "-o", text(&array)],
+        &["recipe", "apply", text(&recipe), &model, text(&file)],
+    ];
+    fs::write(dir.path().join("recipe"), "Q4_0\n").unwrap();
+    for line in lines {
+        let hashed = gguf([line, &["--hash", "-q"][..]].concat()).exits(0);
+        let is_hash = |line: &&str| line.trim_start_matches('\\').split("  ").next().unwrap().len() == 64;
+        let sums: Vec<&str> = hashed.out.lines().filter(is_hash).collect();
+        assert_eq!(sums.len(), names(&out).len(), "{line:?}: {}", hashed.out);
+        fs::write(dir.path().join("sums"), sums.join("\n") + "\n").unwrap();
+        let check = std::process::Command::new("sha256sum").arg("--check").arg(dir.path().join("sums")).output();
+        if let Ok(check) = check {
+            assert!(check.status.success(), "{line:?}: {check:?}");
+        }
+        let json = gguf([line, &["--hash", "-q", "--json", "--force"][..]].concat()).exits(0).json();
+        let reports = json["reports"].as_array().cloned().unwrap_or_else(|| vec![json]);
+        let files: Vec<&serde_json::Value> = reports.iter().flat_map(|r| r["files"].as_array().unwrap()).collect();
+        assert_eq!(files.len(), sums.len());
+        for file in files {
+            assert!(hashed.out.contains(file["sha256"].as_str().unwrap()), "{line:?}");
+        }
+        for name in names(&out) {
+            fs::remove_file(out.join(name)).unwrap();
+        }
+    }
+    // What is hashed is written.
+    for line in [&["quantize", &model, "Q4_0", "-n"][..], &["quantize", &model, "--list"], &["convert", "--list"]] {
+        gguf([line, &["--hash"]].concat()).exits(2).says(&["--hash"]);
+    }
 }
 
 #[test]

@@ -270,9 +270,44 @@ fn names_are_whole_in_every_table() {
         ("repair cut.gguf", &["output_norm.weight", "token_embd.weight"]),
         ("repair cut.gguf --from two.gguf --dry-run", &["token_embd.weight"]),
         ("estimate {glossary.gguf}", &["weights", "KV cache", "compute"]),
+        ("quantize {one} --list", &["Q4_K_M", "IQ3_XXS", "IQ2_XXS"]),
+        ("quantize {one} many-{ftype}-{size}.gguf q4_0 q8_0 --dry-run", &[tensor, "Q4_0", "many-q8_0-7B.gguf"]),
+        ("convert {glossary} -o many-{ftype}-{size}.gguf --type q4_0,bf16 --dry-run", &["many-bf16-2.9M.gguf"]),
+        ("card {one} -q --no-hash", &["`f32`", file]),
+        ("hash {one}", &[&format!("{file}:{tensor}")]),
+        ("merge part-00001-of-00003.gguf -o merged-with-a-name-of-some-length.gguf -n", &["part-00003-of-00003.gguf"]),
+        ("show {one} --tensors --markdown", &["`token_embd.weight`", &format!("`{tensor}`")]),
+        ("imatrix check matrix.dat {one} q4_0", &[tensor]),
+        ("check cut.gguf", &["file.truncated"]),
+        ("name {one}", &[file]),
+        ("cat {one} output_norm.weight", &["output_norm.weight"]),
     ];
     std::fs::write(at("recipe"), "Q4_0\n").unwrap();
     gguf(["convert", text(&glossary()), "-o", text(&at("glossary.gguf")), "-q"]).exits(0);
+    gguf(["split", text(&at(file)), text(&at("part")), "--max-tensors", "1", "-q"]).exits(0);
+    // No command is left out, but those without tables.
+    let help = gguf(["--help"]).exits(0).out;
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands =
+        commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    let without = [
+        "unset",
+        "edit",
+        "extract",
+        "reorder",
+        "swap",
+        "upgrade",
+        "rm-tensor",
+        "add-tensor",
+        "graft",
+        "help",
+        "completions",
+        "man",
+    ];
+    for command in commands {
+        let is_there = lines.iter().any(|(line, _)| line.split(' ').next() == Some(command));
+        assert!(is_there != without.contains(&command), "{command}");
+    }
     for columns in [60, 80, 200] {
         for (line, names) in lines {
             let words = line.split(' ').map(|word| match word {

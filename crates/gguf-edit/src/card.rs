@@ -5,18 +5,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use gguf_format::{Gguf, keys};
 use gguf_io::{Model, ModelFile};
 use gguf_model::summary::{Summary, summary};
-use gguf_pipeline::{Event, Progress, workers};
-use sha2::{Digest as _, Sha256};
+use gguf_pipeline::Progress;
 
 use crate::error::Error;
-
-/// Bytes that are read and hashed at once.
-const PIECE: usize = 1 << 20;
+use crate::file_hash::sha256;
 
 /// The longest text of the metadata that becomes part of a card, in bytes.
 const LONGEST: usize = 1000;
@@ -164,8 +160,12 @@ pub fn card<P: AsRef<Path>>(
         models.push((model, files));
     }
     let files: Vec<&ModelFile> = models.iter().flat_map(|(model, _)| model.files()).collect();
-    let hashes = match hash {
-        true => hashes(&files, threads, progress)?,
+    let hashes: Vec<Option<String>> = match hash {
+        true => {
+            let read = |file: &&ModelFile, at, piece: &mut [u8]| file.read_at(at, piece);
+            let hashes = sha256(&files, |file| file.file_bytes(), read, threads, progress)?;
+            hashes.into_iter().map(Some).collect()
+        }
         false => files.iter().map(|_| None).collect(),
     };
     let mut hashes = hashes.into_iter();
@@ -199,46 +199,6 @@ pub fn card<P: AsRef<Path>>(
         tags.push("imatrix".to_owned());
     }
     Ok(Card { rows, fields })
-}
-
-/// The SHA-256 of each file.
-fn hashes(
-    files: &[&ModelFile],
-    threads: Option<std::num::NonZeroUsize>,
-    progress: &dyn Progress,
-) -> Result<Vec<Option<String>>, Error> {
-    let bytes = files.iter().map(|file| file.file_bytes()).fold(0, u64::saturating_add);
-    progress.event(Event::Started { n_tensors: files.len(), bytes });
-    let found: Mutex<Vec<(usize, String)>> = Mutex::default();
-    let items = files.iter().copied().enumerate();
-    workers::for_each(
-        threads,
-        items,
-        progress,
-        || vec![0u8; PIECE],
-        |buffer, (number, file)| {
-            let mut sha = Sha256::new();
-            let mut at = 0;
-            while at < file.file_bytes() {
-                if progress.is_cancelled() {
-                    return Err(Error::from(gguf_pipeline::Error::Cancelled));
-                }
-                let left = usize::try_from(file.file_bytes() - at).unwrap_or(usize::MAX).min(PIECE);
-                let piece = buffer.get_mut(..left).unwrap_or_default();
-                file.read_at(at, piece)?;
-                sha.update(&*piece);
-                at += left as u64;
-                progress.event(Event::Advanced { bytes: left as u64 });
-            }
-            let digits = sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, digits));
-            Ok(())
-        },
-    )?;
-    progress.event(Event::Finished);
-    let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    found.sort();
-    Ok(found.into_iter().map(|(_, digits)| Some(digits)).collect())
 }
 
 /// A text for a table or a field: in one line, without what acts on terminals or on tables.

@@ -62,6 +62,15 @@ pub enum EditError {
         /// The name.
         name: String,
     },
+    /// A value of a type that the key cannot have.
+    TypeChange {
+        /// The key.
+        key: String,
+        /// The type of the value.
+        given: Kind,
+        /// The types that the key can have.
+        expected: String,
+    },
     /// A key whose type follows from nothing.
     UnknownKey {
         /// The key.
@@ -348,6 +357,9 @@ impl fmt::Display for EditError {
             ),
             EditError::Value { key, kind, found } => {
                 write!(f, "{}: expected a value of type {kind}, found {}", shown(key), shown(found))
+            }
+            EditError::TypeChange { key, given, expected } => {
+                write!(f, "{}: expected a value of type {expected}, found {given}", shown(key))
             }
             EditError::JsonValue { key, problem } => write!(f, "{}: {problem}", shown(key)),
             EditError::Json { problem } => f.write_str(problem),

@@ -210,6 +210,26 @@ pub fn contradicts(key: &str, kind: Kind, head: &Head) -> Option<String> {
     (row.fit(kind) != Fit::Exact).then(|| row.expected().to_string())
 }
 
+/// Sees that edits set keys to values of types that they can have: known keys by the table, others that hold an array to an array of that type.
+///
+/// # Errors
+/// [`EditError::TypeChange`] for the first value of another type.
+pub fn check_types(edits: &[Edit], head: &Head) -> Result<(), EditError> {
+    let set = edits.iter().filter_map(|edit| match edit {
+        Edit::Set { key, value } => Some((key, value.as_ref())),
+        _ => None,
+    });
+    let new_arch = set.clone().filter(|(key, _)| *key == GENERAL_ARCHITECTURE).next_back();
+    let new_arch = new_arch.and_then(|(_, value)| value.as_str()).and_then(|arch| arch.to_str().ok());
+    for (key, value) in set {
+        let (given, present) = (kind_of_value(value), head.get(key).map(kind_of_value));
+        if let Some(expected) = keys::expected_instead(key, new_arch.or_else(|| arch(head)), given, present) {
+            return Err(EditError::TypeChange { key: key.clone(), given, expected });
+        }
+    }
+    Ok(())
+}
+
 fn unknown(key: &str, head: &Head) -> EditError {
     let near = keys::nearest(key).map(|row| match arch(head) {
         Some(arch) => row.for_arch(arch),

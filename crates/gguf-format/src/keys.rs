@@ -9,7 +9,7 @@
 //! Every row has a constant of the same name: [`GENERAL_ALIGNMENT`] is `general.alignment`, [`CONTEXT_LENGTH`] is
 //! `{arch}.context_length`.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::cmp::Ordering;
 use core::fmt;
 
@@ -247,6 +247,16 @@ fn find(prefix: &str, rest: &str) -> Option<&'static KeyInfo> {
 /// The row of a pattern, for example of one of the constants.
 pub fn info(pattern: &str) -> Option<&'static KeyInfo> {
     find("", pattern)
+}
+
+/// The type that is expected in place of `given` for a new value of a key: of a known key, one of its row in the table, unless the value is
+/// convertible; of any other key whose `present` value is an array, that type. `None` if nothing is wrong with `given`.
+pub fn expected_instead(key: &str, arch: Option<&str>, given: Kind, present: Option<Kind>) -> Option<String> {
+    match (lookup(key, arch), present) {
+        (Some(row), _) if row.fit(given) == Fit::Wrong => Some(row.expected().to_string()),
+        (None, Some(present @ Kind::Array(_))) if present != given => Some(present.to_string()),
+        _ => None,
+    }
 }
 
 /// The row of a key as stored in a file whose `general.architecture` is `arch`.

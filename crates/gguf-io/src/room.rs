@@ -20,32 +20,43 @@ mod linux {
 
     use crate::{Error, Output};
 
-    /// What is to be written to a disk.
-    struct Disk<'a> {
-        first: &'a Output,
-        needed: u64,
-        free: u64,
+    /// What a file takes of a disk, or all files on it together.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub(super) struct Need<T> {
+        /// The file, or the first of several.
+        pub(super) file: T,
+        pub(super) needed: u64,
+        /// The room on the disk.
+        pub(super) free: u64,
     }
 
     pub(super) fn check<'a>(files: impl Iterator<Item = (&'a Output, u64)>) -> Result<(), Error> {
-        let mut disks: BTreeMap<u64, Disk<'_>> = BTreeMap::new();
-        for (output, bytes) in files {
-            let there = output.file().metadata().map_err(output.io("look at"))?;
-            let Ok(disk) = rustix::fs::fstatvfs(output.file()) else { continue };
+        let mut needs = Vec::new();
+        for (file, bytes) in files {
+            let there = file.file().metadata().map_err(file.io("look at"))?;
+            let Ok(disk) = rustix::fs::fstatvfs(file.file()) else { continue };
             // File systems without blocks do not say how much they hold.
-            if disk.f_blocks == 0 {
-                continue;
+            if disk.f_blocks > 0 {
+                let needed = bytes.saturating_sub(there.blocks().saturating_mul(512));
+                needs.push((there.dev(), Need { file, needed, free: disk.f_bavail.saturating_mul(disk.f_frsize) }));
             }
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-            let disk = disks.entry(there.dev()).or_insert(Disk { first: output, needed: 0, free });
-            disk.needed = disk.needed.saturating_add(bytes.saturating_sub(there.blocks().saturating_mul(512)));
         }
-        match disks.values().find(|disk| disk.needed > disk.free) {
-            Some(&Disk { first, needed, free }) => {
-                Err(Error::NoRoom { path: first.path().to_owned(), disk: mount_of(first.path()), needed, free })
+        match shortage(needs) {
+            Some(Need { file, needed, free }) => {
+                Err(Error::NoRoom { path: file.path().to_owned(), disk: mount_of(file.path()), needed, free })
             }
             None => Ok(()),
         }
+    }
+
+    /// The first disk, by its number, that has no room for all of its files.
+    pub(super) fn shortage<T>(files: impl IntoIterator<Item = (u64, Need<T>)>) -> Option<Need<T>> {
+        let mut disks: BTreeMap<u64, Need<T>> = BTreeMap::new();
+        for (disk, Need { file, needed, free }) in files {
+            let all = disks.entry(disk).or_insert(Need { file, needed: 0, free });
+            all.needed = all.needed.saturating_add(needed);
+        }
+        disks.into_values().find(|all| all.needed > all.free)
     }
 
     /// Where the disk of a new file is mounted: the last folder on the way up that is on it.
@@ -71,6 +82,27 @@ mod linux {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_disk_needs_room_for_its_own_files() {
+        use linux::{Need, shortage};
+        // Number of the disk, bytes needed, bytes free; the file that lacks room, and what is needed in all.
+        type Files<'a> = &'a [(u64, u64, u64)];
+        let cases: [(Files<'_>, Option<(usize, u64)>); 7] = [
+            (&[], None),
+            (&[(1, 60, 100), (2, 60, 100)], None),
+            (&[(1, 60, 100), (1, 60, 100)], Some((0, 120))),
+            (&[(1, 60, 100), (2, 50, 100), (2, 50, 100)], None),
+            (&[(1, 60, 100), (2, 50, 100), (2, 51, 100)], Some((1, 101))),
+            (&[(2, 101, 100), (1, 60, 1000)], Some((0, 101))),
+            (&[(1, u64::MAX, 100), (1, 1, 100)], Some((0, u64::MAX))),
+        ];
+        for (files, expected) in cases {
+            let need = |(file, &(disk, needed, free)): (usize, &(u64, u64, u64))| (disk, Need { file, needed, free });
+            let found = shortage(files.iter().enumerate().map(need));
+            assert_eq!(found.map(|need| (need.file, need.needed)), expected, "{files:?}");
+        }
+    }
 
     #[test]
     fn files_of_one_disk_are_added_up() {

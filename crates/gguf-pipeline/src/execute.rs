@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gguf_format::{ByteOrder, GgmlType, scan_data, swap_blocks};
 use gguf_io::Output;
@@ -22,12 +22,13 @@ use gguf_quants::{RowSquares, Rows};
 
 use crate::chunk::{Chunk, Chunks, Lane, goes_through_blocks, parts};
 use crate::error::Error;
+use crate::importance::Importance;
 use crate::journal::{Finished, Journal};
 use crate::moves;
 use crate::ops::{Cast, apply_maps, width};
 use crate::plan::{Draft, FilePlan, Gather, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
-use crate::report::{Errors, Written};
+use crate::report::{Errors, compare_rows};
 use crate::workers;
 
 /// Values that are decoded and encoded at once, about: they stay in the second-level cache, and fill the lanes of the encoders.
@@ -77,6 +78,50 @@ struct Task<'a> {
     number: usize,
     tensor: &'a TensorPlan,
     place: Place<'a>,
+}
+
+impl Task<'_> {
+    /// The weights of the columns of its tensor: where they come from, and the entry.
+    fn importance(&self) -> Option<(&Arc<dyn Importance>, &[u8])> {
+        self.draft.importance.as_ref().zip(self.tensor.importance.as_deref())
+    }
+
+    /// Whether another task writes the same bytes. Their tensors are made of the same values.
+    fn is_same_as(&self, other: &Task<'_>) -> bool {
+        let rules = |task: &Task<'_>| (task.tensor.ty, task.draft.rounding, task.draft.head.dialect.order);
+        let has_same_weights = match (self.importance(), other.importance()) {
+            (Some((from, entry)), Some((from_other, other))) => {
+                std::ptr::addr_eq(Arc::as_ptr(from), Arc::as_ptr(from_other)) && entry == other
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        rules(self) == rules(other) && has_same_weights
+    }
+}
+
+/// Tasks that write the same bytes, which are made once.
+struct Group<'a> {
+    first: Task<'a>,
+    others: Vec<Task<'a>>,
+}
+
+impl<'a> Group<'a> {
+    /// Tasks in groups.
+    fn all(tasks: impl IntoIterator<Item = Task<'a>>) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for task in tasks {
+            match groups.iter_mut().find(|group| group.first.is_same_as(&task)) {
+                Some(group) => group.others.push(task),
+                None => groups.push(Group { first: task, others: Vec::new() }),
+            }
+        }
+        groups
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = &Task<'a>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
 }
 
 /// One of the files that a run writes.
@@ -191,22 +236,22 @@ impl<'a> Run<'a> {
                 false => converted.push(task),
             }
         }
-        self.convert(item, &converted, buffers, progress, add)
+        self.convert(item, &Group::all(converted), buffers, progress, add)
     }
 
-    /// Reads one chunk, and converts and writes it for each task.
+    /// Reads one chunk, converts it for each group, and writes it for each task.
     fn convert(
         &self,
         item: Item<'_>,
-        tasks: &[Task<'_>],
+        groups: &[Group<'_>],
         buffers: &mut Buffers<'_>,
         progress: &dyn Progress,
         add: &dyn Fn(usize, usize, u64),
     ) -> Result<(), Error> {
         let chunk = item.chunk;
-        let Some(first) = tasks.first() else { return Ok(()) };
-        for (n, task) in tasks.iter().enumerate() {
-            resize(buffers.out(n), task.place.bytes, task.tensor)?;
+        let Some(Group { first, .. }) = groups.first() else { return Ok(()) };
+        for (n, Group { first, .. }) in groups.iter().enumerate() {
+            resize(buffers.out(n), first.place.bytes, first.tensor)?;
         }
         let Buffers { squares, input, values, outs } = buffers;
         let overflows = match &first.tensor.op {
@@ -215,27 +260,30 @@ impl<'a> Run<'a> {
                 let computed = computed.get(from..).unwrap_or_default();
                 let n = usize::try_from(chunk.n_elements()).unwrap_or(usize::MAX);
                 let raw: Vec<u8> = computed.iter().take(n).flat_map(|v| v.to_le_bytes()).collect();
-                let cast = |(task, out): (&Task<'_>, &mut Vec<u8>)| cast(GgmlType::F32, task.tensor, &raw, out);
-                tasks.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
+                let cast =
+                    |(group, out): (&Group<'_>, &mut Vec<u8>)| cast(GgmlType::F32, group.first.tensor, &raw, out);
+                groups.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
             }
             Op::Copy(_) | Op::Gather(_) => {
                 let source = read(first.draft, first.tensor, chunk.first(), chunk.n_elements(), input)?;
-                self.write_values(item, tasks, source, squares, values, outs)?
+                self.write_values(item, groups, source, squares, values, outs)?
             }
         };
-        for ((task, out), overflows) in tasks.iter().zip(outs.iter_mut()).zip(overflows) {
-            let Task { plan, draft, number, tensor, place } = *task;
+        for ((group, out), overflows) in groups.iter().zip(outs.iter_mut()).zip(overflows) {
+            let Task { draft, tensor, .. } = group.first;
             if draft.head.dialect.order == ByteOrder::Big {
                 swap_blocks(tensor.ty, out).map_err(|_| no_codec(tensor))?;
             }
-            place.part.output.write_at(place.start, out)?;
-            add(plan, number, overflows);
-            if let Some(journal) = place.part.journal {
-                let (first, n_elements) = (chunk.first(), chunk.n_elements());
-                let tensor = number - place.part.plan.tensors().start;
-                journal.add(Finished { tensor, first, n_elements, overflows }, out)?;
+            for &Task { plan, number, place, .. } in group.tasks() {
+                place.part.output.write_at(place.start, out)?;
+                add(plan, number, overflows);
+                if let Some(journal) = place.part.journal {
+                    let (first, n_elements) = (chunk.first(), chunk.n_elements());
+                    let tensor = number - place.part.plan.tensors().start;
+                    journal.add(Finished { tensor, first, n_elements, overflows }, out)?;
+                }
+                progress.event(Event::Advanced { bytes: place.bytes });
             }
-            progress.event(Event::Advanced { bytes: place.bytes });
         }
         Ok(())
     }
@@ -259,12 +307,12 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Makes the bytes of a chunk for each task from its values, whose type is that of the operation; returns for each how many values became
+    /// Makes the bytes of a chunk for each group from its values, whose type is that of the operation; returns for each how many values became
     /// infinite.
     fn write_values(
         &self,
         item: Item<'_>,
-        tasks: &[Task<'_>],
+        groups: &[Group<'_>],
         source: &[u8],
         squares: &Squares<'_>,
         values: &mut Vec<f32>,
@@ -273,7 +321,7 @@ impl<'a> Run<'a> {
         let chunk = item.chunk;
         let mut overflows = Vec::new();
         let mut encodings = Vec::new();
-        for (task, out) in tasks.iter().zip(outs.iter_mut()) {
+        for (Group { first: task, .. }, out) in groups.iter().zip(outs.iter_mut()) {
             let Task { draft, tensor, .. } = *task;
             let from = tensor.op.value_type();
             let mut infinite = 0;
@@ -291,14 +339,23 @@ impl<'a> Run<'a> {
             overflows.push(infinite);
         }
         encode(item, encodings, source, squares, values)?;
-        for (task, out) in tasks.iter().zip(outs.iter()) {
-            let Task { plan, draft, number: index, tensor, .. } = *task;
+        if self.errors.is_empty() {
+            return Ok(overflows);
+        }
+        for (group, out) in groups.iter().zip(outs.iter()) {
+            let Task { draft, tensor, .. } = group.first;
             let from = tensor.op.value_type();
-            if let Some(errors) = self.errors.get(plan).filter(|_| from != tensor.ty) {
-                let weights = columns(draft, tensor, chunk)?;
-                let (first_row, first_column, row_len) = (chunk.first_row, chunk.columns.start, chunk.width());
-                let weights = weights.as_deref();
-                errors.add(tensor, &Written { index, from, source, out, first_row, first_column, row_len, weights })?;
+            if from == tensor.ty {
+                continue;
+            }
+            let weights = columns(draft, tensor, chunk)?;
+            let first = (chunk.first_row, chunk.columns.start);
+            let (original, written) = ((from, source), (tensor.ty, out.as_slice()));
+            let error = compare_rows(&tensor.shown(), original, written, first, chunk.width(), weights.as_deref())?;
+            for task in group.tasks() {
+                if let Some(errors) = self.errors.get(task.plan) {
+                    errors.add(task.number, &error);
+                }
             }
         }
         Ok(overflows)

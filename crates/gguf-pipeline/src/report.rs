@@ -110,38 +110,11 @@ pub fn compare_rows(
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Mutex<BTreeMap<usize, TensorError>>);
 
-/// Rows of a tensor before and after.
-pub(crate) struct Written<'a> {
-    /// Place of the tensor in the output.
-    pub index: usize,
-    /// Type of `source`.
-    pub from: GgmlType,
-    /// The source's rows in the order of the output.
-    pub source: &'a [u8],
-    /// The rows that were made of them, in little-endian order.
-    pub out: &'a [u8],
-    /// Number of the first row in the output.
-    pub first_row: u64,
-    /// Number of the first column: 0, unless this is a part of one row.
-    pub first_column: u64,
-    /// Values of a row, or of the part.
-    pub row_len: u64,
-    /// The importance of the columns.
-    pub weights: Option<&'a [f32]>,
-}
-
 impl Errors {
-    /// Compares the rows of a chunk.
-    ///
-    /// # Errors
-    /// [`Error::NoCodec`] and [`Error::Codec`], for types that cannot be decoded.
-    pub fn add(&self, tensor: &TensorPlan, written: &Written<'_>) -> Result<(), Error> {
-        let Written { from, source, out, first_row, first_column, row_len, weights, .. } = *written;
-        let first = (first_row, first_column);
-        let total = compare_rows(&tensor.shown(), (from, source), (tensor.ty, out), first, row_len, weights)?;
+    /// Adds the error of some rows of the tensor with that number.
+    pub fn add(&self, tensor: usize, error: &TensorError) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(written.index).or_default().merge(&total);
-        Ok(())
+        all.entry(tensor).or_default().merge(error);
     }
 
     /// What was gathered about the tensors of a plan whose types change. Others may be read in a third type, as norms of a checkpoint

@@ -154,7 +154,9 @@ impl fmt::Display for NothingToQuantize {
             NothingToQuantize::Adapter => {
                 "a LoRA adapter, which llama.cpp applies as it is; quantize the model that it belongs to"
             }
-            NothingToQuantize::NoTensors => "a vocabulary without tensors: nothing to quantize",
+            NothingToQuantize::NoTensors => {
+                "a vocabulary without tensors: nothing to quantize; give a model with tensors"
+            }
         })
     }
 }

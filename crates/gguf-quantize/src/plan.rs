@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gguf_format::check::Severity;
 use gguf_format::keys::{
-    self, FILE_TYPES, FileType, Fit, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION,
-    GENERAL_TYPE, Kind,
+    self, FILE_TYPES, FileType, GENERAL_ARCHITECTURE, GENERAL_FILE_TYPE, GENERAL_QUANTIZATION_VERSION, GENERAL_TYPE,
+    Kind,
 };
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 use gguf_format::{Str, Value, ValueRef};
@@ -331,11 +331,8 @@ fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error
             value => Kind::Scalar(value.value_type()),
         };
         let given = kind(value.as_ref());
-        let expected = match (keys::lookup(key, arch), draft.head.get(key).map(kind)) {
-            (Some(row), _) if row.fit(given) == Fit::Wrong => row.expected().to_string(),
-            (None, Some(now @ Kind::Array(_))) if now != given => now.to_string(),
-            _ => continue,
-        };
+        let present = draft.head.get(key).map(kind);
+        let Some(expected) = keys::expected_instead(key, arch, given, present) else { continue };
         let (path, key) = (draft.path.clone(), Str(key.as_bytes()).to_string());
         return Err(Error::OverrideType { path, key, given: given.to_string(), expected });
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gguf_hf::{Options, OutType};
-use gguf_pipeline::{Draft, Error, Event, Plan, Progress, RunOptions, RunSummary, Source, Stored, run_all};
+use gguf_pipeline::{Draft, Error, Event, Importance, Plan, Progress, RunOptions, RunSummary, Source, Stored, run_all};
 use gguf_quantize::QuantizeOptions;
 use gguf_quantize::imatrix::ImatrixFile;
 use gguf_quantize::mix::Target;
@@ -58,6 +58,64 @@ impl Source for Counting {
     fn stored(&self, _: usize) -> Option<Stored<'_>> {
         None
     }
+}
+
+/// Counts how often weights are asked for: once for each piece that is encoded with them.
+#[derive(Debug)]
+struct Weights {
+    matrix: Arc<dyn Importance>,
+    asked: AtomicU64,
+}
+
+impl Importance for Weights {
+    fn weights(&self, entry: &[u8], columns: std::ops::Range<u64>) -> Result<Option<Vec<f32>>, Error> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.matrix.weights(entry, columns)
+    }
+}
+
+/// A tensor that several outputs have in one type, with the same weights and in the same byte order, is encoded once.
+#[test]
+fn equal_tensors_are_encoded_once() {
+    let dir = folder();
+    let draft = Draft::copy_of(model(dir.path())).unwrap();
+    let weights = || {
+        let matrix = plan(&draft, "Q6_K").into_draft().importance.unwrap();
+        Arc::new(Weights { matrix, asked: AtomicU64::new(0) })
+    };
+    // Runs types together, each with the weights that the number tells, big-endian if the flag says so; how often weights were asked for.
+    let asked = |types: &[(&str, usize, bool)]| {
+        let counting = [weights(), weights()];
+        let plans: Vec<(Plan, PathBuf)> = types
+            .iter()
+            .enumerate()
+            .map(|(i, &(ty, which, is_big))| {
+                let mut draft = plan(&draft, ty).into_draft();
+                draft.importance = Some(counting[which].clone());
+                if is_big {
+                    draft.head.dialect.order = gguf_format::ByteOrder::Big;
+                }
+                (draft.lay_out().unwrap(), dir.path().join(i.to_string()))
+            })
+            .collect();
+        run(&plans, &threads(2).force(true), &()).unwrap();
+        let asked = counting.iter().map(|weights| weights.asked.load(Ordering::Relaxed)).sum::<u64>();
+        for (plan, out) in &plans {
+            let own = dir.path().join("own");
+            plan.run(&own, &threads(2).force(true), &()).unwrap();
+            assert!(fs::read(own).unwrap() == fs::read(out).unwrap(), "{types:?}: {}", out.display());
+        }
+        asked
+    };
+    let once = asked(&[("Q6_K", 0, false)]);
+    assert!(once > 0);
+    assert_eq!(asked(&[("Q6_K", 0, false), ("Q6_K", 0, false), ("Q6_K", 0, false)]), once);
+    assert_eq!(asked(&[("Q6_K", 0, false), ("Q6_K", 1, false)]), 2 * once);
+    assert_eq!(asked(&[("Q6_K", 0, false), ("Q6_K", 0, true)]), 2 * once);
+    // Mixtures share some of their tensors.
+    let mixtures = [("Q4_K_M", 0, false), ("Q5_K_M", 0, false), ("Q6_K", 0, false)];
+    let apart: u64 = mixtures.iter().map(|one| asked(&[*one])).sum();
+    assert!(asked(&mixtures) < apart);
 }
 
 /// Each file is that of a separate run, and every byte of the source is read once.

@@ -14,9 +14,9 @@ use gguf_quantize::mix::{Target, UnknownName};
 use serde_json::{Value, json};
 
 use super::output::{self, Shards};
-use super::quantize::{self, Names, Shown, Written, each_once, warn_once, write_all};
+use super::quantize::{self, Answer, Names, Shown, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
-use super::writing::print_written;
+use super::writing::{HashOption, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::text::shape;
@@ -57,7 +57,7 @@ pub struct Args {
     /// List the supported architectures and their class names in config.json
     #[arg(long, conflicts_with_all = [
         "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads",
-        "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "pure", "leave_output_tensor", "output_tensor_type",
+        "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
         "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
         "prune_layers", "provenance", "split_max_size", "split_max_tensors",
     ])]
@@ -119,7 +119,7 @@ pub struct Args {
     threads: Option<NonZeroUsize>,
 
     /// Print the plan without writing anything
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "hash")]
     dry_run: bool,
 
     /// Keep finished work in OUT.partial and OUT.journal if the run is interrupted, and continue an interrupted run
@@ -145,6 +145,9 @@ pub struct Args {
     /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
+
+    #[command(flatten)]
+    hash: HashOption,
 
     // Last, for what follows stands under its heading in the help.
     #[command(flatten)]
@@ -323,15 +326,12 @@ impl Args {
 
     /// Converts to several types from one read.
     fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<&Path>) -> Outcome {
-        let Some(out) = self.output.as_deref().filter(|_| !self.dry_run) else {
-            let problem = "--dry-run supports only one type";
-            return Err(Failure::CouldNotRun(problem.to_owned()));
-        };
-        output::check_several(out)?;
+        self.output.as_deref().map_or(Ok(()), output::check_several)?;
         let is_projector = matches!(self.mmproj, Some(None));
         let matrix = self.quantization.matrix()?;
         let mut source = None;
         let (mut lossless, mut outputs, mut said) = (None, Vec::new(), Vec::new());
+        let (mut skipped, mut verdict) = (Vec::new(), Verdict::Good);
         for ty in types {
             let converted = match ty {
                 FileType::Quantized(_) => None,
@@ -345,9 +345,15 @@ impl Args {
                 },
             };
             warn_once(ui, &mut said, conversion.warnings.iter().map(ToString::to_string));
-            if let Some(invalid) = self.invalid(dir, conversion.n_errors) {
-                return Err(invalid);
+            match self.invalid(dir, conversion.n_errors) {
+                Some(invalid) if !self.dry_run => return Err(invalid),
+                Some(invalid) if verdict == Verdict::Good => {
+                    ui.error(&invalid);
+                    verdict = Verdict::Bad;
+                }
+                _ => {}
             }
+            skipped.clone_from(&conversion.skipped);
             let mut draft = conversion.plan.to_draft();
             // All conversions of a folder read the same tensors, and one source is read for all.
             draft.source = source.get_or_insert(draft.source).clone();
@@ -361,12 +367,22 @@ impl Args {
                 _ => (conversion.ty.to_string(), draft.lay_out()?),
             };
             let plan = self.shards.apply(ui, plan)?;
-            let out = output::path_of(&conversion.output_path_as(out, &target), &plan)?;
+            let out = match &self.output {
+                Some(out) => output::path_of(&conversion.output_path_as(out, &target), &plan)?,
+                None => PathBuf::new(),
+            };
             Self::check_beside(&out, beside)?;
             outputs.push(Written { target, plan, out });
         }
+        if self.dry_run {
+            plan_all(ui, &outputs)?;
+            if !self.json {
+                print_left_out(ui, &skipped)?;
+            }
+            return Ok(verdict);
+        }
         let options = self.run_options().protect(self.quantization.files());
-        write_all(ui, &outputs, &options, self.quiet, Shown::Path)
+        write_all(ui, &outputs, &options, self.answer())
     }
 
     /// Converts to one type, or prints the plan.
@@ -423,6 +439,10 @@ impl Args {
         (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", dir.display())))
     }
 
+    fn answer(&self) -> Answer {
+        Answer { shown: Shown::Path, quiet: self.quiet, hashing: self.hash.how(self.threads, self.quiet) }
+    }
+
     fn run_options(&self) -> RunOptions {
         RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
     }
@@ -441,7 +461,7 @@ impl Args {
         match out {
             Some(out) if !self.dry_run => {
                 let options = self.run_options().protect(self.quantization.files());
-                quantize::write(ui, &plan, &options, &target, &out, self.quiet, Shown::Path)
+                quantize::write(ui, &plan, &options, &target, &out, self.answer())
             }
             _ if self.json => quantize::print_json(ui, &plan, &target),
             out => {
@@ -473,7 +493,7 @@ impl Args {
             }
             ui.note(&said(conversion, &watch));
         }
-        print_written(ui, &paths)?;
+        print_written(ui, &paths, self.answer().hashing)?;
         Ok(Verdict::Good)
     }
 }

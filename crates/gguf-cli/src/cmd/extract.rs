@@ -73,7 +73,7 @@ impl Args {
         watch.clear();
         result?;
         self.writing.say(ui, &watch, extraction.tensors().len() as u64, extraction.file_bytes(), "extracted");
-        print_written(ui, std::slice::from_ref(&self.output))?;
+        print_written(ui, std::slice::from_ref(&self.output), self.writing.hashing())?;
         Ok(Verdict::Good)
     }
 }

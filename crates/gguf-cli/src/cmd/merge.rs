@@ -40,7 +40,7 @@ pub struct Args {
     output: PathBuf,
 
     /// Print the plan without writing anything
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "hash")]
     dry_run: bool,
 
     /// Read the output back and compare it with the input
@@ -139,7 +139,7 @@ impl Args {
         result?;
         let done = format!("{} pieces joined", grouped(join.pieces.len() as u64));
         self.writing.say(ui, &watch, join.n_tensors, join.file_bytes, &done);
-        print_written(ui, std::slice::from_ref(&self.output))?;
+        print_written(ui, std::slice::from_ref(&self.output), self.writing.hashing())?;
         if self.verify || self.delete_input {
             let watch = Watch::new(self.writing.quiet);
             let verified = join.verify(&self.output, self.writing.threads, &watch);

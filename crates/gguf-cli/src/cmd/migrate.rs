@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::output::{self, Shards};
 use super::quantize;
-use super::writing::print_written;
+use super::writing::{HashOption, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json;
@@ -66,7 +66,7 @@ pub struct Args {
     threads: Option<NonZeroUsize>,
 
     /// Print the plan without writing anything; reads only the scales that lose precision
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "hash")]
     dry_run: bool,
 
     /// Print one JSON object: the plan with --dry-run, or the written files
@@ -84,6 +84,9 @@ pub struct Args {
     /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
+
+    #[command(flatten)]
+    hash: HashOption,
 
     // Last, for what follows stands under their headings in the help.
     #[command(flatten)]
@@ -188,6 +191,11 @@ impl Args {
         })
     }
 
+    fn answer(&self) -> quantize::Answer {
+        let hashing = self.hash.how(self.threads, self.quiet);
+        quantize::Answer { shown: quantize::Shown::Path, quiet: self.quiet, hashing }
+    }
+
     fn run_options(&self) -> RunOptions {
         RunOptions::default().threads(self.threads).force(self.force).resume(self.resume)
     }
@@ -212,7 +220,7 @@ impl Args {
         }
         let options = self.run_options().protect(self.quantization.files());
         let out = &output::path_of(out, &plan)?;
-        let verdict = quantize::write(ui, &plan, &options, &target, out, self.quiet, quantize::Shown::Path)?;
+        let verdict = quantize::write(ui, &plan, &options, &target, out, self.answer())?;
         match plan.output_paths(out).first() {
             Some(first) => Ok(verdict.max(check(ui, first, &known)?)),
             None => Ok(verdict),
@@ -247,7 +255,7 @@ impl Args {
             Some(first) => check(ui, first, &errors_of(migration))?,
             None => Verdict::Good,
         };
-        print_written(ui, &paths)?;
+        print_written(ui, &paths, self.hash.how(self.threads, self.quiet))?;
         Ok(verdict)
     }
 }

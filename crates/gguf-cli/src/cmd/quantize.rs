@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::cmd::output::{self, Shards};
 use crate::cmd::set::parse_room;
+use crate::cmd::writing::{HashOption, Hashing};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::hints;
 use crate::json;
@@ -39,7 +40,7 @@ pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
 use report::tensors;
 pub use report::{JsonError, Shown, cosine, number, relative};
-pub use several::{Written, each_once, warn_once, write_all};
+pub use several::{Written, each_once, plan_all, warn_once, write_all};
 
 /// Quantize a model: by file type, by rules, or to a target size.
 ///
@@ -78,7 +79,7 @@ pub struct Args {
     types: Vec<OsString>,
 
     /// List the file types with the bits per weight and the file size of this model, without writing anything
-    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "dry_run", "report", "resume"])]
+    #[arg(long, group = "shown", conflicts_with_all = ["limit", "out", "dry_run", "report", "resume", "hash"])]
     list: bool,
 
     #[command(flatten)]
@@ -104,7 +105,7 @@ pub struct How {
     threads: Option<NonZeroUsize>,
 
     /// Print the plan without writing anything; reads no weights, or only a sample of them for a target size
-    #[arg(short = 'n', long, group = "shown")]
+    #[arg(short = 'n', long, group = "shown", conflicts_with = "hash")]
     pub dry_run: bool,
 
     /// Report the quantization error of each tensor; excludes --resume, because kept tensors are not measured again
@@ -130,6 +131,9 @@ pub struct How {
     /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
+
+    #[command(flatten)]
+    hash: HashOption,
 
     // Last, for what follows stands under its heading in the help.
     #[command(flatten)]
@@ -228,10 +232,6 @@ impl How {
     fn run_several(&self, ui: &mut Ui, input: &Path, out: Option<&Path>, targets: &[Target]) -> Outcome {
         self.check_out(out)?;
         out.map_or(Ok(()), output::check_several)?;
-        if self.json && (self.dry_run || self.report) {
-            let problem = "--json supports the plan or report of one file type; use --list for the sizes of all";
-            return Err(Failure::CouldNotRun(problem.to_owned()));
-        }
         let draft = self.draft(input)?;
         let matrix = self.options.matrix()?;
         let (mut outputs, mut said) = (Vec::new(), Vec::new());
@@ -244,16 +244,10 @@ impl How {
             outputs.push(Written { target: target.to_string(), plan, out });
         }
         if self.dry_run {
-            for (i, output) in outputs.iter().enumerate() {
-                if i > 0 {
-                    writeln!(ui.out)?;
-                }
-                print_plan(ui, &output.plan, &output.target)?;
-            }
-            return Ok(Verdict::Good);
+            return plan_all(ui, &outputs);
         }
-        let shown = Shown::of(self.report, self.json);
-        write_all(ui, &outputs, &self.run_options(shown, None), self.quiet, shown)
+        let answer = self.answer();
+        write_all(ui, &outputs, &self.run_options(answer.shown, None), answer)
     }
 
     /// Prints the size of the model in each file type.
@@ -283,6 +277,11 @@ impl How {
         options.allow_requantize = self.allow_requantize;
         options.keep_split = self.keep_split;
         Ok(options)
+    }
+
+    fn answer(&self) -> Answer {
+        let hashing = self.hash.how(self.threads, self.quiet);
+        Answer { shown: Shown::of(self.report, self.json), quiet: self.quiet, hashing }
     }
 
     fn run_options(&self, shown: Shown, recipe: Option<PathBuf>) -> RunOptions {
@@ -341,10 +340,10 @@ impl How {
         let plan = self.shards.apply(ui, planned.plan)?;
         match out {
             Some(out) if !self.dry_run => {
-                let shown = Shown::of(self.report, self.json);
+                let answer = self.answer();
                 let recipe = recipe.and_then(|path| path.canonicalize().ok());
                 let out = output::path_of(out, &plan)?;
-                write(ui, &plan, &self.run_options(shown, recipe), target, &out, self.quiet, shown)
+                write(ui, &plan, &self.run_options(answer.shown, recipe), target, &out, answer)
             }
             _ if self.json => print_json(ui, &plan, file_type),
             _ => print_plan(ui, &plan, target),
@@ -358,6 +357,17 @@ fn file_type(plan: &Plan) -> String {
     id.map_or(String::new(), |id| FileType(id).to_string())
 }
 
+/// How a run reports its outputs.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    /// What goes to standard output.
+    pub shown: Shown,
+    /// No progress and no summary.
+    pub quiet: bool,
+    /// How the outputs are hashed.
+    pub hashing: Hashing,
+}
+
 /// Quantizes, and says what came of it.
 pub fn write(
     ui: &mut Ui,
@@ -365,14 +375,13 @@ pub fn write(
     options: &RunOptions,
     target: &dyn Display,
     out: &Path,
-    quiet: bool,
-    shown: Shown,
+    answer: Answer,
 ) -> Outcome {
-    let watch = Watch::new(quiet);
+    let watch = Watch::new(answer.quiet);
     let result = plan.run(out, options, &watch);
     watch.clear();
     let RunSummary { paths, report, .. } = result?;
-    if !quiet {
+    if !answer.quiet {
         if let Some(kept) = watch.said_of_kept() {
             ui.note(&kept);
         }
@@ -388,7 +397,7 @@ pub fn write(
             watch.rate(sizes.from),
         ));
     }
-    shown.print(ui, &report.unwrap_or_default(), &paths)?;
+    answer.shown.print(ui, &report.unwrap_or_default(), &paths, answer.hashing)?;
     Ok(Verdict::Good)
 }
 
@@ -445,8 +454,9 @@ pub fn print_plan(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     Ok(Verdict::Good)
 }
 
+/// What would be written, for JSON.
 #[derive(Serialize)]
-struct JsonPlan {
+pub struct JsonPlan {
     file_type: String,
     file_bytes: u64,
     tensor_bytes: u64,
@@ -470,6 +480,11 @@ struct JsonTensor {
 
 /// Prints the same as JSON.
 pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
+    json::print(ui, 3, &json_plan(plan, target))?;
+    Ok(Verdict::Good)
+}
+
+fn json_plan(plan: &Plan, target: &dyn Display) -> JsonPlan {
     let sizes = Sizes::of(plan);
     let tensors = plan.tensors().iter().map(|tensor| JsonTensor {
         name: String::from_utf8_lossy(&tensor.name).into_owned(),
@@ -484,13 +499,11 @@ pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
         },
         needs_imatrix: tensor.needs_importance,
     });
-    let document = JsonPlan {
+    JsonPlan {
         file_type: target.to_string(),
         file_bytes: plan.file_bytes(),
         tensor_bytes: sizes.to,
         n_weights: sizes.weights,
         tensors: tensors.collect(),
-    };
-    json::print(ui, 3, &document)?;
-    Ok(Verdict::Good)
+    }
 }

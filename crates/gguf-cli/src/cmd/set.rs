@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use gguf_edit::tokens::{Token, special_token, token_types};
-use gguf_edit::typed::{Assignment, contradicts, edits_of_json, kind_text};
+use gguf_edit::typed::{Assignment, check_types, contradicts, edits_of_json, kind_text};
 use gguf_edit::{Edit, EditError};
 use gguf_format::Head;
 use gguf_format::keys::TOKENIZER_CHAT_TEMPLATE;
@@ -74,6 +74,10 @@ pub struct Args {
     #[arg(long, value_name = "ID=TYPE", value_parser = pair)]
     token_type_id: Vec<(String, String)>,
 
+    /// Allow values of types that llama.cpp does not expect for the key
+    #[arg(long)]
+    allow_type_change: bool,
+
     #[command(flatten)]
     how: How,
 }
@@ -108,6 +112,9 @@ impl Args {
         })?;
         if edits.is_empty() && !self.how.has_work() {
             return Err(Failure::CouldNotRun("nothing to set: pass KEY=VALUE or an option such as --from".to_owned()));
+        }
+        if !self.allow_type_change {
+            check_types(&edits, &head).map_err(|e| e.at(&self.file))?;
         }
         for value in self.values.iter() {
             let kind = value.kind.and_then(|kind| Some((kind, contradicts(&value.key, kind, &head)?)));

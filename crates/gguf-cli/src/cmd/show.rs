@@ -89,6 +89,7 @@ enum Order {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
+        self.check_patterns()?;
         if self.json {
             return self.print_json(ui);
         }
@@ -111,6 +112,25 @@ impl Args {
             }
         }
         Ok(verdict)
+    }
+
+    /// Finds a pattern that stands behind its option without the equals sign, where it would be a file.
+    fn check_patterns(&self) -> Result<(), Failure> {
+        let option = match (&self.tensors, &self.kv) {
+            (Some(_), _) => "--tensors",
+            (None, Some(_)) => "--kv",
+            (None, None) => return Ok(()),
+        };
+        let is_pattern = |path: &&PathBuf| path.to_string_lossy().contains(['*', '?']) && !path.exists();
+        match self.files.iter().find(is_pattern) {
+            Some(pattern) => {
+                let pattern = pattern.display();
+                let problem =
+                    format!("{pattern}: no such file; a pattern follows an equals sign, as in {option}='{pattern}'");
+                Err(Failure::CouldNotRun(problem))
+            }
+            None => Ok(()),
+        }
     }
 
     fn show(&self, ui: &mut Ui, path: &std::path::Path, shards: &[ModelFile]) -> Outcome {

@@ -58,7 +58,7 @@ pub struct Args {
     no_tensor_first_split: bool,
 
     /// Print the plan without writing anything
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, conflicts_with = "hash")]
     dry_run: bool,
 
     /// Read the shards back and compare them with the input

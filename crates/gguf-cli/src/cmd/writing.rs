@@ -30,7 +30,29 @@ pub struct Writing {
     /// Print no progress and no summary
     #[arg(short, long)]
     pub quiet: bool,
+
+    #[command(flatten)]
+    hash: HashOption,
 }
+
+/// The option that asks for hashes of written files.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct HashOption {
+    /// Print the SHA-256 of each written file with its path, as sha256sum does; the files are read back
+    #[arg(long)]
+    hash: bool,
+}
+
+impl HashOption {
+    /// How the files are hashed if the option is given.
+    pub fn how(self, threads: Option<NonZeroUsize>, quiet: bool) -> Hashing {
+        Hashing(self.hash.then_some((threads, quiet)))
+    }
+}
+
+/// How written files are hashed, if at all: the number of threads, and whether no progress is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hashing(Option<(Option<NonZeroUsize>, bool)>);
 
 /// The answer of a command that has written files.
 #[derive(Serialize)]
@@ -38,23 +60,54 @@ struct Written<'a> {
     files: Vec<WrittenFile<'a>>,
 }
 
+/// A file that was written, for JSON.
 #[derive(Serialize)]
-struct WrittenFile<'a> {
+pub struct WrittenFile<'a> {
     path: json::Text<'a>,
     bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+}
+
+impl Hashing {
+    /// The hash of each file; `None` if hashes are not asked for.
+    fn hashes(self, paths: &[PathBuf]) -> Result<Vec<Option<String>>, Failure> {
+        let Some((threads, quiet)) = self.0 else { return Ok(vec![None; paths.len()]) };
+        let watch = Watch::new(quiet);
+        let hashes = gguf_edit::file_hashes(paths, threads, &watch);
+        watch.clear();
+        Ok(hashes?.into_iter().map(Some).collect())
+    }
+
+    /// The files for JSON.
+    ///
+    /// # Errors
+    /// When a file cannot be read back.
+    pub fn files(self, paths: &[PathBuf]) -> Result<Vec<WrittenFile<'_>>, Failure> {
+        let bytes = |path: &Path| std::fs::metadata(path).ok().map(|data| data.len());
+        let mut files = Vec::new();
+        for (path, sha256) in paths.iter().zip(self.hashes(paths)?) {
+            files.push(WrittenFile { path: json::path(path), bytes: bytes(path), sha256 });
+        }
+        Ok(files)
+    }
 }
 
 /// Prints the paths of the files that were written, or the object that has them if JSON is asked for.
 ///
 /// # Errors
-/// Those of standard output.
-pub fn print_written(ui: &mut Ui, paths: &[PathBuf]) -> std::io::Result<()> {
-    if ui.schema.is_none() {
-        return paths.iter().try_for_each(|path| ui.print_path(path));
+/// Those of standard output, and when a file that is to be hashed cannot be read back.
+pub fn print_written(ui: &mut Ui, paths: &[PathBuf], hashing: Hashing) -> Result<(), Failure> {
+    if ui.schema.is_some() {
+        return Ok(json::print(ui, 3, &Written { files: hashing.files(paths)? })?);
     }
-    let bytes = |path: &Path| std::fs::metadata(path).ok().map(|data| data.len());
-    let files = paths.iter().map(|path| WrittenFile { path: json::path(path), bytes: bytes(path) });
-    json::print(ui, 3, &Written { files: files.collect() })
+    for (path, hash) in paths.iter().zip(hashing.hashes(paths)?) {
+        match hash {
+            Some(hash) => ui.print_hash(&hash, path)?,
+            None => ui.print_path(path)?,
+        }
+    }
+    Ok(())
 }
 
 /// Options of commands that write a model, whole or in shards.
@@ -117,8 +170,13 @@ impl Writing {
         watch.clear();
         let paths = result?.paths;
         self.say(ui, &watch, plan.tensors().len() as u64, plan.file_bytes(), done);
-        print_written(ui, &paths)?;
+        print_written(ui, &paths, self.hashing())?;
         Ok(paths)
+    }
+
+    /// How the written files are hashed.
+    pub fn hashing(&self) -> Hashing {
+        self.hash.how(self.threads, self.quiet)
     }
 
     /// Prints the summary.

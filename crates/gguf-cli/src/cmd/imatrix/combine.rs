@@ -9,7 +9,7 @@ use gguf_pipeline::Progress;
 use gguf_quantize::imatrix::{DEFAULT_CHUNK_SIZE, Format, Imatrix, ImatrixFile, Merge};
 
 use super::{number, open};
-use crate::cmd::writing::print_written;
+use crate::cmd::writing::{Hashing, print_written};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::ui::{Ui, grouped, shown_path};
 use crate::watch::Watch;
@@ -157,7 +157,7 @@ impl Options {
         if !self.quiet {
             ui.note(&said(matrices.len(), &matrix));
         }
-        print_written(ui, &[out.to_owned()])?;
+        print_written(ui, &[out.to_owned()], Hashing::default())?;
         Ok(Verdict::Good)
     }
 

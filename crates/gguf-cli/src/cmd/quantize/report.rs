@@ -7,7 +7,8 @@ use gguf_format::{Str, ValueRef};
 use gguf_pipeline::report::{Figures, Report, TensorError};
 use serde::Serialize;
 
-use crate::cmd::writing::print_written;
+use crate::cmd::writing::{Hashing, WrittenFile, print_written};
+use crate::failure::Failure;
 use crate::json;
 use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, wrap};
 
@@ -35,14 +36,14 @@ impl Shown {
     /// Writes it.
     ///
     /// # Errors
-    /// Those of standard output.
-    pub fn print(self, ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()> {
+    /// Those of standard output, and when a file that is to be hashed cannot be read back.
+    pub fn print(self, ui: &mut Ui, report: &Report, paths: &[PathBuf], hashing: Hashing) -> Result<(), Failure> {
         match self {
             Shown::Path => {}
             Shown::Report => print(ui, report)?,
-            Shown::Json => return print_json(ui, report, paths),
+            Shown::Json => return Ok(json::print(ui, 3, &json_report(report, hashing.files(paths)?))?),
         }
-        print_written(ui, paths)
+        print_written(ui, paths, hashing)
     }
 }
 
@@ -155,9 +156,10 @@ pub fn cosine(x: f64) -> String {
     format!("{x:.*}", nines + 1)
 }
 
+/// The report, for JSON.
 #[derive(Serialize)]
-struct JsonReport<'a> {
-    paths: Vec<json::Text<'a>>,
+pub struct JsonReport<'a> {
+    files: Vec<WrittenFile<'a>>,
     tensors: Vec<JsonTensor>,
     total: JsonTotal,
 }
@@ -243,7 +245,7 @@ impl JsonError {
 }
 
 /// The same for scripts; everything is in it.
-fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()> {
+pub fn json_report<'a>(report: &Report, files: Vec<WrittenFile<'a>>) -> JsonReport<'a> {
     let tensors = report.tensors.iter().map(|t| JsonTensor {
         name: t.name.clone(),
         shape: t.shape.clone(),
@@ -257,12 +259,7 @@ fn print_json(ui: &mut Ui, report: &Report, paths: &[PathBuf]) -> io::Result<()>
     let mut error = JsonError::of(&report.total(), without_place(report.total_weighted().weighted()));
     error.without_place();
     let (n_weights, bytes) = report.tensors.iter().fold((0, 0), |(n, b), t| (n + t.n_weights, b + t.bytes));
-    let document = JsonReport {
-        paths: paths.iter().map(|path| json::path(path)).collect(),
-        tensors: tensors.collect(),
-        total: JsonTotal { n_weights, bytes, error },
-    };
-    json::print(ui, 3, &document)
+    JsonReport { files, tensors: tensors.collect(), total: JsonTotal { n_weights, bytes, error } }
 }
 
 #[cfg(test)]

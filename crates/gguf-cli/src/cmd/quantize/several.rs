@@ -4,12 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gguf_pipeline::plan::Plan;
+use gguf_pipeline::report::Report;
 use gguf_pipeline::{RunOptions, run_all};
+use serde::Serialize;
 
-use super::{Shown, Sizes, tensors};
+use super::report::{JsonReport, json_report};
+use super::{Answer, JsonPlan, Shown, Sizes, json_plan, print_plan, tensors};
 use crate::cmd::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
-use crate::ui::{Ui, bits_per_weight, duration, grouped, size};
+use crate::json;
+use crate::ui::{Column, Style, Table, Ui, bits_per_weight, duration, grouped, shown_path, size};
 use crate::watch::Watch;
 
 /// An output: what it is, as in the summary, its plan and its path.
@@ -19,8 +23,62 @@ pub struct Written {
     pub out: PathBuf,
 }
 
+/// The plans of several outputs.
+#[derive(Serialize)]
+struct JsonPlans {
+    plans: Vec<JsonPlan>,
+}
+
+/// The reports of several outputs.
+#[derive(Serialize)]
+struct JsonReports<'a> {
+    reports: Vec<JsonReportOf<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonReportOf<'a> {
+    file_type: &'a str,
+    #[serde(flatten)]
+    report: JsonReport<'a>,
+}
+
+/// Prints what would be written: the plan of each output, and a list of all with their sizes.
+pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
+    if ui.schema.is_some() {
+        let plans = outputs.iter().map(|output| json_plan(&output.plan, &output.target));
+        json::print(ui, 4, &JsonPlans { plans: plans.collect() })?;
+        return Ok(Verdict::Good);
+    }
+    // A dry run needs no output.
+    let is_named = outputs.iter().all(|output| !output.out.as_os_str().is_empty());
+    let mut columns = vec![
+        Column::left("FILE TYPE").styled(Style::Cyan),
+        Column::right("BITS/WEIGHT").left_out(1),
+        Column::right("BYTES"),
+    ];
+    columns.extend(is_named.then(|| Column::whole("FILE")));
+    let mut table = Table::new(columns);
+    for Written { target, plan, out } in outputs {
+        print_plan(ui, plan, target)?;
+        writeln!(ui.out)?;
+        let bits = bits_per_weight(Sizes::of(plan).bits_per_weight());
+        if !is_named {
+            table.row([target.clone(), bits, ui.bytes(plan.file_bytes())]);
+            continue;
+        }
+        for (i, (file, path)) in plan.files().iter().zip(plan.output_paths(out)).enumerate() {
+            let bytes = ui.bytes(file.file_bytes());
+            let [target, bits] = if i == 0 { [target.clone(), bits.clone()] } else { [String::new(), String::new()] };
+            table.row([target, bits, bytes, shown_path(&path)]);
+        }
+    }
+    table.print(ui, 0)?;
+    Ok(Verdict::Good)
+}
+
 /// Writes several outputs from one read, and prints a summary.
-pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, quiet: bool, shown: Shown) -> Outcome {
+pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, answer: Answer) -> Outcome {
+    let Answer { shown, quiet, hashing } = answer;
     let plans: Vec<(&Plan, &Path)> = outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect();
     let watch = Watch::new(quiet);
     let result = run_all(&plans, options, &watch);
@@ -53,17 +111,30 @@ pub fn write_all(ui: &mut Ui, outputs: &[Written], options: &RunOptions, quiet: 
             ));
         }
     }
-    if shown == Shown::Path {
-        let paths: Vec<PathBuf> = summaries.into_iter().flat_map(|summary| summary.paths).collect();
-        print_written(ui, &paths)?;
-        return Ok(Verdict::Good);
+    match shown {
+        Shown::Path => {
+            let paths: Vec<PathBuf> = summaries.into_iter().flat_map(|summary| summary.paths).collect();
+            print_written(ui, &paths, hashing)?;
+            return Ok(Verdict::Good);
+        }
+        Shown::Json => {
+            let mut reports = Vec::new();
+            for (output, summary) in outputs.iter().zip(&summaries) {
+                let files = hashing.files(&summary.paths)?;
+                let report = json_report(summary.report.as_ref().unwrap_or(&Report::default()), files);
+                reports.push(JsonReportOf { file_type: &output.target, report });
+            }
+            json::print(ui, 4, &JsonReports { reports })?;
+            return Ok(Verdict::Good);
+        }
+        Shown::Report => {}
     }
     for (i, (output, summary)) in outputs.iter().zip(summaries).enumerate() {
         if i > 0 {
             writeln!(ui.out)?;
         }
         writeln!(ui.out, "{}", output.target)?;
-        shown.print(ui, &summary.report.unwrap_or_default(), &summary.paths)?;
+        shown.print(ui, &summary.report.unwrap_or_default(), &summary.paths, hashing)?;
     }
     Ok(Verdict::Good)
 }
