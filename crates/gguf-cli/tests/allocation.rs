@@ -27,6 +27,7 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/formula.rs", 1, "MAX_LIST"),
     ("gguf-hf/src/metadata/name.rs", 1, "a word of an id"),
     ("gguf-hf/src/packed/data.rs", 1, "reserved before"),
+    ("gguf-hf/src/packed/nvfp4.rs", 2, "tensors of a plan"),
     ("gguf-hf/src/peek.rs", 3, "MAX_ELEMENTS; a piece of a row"),
     ("gguf-hf/src/safetensors.rs", 1, "tensors of a head that was read"),
     ("gguf-hf/src/tokenizer/base64.rs", 1, "digits that were read"),
