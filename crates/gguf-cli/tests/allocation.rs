@@ -34,6 +34,8 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/tokenizer/bert.rs", 1, "a text that was read"),
     ("gguf-hf/src/tokenizer/bpe.rs", 1, "merges that were read"),
     ("gguf-hf/src/tokenizer/rwkv.rs", 2, "a token that was read"),
+    ("gguf-hf/src/tokenizer/tekken.rs", 4, "MAX_VOCAB"),
+    ("gguf-hf/src/tokenizer/tests/kinds.rs", 1, "a text of its tests"),
     ("gguf-hf/src/tokenizer/tiktoken.rs", 1, "tokens that were read"),
     ("gguf-hf/src/torch/bytes.rs", 1, "PIECE"),
     ("gguf-hf/src/torch/zip.rs", 1, "reserved before"),
