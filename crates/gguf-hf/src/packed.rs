@@ -30,6 +30,7 @@ mod image;
 mod method;
 mod mxfp4;
 mod nvfp4;
+mod ranks;
 mod scaled;
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::blocks::Format;
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
 use super::nvfp4::{self, Algorithms};
-use super::{Found, Problem, bitsandbytes, dims, expect, image, mxfp4, problem, scales};
+use super::ranks::Ranks;
+use super::{Form, Found, New, Problem, bitsandbytes, dims, expect, image, mxfp4, problem, scales};
 use crate::config::{Config, Error as ConfigError};
-use crate::dtype::SourceTensor;
+use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
 use crate::files;
 use crate::model_plan::{OutType, PlanError};
@@ -37,6 +38,8 @@ pub(crate) struct Method {
     /// What `quant_algo` and `quantized_layers` say, of that or of ModelOpt's own file.
     pub(super) algorithms: Algorithms,
     pub(super) is_nvfp4: bool,
+    /// The configuration of a model that has queries, keys and values by ranks; otherwise null.
+    pub(super) by_ranks: Value,
 }
 
 impl Method {
@@ -51,6 +54,9 @@ impl Method {
             return Err(wrong(ConfigError::invalid(FIELD, &field, "an object or null").into()));
         }
         let mut method = Method { config: field, ..Method::default() };
+        if config.architecture().is_ok_and(|class| class.starts_with("MiMoV2")) {
+            method.by_ranks = config.hparams().clone();
+        }
         method.name = match &method.config["quant_method"] {
             Value::Null => String::new(),
             Value::String(name) => name.clone(),
@@ -218,9 +224,36 @@ impl Method {
                 continue;
             };
             let weight = found.need(&weight, tensor)?;
+            if let Some(sizes) = self.rows_by_ranks(name)? {
+                let ranks = Ranks::new(weight, (index, tensor), sizes)?;
+                let (format, form) = (format!("{} by ranks", weight.1.dtype), Form::Decoded(weight.0, Box::new(ranks)));
+                let new = SourceTensor { dtype: Dtype::F32, ..weight.1.clone() };
+                found.gone.insert(index);
+                found.replaced.insert(weight.0, New { tensor: new, form, format });
+                continue;
+            }
             found.scale(weight, Some((index, tensor)), &blocks, "")?;
         }
         Ok(())
+    }
+
+    /// Rows of queries, keys and values, for the scales of a matrix that is stored by ranks. Blocks that predict further tokens have a window.
+    fn rows_by_ranks(&self, scales: &str) -> Result<Option<[u64; 3]>, ConfigError> {
+        let Some(block) =
+            scales.strip_suffix(".self_attn.qkv_proj.weight_scale_inv").filter(|_| !self.by_ranks.is_null())
+        else {
+            return Ok(None);
+        };
+        let number = block.strip_prefix("model.layers.").and_then(|number| number.parse::<usize>().ok());
+        let has_window = number.is_none_or(|number| self.by_ranks["hybrid_layer_pattern"][number] == 1);
+        let field = |name: &str| {
+            let value = &self.by_ranks[name];
+            let found = value.as_u64().filter(|n| (1..1 << 20).contains(n));
+            found.ok_or_else(|| ConfigError::invalid(name, value, "a positive whole number"))
+        };
+        let keys = field(if has_window { "swa_num_key_value_heads" } else { "num_key_value_heads" })?;
+        let (queries, key, value) = (field("num_attention_heads")?, field("head_dim")?, field("v_head_dim")?);
+        Ok(Some([queries * key, keys * key, keys * value]))
     }
 
     fn gptq(&self, found: &mut Found<'_>) -> Result<(), Problem> {
@@ -442,9 +475,9 @@ fn bitnet(found: &mut Found<'_>) -> Result<(), PlanError> {
             return Err(problem(weight, format!("has the format {}, expected U8", weight.dtype)));
         };
         found.gone.insert(index);
-        let new = SourceTensor { dtype: crate::dtype::Dtype::F32, shape: vec![rows, columns], ..weight.clone() };
-        let form = super::Form::Decoded(bytes, Box::new(Ternary { bytes, n_rows, columns, scale }));
-        found.replaced.insert(bytes, super::New { tensor: new, form, format: "ternary values (BitNet)".to_owned() });
+        let new = SourceTensor { dtype: Dtype::F32, shape: vec![rows, columns], ..weight.clone() };
+        let form = Form::Decoded(bytes, Box::new(Ternary { bytes, n_rows, columns, scale }));
+        found.replaced.insert(bytes, New { tensor: new, form, format: "ternary values (BitNet)".to_owned() });
     }
     Ok(())
 }

@@ -194,6 +194,7 @@ fn without_number(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gguf_pipeline::plan::{Gather, Input};
     use serde_json::json;
 
     use super::*;
@@ -238,5 +239,61 @@ mod tests {
             "model.layers.0.mlp.experts.up_proj.weight"
         );
         assert_eq!(without_number("model.layers.0.mlp.up_proj.weight"), "model.layers.0.mlp.up_proj.weight");
+    }
+
+    /// Two experts and a matrix in NVFP4 behind a plain tensor; experts come where the last of them is stored, or last where the
+    /// configuration does not have their number under a name that the reference knows.
+    #[test]
+    fn order_and_scales_are_those_of_the_reference() {
+        let input = |index, name: &str| Input { index, name: name.to_owned(), ty: GgmlType::NVFP4 };
+        let experts = [input(1, "l.mlp.experts.0.up_proj.weight"), input(4, "l.mlp.experts.1.up_proj.weight")];
+        let tensor = |name: &str, op: Op| TensorPlan::new(name, vec![64, 1], op.value_type(), Reason::Asked, op);
+        let plan = || {
+            let plain = Input { index: 0, name: "l.norm.weight".to_owned(), ty: GgmlType::F32 };
+            vec![
+                tensor("blk.0.attn_norm.weight", Op::Copy(plain)),
+                tensor(
+                    "blk.0.ffn_up_exps.weight",
+                    Op::Gather(Gather { inputs: experts.to_vec(), moves: Vec::new(), maps: Vec::new() }),
+                ),
+                tensor("blk.0.attn_q.weight", Op::Copy(input(3, "l.self_attn.q_proj.weight"))),
+            ]
+        };
+        let scales = HashMap::from([
+            ("l.mlp.experts.0.up_proj.weight".to_owned(), Scales { weight: 1.0, input: 1.0 }),
+            ("l.mlp.experts.1.up_proj.weight".to_owned(), Scales { weight: 0.5, input: 1.0 }),
+            ("l.self_attn.q_proj.weight".to_owned(), Scales { weight: 1.0, input: 0.25 }),
+        ]);
+        let algorithms = Algorithms::new(
+            &json!("NVFP4"),
+            &json!({"l.mlp.experts": {"quant_algo": W4A16}, "l.norm": {"quant_algo": W4A16}}),
+        );
+        for config in [json!({"num_experts": 2}), json!({"n_routed_experts": 2})] {
+            let fields = Fields { fields: config.as_object().unwrap().clone(), n_blocks: 1 };
+            let mut tensors = plan();
+            let kvs = arrange(&scales, &algorithms, &fields, &mut tensors);
+            let names: Vec<String> = tensors.iter().map(TensorPlan::shown).collect();
+            let expected = [
+                "blk.0.attn_q.weight",
+                "blk.0.attn_q.input_scale",
+                "blk.0.ffn_up_exps.weight",
+                "blk.0.ffn_up_exps.scale",
+                "blk.0.attn_norm.weight",
+            ];
+            assert_eq!(names, expected, "{config}");
+            assert_eq!(tensors[1].op, Op::Computed(vec![0.25]));
+            assert_eq!((&tensors[3].op, &tensors[3].shape), (&Op::Computed(vec![1.0, 0.5]), &vec![2]));
+            assert_eq!(kvs[0], (keys::GENERAL_TENSOR_EXTRA_NAME.to_owned(), vec!["blk.0.ffn_up_exps.weight"].into()));
+            assert_eq!(kvs[1].1, vec![false].into());
+        }
+        // The last expert is stored before the matrix.
+        let mut tensors = plan();
+        tensors[2].op = Op::Copy(input(9, "l.self_attn.q_proj.weight"));
+        let (mut known, mut unknown) = (tensors.clone(), tensors);
+        let fields = |config: Json| Fields { fields: config.as_object().unwrap().clone(), n_blocks: 1 };
+        arrange(&scales, &algorithms, &fields(json!({"num_local_experts": 2})), &mut known);
+        arrange(&scales, &algorithms, &fields(json!({})), &mut unknown);
+        assert_eq!(known[0].shown(), "blk.0.ffn_up_exps.weight");
+        assert_eq!(unknown[0].shown(), "blk.0.attn_q.weight");
     }
 }

@@ -461,3 +461,49 @@ fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
         assert!(weights.read(0, (n_blocks * n_bytes) as u64, &mut vec![0; n_bytes]).is_err());
     }
 }
+
+/// A matrix of the numbers of its rows, and scales that are the numbers of their blocks, for four ranks.
+#[test]
+fn rows_of_ranks_come_together() {
+    // A rank has 256 queries, 32 keys and 16 values, in blocks of 128, 128 and 48 rows.
+    let rows = 4 * (256 + 32 + 16);
+    let mut weight = vec![0x38u8; rows as usize * 2];
+    weight[0] = 0x40;
+    let scales: Vec<u8> = (1u8..=12).flat_map(|n| f32::from(n).to_le_bytes()).collect();
+    let config = |heads: u64| {
+        json!({
+            "architectures": ["MiMoV2ForCausalLM"], "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+            "num_attention_heads": heads, "head_dim": 128, "v_head_dim": 64, "num_key_value_heads": 1, "hybrid_layer_pattern": [0],
+        })
+    };
+    let open = |heads, scale_rows: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        let tensors: [(&str, &str, &[u64], Vec<u8>); 2] = [
+            ("model.layers.0.self_attn.qkv_proj.weight", "F8_E4M3", &[rows, 2], weight.clone()),
+            (
+                "model.layers.0.self_attn.qkv_proj.weight_scale_inv",
+                "F32",
+                &[scale_rows, 1],
+                scales[..scale_rows as usize * 4].to_vec(),
+            ),
+        ];
+        fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+        let config = Config::raw(config(heads)).unwrap();
+        let checkpoint = Checkpoint::open(dir.path()).map_err(|e| e.to_string())?;
+        let method = Method::of(dir.path(), &config).map_err(|e| e.to_string())?;
+        Weights::open(dir.path(), checkpoint, &method).map_err(|e| e.to_string()).map(|weights| values(&weights, 0, 3))
+    };
+    let found = open(8, 12).unwrap();
+    assert_eq!(found[..2], [2.0, 1.0]);
+    let by_row: Vec<f32> = found.chunks(2).map(|row| row[1]).collect();
+    let expected: Vec<f32> = [
+        [1.0, 4.0, 7.0, 10.0].map(|scale| [vec![scale; 128], vec![scale + 1.0; 128]].concat()).concat(),
+        [3.0, 6.0, 9.0, 12.0].map(|scale| vec![scale; 32]).concat(),
+        [3.0, 6.0, 9.0, 12.0].map(|scale| vec![scale; 16]).concat(),
+    ]
+    .concat();
+    assert_eq!(by_row, expected);
+    assert!(open(8, 10).unwrap_err().contains("which is not that of scales for [1216, 2]"));
+    assert!(open(9, 12).unwrap_err().contains("expected 1152 rows of queries, 128 of keys and 64 of values"));
+    assert!(open(0, 12).unwrap_err().contains("num_attention_heads is 0, expected a positive whole number"));
+}
