@@ -42,7 +42,8 @@ fn hostile_folders_are_refused_in_bounded_memory() {
         fs::create_dir(&out).unwrap();
         // The folder, and its file by itself.
         let paths = [folder.clone(), folder.join(&case.files[0].0)];
-        for path in &paths[..if case.files.len() == 1 { 2 } else { 1 }] {
+        let is_alone = case.files.len() == 1 && case.files[0].0.ends_with(".safetensors");
+        for path in &paths[..if is_alone { 2 } else { 1 }] {
             let problem = match refusal(path, &out.join("model.gguf")) {
                 (None, _) => Some("was accepted".to_owned()),
                 (Some(message), _) if !message.contains(case.expected) || message.len() > 2000 => Some(message),

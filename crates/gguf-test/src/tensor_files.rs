@@ -83,7 +83,12 @@ fn heads(add: &mut Add<'_>) {
         ("not UTF-8", b"{\"\xff\xfe\":{}}".to_vec(), 0, "cannot be read"),
         ("half a surrogate", br#"{"\ud800":{}}"#.to_vec(), 0, "cannot be read"),
         ("a control character", b"{\"a\n\":{}}".to_vec(), 0, "cannot be read"),
-        ("NUL bytes after the object", [&format!("{{{whole}}}").into_bytes()[..], &[0; 8]].concat(), 512, "cannot be read"),
+        (
+            "NUL bytes after the object",
+            [&format!("{{{whole}}}").into_bytes()[..], &[0; 8]].concat(),
+            512,
+            "cannot be read",
+        ),
         ("two objects", b"{}{}".to_vec(), 0, "cannot be read"),
         ("a comment", b"{/**/}".to_vec(), 0, "cannot be read"),
         ("a comma too many", format!("{{{whole},}}").into_bytes(), 512, "cannot be read"),
@@ -95,14 +100,30 @@ fn heads(add: &mut Add<'_>) {
         ("metadata twice", br#"{"__metadata__":{},"__metadata__":{}}"#.to_vec(), 0, "duplicate name"),
         ("a key of metadata twice", br#"{"__metadata__":{"a":"","a":""}}"#.to_vec(), 0, "duplicate name"),
         ("a name twice", format!("{{{whole},{whole}}}").into_bytes(), 512, "duplicate name"),
-        ("a name twice, once escaped", format!("{{{whole},{}}}", whole.replacen('m', r"\u006d", 1)).into_bytes(), 512, "duplicate name"),
-        ("a field twice", format!("{{{}}}", whole.replace("\"shape\"", "\"dtype\":\"F32\",\"shape\"")).into_bytes(), 512, "duplicate field"),
+        (
+            "a name twice, once escaped",
+            format!("{{{whole},{}}}", whole.replacen('m', r"\u006d", 1)).into_bytes(),
+            512,
+            "duplicate name",
+        ),
+        (
+            "a field twice",
+            format!("{{{}}}", whole.replace("\"shape\"", "\"dtype\":\"F32\",\"shape\"")).into_bytes(),
+            512,
+            "duplicate field",
+        ),
         ("no dtype", br#"{"a":{"shape":[1],"data_offsets":[0,4]}}"#.to_vec(), 4, "missing field `dtype`"),
         ("no shape", br#"{"a":{"dtype":"F32","data_offsets":[0,4]}}"#.to_vec(), 4, "missing field `shape`"),
         ("no offsets", br#"{"a":{"dtype":"F32","shape":[1]}}"#.to_vec(), 4, "missing field `data_offsets`"),
         ("a tensor that is null", br#"{"a":null}"#.to_vec(), 0, "cannot be read"),
-        ("a tensor that is a list", br#"{"a":["F32",[1],[0,4]]}"#.to_vec(), 4, "missing"),
-        ("a million dimensions", format!("{{{}}}", entry("a", "\"F32\"", &format!("[{}1]", "1,".repeat(1 << 20)), "[0,4]")).into_bytes(), 4, "more than 64"),
+        // As the format's own library does, a list of the three fields is taken for them.
+        ("a tensor that is a list", br#"{"a":["F32",[1],[0,4]]}"#.to_vec(), 4, "has no place"),
+        (
+            "a million dimensions",
+            format!("{{{}}}", entry("a", "\"F32\"", &format!("[{}1]", "1,".repeat(1 << 20)), "[0,4]")).into_bytes(),
+            4,
+            "more than 64",
+        ),
     ];
     for (name, json, data, expected) in cases {
         add(name, vec![(FILE, with_head(&json, data))], expected);
@@ -149,11 +170,15 @@ fn tensors(add: &mut Add<'_>) {
         add(name, vec![(FILE, with_head(json.as_bytes(), *data))], expected);
     }
     for dtype in ["BOOL", "U8", "I32", "C64"] {
-        let bytes = if dtype == "C64" { 8 } else { if dtype == "I32" { 4 } else { 1 } };
+        let bytes = [("C64", 8), ("I32", 4)].iter().find(|(name, _)| *name == dtype).map_or(1, |(_, bytes)| *bytes);
         let json = format!("{{{}}}", entry(NAME, &format!("{dtype:?}"), "[8,16]", &format!("[0,{}]", 128 * bytes)));
-        add(&format!("weights of the format {dtype}"), vec![(FILE, with_head(json.as_bytes(), 128 * bytes))], "has the format");
+        add(
+            &format!("weights of the format {dtype}"),
+            vec![(FILE, with_head(json.as_bytes(), 128 * bytes))],
+            "has the format",
+        );
     }
-    for (what, shape) in [("no dimensions", &[][..]), ("a dimension of 0", &[0, 16]), ("three dimensions", &[2, 4, 16]), ("other lengths", &[16, 8])] {
+    for (what, shape) in [("no dimensions", &[][..]), ("three dimensions", &[2, 4, 16]), ("other lengths", &[16, 8])] {
         let tensor: Tensor<'_> = (NAME, "F32", shape, vec![0; 4 * shape.iter().product::<u64>() as usize]);
         add(&format!("weights of {what}"), vec![(FILE, safetensors(&[tensor]))], NAME);
     }
@@ -177,7 +202,11 @@ fn truncated(add: &mut Add<'_>) {
         add(&format!("cut off after {len} bytes"), vec![(FILE, sound[..len].to_vec())], expected);
     }
     for (name, bytes, expected) in [
-        ("a pointer of git-lfs", &b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"[..], "git lfs pull"),
+        (
+            "a pointer of git-lfs",
+            &b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"[..],
+            "git lfs pull",
+        ),
         ("an HTML page", b"<!DOCTYPE html><html><body>Not found</body></html>", "not a safetensors file"),
         ("a zip archive", b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0", "not a safetensors file"),
         ("zeros", &[0; 64], "does not start with {"),
@@ -189,13 +218,28 @@ fn truncated(add: &mut Add<'_>) {
 /// Indices: what they list, and where it is said to be.
 fn indices(add: &mut Add<'_>) {
     let index = |pairs: &[(&str, &str)]| {
-        let pairs: Vec<String> = pairs.iter().map(|(tensor, file)| format!("{tensor:?}:{file:?}")).collect();
+        let pairs: Vec<String> =
+            pairs.iter().map(|(tensor, file)| format!("{tensor:?}:{file:?}").replace(r"\0", r"\u0000")).collect();
         format!("{{\"metadata\":{{}},\"weight_map\":{{{}}}}}", pairs.join(",")).into_bytes()
     };
     for path in [
-        "", ".", "..", "/", "/etc/passwd", "../model.safetensors", "a/model.safetensors", "./model.safetensors", "a/../model.safetensors",
-        r"..\model.safetensors", r"\\host\share\model.safetensors", r"C:\model.safetensors", "C:model.safetensors",
-        "file:///etc/passwd", "model.safetensors:stream", "model.safetensors\0", "model\n.safetensors",
+        "",
+        ".",
+        "..",
+        "/",
+        "/etc/passwd",
+        "../model.safetensors",
+        "a/model.safetensors",
+        "./model.safetensors",
+        "a/../model.safetensors",
+        r"..\model.safetensors",
+        r"\\host\share\model.safetensors",
+        r"C:\model.safetensors",
+        "C:model.safetensors",
+        "file:///etc/passwd",
+        "model.safetensors:stream",
+        "model.safetensors\0",
+        "model\n.safetensors",
     ] {
         let files = vec![(FILE, sound()), (INDEX, index(&[(NAME, path)]))];
         add(&format!("an index that names {path:?}"), files, "expected the name of a file in the folder");
@@ -207,17 +251,44 @@ fn indices(add: &mut Add<'_>) {
         ("a map of numbers", br#"{"weight_map":{"a":1}}"#, "expected a string"),
         ("a map twice", br#"{"weight_map":{},"weight_map":{}}"#, "duplicate field"),
         ("an index that is not UTF-8", b"{\"weight_map\":{\"\xff\":\"a\"}}", "index.json"),
-        ("a tensor twice in an index", br#"{"weight_map":{"a":"model.safetensors","a":"model.safetensors"}}"#, "duplicate name"),
+        (
+            "a tensor twice in an index",
+            br#"{"weight_map":{"a":"model.safetensors","a":"model.safetensors"}}"#,
+            "duplicate name",
+        ),
     ];
     for (name, bytes, expected) in parts {
         add(name, vec![(FILE, sound()), (INDEX, bytes.to_vec())], expected);
     }
-    add("an index of a missing file", vec![(INDEX, index(&[(NAME, "gone.safetensors")]))], "missing: \"gone.safetensors\"");
+    add(
+        "an index of a missing file",
+        vec![(INDEX, index(&[(NAME, "gone.safetensors")]))],
+        "missing: \"gone.safetensors\"",
+    );
     add("a missing tensor", vec![(FILE, sound()), (INDEX, index(&[(NAME, FILE), ("b", FILE)]))], "in no file: \"b\"");
-    add("an unlisted tensor", vec![(FILE, sound()), (INDEX, index(&[]))], "no");
+    add("an index that lists nothing", vec![(FILE, sound()), (INDEX, index(&[]))], "is missing");
+    let (a, b): (Tensor<'_>, Tensor<'_>) =
+        ((NAME, "F32", &[8, 16], f32_data(1, 128)), ("b", "F32", &[1], f32_data(1, 1)));
+    add(
+        "an unlisted tensor",
+        vec![(FILE, safetensors(&[a, b])), (INDEX, index(&[(NAME, FILE)]))],
+        "not in the index: \"b\"",
+    );
     let twice = index(&[(NAME, "model-a.safetensors"), ("b", "model-b.safetensors")]);
-    add("a tensor in two files", vec![("model-a.safetensors", sound()), ("model-b.safetensors", sound()), (INDEX, twice)], "duplicate tensor");
+    add(
+        "a tensor in two files",
+        vec![("model-a.safetensors", sound()), ("model-b.safetensors", sound()), (INDEX, twice)],
+        "duplicate tensor",
+    );
     add("two files without an index", vec![("model-a.safetensors", sound()), (FILE, sound())], "duplicate tensor");
-    add("a missing part", vec![("model-00002-of-00003.safetensors", sound())], "missing: \"model-00001-of-00003.safetensors\"");
-    add("part 0 of 99999", vec![("model-00000-of-99999.safetensors", sound())], "missing: \"model-00001-of-99999.safetensors\"");
+    add(
+        "a missing part",
+        vec![("model-00002-of-00003.safetensors", sound())],
+        "missing: \"model-00001-of-00003.safetensors\"",
+    );
+    add(
+        "part 0 of 99999",
+        vec![("model-00000-of-99999.safetensors", sound())],
+        "missing: \"model-00001-of-99999.safetensors\"",
+    );
 }
