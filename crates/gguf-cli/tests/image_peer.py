@@ -16,6 +16,7 @@ sys.path[:0] = [loaders, os.path.join(loaders, "ComfyUI-GGUF", "tools")]
 import gguf, numpy, torch
 from safetensors.torch import load_file, save_file
 
+torch.set_num_threads(1)
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 

@@ -51,7 +51,7 @@ fn conversions_have_the_same_bytes_and_are_loaded() {
         }
         let mut files = vec![ours];
         for ty in ["f32", "f16", "bf16"] {
-            files.push(file(&format!("-{ty}.gguf")));
+            files.push(file(&format!("-as-{ty}.gguf")));
             run("convert", [&source, &files[files.len() - 1]], &["--type", ty]);
         }
         pairs.extend(files.iter().map(|file| format!("{}={}", source.display(), file.display())));

@@ -21,6 +21,8 @@ pub mod program;
 #[cfg(feature = "files")]
 pub mod recipe;
 #[cfg(feature = "files")]
+pub mod tensor_files;
+#[cfg(feature = "files")]
 pub mod torch;
 
 #[cfg(feature = "harness")]

@@ -1,0 +1,60 @@
+//! Hostile safetensors files and indices: refused with a message that says why, in bounded memory, and nothing is written.
+
+use std::fs;
+use std::path::Path;
+
+use gguf_hf::{Options, convert};
+use gguf_pipeline::RunOptions;
+use gguf_test::checkpoint::write_small_files;
+use gguf_test::counting::{self, Counting};
+use gguf_test::{tensor_files, torch};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most memory that a folder may take, whatever is in it.
+const MOST: usize = 200 << 20;
+
+/// The message of the refusal, and the most memory that was in use.
+fn refusal(path: &Path, out: &Path) -> (Option<String>, usize) {
+    let mut result = None;
+    let (_, most) = counting::count(|| {
+        result = convert(path, out, &Options::default(), &RunOptions::default(), &()).err().map(|e| e.to_string());
+    });
+    (result, most)
+}
+
+#[test]
+fn hostile_folders_are_refused_in_bounded_memory() {
+    let all = tensor_files::all();
+    assert!(all.len() >= 100, "only {} folders", all.len());
+    let n_torch = torch::hostile::all().len();
+    assert!(all.len() + n_torch >= 400, "{} and {n_torch} PyTorch files", all.len());
+    let (mut wrong, dir) = (Vec::new(), tempfile::tempdir().unwrap());
+    for (i, case) in all.iter().enumerate() {
+        let folder = dir.path().join(i.to_string());
+        fs::create_dir(&folder).unwrap();
+        write_small_files(&folder);
+        for (name, bytes) in &case.files {
+            fs::write(folder.join(name), bytes).unwrap();
+        }
+        let out = dir.path().join("out");
+        fs::create_dir(&out).unwrap();
+        // The folder, and its file by itself.
+        let paths = [folder.clone(), folder.join(&case.files[0].0)];
+        let is_alone = case.files.len() == 1 && case.files[0].0.ends_with(".safetensors");
+        for path in &paths[..if is_alone { 2 } else { 1 }] {
+            let problem = match refusal(path, &out.join("model.gguf")) {
+                (None, _) => Some("was accepted".to_owned()),
+                (Some(message), _) if !message.contains(case.expected) || message.len() > 2000 => Some(message),
+                (Some(_), most) => (most > MOST).then(|| format!("{most} bytes of memory")),
+            };
+            wrong.extend(problem.map(|problem| format!("{}: {problem:.600}", case.name)));
+        }
+        if fs::read_dir(&out).unwrap().count() > 0 {
+            wrong.push(format!("{}: something was written", case.name));
+        }
+        fs::remove_dir_all(&out).unwrap();
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
