@@ -1,7 +1,7 @@
 //! How long `gguf convert` takes for checkpoints of two gigabytes, against copying the files, and how much memory it holds: `cargo build
 //! --release && cargo bench -p gguf-benches --bench convert [-- FOLDER]`.
 //!
-//! One checkpoint is a Llama, whose tensors are copied but for the rows of the query and key matrices. The other is a mixture of
+//! One checkpoint is a Llama, whose tensors are copied except for the rows of the query and key matrices. The other is a mixture of
 //! experts with all experts of a block in one tensor, which is transposed and split. Every number of them follows from its place, so
 //! outputs are checked without the checkpoint before anything is printed. The checkpoints are written to FOLDER (a temporary one if none
 //! is given), which needs 8 GB; those of an earlier run are used again.
@@ -16,7 +16,7 @@ use gguf_benches::{Outcome, median, program, timed};
 use gguf_io::{ModelFile, ReadAt};
 use serde_json::{Value, json};
 
-/// Runs of which the median counts; conversion and copying take turns.
+/// Number of runs, of which the median is reported; conversion and copying alternate.
 const ROUNDS: usize = 5;
 
 /// Elements of each output tensor that are compared with what they have to be.

@@ -35,7 +35,7 @@ rows. Ends with an error when anything differs.
 
 /// Weights in one piece of work.
 const PIECE: usize = 1 << 16;
-/// The plain reference is slow, and takes one piece of so many.
+/// The plain reference is slow, and takes one piece in this number.
 const SCALAR_SHARE: u64 = 10;
 
 /// A row of the table.
@@ -186,8 +186,8 @@ Written by `cargo bench -p gguf-benches --bench exact -- --write docs/codecs-exa
 * Encoded: {} weights or a little more of each kind of numbers: {}.
 * Matrices, in turn: {}. The length of a row and the number of rows change from piece to piece.
 * Instruction sets: {}. Each takes all the weights, but for the plain reference (scalar), which takes one piece in {SCALAR_SHARE}.
-* Decoded: all that ggml encoded, and as many weights again in blocks of random bytes, NaN and infinite scales among them.
-* A block counts as different when any instruction set gives other bytes.
+* Decoded: all blocks that ggml encoded, and the same number of weights in blocks of random bytes, including NaN and infinite scales.
+* A block is different if the bytes of any instruction set differ.
 ",
         thousands(weights),
         kinds.join(", "),

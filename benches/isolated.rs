@@ -1,4 +1,4 @@
-//! ggml in a process of its own, for values on which it aborts.
+//! ggml in a separate process, for values on which it aborts.
 //!
 //! A request is five numbers of 32 bits (what to do, type, length of a row, bytes of data, bytes of weights) and the data; the
 //! answer is a length and that many bytes, or [`ABORTED`]. Each call of the quantizer is made in a fork: the tables that the

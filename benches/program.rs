@@ -38,7 +38,7 @@ pub fn timed(mut command: Command) -> Outcome<(Duration, u64)> {
     if status.success() { Ok((took, peak)) } else { Err(format!("{command:?} fails").into()) }
 }
 
-/// The most memory that a running process has held, as Linux tells it.
+/// The peak memory of a running process, as reported by Linux.
 fn peak_kib(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())

@@ -15,7 +15,7 @@ use gguf_benches::{Outcome, folder, median, program, timed};
 use gguf_format::keys::FileType;
 use gguf_io::ModelFile;
 
-/// Runs of ours, and of copying, of which the median counts.
+/// Number of runs of ggufkit and of copying, of which the median is reported.
 const ROUNDS: usize = 3;
 
 /// What is made: the file type, and whether with an importance matrix.
@@ -122,7 +122,7 @@ fn same(a: &Path, b: &Path) -> Outcome<bool> {
     }
 }
 
-/// llama.cpp in a process of its own; what it takes to start is not timed.
+/// llama.cpp in a separate process; its start is not timed.
 struct Llama(Child, BufReader<std::process::ChildStdout>);
 
 impl Llama {

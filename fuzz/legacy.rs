@@ -8,7 +8,7 @@ use gguf_legacy::{Answers, Error, Input, Options};
 /// The longest tensor that is read whole.
 const MOST: u64 = 1 << 22;
 
-/// Takes the bytes behind the magic and does everything but write.
+/// Takes the bytes after the magic and does everything but write.
 pub fn exercise(magic: &[u8], data: &[u8]) {
     let bytes: Arc<Vec<u8>> = Arc::new([magic, data].concat());
     if let Some(found) = gguf_legacy::recognise_source(&*bytes).expect("memory can be read") {

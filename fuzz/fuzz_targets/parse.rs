@@ -1,4 +1,4 @@
-//! Any bytes are read or refused, and what was read can be used.
+//! Any bytes are read or rejected, and every head that is read can be used.
 #![no_main]
 
 use gguf_test::corpus;

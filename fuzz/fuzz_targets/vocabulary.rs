@@ -20,6 +20,7 @@ const KINDS: &[(&str, Vocab)] = &[
     ("hy.tiktoken", Vocab::TiktokenWithoutDefaults),
     ("rwkv_vocab_v20230424.txt", Vocab::RwkvWorld),
     ("tokenizer.jsonl", Vocab::Plamo),
+    ("tekken.json", Vocab::Llama),
 ];
 
 /// Sizes of the vocabulary: not given, and smaller and larger than that of the file.

@@ -27,7 +27,7 @@ int main(int argc, char ** argv) {
     struct gguf_init_params params = { .no_alloc = true, .ctx = NULL };
     struct gguf_context * ctx = gguf_init_from_file(argv[1], params);
     if (!ctx) {
-        /* Why was said on stderr already; a program can have it as well. */
+        /* The reason has been printed to stderr. */
         return gguf_x_last_error_offset() == UINT64_MAX ? 2 : 1;
     }
     for (int64_t id = 0; id < gguf_get_n_kv(ctx); id++) {

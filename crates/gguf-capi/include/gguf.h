@@ -1,19 +1,18 @@
 /* libgguf: GGUF files from C, with the interface of ggml's gguf.h.
  *
- * The names, the signatures and the meaning are ggml's, so a program can be built against either header and run with either
- * library. docs/c-library.md lists the differences; gguf_x.h declares what only this library has.
+ * Names, signatures and meaning are those of ggml, so a program can be built against either header and run with either
+ * library. docs/c-library.md lists the differences; gguf_x.h declares additional functions.
  *
- * A program that uses ggml as well includes ggml.h before this header, or defines GGUF_WITH_GGML.
+ * A program that also uses ggml must include ggml.h before this header, or define GGUF_WITH_GGML.
  *
- * Aborts: a getter that is asked for another type than the value has ends the process, as in ggml, and says which key it was,
- * what it holds and what was asked. Nothing else does. What is not in order otherwise (a NULL, an id that is none, a tensor
- * added twice) is said on stderr, gives 0, NULL, -1 or false, and changes nothing; a context of which a change was refused is
- * not written any more.
+ * Aborts: a getter of the wrong type ends the process, as in ggml, with a message that names the key, its type and the requested
+ * type. No other function aborts. Other misuse (a NULL, an invalid id, a duplicate tensor) prints a message to stderr, returns 0,
+ * NULL, -1 or false, and changes nothing; a context with a rejected change can no longer be written.
  *
- * Pointers that a context gives out live until the pair or tensor they belong to is removed or replaced, a tensor is added,
- * or the context is freed.
+ * Pointers from a context are valid until their pair or tensor is removed or replaced, a tensor is added, or the context is
+ * freed.
  *
- * Threads: one context may be read from several threads at once while none changes it. Contexts share nothing.
+ * Threads: several threads may read one context at the same time while none modifies it. Contexts share no state.
  */
 #ifndef LIBGGUF_GGUF_H
 #define LIBGGUF_GGUF_H
@@ -36,7 +35,7 @@
 extern "C" {
 #endif
 
-/* GGML_FILE_MAGIC is one of ggml.h's own; with that header, this enumeration is there already. */
+/* ggml.h defines GGML_FILE_MAGIC, and this enumeration with it. */
 #ifndef GGML_FILE_MAGIC
 #define GGML_MAX_DIMS 4
 enum ggml_type {
@@ -124,7 +123,8 @@ struct gguf_context * gguf_init_empty(void);
 /* From a file; NULL, and a message on stderr, when it is missing or refused. */
 struct gguf_context * gguf_init_from_file(const char * fname, struct gguf_init_params params);
 
-/* From an open file, where it stands: the GGUF may be part of a larger file. It stands behind what was read afterwards. */
+/* Reads from the current position of an open file, which may contain the GGUF as a part. Afterwards, the position is after the
+ * bytes that were read. */
 struct gguf_context * gguf_init_from_file_ptr(FILE * file, struct gguf_init_params params);
 
 /* From memory, which is copied. */
@@ -161,7 +161,7 @@ const char * gguf_get_key(const struct gguf_context * ctx, int64_t key_id);
 enum gguf_type gguf_get_kv_type(const struct gguf_context * ctx, int64_t key_id);
 enum gguf_type gguf_get_arr_type(const struct gguf_context * ctx, int64_t key_id);
 
-/* The value; aborts when it has another type. An array of one element counts as a value of that type. */
+/* The value; aborts if it has a different type. An array of one element is accepted as a single value. */
 uint8_t gguf_get_val_u8(const struct gguf_context * ctx, int64_t key_id);
 int8_t gguf_get_val_i8(const struct gguf_context * ctx, int64_t key_id);
 uint16_t gguf_get_val_u16(const struct gguf_context * ctx, int64_t key_id);

@@ -1,6 +1,6 @@
-/* libgguf: what gguf.h does not have. These functions are this library's alone.
+/* libgguf: functions beyond those of ggml's gguf.h.
  *
- * They print nothing. One that fails returns NULL, false, 0 or -1, and gguf_x_last_error says why.
+ * They print nothing. On failure they return NULL, false, 0 or -1, and gguf_x_last_error returns the reason.
  */
 #ifndef LIBGGUF_GGUF_X_H
 #define LIBGGUF_GGUF_X_H
@@ -16,11 +16,11 @@ const char * gguf_x_version(void);
 
 /* --- Errors --- */
 
-/* Why the last function that failed on this thread did, those of gguf.h included; empty if none did. The text lives until the
+/* The reason of the last failure on this thread, including those of functions of gguf.h; empty if there was none. Valid until the
  * next failure on this thread. */
 const char * gguf_x_last_error(void);
 
-/* The byte of the file that it is about, from the start of the GGUF; UINT64_MAX when it is about none. */
+/* The byte offset of the last failure, from the start of the GGUF; UINT64_MAX if it has none. */
 uint64_t gguf_x_last_error_offset(void);
 
 /* --- Tensors without ggml --- */
@@ -30,68 +30,69 @@ uint64_t gguf_x_last_error_offset(void);
 bool gguf_x_add_tensor(struct gguf_context * ctx, const char * name, enum ggml_type type, uint32_t n_dims, const int64_t * ne,
                        const void * data);
 
-/* --- Everything that is wrong with a file --- */
+/* --- Checks: every problem of a file --- */
 
 enum gguf_x_severity {
     GGUF_X_NOTE = 0,    /* worth knowing */
-    GGUF_X_WARNING = 1, /* unusual, or refused by some readers */
-    GGUF_X_ERROR = 2    /* against the specification, or unusable */
+    GGUF_X_WARNING = 1, /* unusual, or rejected by some readers */
+    GGUF_X_ERROR = 2    /* violates the specification, or unusable */
 };
 
 struct gguf_x_finding {
     enum gguf_x_severity severity;
-    uint64_t offset;       /* UINT64_MAX when it is about no byte */
-    const char * code;     /* the rule, such as tensor.overlap; it stays when wording changes */
+    uint64_t offset;       /* UINT64_MAX if the finding has none */
+    const char * code;     /* the rule, such as tensor.overlap; stable between releases */
     const char * place;    /* such as: tensor blk.0.attn_q.weight */
     const char * message;  /* what was found */
-    const char * expected; /* what would be right */
-    const char * hint;     /* what can be done */
+    const char * expected; /* the expected value */
+    const char * hint;     /* the remedy */
 };
 
 struct gguf_x_report;
 
-/* Structure, specification, and the model in the file. NULL when it cannot be opened; a file that is not GGUF has a finding. */
+/* Checks the structure, the specification, and the model in the file. NULL if the file cannot be opened; a file that is not GGUF
+ * has a finding. */
 struct gguf_x_report * gguf_x_check_file(const char * fname);
 struct gguf_x_report * gguf_x_check_buffer(const void * data, size_t size);
 size_t gguf_x_report_n(const struct gguf_x_report * report);
 
-/* The texts live as long as the report. */
+/* The texts are valid until the report is freed. */
 bool gguf_x_report_get(const struct gguf_x_report * report, size_t i, struct gguf_x_finding * finding);
 void gguf_x_report_free(struct gguf_x_report * report);
 
-/* --- Models: one file, or all shards from any of them --- */
+/* --- Models: one file, or all shards --- */
 
 struct gguf_x_model;
 
 struct gguf_x_tensor {
-    const char * name; /* lives as long as the model */
+    const char * name; /* valid until the model is freed */
     enum ggml_type type;
     uint32_t n_dims;
-    int64_t ne[4];   /* 1 where the tensor has no dimension */
-    size_t file;     /* number of the file that has it */
+    int64_t ne[4];   /* 1 for missing dimensions */
+    size_t file;     /* number of the file that contains it */
     uint64_t offset; /* of the data, from the start of that file */
     uint64_t size;   /* bytes of the data */
 };
 
-/* Every version and byte order is opened, other than with gguf_init_from_file. The files are mapped into memory: until the model
- * is freed they are not to be written to or truncated, by any process. Removing them, or replacing them by renaming, is
- * harmless. */
+/* Opens a model by its file or any of its shards. Unlike gguf_init_from_file, accepts every version and byte order. Maps the
+ * files into memory: until the model is freed, no process may write to them or truncate them. Removing them, or replacing them
+ * by renaming, is harmless. */
 struct gguf_x_model * gguf_x_model_open(const char * fname);
 void gguf_x_model_free(struct gguf_x_model * model);
 size_t gguf_x_model_n_files(const struct gguf_x_model * model);
 const char * gguf_x_model_path(const struct gguf_x_model * model, size_t file);
 
-/* The head of a file, for the getters of gguf.h; it lives as long as the model and is not to be freed. NULL when gguf.h has
- * no room for it: version 1, another byte order, nested arrays, tensors in another order. */
+/* The head of a file, for the getters of gguf.h; valid until the model is freed, and must not be freed. NULL if gguf.h cannot
+ * represent it: version 1, foreign byte order, nested arrays, tensors in a different order than their data. */
 const struct gguf_context * gguf_x_model_context(const struct gguf_x_model * model, size_t file);
 int64_t gguf_x_model_n_tensors(const struct gguf_x_model * model);
 int64_t gguf_x_model_find_tensor(const struct gguf_x_model * model, const char * name);
 bool gguf_x_model_tensor(const struct gguf_x_model * model, int64_t i, struct gguf_x_tensor * tensor);
 
-/* The data of a tensor, mapped into memory and in the file's byte order; it lives as long as the model. */
+/* The data of a tensor, mapped into memory, in the byte order of the file; valid until the model is freed. */
 const void * gguf_x_model_tensor_data(const struct gguf_x_model * model, int64_t i);
 
-/* n elements from element first on, as floats; both are whole numbers of blocks of the type. */
+/* n elements, starting at element first, as floats; both must be multiples of the block length of the type. */
 bool gguf_x_model_tensor_f32(const struct gguf_x_model * model, int64_t i, uint64_t first, uint64_t n, float * out);
 
 /* --- Data as floats: the values of ggml's to_float, to the bit --- */

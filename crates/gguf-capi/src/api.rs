@@ -1,9 +1,8 @@
 //! The functions of `gguf.h`, with its names, signatures and meaning.
 //!
-//! Where gguf.h says that a function aborts (a getter of the wrong type), it aborts here, and says on the error stream what
-//! the key holds and what was asked. Everything else that is not in order (an id that is none, a null pointer, a tensor that
-//! is there twice) is said on the error stream, gives 0, null or false, and changes nothing; a context of which a change was
-//! refused is not written any more.
+//! A getter of the wrong type aborts, as documented in `gguf.h`, with a message that names the key, its type and the requested
+//! type. Other misuse (an invalid id, a null pointer, a duplicate tensor) prints a message to stderr, returns 0, null or false, and
+//! changes nothing; a context with a rejected change can no longer be written.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -250,7 +249,7 @@ readers! {
             wrong_type("gguf_get_arr_str", entry, "an array of str");
         }
         let string = entry.view()?.string(i).ok_or_else(|| {
-            Failure::new(format!("{} has {} strings, there is none at {i}", Str(entry.key()), shape(entry.value()).1))
+            Failure::new(format!("{} has {} strings; index {i} is out of range", Str(entry.key()), shape(entry.value()).1))
         })?;
         Ok(string.as_ptr().cast())
     };
@@ -424,7 +423,7 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut Context, src: *const Context) {
     })
 }
 
-/// Removes a key; gives the id that it had, -1 when it was not there.
+/// Removes a key; returns the id that it had, -1 when it was not there.
 ///
 /// # Safety
 /// The context is null or was not freed, and nobody else uses it meanwhile; `key` is null or a C string.

@@ -53,7 +53,7 @@ pub struct Entry {
 /// Where a value is.
 #[derive(Debug, Clone)]
 pub enum Stored {
-    /// The pair of that number of a head that was read. Nothing of it is decoded before it is asked for.
+    /// The pair of that number of a head that was read. Nothing of it is decoded before it is requested.
     Read(Arc<Gguf<'static>>, u64),
     Owned(Value),
 }
@@ -245,7 +245,7 @@ impl Context {
         alignment.map_or(Ok(()), |alignment| self.align(alignment))
     }
 
-    /// Removes a key; gives the id it had.
+    /// Removes a key; returns the id it had.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<Option<usize>, Failure> {
         let Some(i) = self.find_key(key) else { return Ok(None) };
         self.entries.remove(i);
@@ -270,16 +270,16 @@ impl Context {
     pub(crate) fn add_tensor(&mut self, tensor: &Tensor) -> Result<(), Failure> {
         let name = Str(tensor.name());
         if !tensor.name.contains(&0) {
-            return Err(self.refuse(format!("the tensor name {name}... has no NUL")));
+            return Err(self.refuse(format!("the tensor name {name}... is not terminated by a NUL")));
         }
         if self.find_tensor(tensor.name()).is_some() {
-            return Err(self.refuse(format!("the tensor {name} is there already")));
+            return Err(self.refuse(format!("duplicate tensor {name}")));
         }
         if tensor.n_bytes().is_none() {
             return Err(self.refuse(format!("the tensor {name} has no size: type {}, {:?}", tensor.ty, tensor.ne)));
         }
         let Some(offset) = self.tensors.last().map_or(Some(0), |last| last.end(self.alignment)) else {
-            return Err(self.refuse(format!("the tensor {name} starts beyond 64 bits")));
+            return Err(self.refuse(format!("the offset of the tensor {name} exceeds 64 bits")));
         };
         self.tensors.push(Info { tensor: *tensor, offset });
         Ok(())
@@ -314,12 +314,12 @@ impl Context {
         self.pack()
     }
 
-    /// Puts the tensors one behind the other.
+    /// Puts the tensors one after the other.
     fn pack(&mut self) -> Result<(), Failure> {
         let mut next = Some(0);
         for info in &mut self.tensors {
             let Some(offset) = next else {
-                return Err(self.refuse("the tensors take more than 64 bits can say".into()));
+                return Err(self.refuse("the size of all tensors exceeds 64 bits".into()));
             };
             info.offset = offset;
             next = info.end(self.alignment);

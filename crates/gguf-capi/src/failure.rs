@@ -85,7 +85,7 @@ pub fn last() -> (*const c_char, u64) {
 /// Runs the body of a C function, so that nothing unwinds into C: a panic is reported, and `otherwise` returned.
 pub fn guard<T>(function: &str, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        report(function, &Failure::new("an error of the library itself"));
+        report(function, &Failure::new("internal error"));
         otherwise
     })
 }

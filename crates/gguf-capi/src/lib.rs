@@ -1,15 +1,15 @@
-//! libgguf: the C interface of ggml's `gguf.h` over this workspace's crates, to link instead of ggml's or to preload before
-//! it. `include/gguf.h` declares it, `include/gguf_x.h` what is ours alone; `docs/c-library.md` says how to use it.
+//! libgguf: the C interface of ggml's `gguf.h`, implemented with this workspace's crates, to link instead of ggml or to preload
+//! before it. `include/gguf.h` declares it, `include/gguf_x.h` declares additional functions, and `docs/c-library.md` describes its use.
 //!
-//! The functions of `gguf.h` keep its names, signatures and meaning: ids, the order after setting and removing, what -1 and
-//! null mean, what is refused. `struct ggml_tensor` and `ggml_context` are ggml's: functions that take or make them find
-//! ggml's own functions at run time, and fail with a message where the process has no ggml.
+//! The functions of `gguf.h` keep ggml's names, signatures and meaning: ids, the order after setting and removing, the meaning of -1
+//! and null, the reasons for rejecting a file. `struct ggml_tensor` and `ggml_context` belong to ggml: functions that take or create
+//! them look up ggml's functions at run time, and fail with a message if the process has not loaded ggml.
 //!
-//! **Contracts.** Pointers from C are trusted as `gguf.h` asks for them: a context is one that was made here and not freed
-//! yet, strings have their NUL. Null pointers and ids that are none are not trusted, and nothing unwinds into C.
+//! **Contracts.** Pointers from C are trusted as in `gguf.h`: a context was created by this library and not freed, and strings end
+//! with a NUL. Null pointers and invalid ids are detected, and no panic unwinds into C.
 //!
-//! **Threads.** Contexts share nothing. One context may be read from several threads at once while none changes it; what is
-//! decoded when it is first asked for is made once. Errors are kept per thread.
+//! **Threads.** Contexts share no state. Several threads may read one context at the same time while none modifies it; values that are
+//! decoded on first access are decoded once. Errors are stored per thread.
 #![cfg(unix)]
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -166,7 +166,7 @@ fn dialect(head: &Gguf<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hands over the pairs that gguf.h takes, up to the first that it refuses; gives the alignment.
+/// Hands over the pairs that gguf.h takes, up to the first that it refuses; returns the alignment.
 fn key_values<'a>(head: &'a Gguf<'_>, mut take: impl FnMut(KvRef<'a>) -> Result<(), Failure>) -> Result<u64, Failure> {
     let mut seen = HashSet::new();
     let mut alignment = None;
@@ -181,7 +181,7 @@ fn key_values<'a>(head: &'a Gguf<'_>, mut take: impl FnMut(KvRef<'a>) -> Result<
         }
         seen.try_reserve(1).map_err(|_| no_memory())?;
         if !seen.insert(key) {
-            return Err(bad("it is there twice"));
+            return Err(bad("duplicate key"));
         }
         value(&kv).map_err(bad)?;
         // Found as C programs find it: by the bytes before a NUL.
@@ -222,7 +222,7 @@ fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
 /// How many elements a shape has; `None` for a shape that ggml does not take.
 ///
 /// ggml's reader multiplies the dimensions from the first on, so after a zero nothing overflows. Its constructor of tensors
-/// leaves out zeros behind the first dimension, and aborts the process where a product reaches the limit that the next
+/// leaves out zeros after the first dimension, and aborts the process where a product reaches the limit that the next
 /// dimension sets. Releases differ in which shapes near 2^63 they read. A shape is taken here only if all of them take it, with
 /// and without a `ggml_context`.
 fn n_elements(ne: [i64; MAX_DIMS]) -> Option<i64> {
@@ -247,7 +247,7 @@ fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result
         }
         seen.try_reserve(1).map_err(|_| no_memory())?;
         if !seen.insert(name) {
-            return Err(bad("it is there twice".into()));
+            return Err(bad("duplicate name".into()));
         }
         if info.dims.len() > MAX_DIMS {
             return Err(bad(format!("it has {} dimensions, {MAX_DIMS} are allowed", info.dims.len())));
@@ -263,20 +263,20 @@ fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result
         }
         let bytes = (n_elements.unsigned_abs() / u64::from(ty.block_len)).checked_mul(ty.block_bytes.into());
         let bytes = bytes.filter(|&b| b <= u64::MAX - (alignment - 1));
-        let bytes = bytes.ok_or_else(|| bad(format!("its size of {ne:?} elements does not fit 64 bits")))?;
+        let bytes = bytes.ok_or_else(|| bad(format!("the size of {ne:?} elements exceeds 64 bits")))?;
         let tensor = Tensor::new(name, info.ty.0, ne).ok_or_else(|| bad("it has no layout".into()))?;
         if info.offset != next {
-            return Err(bad(format!("its data is at {}, and {next} is expected", info.offset)));
+            return Err(bad(format!("its data is at offset {}, expected {next}", info.offset)));
         }
         take(Info { tensor, offset: next })?;
         next = align_up(bytes, alignment)
             .and_then(|padded| next.checked_add(padded))
-            .ok_or_else(|| bad("all data together does not fit 64 bits".into()))?;
+            .ok_or_else(|| bad("the size of all data exceeds 64 bits".into()))?;
     }
     Ok(())
 }
 
-/// Bytes of the data section, with the padding behind the last tensor.
+/// Bytes of the data section, with the padding after the last tensor.
 fn data_bytes(context: &Context) -> Option<u64> {
     let Some(last) = context.tensors.last() else { return Some(0) };
     last.offset.checked_add(align_up(last.tensor.n_bytes()?, context.alignment)?)
@@ -298,7 +298,7 @@ pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -
         Some(_) => data_bytes(context).and_then(|n| usize::try_from(n).ok()).ok_or_else(too_large)?,
     };
     if data_bytes as u64 > there {
-        return Err(Failure::new(format!("the tensor data takes {data_bytes} bytes, the file has {there} of them")));
+        return Err(Failure::new(format!("the tensor data takes {data_bytes} bytes, but the file has only {there}")));
     }
     // SAFETY: the signature is that of ggml.h.
     let overhead = unsafe { (ggml.tensor_overhead)() };
@@ -310,7 +310,7 @@ pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -
     // SAFETY: the signature is that of ggml.h, and the memory is ggml's own.
     let made = unsafe { (ggml.init)(params) };
     if made.is_null() {
-        return Err(Failure::new("ggml makes no context for the tensors"));
+        return Err(Failure::new("ggml cannot create a context for the tensors"));
     }
     // SAFETY: the context was just made, with memory for the tensors and the data.
     match unsafe { fill(&ggml, made, context, data_bytes, read) } {
@@ -334,7 +334,7 @@ unsafe fn fill(
     data_bytes: usize,
     read: Option<ReadData<'_>>,
 ) -> Result<(), Failure> {
-    let no_tensor = || Failure::new("ggml makes no tensor");
+    let no_tensor = || Failure::new("ggml cannot create a tensor");
     let no_alloc = read.is_none();
     let mut data = std::ptr::null_mut::<u8>();
     if let Some(read) = read {

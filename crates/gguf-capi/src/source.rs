@@ -113,10 +113,10 @@ unsafe fn with_tensors(
 }
 
 fn missing(len: usize) -> Failure {
-    Failure::new(format!("{len} bytes of tensor data are not all there"))
+    Failure::new(format!("the {len} bytes of tensor data are incomplete"))
 }
 
-/// From a stream, where it stands. Afterwards it stands behind what was taken: the head, or the data.
+/// Reads from the current position of a stream. Afterwards, the position is after the head or the data.
 ///
 /// # Safety
 /// `params.ctx` is null or points to a pointer that may be written.

@@ -19,7 +19,7 @@ const PIECE: usize = 16 << 20;
 /// can ask for 2 GiB of it.
 pub fn meta(context: &Context) -> Result<(Vec<u8>, usize), Failure> {
     if let Some(why) = &context.refused {
-        return Err(Failure::new(format!("nothing is written, as a change was refused before: {why}")));
+        return Err(Failure::new(format!("not written, because an earlier change was rejected: {why}")));
     }
     let kvs = context.entries.iter().map(|e| Kv { key: e.key().to_vec(), value: written(e.value()) });
     let tensors = context.tensors.iter().map(|info| {
@@ -85,7 +85,7 @@ fn writable(info: &Info) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a tensor's data; gives the number of bytes.
+/// Writes a tensor's data; returns the number of bytes.
 fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
     let tensor = &info.tensor;
     let n = tensor.n_bytes().and_then(|n| usize::try_from(n).ok());
@@ -112,7 +112,7 @@ fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
     Ok(n as u64)
 }
 
-/// Writes a file that appears whole or not at all; what is not a regular file, such as a pipe, is written directly.
+/// Writes a file that appears once it is complete; a target that is not a regular file, such as a pipe, is written directly.
 pub fn write_to_file(context: &Context, path: &Path, only_meta: bool) -> Result<(), Failure> {
     // A link stays, and what it leads to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

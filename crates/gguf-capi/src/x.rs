@@ -61,7 +61,7 @@ pub unsafe extern "C" fn gguf_x_add_tensor(
         shape[..n_dims].copy_from_slice(unsafe { std::slice::from_raw_parts(ne, n_dims) });
         let tensor = Tensor::new(&name, ty, shape).filter(|_| shape.iter().all(|&n| n >= 0));
         let Some(mut tensor) = tensor else {
-            return Err(ctx.refuse(format!("no tensor can be called {}, be of type {ty} and {shape:?}", Str(&name))));
+            return Err(ctx.refuse(format!("invalid tensor: name {}, type {ty}, shape {shape:?}", Str(&name))));
         };
         tensor.data = data.cast_mut();
         ctx.add_tensor(&tensor).map(|()| true)
@@ -78,7 +78,7 @@ pub struct Report {
 struct CFinding {
     severity: u32,
     offset: u64,
-    /// Code, place, message, what is right, what to do.
+    /// Code, place, message, expected value, hint.
     texts: [CString; 5],
 }
 
@@ -365,7 +365,7 @@ readers! {
         let bytes_of = |n: u64| ty.tensor_bytes([n]).ok().and_then(|b| usize::try_from(b).ok());
         let range = first.checked_add(n).and_then(|last| Some(bytes_of(first)?..bytes_of(last)?));
         let packed = range.and_then(|r| data.get(r)).ok_or_else(|| {
-            Failure::new(format!("elements {first} to {first} + {n} of {name} are not blocks of {ty}"))
+            Failure::new(format!("elements {first} to {first} + {n} of {name} are not whole blocks of {ty}"))
         })?;
         // SAFETY: the caller vouches for the floats.
         unsafe { decode(ty, packed, out, n as usize) }

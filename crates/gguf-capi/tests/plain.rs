@@ -1,4 +1,4 @@
-//! What can be tested without ggml: files, their bytes, and what is ours alone.
+//! Tests that need no ggml: files, their bytes, and the functions of `gguf_x.h`.
 #![cfg(unix)]
 
 use std::ffi::CStr;

@@ -53,7 +53,7 @@ pub fn offset(text: &str) -> Result<u64, String> {
     parsed.map_err(|e| e.to_string())
 }
 
-/// Sees that an offset lies within a file, so far as it can be told before the file is opened.
+/// Checks that an offset lies within a file, so far as it can be told before the file is opened.
 ///
 /// # Errors
 /// When the file ends before it.
@@ -69,7 +69,7 @@ pub fn within(path: &Path, at: u64) -> Result<(), Failure> {
     }
 }
 
-/// Sees that a GGUF file is not to go to standard output, under the name that the option or argument has.
+/// Checks that a GGUF file is not to go to standard output, under the name that the option or argument has.
 ///
 /// # Errors
 /// When it is.

@@ -154,7 +154,7 @@ fn kind(e: &gguf_io::Error) -> &'static str {
     }
 }
 
-/// The byte offset of what is wrong with a file.
+/// The byte offset of the problem of a file.
 fn offset(e: &gguf_io::Error) -> Option<u64> {
     match e {
         gguf_io::Error::Head { source, .. } => Some(source.offset),
@@ -260,7 +260,7 @@ impl From<gguf_legacy::Error> for Failure {
 }
 
 impl Failure {
-    /// An output that is there already.
+    /// An existing output.
     pub fn exists(path: &Path) -> Failure {
         let problem = "already exists; use --force to overwrite it, or choose another name";
         Failure::of_file(Verdict::CouldNotRun, "exists", path, format!("{}: {problem}", path.display()))
@@ -278,7 +278,7 @@ impl From<gguf_edit::EditError> for Failure {
 }
 
 impl Failure {
-    /// A file that is bad, or cannot be had: what kind of failure it is, of those in the schema of errors, and a message with the path.
+    /// A file that is bad, or is not available: what kind of failure it is, of those in the schema of errors, and a message with the path.
     pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
         Failure::File(Box::new(FileFailure { verdict, kind, path: Some(path.to_owned()), offset: None, message }))
     }

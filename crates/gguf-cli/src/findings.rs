@@ -101,7 +101,7 @@ pub fn print(ui: &mut Ui, subject: &str, sections: &[Section], verdict: Verdict)
     ui.flush()
 }
 
-/// Prints everything as one JSON object, with members that only one command has.
+/// Prints the findings as one JSON object, with the additional members of a command.
 ///
 /// # Errors
 /// Those of standard output.
@@ -110,7 +110,7 @@ pub fn print_json(ui: &mut Ui, verdict: Verdict, files: &[Judged], more: &[(&str
     Ok(json::print(ui, LEVELS, &document)?)
 }
 
-/// Prints tables of rules as one.
+/// Prints several tables of rules as one table.
 ///
 /// # Errors
 /// Those of standard output.
@@ -147,7 +147,7 @@ pub fn print_rules(ui: &mut Ui, tables: &[&[Rule]], as_json: bool) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// Findings of one rule stand together, the gravest first; what is right and what to do is said once.
+/// Groups findings by rule, the most severe first; the expected value and the hint are printed once per rule.
 fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
     let mut findings: Vec<_> = report.findings().collect();
     // The order within a severity is that in which the rules were first broken.
@@ -155,7 +155,7 @@ fn print_findings(ui: &mut Ui, report: &Report) -> std::io::Result<()> {
     let mut order: Vec<(&'static str, usize)> = report.codes().map(|code| (code, first_of(code))).collect();
     order.sort_by_key(|(_, first)| *first);
     let place_of = |f: &Finding| order.iter().position(|(code, _)| *code == f.code).unwrap_or(0);
-    // Of what is equally grave, what concerns the whole file comes first.
+    // Among findings of equal severity, those about the whole file come first.
     let is_local = |f: &Finding| {
         let of_file = |f: &Finding| matches!(f.place, Place::File | Place::Offset(_));
         !report.findings().find(|first| first.code == f.code).is_some_and(|first| of_file(&first))

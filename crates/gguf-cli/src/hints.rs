@@ -9,7 +9,7 @@ use std::path::Path;
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
 use gguf_format::{Kind, Problem};
-use gguf_hf::{AdapterProblem, FolderError};
+use gguf_hf::{AdapterProblem, DraftProblem, FolderError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -37,7 +37,7 @@ const ALLOW_TYPE_CHANGE: &str = "; use --allow-type-change to set it anyway";
 /// What can be done about an error of a run; empty, or to be added to its message.
 pub fn for_run(e: &PipelineError) -> String {
     match e {
-        PipelineError::NotFinite { .. } => "; `gguf check --data` on the input tells".to_owned(),
+        PipelineError::NotFinite { .. } => "; `gguf check --data` searches the input for such values".to_owned(),
         PipelineError::Kept { why, .. } => match why.as_ref() {
             PipelineError::Output(e) if matches!(**e, gguf_io::Error::Exists(_)) => {
                 "; remove that file or add --force, and repeat the command to continue".to_owned()
@@ -157,6 +157,8 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         {
             wrong_kind(file).unwrap_or_default()
         }
+        gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "; pass it with --target".to_owned(),
+        gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "; omit --target".to_owned(),
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
             "; pass its folder with --base".to_owned()
         }
@@ -200,7 +202,7 @@ fn folder(dir: &Path) -> Option<String> {
     } else if holds("config.json") {
         Some(format!("it holds a checkpoint, which `gguf convert {shown} -o model.gguf` converts"))
     } else {
-        first().map(|path| format!("give a file in it, such as {}", shown_path(&path)))
+        first().map(|path| format!("pass a file in it, such as {}", shown_path(&path)))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Which arguments are models that are only read, and what they may be besides paths: models of Ollama's store.
+//! Arguments that are models to read, which may be names in Ollama's store instead of paths.
 //!
-//! The command line is read twice when there are such models: first to find them, then with the paths of their files in their place. So
-//! commands know nothing about stores.
+//! If there are such names, the command line is parsed twice: first to find them, then with the paths of their files in their place. Commands
+//! therefore only see paths.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ const COMMANDS: &[Reads] = &[
 pub struct Replaced {
     /// Ids of the arguments.
     pub arguments: &'static [&'static str],
-    /// What was given, and what is meant.
+    /// The given arguments, and the paths that replace them.
     pub paths: HashMap<PathBuf, PathBuf>,
 }
 

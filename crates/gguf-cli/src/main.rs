@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Ok(verdict) => verdict.into(),
         Err(failure) => {
             ui.error(&failure);
-            // The exit code tells, whether or not anybody reads this.
+            // The exit code is the same whether or not anybody reads this.
             let _ = json::print_failure(&mut ui, &failure);
             let _ = ui.flush();
             watch::end_by_signal();

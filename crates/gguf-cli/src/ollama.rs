@@ -72,7 +72,7 @@ fn store() -> Result<PathBuf, Failure> {
         return Ok(folder.into());
     }
     let home = std::env::home_dir().map(|home| home.join(".ollama/models"));
-    // Where Ollama runs as a service on Linux, it has a home of its own.
+    // If Ollama runs as a service on Linux, it has a separate home folder.
     let folders = home.clone().into_iter().chain([PathBuf::from("/usr/share/ollama/.ollama/models")]);
     folders.into_iter().find(|folder| folder.is_dir()).or(home).ok_or_else(|| {
         Failure::CouldNotRun("cannot find Ollama's models without a home folder; set OLLAMA_MODELS".to_owned())

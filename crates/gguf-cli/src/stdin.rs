@@ -8,7 +8,7 @@ use gguf_io::{Error, MODEL_LIMITS, ModelFile, ReadAt, read_head_with};
 
 use crate::failure::Failure;
 
-/// What stands for standard input in messages.
+/// The name of standard input in messages.
 pub const NAME: &str = "standard input";
 
 /// Whether an argument stands for standard input.

@@ -1,4 +1,4 @@
-//! Metadata as text for people: one line, escaped, and cut to a limit with its length said.
+//! Metadata as text for people: one line, escaped, and shortened to a limit together with its length.
 
 use gguf_format::{ArrayRef, Str, ValueRef};
 

@@ -170,7 +170,7 @@ impl Ui {
         Ok(())
     }
 
-    /// Writes out what is buffered.
+    /// Flushes the buffer.
     ///
     /// # Errors
     /// Those of standard output.
@@ -220,7 +220,7 @@ fn width_of(size: Option<(terminal_size::Width, terminal_size::Height)>) -> usiz
     size.map(|(width, _)| usize::from(width.0)).filter(|&w| w > 0).unwrap_or(80)
 }
 
-/// Whether a character acts on a terminal, or hides or reorders what is around it: one that [`Str`] escapes.
+/// Whether a character controls a terminal, or hides or reorders the surrounding text: one that [`Str`] escapes.
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();

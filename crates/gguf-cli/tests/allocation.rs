@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What reserves memory by a number, and aborts the process when there is none.
+/// Expressions that reserve memory by a number, and abort if there is none.
 const INFALLIBLE: &[&str] =
     &["with_capacity(", ".reserve(", ".reserve_exact(", ".resize(", ".resize_with(", ".repeat(", "vec![", "from_elem("];
 
-/// The places in each file, and what bounds them. Of `vec![`, only the form with a number counts.
+/// The number of places in each file, and their bounds. Of `vec![`, only the form with a number is searched.
 const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-format/src/check.rs", 1, "digits of a number"),
     ("gguf-format/src/check/repeats.rs", 1, "names in the head that share a hash"),
@@ -19,14 +19,15 @@ const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-hf/src/arch.rs", 1, "tensors of a plan"),
     ("gguf-hf/src/arch/tables.rs", 2, "moves of a table, in its tests"),
     ("gguf-hf/src/arch/computed.rs", 1, "MAX_HEAD_DIM"),
-    ("gguf-hf/src/arch/tensors.rs", 3, "tensors of a plan; functions of a table"),
+    ("gguf-hf/src/arch/tensors.rs", 4, "tensors of a plan; functions of a table; MAX_VALUES"),
     ("gguf-hf/src/autoconfig.rs", 1, "MAX_REPEATED"),
     ("gguf-hf/src/checkpoint.rs", 3, "a piece; a head that is reserved before; tensors of heads that were read"),
+    ("gguf-hf/src/draft.rs", 1, "MAX_IDS"),
     ("gguf-hf/src/files.rs", 1, "a file that was read"),
     ("gguf-hf/src/formula.rs", 1, "MAX_LIST"),
     ("gguf-hf/src/metadata/name.rs", 1, "a word of an id"),
     ("gguf-hf/src/packed/data.rs", 1, "reserved before"),
-    ("gguf-hf/src/peek.rs", 2, "MAX_ELEMENTS"),
+    ("gguf-hf/src/peek.rs", 3, "MAX_ELEMENTS; a piece of a row"),
     ("gguf-hf/src/safetensors.rs", 1, "tensors of a head that was read"),
     ("gguf-hf/src/tokenizer/base64.rs", 1, "digits that were read"),
     ("gguf-hf/src/tokenizer/bert.rs", 1, "a text that was read"),

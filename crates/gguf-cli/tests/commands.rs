@@ -232,7 +232,7 @@ fn check_names_what_is_no_gguf() {
         gguf([command, text(dir.path())]).exits(2).says(&["gguf: error: "]);
     }
     gguf(["get", text(&missing), "x"]).exits(2);
-    // A bad file and one that cannot be read: the graver one counts.
+    // A bad file and one that cannot be read: the higher exit code is returned.
     gguf(["check", text(&dir.path().join("file")), text(&missing)]).exits(2);
 }
 

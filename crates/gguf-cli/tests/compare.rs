@@ -153,7 +153,7 @@ fn hashes_are_printed_and_checked() {
     assert_eq!(json["hashes"][1]["status"], "mismatch");
     check(&other, &["--content"]).exits(1).says(&["no content or metadata hash of "]);
 
-    // The content digest tells metadata from tensors.
+    // The content digest distinguishes metadata and tensors.
     fs::write(&manifest, gguf(["hash", name, "--content"]).exits(0).out).unwrap();
     let renamed = dir.path().join("renamed.gguf");
     let mut new =

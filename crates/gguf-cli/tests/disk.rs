@@ -5,7 +5,7 @@ use gguf_test::disk;
 use gguf_test::files::{folder, glossary, names, text};
 use gguf_test::program::{gguf, path};
 
-/// Runs a conversion on the small disk, and shows what is left there.
+/// Runs a conversion on the small disk, and lists the remaining files.
 const CONVERT: &str = r#"
     set -u; gguf=$1; model=$2; cd "$0"
     convert() { "$gguf" convert "$model" -o out.gguf "$@"; echo "code $?, left: $(ls -A)"; }
@@ -29,7 +29,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     }
 }
 
-/// Does everything that writes a copy of a model on the small disk, and shows what is left there.
+/// Runs every command that writes a copy of a model on the small disk, and lists the remaining files.
 const COPY: &str = r#"
     set -u; gguf=$1; model=$2; shard=$3; piece=$4; cd "$0"
     echo old >out.gguf; echo old >out.npy

@@ -1,11 +1,14 @@
-//! The README and the book: every command in them is run and compared with the output beside it, every link leads somewhere, and every
-//! page is listed.
+//! Tests of the README and the book: console blocks are run and their output is compared, code blocks are checked, links resolve, and
+//! every page is listed in the table of contents.
 //!
-//! A block of the language `console` holds commands, each after `$ `, and what they print. A file is one session: its commands run one
-//! after the other in a folder that has `examples`. A line `...` stands for any lines, and times and rates for any others. Commands
-//! in `<!-- setup: … -->` run first. Commands of other programs that are not part of every system are not run.
+//! A `console` block contains commands, each after `$ `, and their output. The blocks of a page form one session: they run in order in a
+//! folder that contains `examples` and is also the home folder. A line `...` matches any lines; times and rates match any others. Commands in
+//! `<!-- setup: … -->` run first; `<!-- legacy: NAME -->` creates a legacy model. Pipes to `jq` are skipped where it is not installed.
 //!
-//! Help texts are in the pages of their commands, and topics of the help are pages of the book. `UPDATE=1` writes both anew.
+//! Commands that cannot be run in a test, such as an installation, are in `sh` and `text` blocks. Their syntax is checked, and so are the
+//! options of `gguf` in them.
+//!
+//! The pages of commands contain the help texts, and the topics of the help are pages of the book. `UPDATE=1` updates both.
 #![cfg(unix)]
 
 use std::fs;
@@ -13,10 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gguf_test::files::folder;
-use gguf_test::program;
-
-/// What a command line may begin with; others are shown only.
-const RUN: &[&str] = &["gguf ", "head ", "cmp ", "for ", "cat ", "ls ", "printf ", "echo ", "EDITOR="];
+use gguf_test::{legacy, program};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -40,7 +40,31 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A command of a page, the line it is in, and the output that the page shows.
+/// A fenced code block: its first line in the page, its language, and its lines.
+struct Block {
+    line: usize,
+    language: String,
+    lines: Vec<String>,
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut found: Vec<Block> = Vec::new();
+    let mut is_open = false;
+    for (line, content) in (1..).zip(text.lines()) {
+        if let Some(language) = content.strip_prefix("```") {
+            if !is_open {
+                found.push(Block { line: line + 1, language: language.to_owned(), lines: Vec::new() });
+            }
+            is_open = !is_open;
+        } else if let (true, Some(last)) = (is_open, found.last_mut()) {
+            last.lines.push(content.to_owned());
+        }
+    }
+    assert!(!is_open, "a code block without an end");
+    found
+}
+
+/// A command of a page, its line, and the output that the page shows.
 struct Shown {
     line: usize,
     command: String,
@@ -49,21 +73,20 @@ struct Shown {
 
 fn commands(text: &str) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
-    let (mut is_console, mut is_in_block) = (false, false);
-    for (line, content) in (1..).zip(text.lines()) {
-        if let Some(language) = content.strip_prefix("```") {
-            is_console = !is_in_block && language == "console";
-            is_in_block = !is_in_block;
-        } else if let (true, Some(command)) = (is_console, content.strip_prefix("$ ")) {
-            found.push(Shown { line, command: command.to_owned(), output: Vec::new() });
-        } else if let (true, Some(last)) = (is_console, found.last_mut()) {
-            last.output.push(content.to_owned());
+    for block in blocks(text).into_iter().filter(|block| block.language == "console") {
+        for (line, content) in (block.line..).zip(block.lines) {
+            if let Some(command) = content.strip_prefix("$ ") {
+                found.push(Shown { line, command: command.to_owned(), output: Vec::new() });
+            } else {
+                let last = found.last_mut().expect("a console block starts with a command");
+                last.output.push(content);
+            }
         }
     }
     found
 }
 
-/// A line without what differs from run to run: times after `in`, and rates in brackets.
+/// A line without times after `in` and rates in parentheses, which differ between runs.
 fn steady(line: &str) -> String {
     let mut words: Vec<&str> = Vec::new();
     let mut rest = line.trim_end().split(' ').peekable();
@@ -84,7 +107,7 @@ fn steady(line: &str) -> String {
     words.join(" ").replace(" RATE", "")
 }
 
-/// Whether an output is the one that is shown, in which `...` stands for any lines.
+/// Returns whether an output matches the one in the page, in which `...` matches any lines.
 fn agrees(shown: &[String], found: &[String]) -> bool {
     match shown.split_first() {
         None => found.is_empty(),
@@ -101,30 +124,45 @@ fn shell(command: &str, folder: &Path) -> Vec<String> {
         .args(["-c", &format!("{{ {command}\n}} 2>&1")])
         .current_dir(folder)
         .env("PATH", path.unwrap())
+        .env("HOME", folder)
         .env_remove("COLUMNS")
         .output()
         .unwrap();
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Long runs print their progress, such as `gguf: 88 %  116 MB of 132 MB`.
+    let is_progress = |line: &&str| {
+        line.strip_prefix("gguf: ")
+            .is_some_and(|rest| rest.trim_start().split_once(" %").is_some_and(|(n, _)| n.parse::<u8>().is_ok()))
+    };
+    text.lines().filter(|line| !is_progress(line)).map(str::to_owned).collect()
+}
+
+/// The contents of the comments `<!-- NAME: … -->`.
+fn directives<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let start = format!("<!-- {name}: ");
+    text.lines().filter_map(move |line| line.strip_prefix(start.as_str())?.strip_suffix(" -->"))
 }
 
 #[test]
 fn commands_print_what_is_shown() {
+    let has_jq = Command::new("jq").arg("--version").output().is_ok();
     let mut n_run = 0;
     let mut wrong = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
         let dir = folder();
         std::os::unix::fs::symlink(root().join("examples"), dir.path().join("examples")).unwrap();
-        let setups = text.lines().filter_map(|line| line.strip_prefix("<!-- setup: "));
-        for setup in setups.filter_map(|line| line.strip_suffix(" -->")) {
+        for name in directives(&text, "legacy") {
+            fs::write(dir.path().join(name), legacy::llama(legacy::GGJT1, 2, 2).write("", "").bytes).unwrap();
+        }
+        for setup in directives(&text, "setup") {
             shell(setup, dir.path());
         }
         let mut updated: Vec<String> = text.lines().map(str::to_owned).collect();
         // From the last to the first when lines are replaced, so that the others keep their numbers.
         let mut stale: Vec<(usize, usize, Vec<String>)> = Vec::new();
         for shown in commands(&text) {
-            // A program that is not there, or that takes long.
-            if !RUN.iter().any(|start| shown.command.starts_with(start)) {
+            if shown.command.contains("| jq") && !has_jq {
                 continue;
             }
             n_run += 1;
@@ -146,8 +184,70 @@ fn commands_print_what_is_shown() {
             fs::write(&page, updated.join("\n") + "\n").unwrap();
         }
     }
-    assert!(wrong.is_empty(), "{} commands print something else:\n{}", wrong.len(), wrong.join("\n\n"));
+    assert!(wrong.is_empty(), "{} commands with different output:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(n_run >= 40, "only {n_run} commands");
+}
+
+/// The commands of `gguf` in an `sh` or `text` block, up to a redirection, a pipe, a second command or a comment.
+fn shown_commands(block: &Block) -> Vec<String> {
+    let lines = block.lines.iter().map(|line| line.strip_prefix("$ ").unwrap_or(line));
+    let commands = lines.filter(|line| line.starts_with("gguf ") && !line.contains("..."));
+    commands.map(|line| line.split([';', '#', '>', '<', '|', '&']).next().unwrap().trim().to_owned()).collect()
+}
+
+#[test]
+fn code_blocks_are_checked() {
+    let doctests = fs::read_to_string(root().join("crates/ggufkit/src/lib.rs")).unwrap();
+    let tables: String = fs::read_dir(root().join("crates/gguf-model/src/arch"))
+        .unwrap()
+        .filter_map(|entry| fs::read_to_string(entry.unwrap().path()).ok())
+        .collect();
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows: std::collections::HashSet<String> = tables.lines().map(words).collect();
+    let mut n = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let name = page.strip_prefix(root()).unwrap().display().to_string();
+        for block in blocks(&text) {
+            let dir = folder();
+            let place = format!("{name}:{}", block.line);
+            let content = block.lines.join("\n") + "\n";
+            match block.language.split(',').next().unwrap() {
+                "console" => continue,
+                "sh" | "text" => {
+                    for command in shown_commands(&block) {
+                        let said = shell(&format!("{command} < /dev/null"), dir.path()).join("\n");
+                        assert!(!said.contains("try '--help'"), "{place}: {command}: {said}");
+                    }
+                    if block.language == "sh" {
+                        let script = dir.path().join("block.sh");
+                        fs::write(&script, &content).unwrap();
+                        let said = shell("sh -n block.sh", dir.path());
+                        assert!(said.is_empty(), "{place}: {said:?}");
+                    }
+                }
+                "rust" if name == "docs/adding-an-architecture.md" => {
+                    for line in block.lines.iter().filter(|line| !line.trim_start().starts_with("//")) {
+                        assert!(rows.contains(&words(line)), "{place}: in no table of an architecture: {line}");
+                    }
+                }
+                // Rust is compiled by the doc tests of the facade.
+                "rust" => assert!(doctests.contains(&format!("include_str!(\"../../../{name}\")")), "{place}"),
+                "c" => {
+                    let include = root().join("crates/gguf-capi/include");
+                    fs::write(dir.path().join("program.c"), &content).unwrap();
+                    let options = "-std=c11 -Wall -Wextra -Werror -fsyntax-only";
+                    let said = shell(&format!("cc {options} -I'{}' program.c", include.display()), dir.path());
+                    assert!(said.is_empty(), "{place}: {}", said.join("\n"));
+                }
+                // The CMake package is tested with the C library.
+                "cmake" | "toml" => {}
+                language => panic!("{place}: a block of the language {language:?}, which no test checks"),
+            }
+            n += 1;
+        }
+    }
+    assert!(n >= 15, "only {n} blocks");
 }
 
 /// The targets of links to files, without anchors.
@@ -172,12 +272,13 @@ fn anchors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_lead_somewhere_and_every_page_is_listed() {
+fn links_resolve_and_every_page_is_listed() {
     let contents = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let listed: Vec<PathBuf> = links(&contents).into_iter().map(|(file, _)| root().join("docs").join(file)).collect();
     let mut wrong = Vec::new();
     let mut n_links = 0;
-    for page in pages() {
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root().join(name));
+    for page in pages().into_iter().chain(others) {
         let text = fs::read_to_string(&page).unwrap();
         for (file, anchor) in links(&text) {
             n_links += 1;
@@ -187,11 +288,11 @@ fn links_lead_somewhere_and_every_page_is_listed() {
                 Some(anchor) => fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(&anchor)),
             };
             if !is_there {
-                wrong.push(format!("{}: {file} leads nowhere", page.display()));
+                wrong.push(format!("{}: the link to {file} does not resolve", page.display()));
             }
         }
-        let is_listed = page.ends_with("README.md") || page.ends_with("SUMMARY.md") || listed.contains(&page);
-        if !is_listed {
+        let is_in_book = page.starts_with(root().join("docs")) && !page.ends_with("SUMMARY.md");
+        if is_in_book && !listed.contains(&page) {
             wrong.push(format!("{} is not in docs/SUMMARY.md", page.display()));
         }
     }
@@ -219,6 +320,7 @@ fn every_command_has_a_page_with_its_help() {
     let dir = folder();
     let commands = listed_commands(&shell("gguf --help", dir.path()));
     assert!(commands.len() >= 25, "{commands:?}");
+    shell("gguf man man1", dir.path());
     for command in commands {
         let page = root().join(format!("docs/commands/{command}.md"));
         let text = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
@@ -226,7 +328,13 @@ fn every_command_has_a_page_with_its_help() {
         let below = below.iter().map(|below| format!("{command} {below}"));
         for help in std::iter::once(command.clone()).chain(below) {
             let shown = format!("$ gguf help {help}\n");
-            assert!(text.contains(&shown), "{}: there is no {shown}", page.display());
+            assert!(text.contains(&shown), "{}: missing {shown}", page.display());
+            // The manual page comes from the same definition, with another layout: compare the words of the first line.
+            let first = shell(&format!("gguf help {help}"), dir.path()).swap_remove(0);
+            let manual = dir.path().join(format!("man1/gguf-{}.1", help.replace(' ', "-")));
+            let manual = fs::read_to_string(&manual).unwrap_or_else(|e| panic!("{}: {e}", manual.display()));
+            let manual = manual.replace('\\', "");
+            assert!(manual.contains(first.trim_end_matches('.')), "{help}: {first} is not in its manual page");
         }
     }
 }
@@ -243,7 +351,7 @@ fn topics_of_the_help_are_pages() {
             fs::write(&page, &text).unwrap();
         }
         let shown = fs::read_to_string(&page).unwrap_or_default();
-        assert!(shown == text, "{} is not {}; UPDATE=1 writes it anew", page.display(), topic.display());
+        assert!(shown == text, "{} differs from {}; UPDATE=1 updates it", page.display(), topic.display());
         let name = topic.file_stem().unwrap().to_str().unwrap();
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in the help");
         program::gguf(["help", name]).exits(0).prints(&[&text]).silently();

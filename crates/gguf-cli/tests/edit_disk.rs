@@ -5,7 +5,7 @@ use gguf_test::disk;
 use gguf_test::files::{folder, glossary, small};
 use gguf_test::program::path;
 
-/// Fills the small disk and edits a file on it, in every way; shows what is left there.
+/// Fills the small disk and edits a file on it, in every way; lists the remaining files.
 const FULL: &str = r#"
     set -u; gguf=$1; model=$2; cd "$0"
     cp "$model" m.gguf; cp "$model" same.gguf; cat /dev/zero >fill 2>/dev/null

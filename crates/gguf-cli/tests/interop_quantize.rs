@@ -94,7 +94,7 @@ enum Outcome {
 }
 
 impl Case {
-    /// Runs both, in a folder of its own.
+    /// Runs both, in a separate folder.
     fn compare(&self, peer: &Peer<'_>, dir: &Path) -> Outcome {
         let (ours, theirs) = (dir.join("ours.gguf"), dir.join("theirs.gguf"));
         let run = gguf(self.command(&ours));
@@ -212,7 +212,7 @@ fn same(case: &Case, ours: &[u8], theirs: &[u8]) -> Outcome {
     if data(ours, &a) == data(theirs, &b) { Outcome::Same } else { Outcome::Differ("data".to_owned()) }
 }
 
-/// Runs all cases on two threads, and gives what is not the same.
+/// Runs all cases with two threads, and returns the differences.
 fn compare_all(peers: &Peers, cases: &[Case]) -> Vec<(Case, Outcome)> {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

@@ -316,7 +316,7 @@ fn bad_inputs_have_the_same_code_everywhere() {
     assert!(!files.path("out.gguf").exists());
 }
 
-/// A wrong command line has no answer: what is wrong stands on standard error.
+/// A wrong command line prints no JSON; the error goes to standard error.
 #[test]
 fn wrong_use_has_no_answer() {
     for line in ["show --json", "show x --json --nonsense", "get x --json", "nonsense"] {

@@ -111,7 +111,7 @@ fn folders_and_words_lead_to_the_right_command() {
     fs::create_dir(&models).unwrap();
     fs::write(models.join("b.gguf"), "").unwrap();
     fs::write(models.join("a.gguf"), "").unwrap();
-    gguf(["get", text(&models), "x"]).exits(2).says(&["give a file in it, such as ", "a.gguf"]);
+    gguf(["get", text(&models), "x"]).exits(2).says(&["pass a file in it, such as ", "a.gguf"]);
     for (word, tip) in [
         (text(&models.join("a.gguf")), "to see what a file is: gguf show "),
         (text(&lora), "gguf convert "),

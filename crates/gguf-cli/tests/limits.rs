@@ -22,7 +22,7 @@ const TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } els
 /// Threads reserve address space, so there are few.
 const THREADS: usize = 2;
 
-/// Runs the program in a folder with limits; says what is wrong with how it ended.
+/// Runs the program in a folder with limits; returns an unexpected end.
 fn run(dir: &Path, args: &[&str]) -> Result<(), String> {
     let script = format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
@@ -31,6 +31,7 @@ fn run(dir: &Path, args: &[&str]) -> Result<(), String> {
         .args(args)
         .current_dir(dir)
         .env("RUST_BACKTRACE", "0")
+        .env("VISUAL", "true")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -74,9 +75,14 @@ fn run_all(dir: &Path, commands: Vec<Vec<String>>) {
             if let Err(e) = run(dir, &args) {
                 wrong.lock().unwrap().push(e);
             }
-            // Outputs can be large.
+            // Outputs can be large. Those of one command begin with its name, which ends with an underscore.
             if let Some(out) = args.iter().find(|arg| arg.starts_with("out-")) {
-                let _ = fs::remove_file(dir.join(out));
+                let stem = &out[..=out.find('_').unwrap()];
+                for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+                    if path.file_name().unwrap().to_str().unwrap().starts_with(stem) {
+                        let _ = fs::remove_file(path);
+                    }
+                }
             }
         }
     };
@@ -103,12 +109,45 @@ fn of_model(file: &str, out: &str) -> Vec<Vec<String>> {
         format!("name {file}"),
         format!("recipe show {file}"),
         format!("recipe show {file} --rules --json"),
-        format!("recipe apply recipe {file} {out}-1 --allow-requantize -j 2"),
-        format!("quantize {file} {out}-2 COPY -j 2"),
-        format!("quantize {file} {out}-3 Q4_K_M --allow-requantize -j 2 --report"),
-        format!("quantize {file} {out}-4 Q4_0 --allow-requantize -j 2 --resume"),
-        format!("quantize {file} {out}-5 --target-bpw 4 --allow-requantize -j 2"),
+        format!("recipe apply recipe {file} {out}-1_ --allow-requantize -j 2"),
+        format!("quantize {file} {out}-2_ COPY -j 2"),
+        format!("quantize {file} {out}-3_ Q4_K_M --allow-requantize -j 2 --report"),
+        format!("quantize {file} {out}-4_ Q4_0 --allow-requantize -j 2 --resume"),
+        format!("quantize {file} {out}-5_ --target-bpw 4 --allow-requantize -j 2"),
         format!("quantize {file} Q8_0 --dry-run --json"),
+        format!("quantize {file} --list"),
+        format!("quantize {file} {out}-9_-{{ftype}} Q8_0 Q4_0 --allow-requantize -j 2"),
+        format!("convert {file} -o {out}-10_ --type Q8_0 -j 2"),
+        format!("migrate {file} -o {out}-11_ --yes"),
+        format!("card {file} --json -j 2"),
+        format!("card {file} --no-hash"),
+        format!("hash {file} -j 2"),
+        format!("diff {file} model.gguf -j 2"),
+        format!("diff model.gguf {file} --json -j 2"),
+        format!("estimate {file}"),
+        format!("estimate {file} --ctx 4294967295 --json"),
+        format!("cat {file} t -j 2"),
+        format!("cat {file} token_embd.weight -j 2"),
+        format!("extract {file} * -o {out}-12_.safetensors -j 2"),
+        format!("set {file} general.name=x --dry-run"),
+        format!("set {file} general.name=x -o {out}-13_"),
+        format!("unset {file} general.architecture -o {out}-14_"),
+        format!("rename {file} general.name=general.title -o {out}-15_"),
+        format!("edit {file} -o {out}-16_"),
+        format!("split {file} {out}-17_ --max-tensors 1000"),
+        format!("split {file} {out}-18_ --max-file-size 1G --dry-run"),
+        format!("merge {file} -o {out}-19_"),
+        format!("swap {file} {out}-20_ -j 2"),
+        format!("upgrade {file} {out}-21_ -j 2"),
+        format!("reorder {file} {out}-22_ --by size -j 2"),
+        format!("rm-tensor {file} {out}-23_ * -j 2"),
+        format!("add-tensor {file} {out}-24_ new values.npy -j 2"),
+        format!("add-tensor model.gguf {out}-25_ new {file} -j 2"),
+        format!("graft {file} {out}-26_ --from model.gguf --keys * --replace -j 2"),
+        format!("graft model.gguf {out}-27_ --from {file} --keys * --tensors * --replace -j 2"),
+        format!("repair {file}"),
+        format!("repair {file} --json -o {out}-28_"),
+        format!("repair {file} --from model.gguf --dry-run"),
     ]
     .iter()
     .map(|line| words(line))
@@ -122,9 +161,9 @@ fn of_matrix(file: &str, out: &str) -> Vec<Vec<String>> {
         format!("imatrix show {file} --json"),
         format!("imatrix check {file}"),
         format!("imatrix check {file} model.gguf IQ2_XS"),
-        format!("imatrix convert {file} {out}-6.dat"),
-        format!("imatrix merge {file} {file} -o {out}-7.gguf"),
-        format!("quantize model.gguf {out}-8 Q4_K_M --imatrix {file} -j 2"),
+        format!("imatrix convert {file} {out}-6_.dat"),
+        format!("imatrix merge {file} {file} -o {out}-7_.gguf"),
+        format!("quantize model.gguf {out}-8_ Q4_K_M --imatrix {file} -j 2"),
     ]
     .iter()
     .map(|line| words(line))
@@ -137,7 +176,23 @@ fn prepared() -> tempfile::TempDir {
     let out = dir.path().join("model.gguf");
     program::gguf(["convert", text(&glossary()), "-o", text(&out), "-q"]).exits(0);
     fs::write(dir.path().join("recipe"), "Q4_K_M\nattn_q=q8_0\n").unwrap();
+    let values = dir.path().join("values.npy");
+    program::gguf(["extract", text(&out), "output_norm.weight", "-o", text(&values), "-q"]).exits(0);
     dir
+}
+
+/// A command that is new would go unseen otherwise.
+#[test]
+fn every_command_is_run() {
+    let help = program::gguf(["help"]).exits(0).out;
+    let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names =
+        listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    let run: Vec<Vec<String>> = [of_model("f", "o"), of_matrix("f", "o")].concat();
+    let of_no_file = ["completions", "man", "help"];
+    let missing: Vec<&str> =
+        names.filter(|name| !of_no_file.contains(name) && !run.iter().any(|command| command[0] == *name)).collect();
+    assert_eq!(missing, [""; 0]);
 }
 
 #[test]
@@ -147,9 +202,17 @@ fn files_that_claim_much() {
     let mut commands = Vec::new();
     for (i, name) in hostile::write(dir.path()).into_iter().enumerate() {
         let mut all = of_model(name, &format!("out-{i}"));
-        // To look at all data of 256 GiB takes its time, sparse or not.
+        // Reading all data of 256 GiB takes too long, sparse or not.
         if ["imatrix-sums.gguf", "imatrix-counts.gguf"].contains(&name) {
-            all.retain(|command| !command.contains(&"--data".to_owned()));
+            all.retain(|command| {
+                let has = |word: &str| command.iter().any(|other| other == word);
+                let reads_all = has("--data")
+                    || has("hash")
+                    || has("diff")
+                    || has("card") && !has("--no-hash")
+                    || has("repair") && (has("--from") || has("-o"));
+                !reads_all
+            });
         }
         commands.extend(all);
         commands.extend(of_matrix(name, &format!("out-{i}")));
@@ -164,7 +227,7 @@ fn checkpoints_that_claim_much() {
     let sound: PathBuf = glossary();
     let mut commands = Vec::new();
     for (i, name) in hostile::write_checkpoints(dir.path(), &sound).into_iter().enumerate() {
-        commands.push(words(&format!("convert {name} -o out-{i} -j 2")));
+        commands.push(words(&format!("convert {name} -o out-{i}_ -j 2")));
         commands.push(words(&format!("convert {name} --dry-run")));
     }
     run_all(dir.path(), commands);
@@ -202,7 +265,7 @@ fn the_corpus() {
         let all = [of_model(&name, &out), of_matrix(&name, &out)].concat();
         // Another fifth of the commands for each file; the one that copies for all.
         commands.extend(all.iter().skip(i % 5).step_by(5).cloned());
-        commands.push(words(&format!("quantize {name} {out} COPY -j 2")));
+        commands.push(words(&format!("quantize {name} {out}_ COPY -j 2")));
     }
     run_all(dir.path(), commands);
 }

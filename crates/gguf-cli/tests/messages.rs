@@ -1,4 +1,4 @@
-//! Every message of the program and the libraries, in one list: `tests/messages.txt`. It makes a review of all words possible in one go,
+//! The list of all messages of the program and the libraries, `tests/messages.txt`. It allows a review of all texts at once,
 //! and shows in every change which messages are new.
 //!
 //! The list is made from the sources: the string literals that read like a phrase. `UPDATE=1` writes it anew.

@@ -241,7 +241,7 @@ fn the_original_folder_answers_everything() {
     let out = dir.path().join("out.gguf");
     let run = gguf(["migrate", text(&legacy), "--config", text(&glossary()), "-o", text(&out)]).exits(0);
     assert!(!run.err.contains("guessed"), "{}", run.err);
-    // The file is the one that converting the original gives: all tensors, and all keys, but for those about how it was made.
+    // The file is the one that converting the original gives: all tensors, and all keys, except for those about how it was made.
     let (ours, theirs) = (ModelFile::open(&out).unwrap(), ModelFile::open(&reference).unwrap());
     for tensor in theirs.tensors() {
         let name = tensor.name().to_string_lossy();

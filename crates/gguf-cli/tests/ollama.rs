@@ -1,4 +1,4 @@
-//! Models of Ollama's store: by name, by manifest and by blob, and what is wrong with a store.
+//! Models of Ollama's store: by name, by manifest and by blob, and damaged stores.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -94,7 +94,7 @@ fn stores_are_not_written_and_damage_is_told() {
         let json = gguf(&store, &format!("show {name} --json")).exits(2).says(&[said]);
         assert_eq!(json.out.matches("\"error\"").count(), 1, "{}", json.out);
     }
-    // Another byte of data: the head is sound, and only the digest tells.
+    // A changed byte of data: the head is valid, and only the digest differs.
     let mut damaged = before.clone();
     *damaged.last_mut().unwrap() ^= 1;
     fs::write(&blob, &damaged).unwrap();

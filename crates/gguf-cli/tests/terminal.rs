@@ -8,7 +8,7 @@ use gguf_format::GgmlType;
 use gguf_test::files::{folder, glossary, head, hostile, small, text, write};
 use gguf_test::program::gguf;
 
-/// What the program writes to a terminal of so many columns; `None` where there is no `script`.
+/// The output of the program on a terminal with a number of columns; `None` without `script`.
 fn on_terminal(columns: u32, environment: &[(&str, &str)], line: &str) -> Option<String> {
     on_terminal_with(columns, environment, &format!("{} {line}", env!("CARGO_BIN_EXE_gguf")))
 }

@@ -202,7 +202,7 @@ pub fn same_value(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     }
 }
 
-/// Tensors of one name side by side. Of a name that is there twice, the first belongs to the first.
+/// Pairs tensors by name. Of duplicate names, the first is paired with the first.
 fn pair_tensors(a: &GgufSource, b: &GgufSource) -> Vec<TensorDiff> {
     let side = |source: &GgufSource, index: usize| {
         let info = source.tensors().get(index)?;

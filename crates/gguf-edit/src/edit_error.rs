@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use gguf_format::keys::Kind;
-use gguf_format::{LayoutError, MAX_KEY, MAX_TENSOR_NAME, Str};
+use gguf_format::{LayoutError, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, Str};
 
 /// Why a file could not be edited, repaired or measured.
 ///
@@ -123,7 +123,7 @@ pub enum EditError {
         /// The line that would end it.
         end: String,
     },
-    /// A key that is there twice.
+    /// A duplicate key.
     Twice {
         /// The key.
         key: String,
@@ -241,7 +241,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// The same, said of a file.
+    /// The same, for a file.
     pub fn at(self, path: &Path) -> EditError {
         match self {
             EditError::Io(_) | EditError::Pipeline(_) | EditError::At { .. } => self,
@@ -333,7 +333,7 @@ impl fmt::Display for EditError {
             }
             EditError::TensorName { name } => write!(
                 f,
-                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL",
+                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL, or 1 to {MAX_IMAGE_TENSOR_NAME} in a model of images",
                 shown(name)
             ),
             EditError::UnknownKey { key, nearest } => {

@@ -1,6 +1,6 @@
-//! Edits as values: what is to become of the keys and tensor names of a head, and what has become of them.
+//! Edits as values: the changes to make to the keys and tensor names of a head, and the changes made.
 
-use gguf_format::{Head, Kv, MAX_KEY, MAX_TENSOR_NAME, Value};
+use gguf_format::{Head, Kv, MAX_KEY, Value};
 
 use crate::EditError;
 
@@ -8,7 +8,7 @@ use crate::EditError;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Edit {
-    /// Sets a key: in place when it is there already, at the end otherwise.
+    /// Sets a key: in place if it exists, at the end otherwise.
     Set {
         /// The key.
         key: String,
@@ -164,7 +164,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
             Ok(vec![Change::RenamedKey { from: from.clone(), to: to.clone() }])
         }
         Edit::RenameTensor { from, to } => {
-            if to.is_empty() || to.len() > MAX_TENSOR_NAME || to.contains('\0') {
+            if to.is_empty() || to.len() > head.max_tensor_name() || to.contains('\0') {
                 return Err(EditError::TensorName { name: to.clone() });
             }
             let is_there = |name: &str| head.tensors.iter().any(|tensor| tensor.name == name.as_bytes());
@@ -184,7 +184,7 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
     }
 }
 
-/// The edit that gives a name another one: that of a key or of a tensor, whichever has it.
+/// The edit that renames the key or the tensor with a name.
 ///
 /// # Errors
 /// When neither has it, or both.

@@ -38,7 +38,7 @@ pub enum Error {
         /// Bytes that it may have.
         limit: u64,
     },
-    /// Pieces of a file are not all there.
+    /// Pieces of a file are missing.
     Pieces {
         /// The piece that was given.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// There is no tensor of that name, or none that fits the pattern.
@@ -82,7 +82,7 @@ pub enum Error {
         /// The name, safe to print.
         name: String,
     },
-    /// Values of a tensor cannot be had as numbers.
+    /// Values of a tensor cannot be read as numbers.
     NotDecodable {
         /// The model.
         path: PathBuf,

@@ -198,7 +198,7 @@ const MOST_CTX: u64 = 1 << 32;
 /// ```
 ///
 /// # Errors
-/// When the model cannot be read, lacks a key that tells its shape, or is asked to run in a way that none can.
+/// If the model cannot be read or lacks a key that determines its shape, or if the setup is invalid.
 pub fn estimate(path: impl AsRef<Path>, setup: &Setup) -> Result<Estimate, EditError> {
     let path = path.as_ref();
     let model = Model::open(path)?;
@@ -301,7 +301,7 @@ fn check(setup: &Setup) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Why nothing is said of a model: it keeps another sort of state than keys and values, or none.
+/// Why there is no estimate for a model: its state is not keys and values, or it has none.
 fn not_estimated(gguf: &Gguf<'_>, arch: &str) -> Option<&'static str> {
     let has = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some();
     let is_false = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some_and(|value| value.get::<bool>() == Ok(false));
@@ -442,7 +442,7 @@ fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
 /// Which layers have a sliding window.
 #[derive(Debug)]
 enum Pattern {
-    /// All but every so many-th.
+    /// All except every n-th.
     Every(u64),
     /// These.
     Listed(Vec<bool>),

@@ -118,7 +118,7 @@ pub struct HashOptions {
     pub algorithms: Vec<Algorithm>,
     /// Leaves out the hashes of single tensors.
     pub no_tensors: bool,
-    /// Leaves out the hashes of the whole model, but for the content digest.
+    /// Leaves out the hashes of the whole model, except for the content digest.
     pub no_model: bool,
     /// Number of threads; `None` for as many as the machine has processors.
     pub threads: Option<NonZeroUsize>,
@@ -505,7 +505,7 @@ impl Work<'_> {
         };
         let done = workers::for_each(threads, numbered, self.progress, Vec::new, |buffer, item| {
             work(buffer, item).inspect_err(|_| stop.store(true, Ordering::Relaxed)).map_err(|e| {
-                // Threads that wait for this one end as if they were cancelled. The first error is the one that counts.
+                // Threads that wait for this one end as if they were cancelled. The first error is returned.
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
                 Error::from(Cancelled)
             })

@@ -159,6 +159,7 @@ impl EditPlan {
         if options.reserve > MAX_RESERVE {
             return Err(EditError::Asked { problem: format!("at most {MAX_RESERVE} bytes can be reserved") });
         }
+        gguf_pipeline::check_memory(file.path(), std::iter::once(gguf))?;
         let mut head = Head::from_gguf(gguf);
         let changes = apply(&mut head, edits)?;
         if let (Some(no @ 1..), true) = (ShardKeys::of(gguf).no, changes.iter().any(is_of_model)) {
@@ -366,7 +367,7 @@ impl EditPlan {
         self.way
     }
 
-    /// Bytes for later edits that the head has then, without what is left up to the alignment.
+    /// Bytes reserved for later edits afterwards, without the padding to the alignment.
     pub fn room(&self) -> u64 {
         self.new.pad.unwrap_or(0)
     }
@@ -543,7 +544,7 @@ pub fn reserve(head: &mut Head, bytes: u64) {
     head.set(PAD_KEY, " ".repeat(len));
 }
 
-/// The room for edits that a head has, without what is left up to the alignment.
+/// The bytes that a head reserves for edits, without the padding to the alignment.
 pub fn room_of(gguf: &Gguf<'_>) -> u64 {
     match gguf.get(PAD_KEY) {
         Some(ValueRef::String(pad)) => pad.as_bytes().len() as u64,

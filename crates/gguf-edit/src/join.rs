@@ -1,4 +1,4 @@
-//! Files that were cut into pieces of bytes, for an upload or by `split`, as one file again.
+//! Joins files that were cut into pieces of bytes, for an upload or by `split`.
 //!
 //! Unlike the shards of a model, only the first piece is anything on its own. The pieces are found by their names:
 //!

@@ -144,7 +144,7 @@ fn split_label<'a>(label: &'a str, file: &str, tensors: &HashSet<&[u8]>) -> (&'a
             return (label.get(..at).unwrap_or_default(), Some(tensor));
         }
     }
-    // A colon behind the end of a file's name; else it may be part of a path.
+    // A colon after the end of a file's name; else it may be part of a path.
     match label.rsplit_once(".gguf:") {
         Some((before, tensor)) => (label.get(..before.len() + ".gguf".len()).unwrap_or(label), Some(tensor)),
         None => (label, None),
@@ -159,7 +159,7 @@ impl Hashes {
         let mut said = BTreeMap::new();
         let listed = manifest.about(file, &names);
         for (entry, tensor) in &listed {
-            // Of two lines about the same, the first counts, as for llama-gguf-hash.
+            // Of two lines for one name, the first takes precedence, as in llama-gguf-hash.
             said.entry((entry.algorithm, tensor.clone())).or_insert(entry.hash.as_str());
         }
         let mut compared = Vec::new();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::shard::ShardKeys;
 use gguf_format::{Dialect, Head, Layout, Version};
-use gguf_pipeline::{Draft, GgufSource, Plan, Progress};
+use gguf_pipeline::{Draft, GgufSource, Plan, Progress, check_memory};
 
 use crate::equal::first_differences;
 use crate::error::Error;
@@ -42,6 +42,7 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
     if model.files().len() == 1 && ShardKeys::of(model.gguf()).count != Some(1) {
         return Err(Error::NotSplit { path: path.to_owned() });
     }
+    check_memory(path, model.files().iter().map(gguf_io::ModelFile::gguf))?;
     let shards: Vec<PathBuf> = model.files().iter().map(|file| file.path().to_owned()).collect();
     let order = model.gguf().dialect().order;
     let noted = noted(model).and_then(|noted| {
@@ -58,7 +59,7 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
         let others = file.gguf().kvs().filter(|kv| i > 0 && SPLIT_KEYS.iter().all(|key| kv.key != **key));
         lost_keys.extend(others.map(|kv| (file.path().to_owned(), gguf_format::check::shown(kv.key))));
     }
-    let mut draft = Draft::from_source(source, path);
+    let mut draft = Draft::from_source(source, path)?;
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
@@ -97,7 +98,7 @@ fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
     Ok(found.iter().all(Option::is_none))
 }
 
-/// Sees that files belong to the model of the first of them.
+/// Checks that files belong to the model of the first of them.
 ///
 /// # Errors
 /// [`Error::Foreign`]; also when the model cannot be read.

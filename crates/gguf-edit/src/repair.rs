@@ -97,7 +97,7 @@ pub enum Mend {
         /// What is right.
         right: u64,
     },
-    /// The padding behind the last tensor is missing.
+    /// The padding after the last tensor is missing.
     Padding {
         /// How many bytes.
         missing: u64,
@@ -126,7 +126,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// What a damaged file has, and what is wrong with it.
+/// The intact parts and the damage of a file.
 #[derive(Debug)]
 pub struct Diagnosis {
     path: PathBuf,
@@ -181,6 +181,7 @@ impl Diagnosis {
             whole_bytes: None,
         };
         if let Some(found) = found {
+            gguf_pipeline::check_memory(path, std::iter::once(&found.gguf))?;
             diagnosis.look_at(found);
         }
         Ok(diagnosis)
@@ -285,7 +286,7 @@ impl Diagnosis {
             && self.tensors.iter().all(TensorState::is_whole)
     }
 
-    /// Mends what is determined, in place and behind a journal.
+    /// Repairs the fields that can be determined, in place, protected by a journal.
     ///
     /// # Errors
     /// [`EditError::NotDetermined`] when the head is not known; the system's.

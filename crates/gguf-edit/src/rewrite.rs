@@ -38,7 +38,7 @@ pub fn upgrade(path: impl AsRef<Path>) -> Result<(Plan, Version), Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
     let dialect = source.model().gguf().dialect();
-    let mut draft = Draft::from_source(source, path);
+    let mut draft = Draft::from_source(source, path)?;
     draft.head.dialect.order = dialect.order;
     Ok((draft.lay_out()?, dialect.version))
 }
@@ -243,7 +243,7 @@ pub fn graft(
 fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
     let source = GgufSource::open(path)?;
     let order = source.model().gguf().dialect().order;
-    Ok((Draft::from_source(source, path), order))
+    Ok((Draft::from_source(source, path)?, order))
 }
 
 /// Puts a tensor in the place of that of the same name, or at the end.

@@ -16,7 +16,7 @@ use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT, ShardKeys};
 use gguf_format::{Dialect, Gguf, Head, Layout, TensorInfo, Value, Version, align_up};
 use gguf_io::{Model, ModelFile};
 use gguf_pipeline::plan::TensorPlan;
-use gguf_pipeline::{Draft, GgufSource, Plan, UNSPLIT_HEAD};
+use gguf_pipeline::{Draft, GgufSource, Plan, UNSPLIT_HEAD, check_memory};
 
 use crate::error::Error;
 
@@ -33,7 +33,7 @@ pub enum Limit {
     /// So many tensors.
     Tensors(NonZeroU64),
     /// So many bytes of tensor data, as `llama-gguf-split` counts them: each tensor padded to 32 bytes, metadata left out. A larger
-    /// tensor gets a shard of its own.
+    /// tensor gets a separate shard.
     DataBytes(NonZeroU64),
     /// So many bytes of the whole file, never more.
     FileBytes(NonZeroU64),
@@ -87,13 +87,14 @@ pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Er
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
     let order = source.model().gguf().dialect().order;
+    check_memory(path, source.model().files().iter().map(ModelFile::gguf))?;
     let noted = note(source.model());
     let inputs = source.model().files().iter().map(|file| file.path().to_owned()).collect();
     let lost = match source.model().files() {
         [file] => stray_bytes(file)?,
         _ => Vec::new(),
     };
-    let mut draft = Draft::from_source(source, path);
+    let mut draft = Draft::from_source(source, path)?;
     draft.head.dialect = Dialect::new(Version::V3).with_order(order);
     for key in SPLIT_KEYS {
         draft.head.remove(key);
@@ -227,7 +228,7 @@ fn fill_files(draft: &mut Draft, most: u64, no_tensor_first: bool) -> Result<(),
     Ok(())
 }
 
-/// The value of [`UNSPLIT_HEAD`] for a model that merging would not give again; also that of a model which has one already.
+/// The value of [`UNSPLIT_HEAD`] for a model that merging would not restore, including models that already have one.
 fn note(model: &Model) -> Option<Value> {
     let is_shard = ShardKeys::of(model.gguf()).count.is_some_and(|count| count > 0);
     let ([file], false) = (model.files(), is_shard) else {

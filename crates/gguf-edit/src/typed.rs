@@ -153,7 +153,7 @@ const TYPES: [(&str, ValueType); 13] = [
 /// Reads a type: `u32`, `string`; `[u32]`, `u32[]` or `u32[8]` for an array.
 ///
 /// # Errors
-/// When it is none.
+/// If it is not valid.
 pub fn parse_kind(text: &str) -> Result<Kind, EditError> {
     let find = |name: &str| TYPES.iter().find(|(known, _)| *known == name.trim()).map(|(_, ty)| *ty);
     let text = text.trim();

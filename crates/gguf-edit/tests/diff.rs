@@ -1,4 +1,4 @@
-//! Comparing models: what counts as a difference, and that figures are those of one comparison over all.
+//! Comparing models: differences, and figures over all tensors.
 
 mod common;
 

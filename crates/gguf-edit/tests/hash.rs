@@ -60,7 +60,7 @@ fn hashes_are_those_of_llama_gguf_hash() {
     assert_eq!(lines, RECORDED);
 }
 
-/// A model with tensors around the size of what is hashed at once.
+/// A model with tensors around the size of the chunks that are hashed.
 fn large(path: &Path) {
     let mut head = Head::default();
     head.set("general.architecture", "llama");

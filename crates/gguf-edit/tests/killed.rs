@@ -48,7 +48,7 @@ struct Work {
     /// The name that the model gets: its length decides about the way.
     name: String,
     options: EditOptions,
-    /// The steps from which on the edit counts.
+    /// The steps from which on the edit is completed.
     new_from: &'static str,
     /// Steps that must be met.
     steps: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! Damaged files: what is told of them, what is mended, what is saved, and what a whole copy gives back.
+//! Damaged files: diagnosis, repair, saving intact tensors, and restoring from a copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ fn a_damaged_start_is_mended() {
                 diagnosis.mend().unwrap();
                 let mut mended = fs::read(&path).unwrap();
                 if version == Version::V2 {
-                    // Version 3 in little-endian order is the same but for its number.
+                    // Version 3 in little-endian order is the same except for its number.
                     mended[4] = 2;
                 }
                 assert!(mended == whole, "byte {at} bit {bit}");

@@ -1,4 +1,4 @@
-//! Splitting and merging: the same file again, whatever its layout, and shards within their size.
+//! Splitting and merging: any file is restored, and shards respect their size.
 
 mod common;
 

@@ -69,7 +69,7 @@ pub fn cast_elements<T: PlainElement>(ty: GgmlType, order: ByteOrder, bytes: &[u
 pub enum CastError {
     /// The tensor is of another type.
     Type {
-        /// The type of tensors of the numbers asked for.
+        /// The type of tensors of the requested numbers.
         asked: GgmlType,
         /// The type of the tensor.
         found: GgmlType,

@@ -93,7 +93,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule with its texts: what is right, what can be done, where the rule comes from. [`rules!`](crate::rules) makes
+    /// A rule with its texts: the expected value, the hint, and the source of the rule. [`rules!`](crate::rules) makes
     /// tables of them.
     pub const fn new(code: &'static str, severity: Severity, structural: bool, texts: [&'static str; 3]) -> Rule {
         let [expected, hint, source] = texts;
@@ -171,7 +171,7 @@ impl Place {
         }
     }
 
-    /// The byte offset, when the finding has one.
+    /// The byte offset, if the finding has one.
     pub fn offset(&self) -> Option<u64> {
         match self {
             Place::File => None,

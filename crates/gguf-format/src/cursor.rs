@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         done
     }
 
-    /// A string with its length in front, as it stands in the file (a counted trailing NUL included).
+    /// A string with its length in front, as stored in the file (a counted trailing NUL included).
     #[inline]
     pub(crate) fn string(&mut self) -> Result<&'a [u8], Need> {
         let start = self.pos;
@@ -144,7 +144,7 @@ fn next_string<const N: usize>(bytes: &[u8], pos: usize, len: impl Fn([u8; N]) -
         return Err(Need((pos as u64).saturating_add(N as u64)));
     };
     let (text, len) = (pos + N, len(*raw));
-    // What is compared is what is left, so nothing can wrap.
+    // The comparison uses the remaining length, so nothing can wrap.
     if len > (bytes.len() - text) as u64 {
         return Err(Need((text as u64).saturating_add(len)));
     }

@@ -84,7 +84,7 @@ macro_rules! plain {
         let mut before = 0u64;
         for piece in $bytes.chunks(PIECE) {
             let (numbers, _) = piece.as_chunks::<$width>();
-            // The largest exponent of the piece tells whether there is anything to count. One branch for the piece, so
+            // The largest exponent of the piece determines whether there is anything to count. One branch for the piece, so
             // that the compiler makes vectors of the rest.
             let largest = match $order {
                 ByteOrder::Little => numbers.iter().fold(0, |m: $ty, n| m.max($ty::from_le_bytes(*n) & $exponent)),

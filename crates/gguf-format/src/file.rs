@@ -75,7 +75,7 @@ impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
 
 /// The head of a GGUF file: header, key-values and tensor infos, viewed in the bytes they stand in.
 ///
-/// Nothing is decoded before it is asked for; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
+/// Nothing is decoded before it is requested; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
 /// data section is not needed and not looked at.
 ///
 /// ```
@@ -106,7 +106,7 @@ impl<'a> Gguf<'a> {
     /// Parses the head at the start of `file`: the whole file, or any prefix of it that holds the head.
     ///
     /// # Errors
-    /// [`Error`]: what, where, and what was found. When the bytes end too early, [`Error::need`] says how many there
+    /// [`Error`], with the field, the offset and the found value. If the bytes end too early, [`Error::need`] returns how many there
     /// must be at least: read more and call again.
     pub fn parse(file: impl Into<HeadBytes<'a>>) -> Result<Gguf<'a>, Error> {
         Gguf::parse_within(file, None)
@@ -152,7 +152,7 @@ impl<'a> Gguf<'a> {
     }
 
     /// As much of a head as `scan` has proven sound, for reporting on a file that cannot be read whole. An unusable
-    /// alignment counts as the default one.
+    /// alignment is read as the default one.
     pub fn partial(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Gguf<'a> {
         Gguf::index(head.into(), scan).0
     }
@@ -487,13 +487,13 @@ impl KvRef<'_> {
     }
 }
 
-/// Why a key could not be read as the type asked for.
+/// Why a key could not be read as the requested type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GetError {
     /// The key.
     pub key: alloc::string::String,
-    /// What was found in place of the type asked for; `None` when the key is missing.
+    /// What was found in place of the requested type; `None` when the key is missing.
     pub found: Option<ValueError>,
 }
 

@@ -39,7 +39,7 @@ pub struct KeyInfo {
     pub pattern: &'static str,
     /// The types that its value may have; the first is what writers write today.
     pub kinds: &'static [Kind],
-    /// What the number counts or measures: `tokens`, `bytes`; empty for what has no unit.
+    /// The unit of the number, such as `tokens` or `bytes`; empty if it has none.
     pub unit: &'static str,
     /// What the key is about.
     pub section: Section,
@@ -60,7 +60,7 @@ pub enum Kind {
     Array(ValueType),
 }
 
-/// How a value's type compares with what is known of its key; see [`KeyInfo::fit`].
+/// How a value's type compares with the types of its key; see [`KeyInfo::fit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
     /// One of the types that writers use.
@@ -259,7 +259,7 @@ pub fn expected_instead(key: &str, arch: Option<&str>, given: Kind, present: Opt
     }
 }
 
-/// The row of a key as it stands in a file whose `general.architecture` is `arch`.
+/// The row of a key as stored in a file whose `general.architecture` is `arch`.
 ///
 /// Without `arch`, keys of every known architecture are recognized. Keys that name another architecture than `arch` are
 /// not. Takes no longer for long keys and allocates nothing.
@@ -323,7 +323,7 @@ impl KeyInfo {
         self.pattern.starts_with(ARCH)
     }
 
-    /// Compares a value's type, and its element type if it is an array, with what is known of the key.
+    /// Compares a value's type, and its element type if it is an array, with the types of the key.
     pub fn fit(&self, found: Kind) -> Fit {
         if self.kinds.contains(&found) {
             Fit::Exact

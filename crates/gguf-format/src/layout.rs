@@ -15,12 +15,17 @@ use crate::encode::{self, Count, Out, TooWide};
 use crate::error::AlignmentError;
 use crate::file::{Gguf, alignment_of};
 use crate::header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, Version, align_up};
+use crate::keys::{GENERAL_ARCHITECTURE, is_image_architecture};
 use crate::tensor::TensorInfo;
 use crate::types::SizeError;
 use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
 
 /// The longest tensor name that ggml reads (`GGML_MAX_NAME` counts a NUL).
 pub const MAX_TENSOR_NAME: usize = 63;
+
+/// The longest tensor name in a model of images or video, which ggml does not load: names of such models are those of the checkpoint,
+/// and this is the bound of ComfyUI-GGUF's converter.
+pub const MAX_IMAGE_TENSOR_NAME: usize = 127;
 
 /// The longest key of the specification.
 pub const MAX_KEY: usize = 65_535;
@@ -76,7 +81,7 @@ impl Head {
         }
     }
 
-    /// Sets a key: in place when it is there already, at the end otherwise.
+    /// Sets a key: in place if it exists, at the end otherwise.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();
         match self.kvs.iter_mut().find(|kv| kv.key == key.as_bytes()) {
@@ -90,7 +95,7 @@ impl Head {
         self.kvs.iter().find(|kv| kv.key == key.as_bytes()).map(|kv| kv.value.as_ref())
     }
 
-    /// Removes every pair of that key; says whether there was one.
+    /// Removes every pair with this key; returns whether there was one.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.kvs.len();
         self.kvs.retain(|kv| kv.key != key.as_bytes());
@@ -117,6 +122,12 @@ impl Head {
         }
     }
 
+    /// The longest tensor name that is written: [`MAX_TENSOR_NAME`] bytes, and [`MAX_IMAGE_TENSOR_NAME`] where `general.architecture`
+    /// is one of the [`IMAGE_ARCHITECTURES`](crate::keys::IMAGE_ARCHITECTURES).
+    pub fn max_tensor_name(&self) -> usize {
+        max_tensor_name(self.get(GENERAL_ARCHITECTURE))
+    }
+
     /// Where everything lands: tensors packed in order, each at the next multiple of the alignment. The layout owns the
     /// encoded head, so offsets and bytes always belong together; later changes of this `Head` do not reach it.
     ///
@@ -126,7 +137,7 @@ impl Head {
     /// * a bool whose byte is neither 0 nor 1, also in an array; an array of an unknown element type; arrays nested deeper
     ///   than [`MAX_NESTING`];
     /// * a [`ALIGNMENT_KEY`] that is not a power of two of type u32;
-    /// * tensor names that are longer than [`MAX_TENSOR_NAME`] bytes, not UTF-8, with a NUL byte, or duplicate;
+    /// * tensor names that are longer than [`max_tensor_name`](Head::max_tensor_name) allows, not UTF-8, with a NUL byte, or duplicate;
     /// * tensors with more than [`MAX_DIMS`] dimensions, of an unknown type, with a row that is not a whole number of
     ///   blocks, or of a size over 63 bits;
     /// * counts and lengths that the version cannot hold, and files over 63 bits.
@@ -138,7 +149,7 @@ impl Head {
     /// [`check::format`](fn@crate::check::format) reports them.
     ///
     /// # Errors
-    /// [`LayoutError`] for what is refused.
+    /// [`LayoutError`] if the head is rejected.
     pub fn layout(&self) -> Result<Layout, LayoutError> {
         self.refuse_unreadable()?;
         let alignment = self.alignment()?;
@@ -237,9 +248,10 @@ impl Head {
             refuse_value(&kv.key, kv.value.as_ref(), 0)?;
         }
         seen.clear();
+        let max = self.max_tensor_name();
         for t in &self.tensors {
-            if t.name.len() > MAX_TENSOR_NAME {
-                return Err(LayoutError::TensorName(printable(&t.name), t.name.len()));
+            if t.name.len() > max {
+                return Err(LayoutError::TensorName { name: printable(&t.name), bytes: t.name.len(), max });
             }
             if t.name.contains(&0) {
                 return Err(LayoutError::TensorNameNul(printable(&t.name)));
@@ -256,6 +268,12 @@ impl Head {
         }
         Ok(())
     }
+}
+
+/// The longest tensor name of a model with that value of `general.architecture`.
+pub(crate) fn max_tensor_name(architecture: Option<ValueRef<'_>>) -> usize {
+    let name = architecture.and_then(|value| value.as_str()).and_then(|name| name.to_str().ok());
+    if name.is_some_and(is_image_architecture) { MAX_IMAGE_TENSOR_NAME } else { MAX_TENSOR_NAME }
 }
 
 /// Refuses a value that no reader takes; `depth` arrays are around it.
@@ -401,7 +419,7 @@ impl Layout {
         self.data_offset
     }
 
-    /// Offset of each tensor as it stands in the head, in the order of the head: from the start of the data section (in
+    /// Offset of each tensor as stored in the head, in the order of the head: from the start of the data section (in
     /// the draft of version 1, from the start of the file).
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
@@ -470,8 +488,15 @@ pub enum LayoutError {
     ElementType(String, ValueType),
     /// `general.alignment` is not a power of two of type u32.
     Alignment(AlignmentError),
-    /// A tensor name longer than [`MAX_TENSOR_NAME`] bytes.
-    TensorName(String, usize),
+    /// A tensor name that is too long.
+    TensorName {
+        /// The name.
+        name: String,
+        /// How long it is.
+        bytes: usize,
+        /// The most bytes in a model of its architecture; see [`Head::max_tensor_name`].
+        max: usize,
+    },
     /// A tensor name with a NUL byte: programs in C see what stands before it.
     TensorNameNul(String),
     /// A tensor name that is not UTF-8.
@@ -507,8 +532,11 @@ impl fmt::Display for LayoutError {
             LayoutError::TooDeep(k) => write!(f, "the arrays of {k} are nested deeper than {MAX_NESTING}"),
             LayoutError::ElementType(k, ty) => write!(f, "{k} is an array of {ty}, which is not a value type"),
             LayoutError::Alignment(e) => write!(f, "{ALIGNMENT_KEY} {e}; write a power of two of type u32"),
-            LayoutError::TensorName(t, n) => {
-                write!(f, "the tensor name {t} has {n} bytes; ggml reads at most {MAX_TENSOR_NAME}")
+            LayoutError::TensorName { name, bytes, max: MAX_TENSOR_NAME } => {
+                write!(f, "the tensor name {name} has {bytes} bytes; ggml reads at most {MAX_TENSOR_NAME}")
+            }
+            LayoutError::TensorName { name, bytes, max } => {
+                write!(f, "the tensor name {name} has {bytes} bytes; at most {max} are written")
             }
             LayoutError::TensorNameNul(t) => write!(f, "the tensor name {t} has a NUL byte"),
             LayoutError::TensorNameNotUtf8(t) => write!(f, "the tensor name {t} is not UTF-8"),

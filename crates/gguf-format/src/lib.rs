@@ -44,7 +44,7 @@
 //!
 //! # Reading while bytes arrive
 //!
-//! [`HeadScan`] finds the end of a head in a growing buffer, and says how many bytes it needs to go on.
+//! [`HeadScan`] finds the end of a head in a growing buffer, and returns how many bytes it needs to go on.
 //!
 //! ```
 //! # let file = {
@@ -186,7 +186,7 @@ pub use header::{
     ALIGNMENT_KEY, ByteOrder, DEFAULT_ALIGNMENT, DRAFT_ALIGNMENT, Dialect, DraftReading, MAGIC, REVERSED_MAGIC,
     Version, align_up,
 };
-pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_KEY, MAX_TENSOR_NAME};
+pub use layout::{Head, Kv, Layout, LayoutError, MAX_DIMS, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME};
 pub use scan::{HeadScan, Limits, Progress};
 pub use sniff::Kind;
 pub use swap::{SwapError, swap_blocks};

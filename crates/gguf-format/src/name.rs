@@ -4,7 +4,7 @@
 //! The rule is the regular expression of the specification, in its present form (`docs/gguf.md` of the ggml repository,
 //! "GGUF Naming Convention"), with a base name that is not empty and a size label that is there, as its text demands.
 //! Many files in the world keep to it only in part, so [`FileName::parse`] also reads those as well as it can, and
-//! [`problems`] tells what is off.
+//! [`problems`] lists the deviations.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -319,9 +319,9 @@ fn rounded(count: u64) -> String {
 pub struct SizeLabel<'a> {
     /// Number of experts, before the `x`.
     pub experts: Option<u64>,
-    /// Number of parameters; of one expert and what is shared, where there are experts.
+    /// Number of parameters; in a mixture of experts, those of one expert and the shared ones.
     pub parameters: u64,
-    /// Half of what the last digit counts: 7B says 7,000,000,000, give or take 500,000,000.
+    /// Half of the value of the last digit: 7B stands for 7,000,000,000, plus or minus 500,000,000.
     pub tolerance: u64,
     /// A further attribute, such as `A3B`, its number and scale included.
     pub attribute: Option<&'a str>,
@@ -456,7 +456,7 @@ fn split_sidecar(stem: &str) -> Option<(&str, &str)> {
     stem.split_once('-').filter(|(first, _)| SIDECARS.contains(first))
 }
 
-/// The shard at the end, of whatever width its numbers are: `1-of-3`.
+/// The shard at the end, with numbers of any width: `1-of-3`.
 fn split_shard(stem: &str) -> (&str, Option<&str>) {
     let mut dashes = stem.rmatch_indices('-').map(|(at, _)| at);
     let (Some(last), Some(middle)) = (dashes.next(), dashes.next()) else { return (stem, None) };

@@ -255,7 +255,7 @@ impl HeadScan {
         self.total = Some(head.len() as u64);
         match self.advance(head)? {
             Progress::Complete => Ok(()),
-            // With the length known, what is missing is an error already.
+            // With a known length, missing bytes are already an error.
             Progress::Need(need) => Err(self.error(head, Field::Magic, 0, Problem::Truncated { need })),
         }
     }

@@ -93,7 +93,7 @@ pub struct ShardName<'a> {
 }
 
 impl<'a> ShardName<'a> {
-    /// Reads the name of a shard; `None` for the name of a file that is none.
+    /// Reads the name of a shard; `None` for any other name.
     pub fn parse(name: &'a str) -> Option<ShardName<'a>> {
         const NUMBER_BYTES: usize = "00001-of-00003".len();
         let stem = name.strip_suffix(EXTENSION)?;

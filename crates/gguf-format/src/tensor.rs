@@ -21,7 +21,7 @@ pub struct TensorInfoRef<'a> {
     pub dims: Dims<'a>,
     /// Element type.
     pub ty: GgmlType,
-    /// Offset of the data as it stands in the file: from the start of the data section (in the draft of version 1, from
+    /// Offset of the data as stored in the file: from the start of the data section (in the draft of version 1, from
     /// the start of the file). [`Gguf::tensor_range`](crate::Gguf::tensor_range) gives it from the start of the file.
     pub offset: u64,
     /// Byte offset of the info itself from the start of the GGUF.
@@ -127,7 +127,7 @@ pub struct TensorInfo {
     pub shape: Vec<u64>,
     /// Element type.
     pub ty: GgmlType,
-    /// Offset as it stands in a file. [`Head::layout`](crate::Head::layout) assigns its own and ignores this one.
+    /// Offset as stored in a file. [`Head::layout`](crate::Head::layout) assigns its own and ignores this one.
     pub offset: u64,
 }
 

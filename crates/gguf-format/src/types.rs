@@ -10,7 +10,7 @@ use core::str::FromStr;
 
 use crate::keys::edits;
 
-/// A tensor's element type, as the number that stands in the file.
+/// A tensor's element type, as its number in the file.
 ///
 /// ```
 /// use gguf_format::GgmlType;

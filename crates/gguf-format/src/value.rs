@@ -19,7 +19,7 @@ pub use owned::{Array, ArrayElement, Value};
 /// How deep arrays may be nested. The specification sets no bound; llama.cpp refuses any nesting.
 pub const MAX_NESTING: usize = 64;
 
-/// A metadata value type, as the number that stands in the file.
+/// A metadata value type, as its number in the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueType(pub u32);
 
@@ -101,7 +101,7 @@ impl<'a> Str<'a> {
         core::str::from_utf8(self.0)
     }
 
-    /// The text, with a replacement character for what is not UTF-8.
+    /// The text, with a replacement character for bytes that are not UTF-8.
     pub fn to_string_lossy(self) -> String {
         String::from_utf8_lossy(self.0).into_owned()
     }
@@ -243,7 +243,7 @@ impl<'a> ValueRef<'a> {
     /// into any other that holds them, floats into floats, a single value into itself.
     ///
     /// # Errors
-    /// [`ValueError`] with the type found and the type asked for.
+    /// [`ValueError`] with the type found and the requested type.
     pub fn get<T: FromValue<'a>>(self) -> Result<T, ValueError> {
         T::from_value(self)
     }
@@ -608,16 +608,16 @@ impl fmt::Debug for StringIndex<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// The value has a type that cannot become the one asked for.
+    /// The value has a type that cannot become the requested one.
     WrongType {
-        /// The type asked for.
+        /// The requested type.
         asked: &'static str,
         /// The type found.
         found: ValueType,
     },
-    /// An integer that does not fit the type asked for.
+    /// An integer that does not fit the requested type.
     OutOfRange {
-        /// The type asked for.
+        /// The requested type.
         asked: &'static str,
         /// The integer found.
         found: i128,

@@ -7,7 +7,7 @@ use gguf_test::corpus::fields::{self, Number};
 use gguf_test::corpus::growth::{End, scan, scan_as_needed};
 use gguf_test::corpus::{Case, accessors};
 
-/// Under emulation only every so many-th mutation is tried.
+/// Under emulation, only every n-th mutation is tried.
 const STEP: usize = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) { 1 } else { 11 };
 
 /// A real head, how it is written, and the length of the file it is from.
@@ -119,7 +119,7 @@ fn pieces_make_no_difference() {
     }
 }
 
-/// A scan with limits refuses what is over them before it asks for the bytes, and asks for what is at them.
+/// A scan with limits rejects values above them before it requests the bytes, and accepts values equal to them.
 #[test]
 fn limits_are_kept_before_bytes_are_asked_for() {
     const LIMITS: Limits =

@@ -1,4 +1,4 @@
-//! Layouts: what is refused, and that a layout stays what it was.
+//! Layouts: rejected heads, and stable offsets.
 
 use gguf_format::{Array, GgmlType, Gguf, Head, Kv, LayoutError, MAX_NESTING, TensorInfo, Value, ValueType};
 

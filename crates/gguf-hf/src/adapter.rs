@@ -1,8 +1,8 @@
 //! LoRA adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors` or `.bin` become a GGUF adapter.
 //!
-//! An adapter has no architecture of its own. Its matrices are those of the base model, whose `config.json` says which row of the
+//! An adapter does not record its architecture. Its matrices are those of the base model, whose `config.json` determines the row of the
 //! architecture each belongs to; what the row does to the matrix is done to the two factors ([`factors`]). The rules are those of
-//! `convert_lora_to_gguf.py` of llama.cpp, but for what it does not look at: rank-stabilized scaling, patterns of alpha, and
+//! `convert_lora_to_gguf.py` of llama.cpp, except for what it does not look at: rank-stabilized scaling, patterns of alpha, and
 //! transposed matrices.
 
 mod factors;
@@ -80,7 +80,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     }
     let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
     let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
-    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), is_mxfp4: false };
+    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), file_type: None };
     let model = arch::plan_parts(&config, &sources, stored, Scope::Adapter).map_err(plan_of)?;
     let mut warnings = Vec::new();
     if let Some(unused) = model.skipped.iter().find(|skipped| skipped.name == HEAD) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use gguf_format::GgmlType;
 use gguf_model::arch::{self, Architecture, Checkpoint};
+use gguf_pipeline::plan::Op;
 
 use crate::config::Config;
 use crate::dtype::SourceTensor;
@@ -27,7 +28,7 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), is_mxfp4: false }, Scope::Whole)
+    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), file_type: None }, Scope::Whole)
 }
 
 /// What the stored tensors decide, which packed weights are among.
@@ -37,8 +38,8 @@ pub(crate) struct Stored {
     pub(crate) asked: OutType,
     /// The type of ordinary matrices.
     pub(crate) ty: GgmlType,
-    /// Whether the experts stay in MXFP4.
-    pub(crate) is_mxfp4: bool,
+    /// `general.file_type`, where packed weights decide it.
+    pub(crate) file_type: Option<u32>,
 }
 
 /// How much of a model a plan is made of.
@@ -78,6 +79,10 @@ pub(crate) fn plan_parts(
     let file_type = file_type(stored);
     plan.fields.fields.insert("file_type".to_owned(), file_type.into());
     plan.fields.fields.insert("appended_blocks".to_owned(), names::n_appended(checkpoint, sources).into());
+    for (field, pattern) in checkpoint.present {
+        let is_there = sources.iter().any(|source| names::matches(pattern, &source.name));
+        plan.fields.fields.insert((*field).to_owned(), is_there.into());
+    }
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
     }
@@ -98,6 +103,9 @@ pub(crate) fn plan_parts(
         computed::add(checkpoint, &mut plan)?;
     }
     tensors::add(architecture, checkpoint, sources, scope == Scope::Whole || is_tower, &mut plan)?;
+    if scope == Scope::Adapter {
+        plan.tensors.retain(|tensor| !matches!(tensor.op, Op::Computed(_)));
+    }
 
     let mut names = HashSet::with_capacity(plan.tensors.len());
     for tensor in &plan.tensors {
@@ -118,12 +126,14 @@ fn trim(sources: &[SourceTensor], fields: &mut Fields) {
 }
 
 /// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
-fn file_type(Stored { asked, ty, is_mxfp4 }: Stored) -> u32 {
+fn file_type(Stored { asked, ty, file_type }: Stored) -> u32 {
+    if let Some(number) = file_type {
+        return number;
+    }
     match (asked, ty) {
         (OutType::Q8_0, _) => 7,
         (OutType::TQ1_0, _) => 36,
         (OutType::TQ2_0, _) => 37,
-        _ if is_mxfp4 => 38,
         (_, GgmlType::F32) => 0,
         (_, GgmlType::BF16) => 32,
         _ => 1,

@@ -1,7 +1,7 @@
 //! Checkpoints: folders with a configuration and tensors in one file or several.
 //!
 //! A [`Checkpoint`] knows every tensor's name, format, shape and place after reading the heads of the files. Data is read
-//! when it is asked for, by position, into the caller's buffer: many threads can read at once, memory stays what the
+//! on demand, by position, into the caller's buffer: many threads can read at once, memory stays what the
 //! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
 
 pub(crate) mod meta;
@@ -47,6 +47,13 @@ const FILES: [Files; 2] = [
     Files { index: TORCH_INDEX, prefix: "pytorch_model", suffix: ".bin" },
 ];
 
+/// The files of a model of images that diffusers writes.
+const IMAGES: Files = Files {
+    index: "diffusion_pytorch_model.safetensors.index.json",
+    prefix: "diffusion_pytorch_model",
+    suffix: ".safetensors",
+};
+
 /// One file of a checkpoint.
 #[derive(Debug)]
 struct Part {
@@ -88,32 +95,57 @@ impl Checkpoint {
     /// the index and the files do not list the same tensors.
     pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
         for files in &FILES {
-            let index = read_index(dir, files.index)?;
-            let names = match &index {
-                Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
-                None => list_parts(dir, files)?,
-            };
-            if index.is_some() || !names.is_empty() {
-                let checkpoint = Checkpoint::open_parts(dir, &names)?;
-                if let Some(pairs) = index {
-                    checkpoint.compare_with_index(dir.join(files.index), &pairs)?;
-                }
+            if let Some(checkpoint) = Checkpoint::open_files(dir, files)? {
                 return Ok(checkpoint);
             }
         }
         Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) })
     }
 
-    /// Opens one tensor file of a folder; if its name says that it is one part of several, all of the folder.
+    /// Opens the tensor files that diffusers writes for a model of images; `None` when the folder has none, or those of another model.
+    ///
+    /// # Errors
+    /// Those of [`open`](Checkpoint::open).
+    pub(crate) fn open_images(dir: &Path) -> Result<Option<Checkpoint>, Error> {
+        if has_model(dir)? { Ok(None) } else { Checkpoint::open_files(dir, &IMAGES) }
+    }
+
+    fn open_files(dir: &Path, files: &Files) -> Result<Option<Checkpoint>, Error> {
+        let index = read_index(dir, files.index)?;
+        let names = match &index {
+            Some(pairs) => pairs.iter().map(|(_, part)| part.clone()).collect::<BTreeSet<_>>(),
+            None => list_parts(dir, files)?,
+        };
+        if index.is_none() && names.is_empty() {
+            return Ok(None);
+        }
+        let checkpoint = Checkpoint::open_parts(dir, &names)?;
+        if let Some(pairs) = index {
+            checkpoint.compare_with_index(dir.join(files.index), &pairs)?;
+        }
+        Ok(Some(checkpoint))
+    }
+
+    /// Opens one tensor file of a folder; if its name says that it is one part of several, all of them.
     ///
     /// # Errors
     /// Those of [`open`](Checkpoint::open).
     pub fn open_file(dir: &Path, name: &str) -> Result<Checkpoint, Error> {
-        let is_part = |files: &Files| numbered_part(name, files.suffix).is_some_and(|(_, count)| count > 1);
-        match FILES.iter().any(is_part) {
-            true => Checkpoint::open(dir),
-            false => Checkpoint::open_parts(dir, &BTreeSet::from([name.to_owned()])),
+        for files in FILES.iter().chain([&IMAGES]) {
+            match numbered_part(name, files.suffix) {
+                Some((stem, count)) if count > 1 && stem == files.prefix => {
+                    if let Some(checkpoint) = Checkpoint::open_files(dir, files)? {
+                        return Ok(checkpoint);
+                    }
+                }
+                Some((stem, count)) if count > 1 && FILES.iter().all(|files| stem != files.prefix) => {
+                    let all = (1..=count).map(|i| format!("{stem}-{i:05}-of-{count:05}{}", files.suffix));
+                    return Checkpoint::open_parts(dir, &all.collect());
+                }
+                _ => {}
+            }
         }
+        Checkpoint::open_parts(dir, &BTreeSet::from([name.to_owned()]))
     }
 
     fn open_parts(dir: &Path, names: &BTreeSet<String>) -> Result<Checkpoint, Error> {
@@ -132,11 +164,16 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Whether all tensors are in safetensors files.
+    pub(crate) fn is_safetensors(&self) -> bool {
+        self.parts.iter().all(|part| part.path.extension().is_some_and(|extension| extension == "safetensors"))
+    }
+
     /// Puts the tensors in the order of their data.
     pub(crate) fn sort_by_data(&mut self) {
         let Checkpoint { tensors, places, .. } = self;
         let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
-        both.sort_by_key(|(place, _)| place.offset);
+        both.sort_by_key(|(place, _)| (place.part, place.offset));
         (*places, *tensors) = both.into_iter().unzip();
     }
 
@@ -201,7 +238,7 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Adds the tensors of a file, whose format its name in the folder tells.
+    /// Adds the tensors of a file, whose format follows from its name.
     fn add_part(&mut self, part: Part) -> Result<(), Error> {
         match part.path.extension().and_then(|extension| extension.to_str()) {
             Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(part),

@@ -76,7 +76,7 @@ impl Config {
         Ok(Config { fields: Value::Object(fields), architecture })
     }
 
-    /// All fields, defaults included, as one JSON object.
+    /// All fields, including defaults, as a JSON object.
     pub fn hparams(&self) -> &Value {
         &self.fields
     }
@@ -117,6 +117,7 @@ fn filled(document: Value) -> Result<Map<String, Value>, Error> {
         ("thinker_config", Some(TEXT)),
         ("language_config", None),
         ("lfm", None),
+        ("transformer_layer_config", None),
     ] {
         let Some(mut found) = fields.get(name) else { continue };
         if let Some(inner) = inner {
@@ -132,12 +133,14 @@ fn filled(document: Value) -> Result<Map<String, Value>, Error> {
 const TEXT: &str = "text_config";
 
 /// Classes of whole models that differ from the text model inside by more than its name says.
-const WHOLE: [&str; 5] = [
+const WHOLE: [&str; 7] = [
     "StepVLForConditionalGeneration",
     "Sarashina2VisionForCausalLM",
     "Exaone4_5_ForConditionalGeneration",
     "Step3p7ForConditionalGeneration",
     "KimiK3ForConditionalGeneration",
+    "Eagle3Speculator",
+    "DSparkSpeculator",
 ];
 
 /// The class of a model, from its fields before those of the text model are lifted.

@@ -29,7 +29,7 @@ impl fmt::Display for Error {
             Error::NotAnObject => f.write_str("the document is not a JSON object with fields"),
             Error::Missing(names) => match names.as_slice() {
                 [name] => write!(f, "the field {name} is missing"),
-                names => write!(f, "one of the fields {} has to be present, and none is", names.join(", ")),
+                names => write!(f, "missing field; expected one of {}", names.join(", ")),
             },
             Error::Invalid { field, found, expected } => write!(f, "the field {field} is {found}, expected {expected}"),
         }

@@ -13,8 +13,10 @@ use crate::adapter::{self, AdapterProblem};
 use crate::arch::{self, Scope};
 use crate::checkpoint::{Checkpoint, meta};
 use crate::config::{self, Config};
+use crate::draft::{self, DraftProblem};
 use crate::error::Error;
 use crate::files;
+use crate::image;
 use crate::key_values::KeyValues;
 use crate::location::Location;
 use crate::metadata::{self, MetadataOptions, ModelMetadata, ParameterCounts};
@@ -54,6 +56,8 @@ pub struct Options {
     pub projector: bool,
     /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
     pub base: Option<PathBuf>,
+    /// For a draft, the folder of the model that it is made for.
+    pub target: Option<PathBuf>,
 }
 
 impl Options {
@@ -66,6 +70,12 @@ impl Options {
     /// Sets the folder of an adapter's base model.
     pub fn base(mut self, base: Option<PathBuf>) -> Options {
         self.base = base;
+        self
+    }
+
+    /// Sets the folder of the model that a draft is made for.
+    pub fn target(mut self, target: Option<PathBuf>) -> Options {
+        self.target = target;
         self
     }
 
@@ -122,6 +132,8 @@ pub enum OutputKind {
     Adapter,
     /// The encoders of images and sound beside a language model, with their projectors.
     Projector,
+    /// A model that makes images or video.
+    Images,
 }
 
 /// A conversion that is decided.
@@ -186,17 +198,37 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if options.projector {
         return tower::plan(dir, options);
     }
+    if let Some(conversion) = image::plan(location, options)? {
+        return Ok(conversion);
+    }
     // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
     let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
     let is_original = is_part && !files::has(dir, CONFIG)?;
     let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
         Some((document, checkpoint)) => (document, Some(checkpoint)),
-        None => (config_json(dir)?, None),
+        None => match (config_json(dir), &location.file) {
+            (Err(Error::NoConfig { .. }), Some(_)) => {
+                let source = PlanError::UnsupportedImages { supported: image::titles() };
+                return Err(Error::Plan { path: location.path(), source });
+            }
+            (document, _) => (document?, None),
+        },
     };
     let is_meta = meta.is_some();
     let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
+    }
+    let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
+    let draft = |source| Error::Draft { path: dir.to_owned(), source };
+    let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {
+        (true, Some(target)) => Some(Location::find(target)?.dir),
+        (true, None) => return Err(draft(DraftProblem::NoTarget)),
+        (false, Some(_)) => return Err(draft(DraftProblem::NotADraft)),
+        (false, None) => None,
+    };
+    if let Some(target) = &target {
+        draft::fields(dir, target, config_json(target)?, &mut config)?;
     }
     let opened = match (meta, &location.file) {
         (Some(checkpoint), _) => Ok(checkpoint),
@@ -211,23 +243,27 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
         config.set("generation_config", document);
     }
-    if let Ok((_, table)) = arch::of_checkpoint(&config) {
+    if let Some(table) = table {
         for (path, before, usual) in table.dense {
             checkpoint.add_first(dir, path, before, usual)?;
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    // What has the type of the matrices is what is stored, not what it is decoded to.
+    // The type of the matrices is that of the stored data, not of the decoded values.
     let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
     let method = packed::Method::of(dir, &config)?;
-    let weights = Weights::open(dir, checkpoint, &method)?;
+    let mut weights = Weights::open(dir, checkpoint, &method)?;
+    if let Some(table) = table.filter(|table| !table.ids.is_empty()) {
+        draft::absolute_ids(dir, &mut weights, &mut config, table)?;
+    }
     let plan_of = |source: PlanError| weights.error(dir, source);
     let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
-    let stored = arch::Stored { asked, ty, is_mxfp4: method.is_mxfp4() };
+    let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty) };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
     if options.vocab_only {
         model.tensors.clear();
     }
+    let extra = weights.complete(&model.fields, &mut model.tensors);
     if is_meta {
         let key = keys::for_arch(keys::TENSOR_DATA_LAYOUT, model.architecture);
         model.parameters.push((key, meta::LAYOUT.into()));
@@ -247,12 +283,20 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         folder: location.name.clone(),
     };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
-    let (vocab, special_tokens) = (model.checkpoint.vocab, model.checkpoint.special_tokens);
+    // The model whose folder has the tokenizer, and the table that says how it is read.
+    let tokenizer_dir = target.as_deref().unwrap_or(dir);
+    let mut tokenizer_table = model.checkpoint;
+    if tokenizer_table.takes_tokenizer_class {
+        let of_target = config_of(tokenizer_dir)?;
+        let wrong = |source| Error::Plan { path: tokenizer_dir.to_owned(), source };
+        (_, tokenizer_table) = arch::of_checkpoint(&of_target).map_err(wrong)?;
+    }
+    let (vocab, special_tokens) = (tokenizer_table.vocab, tokenizer_table.special_tokens);
     let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
-    let tokenizer = tokenizer::key_values(dir, &fields, &tokenizer_options)?;
+    let tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
     for name in ["tokenizer_config", "generation_config"] {
-        let document = match files::read_json(dir, &format!("{name}.json")) {
+        let document = match files::read_json(tokenizer_dir, &format!("{name}.json")) {
             // What is wrong with it was a warning of the metadata.
             Err(_) if name == "generation_config" => None,
             document => document?,
@@ -265,14 +309,32 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         model.fields.fields.insert("tokenizer_model".to_owned(), kind.unwrap_or_default());
     }
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
-    let (first, more) = (evaluate(model.checkpoint.tokenizer_first)?, evaluate(model.checkpoint.tokenizer_keys)?);
+    let (first, mut more) = (evaluate(tokenizer_table.tokenizer_first)?, evaluate(tokenizer_table.tokenizer_keys)?);
+    if model.checkpoint.takes_tokenizer_class {
+        more.extend(evaluate(model.checkpoint.tokenizer_keys)?);
+    }
+
+    let mut late = Vec::new();
+    if let Some((_, tokens)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.tokens")
+        && let Some(tokens) = tokens.as_ref().as_array()
+    {
+        for (kind, text) in tokenizer_table.late_tokens {
+            let id = tokens.iter().position(|token| token.as_str().is_some_and(|token| token == *text));
+            let id = id.and_then(|id| u32::try_from(id).ok());
+            late.extend(id.map(|id| (format!("tokenizer.ggml.{kind}_token_id"), id.into())));
+        }
+    }
 
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
     let parameters = model.early.into_iter().chain(metadata.kvs.iter().cloned()).chain(model.parameters);
-    for (key, value) in parameters.chain([version]).chain(first).chain(tokenizer.kvs).chain(more) {
+    let parameters = parameters.chain([version]).chain(extra).chain(first);
+    for (key, value) in parameters.chain(tokenizer.kvs).chain(late).chain(more) {
         kvs.set(key, value);
+    }
+    if let Some(n_tokens) = tokenizer.n_tokens {
+        kvs.set(keys::for_arch(keys::VOCAB_SIZE, model.architecture), n_tokens);
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
@@ -300,6 +362,7 @@ pub(crate) fn lay_out(
     let kvs = kvs.into_vec().into_iter().map(|(key, value)| Kv { key: key.into_bytes(), value }).collect();
     let head = Head { dialect: Dialect::new(Version::V3).with_order(options.order), kvs, ..Head::default() };
     let mut inputs = files::small_files(dir);
+    inputs.extend(options.target.iter().flat_map(|target| files::small_files(target)));
     inputs.extend(options.base.iter().flat_map(|base| files::small_files(base)));
     inputs.extend(paths);
     inputs.extend(options.metadata.as_ref().and_then(|file| file.canonicalize().ok()));
@@ -325,6 +388,10 @@ pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     for tensor in tensors {
         let n = tensor.n_elements();
         let name = String::from_utf8_lossy(&tensor.name);
+        // Sizes of adapters inside a model are not counted, and then nothing is.
+        if name.ends_with(".lora_a") || name.ends_with(".lora_b") {
+            return ParameterCounts::default();
+        }
         let experts = tensor.shape.get(if name.contains(".bias") { 1 } else { 2 }).copied();
         match experts.filter(|_| name.contains("_exps.") && tensor.shape.len() >= 3) {
             Some(experts) => {

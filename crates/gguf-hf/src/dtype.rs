@@ -49,7 +49,11 @@ impl Dtype {
     pub const F32: Dtype = Dtype::new("F32", 32, Some(GgmlType::F32));
     /// Blocks of MXFP4 in matrices that are stored transposed: 32 values along the last dimension but one are a block, and the blocks lie in
     /// the order of that dimension. safetensors has no name for them.
+    pub(crate) const MXFP4_TRANSPOSED: Dtype = Dtype::new("MXFP4 transposed", 4, Some(GgmlType::MXFP4));
+    /// Blocks of MXFP4 in rows.
     pub(crate) const MXFP4: Dtype = Dtype::new("MXFP4", 4, Some(GgmlType::MXFP4));
+    /// Blocks of NVFP4 in rows.
+    pub(crate) const NVFP4: Dtype = Dtype::new("NVFP4", 4, Some(GgmlType::NVFP4));
     /// Double precision.
     pub const F64: Dtype = Dtype::new("F64", 64, Some(GgmlType::F64));
 

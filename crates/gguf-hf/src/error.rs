@@ -9,6 +9,7 @@ use gguf_format::Kind;
 
 use crate::adapter::AdapterProblem;
 use crate::config;
+use crate::draft::DraftProblem;
 use crate::folder_error::FolderError;
 use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;
@@ -89,7 +90,7 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<HeaderError>,
     },
-    /// A PyTorch file is not sound, or holds what is not read.
+    /// A PyTorch file is invalid or has unsupported content.
     Torch {
         /// The file.
         file: PathBuf,
@@ -142,6 +143,13 @@ pub enum Error {
         /// Why.
         source: AdapterProblem,
     },
+    /// A draft lacks the model that it is made for, or a model that is no draft has one.
+    Draft {
+        /// The folder.
+        path: PathBuf,
+        /// Which of the two.
+        source: DraftProblem,
+    },
     /// The tokenizer, the model card or another small file of the folder cannot be used.
     Folder(FolderError),
     /// The output cannot be laid out.
@@ -154,11 +162,11 @@ pub enum Error {
 pub enum IndexProblem {
     /// It is not JSON of the form that it must have.
     Json(serde_json::Error),
-    /// A tensor is said to be in a file that the folder does not have.
+    /// The index assigns a tensor to a file that is not in the folder.
     Part {
         /// The tensor.
         tensor: String,
-        /// What it is said to be in.
+        /// The name of that file.
         part: String,
     },
 }
@@ -168,7 +176,10 @@ impl fmt::Display for IndexProblem {
         match self {
             IndexProblem::Json(e) => write!(f, "{e}"),
             IndexProblem::Part { tensor, part } => {
-                write!(f, "the tensor {tensor:?} is said to be in {part:?}, expected the name of a file in the folder")
+                write!(
+                    f,
+                    "the index assigns the tensor {tensor:?} to {part:?}, expected the name of a file in the folder"
+                )
             }
         }
     }
@@ -201,6 +212,7 @@ impl Error {
             | Error::Config { .. }
             | Error::Plan { .. }
             | Error::Adapter { .. }
+            | Error::Draft { .. }
             | Error::Folder(_) => true,
         }
     }
@@ -276,6 +288,7 @@ impl fmt::Display for Error {
             ),
             Error::Config { file, source } => write!(f, "{}: {source}", file.display()),
             Error::Plan { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Draft { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Adapter { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Folder(e) => write!(f, "{e}"),
             Error::Pipeline(e) => write!(f, "{e}"),

@@ -60,7 +60,7 @@ const SMALL_FILES: [&str; 25] = [
     "vocab.txt",
 ];
 
-/// The file `name` in the folder `dir`, open, and its real path; `None` when there is none.
+/// Opens the file `name` in the folder `dir` and returns it with its real path; `None` if it does not exist.
 ///
 /// A name may be a symbolic link, as it is in the cache of the Hugging Face hub, but only to a file of the same folder or
 /// of that cache's store for this model. Where the name leads is looked at once the file is open, and the file is compared with what
@@ -78,7 +78,7 @@ pub(crate) fn open(dir: &Path, name: impl AsRef<Path>) -> Result<Option<(File, P
             ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(None),
             _ => return Err(failed(source)),
         },
-        // What a link leads to is only said of files that may be read.
+        // The target of a link is reported only for files that may be read.
         Err(_) => return real_path(dir, &file).and_then(|_| Err(FolderError::NotAFile { file })),
     };
     let Some(real) = real_path(dir, &file)? else { return Ok(None) };
@@ -111,7 +111,7 @@ fn is_same(opened: &File, path: &Path) -> std::io::Result<bool> {
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
-/// Whether an open file is the one that a path leads to now, as far as the system tells.
+/// Whether an open file is still the file at a path, as far as the system can tell.
 #[cfg(not(unix))]
 fn is_same(_: &File, path: &Path) -> std::io::Result<bool> {
     Ok(std::fs::symlink_metadata(path)?.is_file())
@@ -144,7 +144,7 @@ pub(crate) fn read_bytes(dir: &Path, name: impl AsRef<Path>) -> Result<Option<Ve
     read_at_most(LIMIT, dir, name)
 }
 
-/// The bytes of a file of the folder that may have so many; `None` when there is no such file.
+/// The bytes of a file of the folder, up to a limit; `None` if it does not exist.
 pub(crate) fn read_at_most(limit: u64, dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
     let name = name.as_ref();
     let Some((opened, _)) = open(dir, name)? else { return Ok(None) };

@@ -10,7 +10,7 @@
 //! | `hidden_size`, `attn_config.kv_n_heads` | a field, or a field of an inner object |
 //! | `n_embd\|hidden_size\|768` | the first that is present, `null` included |
 //! | `head_dim ?? 64` | the first that is present and not `null` |
-//! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and what is empty count as false |
+//! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and empty values are false |
 //! | `a if c else b` | |
 //! | `+ - * / // % **` | arithmetic |
 //! | `== != < <= > >= in` | comparison; a missing field equals `null` |
@@ -26,6 +26,7 @@
 //! | `with(object, name, x)` | the object, with another field |
 //! | `numbers(text)` | whole numbers that commas separate, sorted |
 //! | `token_id(object, text)` | of entries with numbers for names, the number of the first whose `content` is the text |
+//! | `centered(list)` | single-precision numbers, less their mean |
 //! | `icdf(x)` | below which number the share `x` of a normal distribution lies, as torch computes it |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
 //! | `by_name(object)` | the values of an object, in the order of their names |
@@ -141,6 +142,7 @@ functions! {
     With "with" 3
     Numbers "numbers" 1
     Icdf "icdf" 1
+    Centered "centered" 1
     TokenId "token_id" 2
 }
 
@@ -180,7 +182,7 @@ impl Fields {
         self.value(formula, None)
     }
 
-    /// Whether the formula's value counts as true.
+    /// Whether the formula's value is true, as in Python.
     pub(crate) fn holds(&self, formula: &Formula) -> Result<bool, Error> {
         Ok(is_true(self.eval(formula)?.as_ref()))
     }
@@ -407,6 +409,7 @@ impl Fields {
                 json!(numbers)
             }
             Function::Icdf => icdf(number()?).ok_or_else(|| wrong("a number from 0 to below 1"))?,
+            Function::Centered => centered(list()?).ok_or_else(|| wrong("a list of numbers"))?,
             Function::NLeading => {
                 let value = second()?;
                 json!(list()?.iter().take_while(|item| equal(item, &value)).count())
@@ -474,6 +477,14 @@ fn equal(a: &Value, b: &Value) -> bool {
 
 /// Minus infinity, which JSON does not have as a number.
 pub(crate) const MINUS_INFINITY: &str = "-Infinity";
+
+/// Numbers, less their mean, with single-precision results of each operation.
+fn centered(numbers: &[Value]) -> Option<Value> {
+    let numbers: Vec<f32> = numbers.iter().map(|x| Some(x.as_f64()? as f32)).collect::<Option<_>>()?;
+    let sum: f64 = numbers.iter().copied().map(f64::from).sum();
+    let mean = sum as f32 / numbers.len() as f32;
+    Some(numbers.iter().map(|x| json!(f64::from(x - mean))).collect())
+}
 
 /// The inverse of the distribution function of the normal distribution, rounded to single precision at the steps where torch rounds
 /// (`torch.distributions.Normal.icdf`): infinite at 0.
@@ -948,6 +959,7 @@ mod tests {
             ("token_id({'7': {'content': 'x'}}, 'y') ?? 5", json!(5)),
             ("log2(8)", json!(3.0)),
             ("round(2.5)", json!(2)),
+            ("centered([1, 2, 6])", json!([-2.0, -1.0, 3.0])),
             ("icdf(0.5)", json!(0.0)),
             ("icdf(0)", json!("-Infinity")),
             ("icdf(0.95)", json!(1.6448535919189453)),

@@ -14,17 +14,22 @@ use crate::files;
 pub(crate) struct Location {
     /// The folder with the configuration and the tokenizer.
     pub(crate) dir: PathBuf,
-    /// The only file of tensors that counts; `None` for those that the folder's own rules give.
+    /// The only file of tensors to read; `None` to read those of the folder.
     pub(crate) file: Option<String>,
     /// The model's name, where the folder has another.
     pub(crate) name: Option<String>,
 }
 
 impl Location {
+    /// What a message about the checkpoint names: its file, or else its folder.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.as_ref().map_or_else(|| self.dir.clone(), |file| self.dir.join(file))
+    }
+
     /// The checkpoint at a path: a folder, a model's folder in the cache of the Hugging Face hub, or a file of tensors.
     ///
     /// # Errors
-    /// When there is none, and when a model in the cache has several revisions and none is the current one.
+    /// If there is none, and if a model in the cache has several revisions without a current one.
     pub(crate) fn find(path: &Path) -> Result<Location, Error> {
         if path.is_dir() {
             return Location::of_folder(path);

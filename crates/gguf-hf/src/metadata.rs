@@ -228,7 +228,7 @@ impl Metadata {
 
     fn read_card(&mut self, dir: &Path) -> Result<card::Card, FolderError> {
         let Some(bytes) = read_start(card::MAX_README, dir, "README.md")? else { return Ok(card::Card::default()) };
-        // A character may be cut at the end of what is read.
+        // The last character may be incomplete.
         let card = match std::str::from_utf8(&bytes) {
             Ok(text) => card::Card::parse(text),
             Err(e) if e.error_len().is_none() && bytes.len() as u64 == card::MAX_README => {

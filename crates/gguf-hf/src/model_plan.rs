@@ -191,8 +191,8 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     } else if name.ends_with("_norm.weight") {
         (GgmlType::F32, Reason::Norm)
     } else if CONVOLUTIONS.iter().any(|convolution| name.starts_with(convolution)) {
-        if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
-    } else if !name.ends_with(".weight") {
+        convolution(asked)
+    } else if ![".weight", ".lora_a", ".lora_b"].iter().any(|suffix| name.ends_with(suffix)) {
         (GgmlType::F32, Reason::NotAWeight)
     } else if ALWAYS_F32.contains(&kind) {
         (GgmlType::F32, Reason::Precise)
@@ -201,6 +201,11 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     } else {
         asked_type(shape, asked)
     }
+}
+
+/// The type of a convolution over patches of images.
+fn convolution(asked: GgmlType) -> (GgmlType, Reason) {
+    if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
 }
 
 /// The type that is asked for, or half precision where the rows are not whole blocks of it.
@@ -226,11 +231,22 @@ impl ModelPlan {
             }
             (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
             _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
+            _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
             found => found,
         };
         let offset = self.tensors.len() as u64;
         let place = Place { file: 0, offset };
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
+    }
+
+    /// Adds a tensor of whole numbers, as they are in the source.
+    pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
+        let input = Input { index, name: source.name.clone(), ty: GgmlType::I64 };
+        let place = Place { file: 0, offset: self.tensors.len() as u64 };
+        let reason = Reason::Kept(Keep::Kind("token ids"));
+        let shape = source.shape.iter().rev().copied().collect();
+        let plan = TensorPlan::new(name.to_owned(), shape, GgmlType::I64, reason, Op::Copy(input));
+        self.tensors.push(TensorPlan { from: GgmlType::I64, place, ..plan });
     }
 
     pub(crate) fn skip(&mut self, name: &str, reason: &'static str) {
@@ -244,9 +260,9 @@ impl ModelPlan {
 /// When its number format is not a plain float.
 pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, PlanError> {
     match source.dtype.ggml {
-        Some(ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4)) => {
-            Ok(Input { index, name: source.name.clone(), ty })
-        }
+        Some(
+            ty @ (GgmlType::F16 | GgmlType::BF16 | GgmlType::F32 | GgmlType::F64 | GgmlType::MXFP4 | GgmlType::NVFP4),
+        ) => Ok(Input { index, name: source.name.clone(), ty }),
         _ => Err(PlanError::Dtype { tensor: source.name.clone(), dtype: source.dtype }),
     }
 }
@@ -273,6 +289,30 @@ pub enum PlanError {
     },
     /// The checkpoint has no tensors of the encoder of images or sound.
     NoTower,
+    /// Tensors without a configuration, and of no model of images that is known.
+    UnsupportedImages {
+        /// What the known ones are called.
+        supported: Vec<&'static str>,
+    },
+    /// A model of images in the layout of diffusers, which no loader of GGUF reads for this model.
+    DiffusersLayout {
+        /// A tensor that only that layout has.
+        tensor: String,
+        /// What the model is called.
+        model: &'static str,
+    },
+    /// A type that a model of images is not converted to.
+    ImageType {
+        /// The type.
+        ty: GgmlType,
+    },
+    /// A dimension of a tensor that is stored with another shape, too long for the key of its own.
+    LongDimension {
+        /// The checkpoint's name.
+        tensor: String,
+        /// Its shape in the checkpoint, the contiguous dimension last.
+        shape: Vec<u64>,
+    },
     /// The weights are packed in a way that is not read here.
     Quantized {
         /// The method.
@@ -363,7 +403,7 @@ pub enum PlanError {
         /// GGUF's name of the architecture.
         architecture: &'static str,
     },
-    /// The configuration asks for what is not converted.
+    /// The configuration requires an unsupported conversion.
     Refused {
         /// GGUF's name of the architecture.
         architecture: &'static str,
@@ -409,6 +449,8 @@ impl PlanError {
             | PlanError::Shapes { tensor, .. }
             | PlanError::Mixed { tensor, .. }
             | PlanError::Incomplete { tensor, .. }
+            | PlanError::LongDimension { tensor, .. }
+            | PlanError::DiffusersLayout { tensor, .. }
             | PlanError::NotZero { tensor, .. } => Some(tensor),
             _ => None,
         }
@@ -432,6 +474,25 @@ impl fmt::Display for PlanError {
                 supported.join(", ")
             ),
             PlanError::NoTower => f.write_str("the checkpoint has no tensors of an encoder of images or sound"),
+            PlanError::UnsupportedImages { supported } => write!(
+                f,
+                "no config.json of a language model, and the tensors are of none of the supported models of images: {}",
+                supported.join(", ")
+            ),
+            PlanError::DiffusersLayout { tensor, model } => write!(
+                f,
+                "the tensor {tensor:?} is that of {model} in the layout of diffusers, which loaders of GGUF do not read; convert the \
+                 original checkpoint instead"
+            ),
+            PlanError::ImageType { ty } => {
+                write!(f, "a model of images is converted to f32, f16 or bf16; quantize the result to {ty}")
+            }
+            PlanError::LongDimension { tensor, shape } => {
+                write!(
+                    f,
+                    "the tensor {tensor:?} has the shape {shape:?}; dimensions of a reshaped tensor are below 2^31"
+                )
+            }
             PlanError::Quantized { method, supported } => write!(
                 f,
                 "config.json: the weights are packed with the method {method:?}, which is not supported; supported are {}",
@@ -457,12 +518,11 @@ impl fmt::Display for PlanError {
             ),
             PlanError::Shapes { name, tensor, found } => write!(
                 f,
-                "the tensor {tensor:?} has the shape {found:?}, another than those before it that also become part of {name}"
+                "the tensor {tensor:?} has the shape {found:?}, but the preceding parts of {name} have a different shape"
             ),
-            PlanError::Mixed { name, tensor } => write!(
-                f,
-                "the tensor {tensor:?} has another number format than those before it that also become part of {name}"
-            ),
+            PlanError::Mixed { name, tensor } => {
+                write!(f, "the tensor {tensor:?} has a different number format than the preceding parts of {name}")
+            }
             PlanError::Incomplete { name, found, expected, keys, tensor } => {
                 write!(f, "{name} is made of {expected} tensors")?;
                 if !keys.is_empty() {
@@ -534,6 +594,7 @@ mod tests {
             ("output_norm.weight", 1, GgmlType::F32, Reason::Vector),
             ("blk.0.attn_q.bias", 2, GgmlType::F32, Reason::NotAWeight),
             ("token_embd", 2, GgmlType::F32, Reason::NotAWeight),
+            ("blk.0.attn_q.lora_a", 3, GgmlType::BF16, Reason::Asked),
             ("blk.3.ffn_gate_inp.weight", 2, GgmlType::F32, Reason::Precise),
             ("position_embd.weight", 2, GgmlType::F32, Reason::Precise),
         ];

@@ -1,8 +1,8 @@
 //! Packed weights: tensors that a checkpoint stores in fewer bits than floats have, as the tensors that they stand for.
 //!
 //! [`Weights`] is a checkpoint whose packed tensors have become plain ones: their companions (scales, zeros, indices) are gone, and the
-//! architecture sees `X.weight` with its real shape. Values are decoded when they are read, in pieces; only MXFP4 stays as it is, because
-//! GGUF has the same blocks.
+//! architecture sees `X.weight` with its real shape. Values are decoded when they are read, in pieces; only MXFP4 and NVFP4 stay as they
+//! are, because GGUF has the same blocks.
 //!
 //! The order of the tensors is that of `dequant_model` in `conversion/base.py` of llama.cpp: weights that keep their name stay in their
 //! place, those with a new name come last, and repacked ones first.
@@ -12,23 +12,29 @@ use core::ops::Range;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use gguf_pipeline::plan::TensorPlan;
 use gguf_pipeline::{Error as PipelineError, Source};
 use gguf_quants::float;
 
 use crate::checkpoint::Checkpoint;
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
+use crate::formula::Fields;
 use crate::model_plan::PlanError;
 
 mod bitsandbytes;
+mod blocks;
 mod data;
 mod groups;
+mod image;
 mod method;
 mod mxfp4;
+mod nvfp4;
 mod scaled;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use image::scaled_by;
 pub(crate) use method::Method;
 
 use data::{Data, Number, Numbers};
@@ -80,7 +86,7 @@ enum Form {
     /// It is decoded; the number is that of the packed weight.
     Decoded(usize, Box<dyn Decode>),
     /// It is repacked.
-    Blocks(mxfp4::Blocks),
+    Blocks(blocks::Blocks),
 }
 
 /// The tensors that a checkpoint stands for, open for reading.
@@ -90,9 +96,19 @@ pub(crate) struct Weights {
     tensors: Vec<SourceTensor>,
     forms: Vec<Form>,
     unpacked: Vec<Unpacked>,
+    /// Of tensors in NVFP4, by their names.
+    scales: HashMap<String, nvfp4::Scales>,
+    algorithms: nvfp4::Algorithms,
+    /// A tensor with other data than is stored.
+    replaced: Option<(usize, Vec<u8>)>,
 }
 
 impl Weights {
+    /// Gives a tensor other data of the same size.
+    pub(crate) fn replace(&mut self, index: usize, data: Vec<u8>) {
+        self.replaced = Some((index, data));
+    }
+
     /// Finds the packed weights of a checkpoint. `dir` is its folder.
     ///
     /// # Errors
@@ -101,12 +117,14 @@ impl Weights {
     pub(crate) fn open(dir: &Path, checkpoint: Checkpoint, method: &Method) -> Result<Weights, Error> {
         let mut found = Found::new(&checkpoint);
         let outcome = method.find(&mut found).and_then(|()| Ok(found.find_bare_floats()?));
-        let Found { gone, mut replaced, first, last, .. } = found;
+        let Found { gone, mut replaced, first, last, scales, .. } = found;
         outcome.map_err(|problem| match problem {
             Problem::Plan(source) => at(dir, &checkpoint, source),
             Problem::Read(source) => source.into(),
         })?;
-        let mut weights = Weights { tensors: Vec::new(), forms: Vec::new(), unpacked: Vec::new(), checkpoint };
+        let (tensors, forms, unpacked, algorithms) = (Vec::new(), Vec::new(), Vec::new(), method.algorithms());
+        let scales = scales.into_iter().collect();
+        let mut weights = Weights { tensors, forms, unpacked, scales, algorithms, replaced: None, checkpoint };
         let stored: Vec<SourceTensor> = weights.checkpoint.tensors().to_vec();
         first.into_iter().for_each(|new| weights.add(new));
         for (index, tensor) in stored.into_iter().enumerate() {
@@ -150,6 +168,15 @@ impl Weights {
         &self.unpacked
     }
 
+    /// Completes a plan that is made of these tensors: the order and the scales of those in NVFP4, and key-values about them.
+    pub(crate) fn complete(&self, fields: &Fields, tensors: &mut Vec<TensorPlan>) -> Vec<(String, gguf_format::Value)> {
+        mxfp4::arrange(&self.tensors, tensors);
+        match self.scales.is_empty() {
+            true => Vec::new(),
+            false => nvfp4::arrange(&self.scales, &self.algorithms, fields, tensors),
+        }
+    }
+
     /// An error about one of the tensors, with the path of the file that it is in, or else of the folder.
     pub(crate) fn error(&self, dir: &Path, source: PlanError) -> Error {
         let named = |tensor: &str| self.tensors.iter().position(|t| t.name == tensor);
@@ -186,6 +213,13 @@ impl Source for Weights {
         let (Some(form), Some(tensor)) = (self.forms.get(index), self.tensors.get(index)) else {
             return Err(PipelineError::OutOfTensor { tensor: format!("number {index}"), bytes: 0 });
         };
+        if let Some((_, data)) = self.replaced.as_ref().filter(|(replaced, _)| *replaced == index) {
+            let from = usize::try_from(offset).ok();
+            let found = from.and_then(|from| data.get(from..from.checked_add(buffer.len())?));
+            let beyond = || PipelineError::OutOfTensor { tensor: tensor.name.clone(), bytes: data.len() as u64 };
+            buffer.copy_from_slice(found.ok_or_else(beyond)?);
+            return Ok(());
+        }
         let data = Data { checkpoint: &self.checkpoint, tensor };
         let matrix = match form {
             Form::Stored(index) => return self.checkpoint.read(*index, offset, buffer),
@@ -266,13 +300,15 @@ struct Found<'a> {
     replaced: HashMap<usize, New>,
     first: Vec<New>,
     last: Vec<New>,
+    /// Of tensors in NVFP4, by their new names.
+    scales: Vec<(String, nvfp4::Scales)>,
 }
 
 impl<'a> Found<'a> {
     fn new(checkpoint: &'a Checkpoint) -> Found<'a> {
         let by_name = checkpoint.tensors().iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
         let (gone, replaced) = (HashSet::new(), HashMap::new());
-        Found { checkpoint, by_name, gone, replaced, first: Vec::new(), last: Vec::new() }
+        Found { checkpoint, by_name, gone, replaced, first: Vec::new(), last: Vec::new(), scales: Vec::new() }
     }
 
     fn tensors(&self) -> impl Iterator<Item = (usize, &'a SourceTensor)> + use<'a> {

@@ -53,7 +53,7 @@ impl fmt::Display for Mismatch {
             Mismatch::Length { dimension, factor, axes } => {
                 write!(f, "expected a multiple of {factor} ({axes}) in dimension {dimension}, counted from 0")
             }
-            Mismatch::Unknown(axes) => write!(f, "the configuration does not say how long {axes} are"),
+            Mismatch::Unknown(axes) => write!(f, "the configuration does not specify the length of {axes}"),
             Mismatch::Slice(axis) => write!(f, "the axis {axis} is too short"),
             Mismatch::Parts => f.write_str("the parts have different shapes"),
             Mismatch::Syntax(what) => write!(f, "the pattern is wrong: {what}"),
@@ -553,7 +553,7 @@ mod tests {
             ("(h d) ... -> (d h) ...", &[13, 2], "a multiple of 12 (h × d) in dimension 0"),
             ("e (h x) -> e (x h)", &[2, 8], "a multiple of 3 (h × x) in dimension 1"),
             ("r[9:] -> r", &[7], "the axis r is too short"),
-            ("(a b) -> (b a)", &[6], "does not say how long a × b are"),
+            ("(a b) -> (b a)", &[6], "does not specify the length of a × b"),
             ("a -> b", &[6], "an axis that the left side does not have"),
             ("a b", &[6, 1], "no arrow"),
             ("1... a -> a", &[2, 3], "a multiple of 1 (1) in dimension 0"),

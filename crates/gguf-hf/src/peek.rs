@@ -38,12 +38,18 @@ pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, t
             }
         }
     }
-    // The width of a layer behind the pooling.
+    // The width of a layer after the pooling.
     if let Some((_, _, usual)) = table.dense.first()
         && let Some(rows) = checkpoint.tensors().iter().find(|tensor| tensor.name == format!("{usual}weight"))
         && let Some(rows) = rows.shape.first()
     {
         config.set("dense_rows", json!(rows));
+    }
+    if table.lists_zero_rows
+        && let Some(json) = files::read_json(dir, "tokenizer.json")?
+    {
+        let n_own = json["model"]["vocab"].as_object().map_or(0, |vocab| vocab.len() as u64);
+        config.set("zero_rows", zero_rows(checkpoint, n_own)?.into());
     }
     if table.trims_embeddings
         && let Some(tokens) = n_tokens(dir, config, table)?
@@ -51,6 +57,39 @@ pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, t
         config.set("vocab", json!({ "tokens": tokens }));
     }
     Ok(())
+}
+
+/// The rows of the embeddings from row `first` on that are zero.
+fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
+    const PIECE: u64 = 1 << 20;
+    let embeddings = checkpoint.tensors().iter().position(|tensor| tensor.name.ends_with("embed_tokens.weight"));
+    let Some((index, tensor)) = embeddings.and_then(|index| Some((index, checkpoint.tensors().get(index)?))) else {
+        return Ok(Vec::new());
+    };
+    let (Some(n), Some(bytes)) = (tensor.shape.first().copied(), tensor.dtype.tensor_bytes(&tensor.shape)) else {
+        return Ok(Vec::new());
+    };
+    let row_bytes = bytes.checked_div(n).unwrap_or(0);
+    let width = tensor.dtype.tensor_bytes(&[1]).and_then(|width| usize::try_from(width).ok()).unwrap_or(1).max(1);
+    let mut rows = Vec::new();
+    let mut piece = vec![0; PIECE.min(row_bytes) as usize];
+    for row in first..n {
+        let mut is_zero = true;
+        let mut at = 0;
+        while is_zero && at < row_bytes {
+            let len = (row_bytes - at).min(piece.len() as u64);
+            let piece = piece.get_mut(..len as usize).unwrap_or_default();
+            checkpoint.read(index, row * row_bytes + at, piece)?;
+            // The sign does not matter.
+            let is_nothing = |value: &[u8]| {
+                value.split_last().is_none_or(|(last, rest)| last & 0x7f == 0 && rest.iter().all(|b| *b == 0))
+            };
+            is_zero = piece.chunks(width).all(is_nothing);
+            at += len;
+        }
+        rows.extend(is_zero.then_some(row));
+    }
+    Ok(rows)
 }
 
 /// The values of a small tensor of floats.

@@ -142,8 +142,6 @@ impl std::error::Error for FileProblem {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UnsupportedFeature {
-    /// Mistral's own tokenizer format.
-    Tekken,
     /// A tokenizer class that exists only as code of the model.
     TokenizerClass(&'static str),
     /// A tokenizer class that checkpoints of this kind do not have in llama.cpp.
@@ -169,9 +167,6 @@ pub enum UnsupportedFeature {
 impl fmt::Display for UnsupportedFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UnsupportedFeature::Tekken => f.write_str(
-                "Mistral's own tokenizer format is not supported; put the tokenizer.json of the Hugging Face release into the folder",
-            ),
             UnsupportedFeature::TokenizerClass(class) => {
                 write!(f, "the tokenizer class {class} is code of the model, which is not supported")
             }
@@ -182,7 +177,10 @@ impl fmt::Display for UnsupportedFeature {
                 write!(f, "the tokenizer is of the type {found}; checkpoints of this class have {expected}")
             }
             UnsupportedFeature::SentencePieceType { found, expected } => {
-                write!(f, "the SentencePiece model is of the type number {found}; checkpoints of this class have {expected}")
+                write!(
+                    f,
+                    "the SentencePiece model is of the type number {found}; checkpoints of this class have {expected}"
+                )
             }
             UnsupportedFeature::Step(problem) => write!(f, "{problem}"),
         }

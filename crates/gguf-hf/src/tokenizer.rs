@@ -2,8 +2,8 @@
 //! (`LlamaModel.set_vocab` in conversion/llama.py and what it calls in conversion/base.py).
 //!
 //! One of three forms comes out: `tokenizer.model` gives a SentencePiece vocabulary; a `tokenizer.json` whose BPE falls
-//! back to bytes gives the same kind without scores; any other BPE gives the `gpt2` kind, which needs the name of its
-//! pre-tokenizer (see `tokenizer/pre.rs`).
+//! back to bytes gives the same kind without scores; any other BPE, and Mistral's `tekken.json`, give the `gpt2` kind, which needs the
+//! name of its pre-tokenizer (see `tokenizer/pre.rs`).
 
 mod base64;
 mod bert;
@@ -17,6 +17,7 @@ pub(crate) mod problem;
 mod rwkv;
 mod sentencepiece;
 mod special;
+mod tekken;
 mod tiktoken;
 mod unigram;
 mod vocab;
@@ -77,6 +78,8 @@ pub struct TokenizerKeys {
     pub pre: PreSource,
     /// Warnings about skipped or doubtful parts of the tokenizer.
     pub warnings: Vec<TokenizerWarning>,
+    /// The number of tokens, where it takes the place of the one that the model's parameters give.
+    pub n_tokens: Option<u32>,
 }
 
 /// The tokenizer files of a model folder.
@@ -120,6 +123,10 @@ impl Folder {
 /// [`FolderError`]: a file that cannot be read or makes no sense, no tokenizer at all, a tokenizer of a kind that is
 /// not supported, or a pre-tokenizer that is not known and not given in `options`.
 pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Result<TokenizerKeys, TokenizerError> {
+    if options.vocab == Vocab::None {
+        let kvs = vec![("tokenizer.ggml.model".to_owned(), "none".into())];
+        return Ok(TokenizerKeys { kvs, pre: PreSource::NotNeeded, warnings: Vec::new() });
+    }
     let folder = Folder::open(dir)?;
     let vocab_size = match config.get("vocab_size") {
         None | Some(Json::Null) => None,
@@ -136,8 +143,11 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     let mut warnings = Vec::new();
 
     let is_llama = options.vocab == Vocab::Llama;
-    if is_llama && folder.tokenizer.is_none() && files::has(dir, "tekken.json")? {
-        return Err(folder.unsupported("tekken.json", UnsupportedFeature::Tekken));
+    if is_llama
+        && folder.tokenizer.is_none()
+        && let Some(bytes) = files::read_bytes(dir, tekken::FILE)?
+    {
+        return tekken::read(&folder, &bytes, options);
     }
     if let Some(add) = folder.tokenizer_config.get("add_prefix_space").and_then(Json::as_bool).filter(|_| is_llama) {
         kvs.set("tokenizer.ggml.add_space_prefix", add);
@@ -236,7 +246,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     if is_llama && vocab_size == Some(49152) {
         kvs.set("tokenizer.ggml.add_bos_token", false);
     }
-    Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings })
+    Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings, n_tokens: None })
 }
 
 /// How the tokenizer of a folder is read, where that depends on its files.
@@ -276,6 +286,7 @@ fn expected_files(kind: Vocab) -> &'static str {
         Vocab::RwkvWorld => rwkv::FILE,
         Vocab::Plamo | Vocab::PlamoWithTemplate => plamo::FILE,
         Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 => "tokenizer.model",
+        Vocab::Llama => "tokenizer.model, tokenizer.json or tekken.json",
         _ => "tokenizer.model or tokenizer.json",
     }
 }

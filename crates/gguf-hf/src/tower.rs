@@ -39,12 +39,14 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         config.set("added_tokens", added_tokens(dir)?);
     }
     let checkpoint = Checkpoint::open(dir)?;
-    // What has the type of the matrices is what is stored, not what it is decoded to.
+    // The type of the matrices is that of the stored data, not of the decoded values.
     let ty = options.ty.resolve(checkpoint.tensors());
-    let weights = Weights::open(dir, checkpoint, &packed::Method::of(dir, &config)?)?;
-    let stored = Stored { asked: options.ty, ty, is_mxfp4: false };
+    let method = packed::Method::of(dir, &config)?;
+    let weights = Weights::open(dir, checkpoint, &method)?;
+    let stored = Stored { asked: options.ty, ty, file_type: method.file_type(options.ty) };
     let plan_of = |source: PlanError| weights.error(dir, source);
-    let model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(plan_of)?;
+    let mut model = arch::plan_parts(&config, weights.tensors(), stored, Scope::Tower).map_err(plan_of)?;
+    let extra = weights.complete(&model.fields, &mut model.tensors);
     let overrides = MetadataOptions {
         model_name: options.name.clone(),
         metadata: options.metadata.clone(),
@@ -56,7 +58,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     kvs.set("general.type", "mmproj");
     let named = metadata.kvs.iter().filter(|(key, _)| key != "general.type").cloned();
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
-    for (key, value) in named.chain(model.parameters).chain([version]) {
+    for (key, value) in named.chain(model.parameters).chain([version]).chain(extra) {
         kvs.set(key, value);
     }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
@@ -96,7 +98,7 @@ fn added_tokens(dir: &Path) -> Result<Json, Error> {
     Ok(Json::Object(all))
 }
 
-/// What the files of the preprocessors say: `processor_config.json` takes precedence, and in each file what is said of images.
+/// The settings of the preprocessors: `processor_config.json` takes precedence, and in each file the settings for images.
 fn preprocessor(dir: &Path) -> Result<Json, Error> {
     let mut all = Map::new();
     for (file, inner) in [("preprocessor_config.json", "media_proc_cfg"), ("processor_config.json", "image_processor")]

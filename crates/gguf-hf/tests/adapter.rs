@@ -1,4 +1,4 @@
-//! Adapters: what becomes of their scale and their factors, and what is refused.
+//! Adapters: conversion of scales and factors, and rejected adapters.
 
 use std::fs;
 use std::path::Path;

@@ -13,7 +13,7 @@ use gguf_pipeline::{Error as PipelineError, Event, Progress, RunOptions, RunSumm
 use gguf_quants::float::f32_to_f16;
 use gguf_test::checkpoint::*;
 
-/// Converts, on two threads, and replaces what is there.
+/// Converts with two threads, and replaces existing output.
 fn run(dir: &Path, out: &Path, options: &Options) -> Result<RunSummary, Error> {
     run_on(2, dir, out, options)
 }

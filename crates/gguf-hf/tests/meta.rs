@@ -56,7 +56,7 @@ fn data(i: usize, rows: usize, columns: usize) -> Vec<u8> {
     f32_data(i as u32, (rows * columns.max(1)) as u64)
 }
 
-/// Writes the checkpoint in so many files; `edit` may change what a file has.
+/// Writes the checkpoint to a number of files; `edit` may change the content of a file.
 fn write_meta(dir: &Path, n: usize, embeddings: Cut, edit: impl Fn(usize, &mut Vec<(String, Vec<i64>, Vec<u8>)>)) {
     for shard in 0..n {
         let mut tensors = vec![("rope.freqs".to_owned(), vec![2], vec![0; 8])];
@@ -250,7 +250,7 @@ fn parts_that_do_not_fit_are_refused() {
                     t[at].2.truncate(32);
                 }
             },
-            "each file has to hold the same tensor",
+            "expected the same tensor in each file",
         ),
         (
             "a vector for a matrix",
@@ -258,7 +258,7 @@ fn parts_that_do_not_fit_are_refused() {
                 let at = find(t, "output.weight");
                 t[at].1 = vec![(VOCAB * WIDTH / 2) as i64];
             },
-            "a matrix is expected",
+            "expected a matrix",
         ),
         (
             "one dimension more",

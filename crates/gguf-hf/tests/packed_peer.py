@@ -96,6 +96,37 @@ def bitnet(plain, packed, g):
         plain[f"{name}.weight_scale"] = uniform(torch.bfloat16)(1, g=g) + 1
 
 
+def nvfp4(weight, scale, activations, is_fp8=lambda name: False, shape=()):
+    """Codes and scales under ModelOpt's or compressed-tensors' names; weights that `is_fp8` picks are floats of 8 bits instead."""
+    def make(plain, packed, g):
+        for number, (name, w) in enumerate(packed.items()):
+            one = lambda: torch.rand(shape, generator=g) + 0.01
+            if is_fp8(name):
+                plain[f"{name}.weight"] = e4m3(w, g)
+                plain[f"{name}.weight_scale"], plain[f"{name}.input_scale"] = one(), one()
+                continue
+            codes = torch.randint(0, 256, (w.shape[0], w.shape[1] // 2), generator=g, dtype=torch.uint8)
+            scales = torch.randint(0, 256, (w.shape[0], w.shape[1] // 16), generator=g, dtype=torch.uint8)
+            plain[f"{name}{weight}"], plain[f"{name}.weight_scale"] = codes, scales.view(torch.float8_e4m3fn)
+            # Scales that are 1, and that are missing.
+            if number % 5 != 3:
+                plain[f"{name}{scale}"] = torch.ones(shape) if number % 5 == 1 else one()
+                plain[f"{name}{activations}"] = torch.ones(shape) if number % 5 == 2 else one()
+            plain[f"{name}.k_scale"] = torch.ones(())
+    return make
+
+
+ATTENTION = lambda name: "self_attn" in name
+MODELOPT = (".weight", ".weight_scale_2", ".input_scale")
+GLOBAL = (".weight_packed", ".weight_global_scale", ".input_global_scale")
+
+
+def layers(of):
+    """`quantized_layers`: what `of` says about each module."""
+    names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    return {f"model.layers.{b}.{name}": {"quant_algo": of(name)} for b in range(2) for name in names}
+
+
 def compressed(format, **weights):
     return {"quant_method": "compressed-tensors", "format": format, "config_groups": {"group_0": {"weights": weights, "targets": ["Linear"]}}}
 
@@ -127,6 +158,12 @@ CASES = {
        for bits, group, zeros in ((4, 32, False), (4, 64, True), (8, 32, False), (8, 64, True), (2, 32, True), (3, 32, False), (5, 64, True), (6, 32, True), (7, 32, False), (1, 32, False))},
     "modelopt": ({"quant_method": "modelopt", "quant_algo": "FP8"}, scaled(".weight_scale", e4m3, shaped(lambda s: ()), [".input_scale", ".k_scale"])),
     "modelopt-rows": ({"quant_method": "modelopt", "quant_algo": "FP8"}, scaled(".weight_scale", e4m3, shaped(lambda s: (s[0],)), [".v_scale"])),
+    "nvfp4": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, nvfp4(*MODELOPT)),
+    "nvfp4-w4a16": ({"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"}, nvfp4(*MODELOPT)),
+    "nvfp4-mixed": ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                     "quantized_layers": layers(lambda name: "FP8" if ATTENTION(name) else "NVFP4" if "up" in name else "W4A16_NVFP4")},
+                    nvfp4(*MODELOPT, is_fp8=ATTENTION)),
+    "nvfp4-compressed": (compressed("nvfp4-pack-quantized", type="float", num_bits=4, group_size=16), nvfp4(*GLOBAL, shape=(1,))),
     "bitnet": ({"quant_method": "bitnet"}, bitnet),
     **{f"gptq{bits}{'-order' if order else ''}": ({**GPTQ, "bits": bits}, gptq(bits, 64, order)) for bits in (2, 4, 8) for order in (False, True)},
     "gptq4-v2": ({**GPTQ, "bits": 4, "checkpoint_format": "gptq_v2"}, gptq(4, 32, True)),

@@ -1,4 +1,4 @@
-//! PyTorch files: what is read of them, and how everything else is refused.
+//! PyTorch files: supported content, and the errors for everything else.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use gguf_test::torch::{self, Pickle, Saved, state_dict};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most memory that a file may take, whatever is in it.
+/// The memory limit for any file.
 const MOST: usize = 200 << 20;
 
 fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
@@ -387,7 +387,7 @@ fn paths_that_are_no_checkpoint() {
         ("model.zip", b"PK\x03\x04", "rename the file"),
         ("page.txt", b"<!DOCTYPE html><html>", "an HTML page, expected a checkpoint"),
         ("empty.dat", b"", "an empty file, expected a checkpoint"),
-        ("model.safetensors", b"x", "no config.json in the folder"),
+        ("model.safetensors", b"x", "not a safetensors file: 1 bytes"),
     ] {
         fs::write(dir.path().join(name), content).unwrap();
         let message = refusal(name);

@@ -1,4 +1,4 @@
-//! Encoders of images: what is taken of a checkpoint, and what is refused.
+//! Encoders of images: the tensors taken from a checkpoint, and rejected checkpoints.
 
 use std::fs;
 use std::path::Path;

@@ -96,7 +96,7 @@ impl Buffer {
     pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<bool> {
         match self {
             Buffer::Memory(memory) if memory.is_full() => {
-                // A head longer than what was reserved goes on in a vector.
+                // A head longer than the reservation continues in a vector.
                 let read = memory.bytes();
                 let mut bytes = Vec::new();
                 bytes.try_reserve_exact(read.len().saturating_mul(2)).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -124,7 +124,7 @@ impl Buffer {
         }
     }
 
-    /// Cuts the bytes to the given length and gives back what is left over.
+    /// Truncates the bytes to the given length and releases the rest.
     pub(crate) fn cut(&mut self, to: u64) {
         let to = usize::try_from(to).unwrap_or(usize::MAX);
         match self {
@@ -146,7 +146,7 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
-/// Reads until `buf` is full or the reader ends; gives the number of bytes read.
+/// Reads until `buf` is full or the reader ends; returns the number of bytes read.
 fn read_full(reader: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {

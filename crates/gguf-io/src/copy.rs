@@ -90,7 +90,7 @@ impl Copy<'_> {
         self.left = self.left.saturating_sub(bytes);
     }
 
-    /// Copies what the kernel copies; what is left then has to pass through memory.
+    /// Copies as much as the kernel can; the rest must be copied through memory.
     #[cfg(target_os = "linux")]
     fn inside_kernel(&mut self, output: &Output) -> Result<(), Failed> {
         use rustix::io::Errno;
@@ -129,7 +129,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Whether what is a hole here reads as zeros in the output without being written.
+    /// Whether a hole of the input reads as zeros in the output without being written.
     #[cfg(target_os = "linux")]
     fn may_leave_holes(&self, output: &Output) -> bool {
         use std::os::unix::fs::MetadataExt;

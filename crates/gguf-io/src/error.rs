@@ -28,7 +28,7 @@ pub enum Error {
         path: PathBuf,
         /// What was tried: `open`, `read`, `write`, ...
         action: &'static str,
-        /// What it said.
+        /// Its message.
         source: io::Error,
     },
     /// The file's head cannot be read as GGUF.
@@ -60,7 +60,7 @@ pub enum Error {
         /// The journal.
         journal: PathBuf,
     },
-    /// A disk has no room for what is to be written to it.
+    /// A disk has not enough free space for the output.
     NoRoom {
         /// The output; of several on the disk, the first.
         path: PathBuf,
@@ -82,7 +82,7 @@ pub enum Error {
         /// Names like that, the nearest first, safe to print.
         nearest: Vec<String>,
     },
-    /// A tensor's data cannot be had as it was asked for.
+    /// A tensor's data is not available in the requested form.
     Tensor {
         /// The file.
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum Error {
     },
 }
 
-/// Why a tensor's data cannot be had as it was asked for.
+/// Why a tensor's data is not available in the requested form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorProblem {
@@ -120,7 +120,7 @@ pub enum TensorProblem {
     },
     /// It does not have the rows.
     Rows {
-        /// The rows asked for.
+        /// The requested rows.
         asked: Range<u64>,
         /// The rows there are.
         n_rows: u64,
@@ -198,7 +198,7 @@ impl Error {
         }
     }
 
-    /// Whether the file's content is at fault, as opposed to the call or the machine.
+    /// Returns whether the error is due to the content of the file, and not to the call or the machine.
     pub fn is_bad_file(&self) -> bool {
         match self {
             Error::Head { .. } | Error::NoTensor { .. } | Error::Shards { .. } => true,

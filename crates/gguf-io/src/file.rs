@@ -23,7 +23,7 @@ pub const MODEL_LIMITS: Limits = Limits {
 };
 
 /// An open GGUF file, wherever its bytes are. The head is on the heap, so it stays what it was when it was checked; tensor
-/// data stays in the source and is read when it is asked for.
+/// data stays in the source and is read on demand.
 ///
 /// ```
 /// # fn main() -> Result<(), gguf_io::Error> {

@@ -51,7 +51,7 @@ impl HeadRead {
 /// ```
 ///
 /// # Errors
-/// The reader's; what is wrong with the head is in [`HeadRead::error`].
+/// Errors of the reader; problems of the head are in [`HeadRead::error`].
 pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadRead> {
     read_head_with(reader, HeadScan::new(total), |_, _| Ok(()))
 }
@@ -60,7 +60,7 @@ pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadR
 /// scan has come in them, and may refuse the rest.
 ///
 /// # Errors
-/// The reader's, and those of `look`; memory that cannot be had is [`io::ErrorKind::OutOfMemory`].
+/// The reader's, and those of `look`; memory that is not available is [`io::ErrorKind::OutOfMemory`].
 pub fn read_head_with<E: From<io::Error>>(
     reader: &mut impl Read,
     mut scan: HeadScan,

@@ -35,7 +35,7 @@ pub enum EditStep {
     Opened,
     /// A piece of the journal was written.
     Noted,
-    /// The journal is complete and durable. From here on the file counts as edited.
+    /// The journal is complete and durable. From here on, the edit will be completed.
     Durable,
     /// The file system has inserted bytes, which read as zero.
     Inserted,
@@ -126,7 +126,7 @@ pub fn replace_start(path: &Path, old: &[u8], new: &[u8], on: &dyn Fn(EditStep))
     }
 }
 
-/// Finishes an edit of the file that was interrupted, if there is one; says whether there was. Opening a model does so.
+/// Finishes an edit of the file that was interrupted, if there is one; returns whether there was. Opening a model does so.
 ///
 /// # Errors
 /// [`Error::Unfinished`] when it cannot be finished, for example because the file may not be written; [`Error::OtherJournal`] when
@@ -135,7 +135,7 @@ pub fn finish(path: &Path) -> Result<bool, Error> {
     finish_with(path, &|_| ())
 }
 
-/// As [`finish`], and tells the steps.
+/// Like [`finish`], and reports each step.
 ///
 /// # Errors
 /// See [`finish`].
@@ -171,7 +171,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     }
 }
 
-/// Does what the journal says is left to do; says whether that was anything. The journal stays.
+/// Does what the journal says is left to do; returns whether that was anything. The journal stays.
 fn finish_locked(path: &Path, journal: &mut Journal, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     let unfinished = |source| Error::Unfinished { path: path.to_owned(), journal: journal.path.clone(), source };
     let Some(record) = Record::read(&mut journal.file).map_err(unfinished)? else { return Ok(false) };

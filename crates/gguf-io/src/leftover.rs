@@ -1,4 +1,4 @@
-//! Temporary files, and what is left of them when a process is killed.
+//! Temporary files, and the removal of those that killed processes left behind.
 //!
 //! A temporary file is locked as long as its process works on it. The lock ends with the process, however that ends, so a file
 //! whose lock can be had belongs to nobody.
@@ -30,7 +30,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     let file = options.open(path)?;
     // Where files cannot be locked, nobody takes one for left over either.
     let is_locked = file.try_lock().is_ok();
-    // Somebody who removes what is left may have found it between its creation and its lock.
+    // A process that removes leftovers may have found the file between its creation and its lock.
     match is_still(&file, path) || !is_locked {
         true => Ok(file),
         false => Err(io::ErrorKind::AlreadyExists.into()),

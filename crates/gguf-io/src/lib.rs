@@ -2,15 +2,15 @@
 //!
 //! # Overview
 //!
-//! * [`ModelFile`] is one file, [`Model`] all shards of a model. Their heads are on the heap; their
-//!   [tensors](Tensor) are read, borrowed or decoded when they are asked for.
-//! * [`ReadAt`] is where the bytes come from. [`File`](std::fs::File), memory and [`Map`] implement it; a source of your
-//!   own, such as ranges of a remote object, needs two methods. [`read_head`] reads a head from a stream.
+//! * [`ModelFile`] is one file, [`Model`] all shards of a model. Their heads are in memory; their
+//!   [tensors](Tensor) are read, borrowed or decoded on demand.
+//! * [`ReadAt`] is a source of bytes. [`File`](std::fs::File), memory and [`Map`] implement it; a custom
+//!   source, such as ranges of a remote object, needs two methods. [`read_head`] reads a head from a stream.
 //! * [`Writer`] writes a head and its tensors to any [`Write`](std::io::Write), in three orders and always with the same
 //!   bytes.
 //! * [`Output`] is a file under construction: temporary, with positioned writes, synced, then renamed. [`open_locked`]
-//!   opens a file for one process at a time, [`open_regular`] a regular file and nothing else.
-//! * [`in_place`] replaces the start of a file so that it is always the old one or the new one.
+//!   opens a file for one process at a time, [`open_regular`] opens only regular files.
+//! * [`in_place`] replaces the start of a file atomically: it is always the old one or the new one.
 #![deny(unsafe_code)]
 
 mod buffer;

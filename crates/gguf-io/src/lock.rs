@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::Error;
 
-/// Opens a file for reading and writing, as it is, and locks it; creates it when there is none. The lock ends with the file.
+/// Opens a file for reading and writing and locks it; creates it if it does not exist. The lock is released when the file is closed.
 ///
 /// # Errors
 /// [`Error::Busy`] when another process has it locked; [`Error::NotAFile`] when something else has the name; [`Error::Io`].
@@ -25,7 +25,7 @@ pub fn open_locked(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Opens a file for reading and writing, as it is, and creates it when there is none; never what a link leads to.
+/// Opens a file for reading and writing, or creates it; never follows a link.
 ///
 /// # Errors
 /// [`Error::NotAFile`] when something else has the name; [`Error::Io`].

@@ -41,7 +41,7 @@ impl Model {
     /// See [`open`](Model::open); also when the system cannot map a file.
     ///
     /// # Safety
-    /// That of [`Map::new`](crate::Map::new) for every file of the model: as long as it is open here, nobody writes to it
+    /// That of [`Map::new`](crate::Map::new) for every file of the model: while it is open here, nobody writes to it
     /// or truncates it.
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Model, Error> {

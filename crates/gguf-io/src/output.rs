@@ -40,7 +40,7 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Temp {
-    /// Under a name of its own; removed when it is dropped.
+    /// Has a temporary name; removed on drop.
     Passing(NamedTempFile),
     /// Under the name that [`Output::partial_path`] gives.
     Kept(File, PathBuf),
@@ -57,7 +57,7 @@ impl Output {
     pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
         match fs::symlink_metadata(path) {
             Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
-            // Folders, devices and pipes are not replaced, whatever is allowed, nor links to them: those mean something to others.
+            // Folders, devices, pipes and links to them are never replaced, because other programs rely on them.
             // A link to a file is, but not what it leads to.
             Ok(there) if there.is_symlink() && leads_elsewhere(path) => Err(Error::NotAFile(path.to_owned())),
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(Error::NotAFile(path.to_owned())),
@@ -102,7 +102,7 @@ impl Output {
         matches!(self.temp, Temp::Finished(_))
     }
 
-    /// Whether the file was started here, so that nothing is in it but what is written through this value.
+    /// Whether this value created the file, which then contains only data written through this value.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.temp, Temp::Passing(_))
@@ -229,7 +229,7 @@ impl Output {
             }
             return Err(Error::io(&path, "rename")(e.error));
         }
-        // An interrupted edit of the file that was replaced is none of the new one.
+        // An interrupted edit of the replaced file does not apply to the new one.
         crate::in_place::forget(&path);
         drop(file);
         // The name is in the folder; make that durable as well. Not every file system can, and the file is whole anyway.
@@ -246,7 +246,7 @@ fn leads_elsewhere(link: &Path) -> bool {
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
 }
 
-/// What the operating system said about a new file in a folder, in its own words; a folder that is missing is named.
+/// The error of the operating system for a new file in a folder; a missing folder is named.
 fn plain(e: io::Error, folder: &Path) -> io::Error {
     match e.kind() {
         io::ErrorKind::NotFound if !folder.exists() => {

@@ -270,7 +270,7 @@ mod decode {
             Ok(values)
         }
 
-        /// Decodes the data into `values`, which has one place for each element.
+        /// Decodes the data into `values`, which has one element for each element of the tensor.
         ///
         /// # Errors
         /// See [`to_f32`](Tensor::to_f32); also [`TensorProblem::Values`] for another number of places.

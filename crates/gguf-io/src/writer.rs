@@ -191,7 +191,7 @@ impl<W: Write> Writer<W> {
         Ok(TensorWriter { writer: self, tensor, needed, left: needed })
     }
 
-    /// Ends the file, which writes a head that comes last, and gives the stream back, flushed.
+    /// Ends the file, which writes a head that comes last, and returns the stream, flushed.
     ///
     /// # Errors
     /// [`WriteError::Short`] when tensor data is missing; [`WriteError::Io`].
@@ -209,7 +209,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Checks that it is a tensor's turn; gives the bytes of its data.
+    /// Checks that it is a tensor's turn; returns the bytes of its data.
     fn turn(&self, name: &[u8]) -> Result<u64, WriteError> {
         self.usable()?;
         match self.places.get(self.next) {
@@ -266,7 +266,7 @@ impl<W> Writer<W> {
         WriteError::Size { tensor, needed, given }
     }
 
-    /// Changes a value of a head that comes last, for what is known only when the tensors are written.
+    /// Changes a value of a head that is written last, for values that are known only after the tensors are written.
     ///
     /// # Errors
     /// [`WriteError::HeadIsWritten`] when the head came first; [`LayoutError::Changed`] when it would no longer fit its
@@ -354,7 +354,7 @@ pub enum WriteError {
     Layout(LayoutError),
     /// It is the turn of another tensor.
     Order {
-        /// The tensor whose turn it is; `None` behind the last one.
+        /// The tensor whose turn it is; `None` after the last one.
         expected: Option<String>,
         /// The tensor that was given.
         given: String,

@@ -18,7 +18,7 @@ pub(crate) struct Arranged<'f> {
     pub(crate) tensor: &'f Tensor,
     pub(crate) named: Named,
     pub(crate) shape: Vec<u64>,
-    /// Elements of what moves as one: a row, or of a vector the part of a head.
+    /// Elements of the unit that moves: a row, or the part of a vector for one head.
     pub(crate) row_len: u64,
     pub(crate) order: Vec<Run>,
     /// Whether rows and columns are exchanged.
@@ -128,7 +128,7 @@ impl<'f> Arranged<'f> {
         Arranged { tensor, named, shape, row_len, order, transposed: false }
     }
 
-    /// The pieces of the file, in rows of the length that moves as one.
+    /// The pieces of the file, in rows of the length of the unit that moves.
     pub(crate) fn pieces(&self) -> Vec<Piece> {
         let cut = |piece: &Piece| match piece.row_len.checked_div(self.row_len) {
             Some(n) if piece.row_len > self.row_len => {

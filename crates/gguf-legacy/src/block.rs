@@ -87,7 +87,7 @@ impl fmt::Display for Treatment {
 }
 
 impl Encoding {
-    /// Values and bytes of a block, as it stands in the file.
+    /// Values and bytes of a block, as stored in the file.
     pub(crate) fn block(self) -> (u64, u64) {
         let (values, bytes) = match self {
             Encoding::Present(ty) | Encoding::Pairs(ty) => ty.info().map_or((1, 1), |i| (i.block_len, i.block_bytes)),
@@ -104,7 +104,7 @@ impl Encoding {
         (u64::from(values), u64::from(bytes))
     }
 
-    /// The type that the file calls it; for a type that never was one of ggml's, the type it is decoded to.
+    /// The type in the file; for a type that was never part of ggml, the type it is decoded to.
     pub(crate) fn ty(self) -> GgmlType {
         match self {
             Encoding::Outlier => GgmlType::F32,
@@ -155,7 +155,7 @@ impl Reading {
         matches!(self.encoding, Encoding::Present(_)) && self.ty() == self.encoding.ty()
     }
 
-    /// Makes blocks of what was read: whole blocks on both sides. Rows of [`Encoding::Planar`] have become blocks before.
+    /// Converts whole blocks. Rows of [`Encoding::Planar`] have been converted to blocks before.
     pub(crate) fn convert(self, raw: &[u8], out: &mut [u8]) {
         let (_, raw_bytes) = self.encoding.block();
         let blocks = raw.chunks_exact(raw_bytes as usize).zip(out.chunks_exact_mut(self.block_bytes() as usize));
@@ -203,7 +203,7 @@ fn halves_of_pairs(pairs: &[u8], halves: &mut [u8]) {
     }
 }
 
-/// A block with f32 scales as one with f16 scales.
+/// Converts a block with f32 scales to one with f16 scales.
 fn narrow(ty: GgmlType, pairs: bool, raw: &[u8], out: &mut [u8]) {
     let n_scales = if ty == GgmlType::Q4_1 { 2 } else { 1 };
     let (scales, levels) = raw.split_at(4 * n_scales);

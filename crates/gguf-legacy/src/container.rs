@@ -38,7 +38,7 @@ const GGLA: u32 = 0x6767_6c61;
 /// State of a chat, which is no model.
 const GGSN: u32 = 0x6767_736e;
 
-/// What a file is that has one of the magics.
+/// The kind of a file with one of the magics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Magic {
     Container(Container),

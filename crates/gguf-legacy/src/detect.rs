@@ -99,7 +99,7 @@ pub(crate) fn detect(
     if !best.iter().any(|walk| walk.end.is_none()) {
         let generation = best.first().map_or(Generation::Present, |walk| walk.sizes.generation);
         let usual = Sizes { generation, small: false, early_q8: false };
-        // What no field of the file tells, but sizes do. Only unversioned files may have blocks of another generation than it seems.
+        // Determined by sizes, because no field records it. Only unversioned files may have blocks of another generation.
         let may_differ = container == Container::Ggml;
         let others = [
             (true, Sizes { small: true, ..usual }),
@@ -169,7 +169,7 @@ fn sense(walk: &Walk) -> Sense {
         shapes_fit: shapes_fit(walk),
         n_known,
         has_vocabulary: walk.has_vocabulary,
-        // Layouts that read the vocabulary at the same place differ in nothing but what was before it.
+        // Layouts that read the vocabulary at the same place differ only in the bytes before it.
         n_tokens: walk.tokens.iter().filter(|token| !token.is_empty()).count(),
         n_hparams: if walk.tokens.len() == 0 { walk.hparams.0.len() } else { 0 },
     }

@@ -1,4 +1,4 @@
-//! The draft of GGUF version 1, which says in key-values what the containers before it said by position.
+//! The draft of GGUF version 1, which stores in key-values what earlier containers stored by position.
 
 use std::path::Path;
 use std::sync::OnceLock;

@@ -144,7 +144,7 @@ pub enum Error {
         path: PathBuf,
         /// The key.
         key: String,
-        /// Its value, if it has one that is a number.
+        /// Its value, if it is a number.
         found: Option<u32>,
         /// What would be right.
         expected: &'static str,

@@ -1,4 +1,4 @@
-//! A legacy file, opened: all of its parts, and what is in them.
+//! An opened legacy file: all of its parts and their content.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -231,7 +231,7 @@ impl LegacyFile {
         }
     }
 
-    /// Sees that a part has the hyperparameters, the vocabulary and the tensors of the first.
+    /// Checks that a part has the hyperparameters, the vocabulary and the tensors of the first.
     fn compare(&self, path: &Path, part: &Walk, first: &[Record]) -> Result<(), Error> {
         let differs = |difference: String| Err(Error::OtherPart { path: path.to_owned(), difference });
         if part.hparams != self.hparams {
@@ -273,7 +273,7 @@ impl LegacyFile {
             }
             let Record { name, encoding, .. } = record.clone();
             if !names.insert(&record.name) {
-                let expected = "a name of its own: the file has two tensors of this name".to_owned();
+                let expected = "a unique name: the file has two tensors of this name".to_owned();
                 return Err(Error::Shape { path: self.path().to_owned(), tensor: name, found: shape, expected });
             }
             self.tensors.push(Tensor { name, shape, encoding, pieces, are_columns });

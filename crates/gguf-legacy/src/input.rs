@@ -12,7 +12,7 @@ use crate::file::{Bytes, LegacyFile, first_part, open as open_bytes};
 use crate::layout::Family;
 use crate::upgrade::GgufUpgrade;
 
-/// A model that is not what is written today.
+/// A model in a legacy format.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input {

@@ -172,7 +172,7 @@ fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
     kvs
 }
 
-/// Sees that the original's key-values are those of a model of the same sizes.
+/// Checks that the original's key-values are those of a model of the same sizes.
 fn compare(known: &Known<'_>, head: &Head) -> Result<(), Error> {
     let path = || known.file.path().to_owned();
     let architecture = known.file.family.architecture();
@@ -220,7 +220,7 @@ fn has_no_positions(known: &Known<'_>) -> bool {
     known.arrangement.tensors.iter().all(|item| item.named.stem != "position_embd")
 }
 
-/// Sees that there are as many tokens as the embeddings have rows.
+/// Checks that there are as many tokens as the embeddings have rows.
 fn check_vocabulary(known: &Known<'_>, head: &Head) -> Result<(), Error> {
     let tokens = head.get("tokenizer.ggml.tokens").and_then(|value| value.as_array().map(|array| array.len()));
     let embeddings = known.arrangement.tensors.iter().find(|item| item.named.stem == "token_embd");

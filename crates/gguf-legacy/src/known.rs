@@ -1,4 +1,4 @@
-//! Vocabularies and models that are told by their content, and what is known of them beyond their files.
+//! Vocabularies and models that are identified by their content, and their metadata that is not in the file.
 
 use std::collections::HashMap;
 

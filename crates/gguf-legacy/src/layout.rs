@@ -74,7 +74,7 @@ impl Family {
         Family::ALL.into_iter().find(|family| family.name() == name)
     }
 
-    /// Whether files of both look alike but for the tokens.
+    /// Whether files of both look alike except for the tokens.
     pub(crate) fn shares_layout_with(self, other: Family) -> bool {
         let layout = |family| if family == Family::StarCoder { Family::Gpt2 } else { family };
         layout(self) == layout(other)

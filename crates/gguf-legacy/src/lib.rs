@@ -2,10 +2,10 @@
 //!
 //! # Overview
 //!
-//! * [`recognise`] tells what a file is from its bytes, also if it is cut short.
+//! * [`recognise`] identifies a file by its bytes, even if it is truncated.
 //! * [`Input`] is an open file with all of its parts.
-//! * [`questions`] are what it does not say; [`Answers`] answers them.
-//! * [`plan`](fn@plan) decides everything about its migration; the [`plan`](Migration::plan) is run as any other.
+//! * [`questions`] lists its missing metadata; [`Answers`] provides it.
+//! * [`plan`](fn@plan) plans the migration; the [`plan`](Migration::plan) is run like any other.
 #![forbid(unsafe_code)]
 
 mod arrange;

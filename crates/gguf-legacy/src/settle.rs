@@ -1,4 +1,4 @@
-//! What a file does not say, settled: by the answers, by the original's key-values, by what is known of models, or by proposals.
+//! Determines metadata that a file lacks: from answers, the original's key-values, the table of known models, or proposals.
 
 use gguf_format::{FromValue, Value};
 
@@ -235,22 +235,24 @@ impl Facts {
             }
             (Topic::ContextLength, _) if is_code => proposed("16384", "the file's name says Code Llama"),
             (Topic::ContextLength, _) if self.is_stretched() => {
-                proposed("8192", "the file's name speaks of longer texts; it may also need scaled positions")
+                proposed("8192", "the file's name suggests a longer context; the model may also need scaled positions")
             }
             (Topic::ContextLength, _) if is_second => proposed("4096", "the file's name says Llama 2"),
             (Topic::ContextLength, _) if self.is_grouped => proposed("4096", "heads share keys, as in Llama 2"),
             (Topic::ContextLength, _) => proposed("2048", "LLaMA was trained with 2048 tokens, Llama 2 with 4096"),
-            (Topic::NormEpsilon, _) if is_code || is_second || self.is_grouped => proposed("1e-5", "that is Llama 2's"),
-            (Topic::NormEpsilon, _) if self.container == Container::Ggjt(3) && self.is_either => {
-                proposed("5e-6", "LLaMA has 1e-6 and Llama 2 has 1e-5; llama.cpp took this for either")
+            (Topic::NormEpsilon, _) if is_code || is_second || self.is_grouped => {
+                proposed("1e-5", "Llama 2 has this value")
             }
-            (Topic::NormEpsilon, _) => proposed("1e-6", "that is LLaMA's; Llama 2 has 1e-5"),
+            (Topic::NormEpsilon, _) if self.container == Container::Ggjt(3) && self.is_either => {
+                proposed("5e-6", "LLaMA has 1e-6 and Llama 2 has 1e-5; llama.cpp used this value for both")
+            }
+            (Topic::NormEpsilon, _) => proposed("1e-6", "LLaMA has 1e-6, Llama 2 has 1e-5"),
             (Topic::RopeFreqBase, _) if is_code => proposed("1000000", "the file's name says Code Llama"),
             (Topic::RopeFreqBase, _) if self.is_stretched() => {
-                proposed("10000", "all but Code Llama have it; the file's name speaks of longer texts")
+                proposed("10000", "all models except Code Llama have it; the file's name suggests a longer context")
             }
-            (Topic::RopeFreqBase, _) => sure("10000", "every Llama of that time but Code Llama has it"),
-            (Topic::Pooling, _) => proposed("mean", "sentence-transformers pools so unless a model says otherwise"),
+            (Topic::RopeFreqBase, _) => sure("10000", "all models of that time except Code Llama have it"),
+            (Topic::Pooling, _) => proposed("mean", "it is the default of sentence-transformers"),
             (Topic::Generation, _) => {
                 proposed("first", "the file has no version, and programs without one stopped at the first")
             }

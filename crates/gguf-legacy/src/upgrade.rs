@@ -13,7 +13,7 @@ use crate::container::Container;
 use crate::error::Error;
 use crate::plan::{Migrated, Migration, Options, findings};
 
-/// A GGUF that is not what is written today.
+/// A GGUF of an older version or with removed types.
 #[derive(Debug)]
 pub struct GgufUpgrade {
     pub(crate) draft: Draft,

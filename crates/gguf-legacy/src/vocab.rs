@@ -44,7 +44,7 @@ impl Tokens {
         self.types.push(ty);
     }
 
-    /// Gives a name of its own to each token that has none: llama.cpp reads no token twice.
+    /// Gives a unique name to each token without one: llama.cpp reads no token twice.
     fn make_unique(&mut self) {
         let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(self.texts.len());
         for (i, (text, ty)) in self.texts.iter_mut().zip(&mut self.types).enumerate() {
@@ -211,7 +211,7 @@ enum Read {
     Bytes,
     /// Each byte as a code point, in UTF-8.
     Codes,
-    /// Decoded to text, in which U+FFFD stands for what is not UTF-8.
+    /// Decoded to text, with U+FFFD for bytes that are not UTF-8.
     Text,
 }
 

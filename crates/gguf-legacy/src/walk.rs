@@ -38,7 +38,7 @@ impl Sizes {
     /// The layout of a tensor whose type has that number.
     pub(crate) fn encoding(self, code: u32, container: Container) -> Option<Encoding> {
         let Sizes { generation, small, early_q8 } = self;
-        // rwkv.cpp has numbers of its own.
+        // rwkv.cpp uses different numbers.
         let code = match (container, code) {
             (Container::Rwkv(_), 0..=3) => code,
             (Container::Rwkv(_), 4) => return Some(Encoding::Outlier),
@@ -63,7 +63,7 @@ impl Sizes {
     }
 }
 
-/// Texts of tokens, one behind the other.
+/// Texts of tokens, one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TokenTexts {
     bytes: Vec<u8>,

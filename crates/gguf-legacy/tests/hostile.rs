@@ -86,7 +86,7 @@ fn hostile_files_give_errors_in_bounded_memory() {
             let is_whole = check(&format!("{} cut at {cut}", file.name), &file.bytes[..cut]);
             assert!(!is_whole || file.tensors.contains(&cut), "{} cut at {cut}", file.name);
         }
-        // Bytes behind the end are the start of another tensor.
+        // Bytes after the end are the start of another tensor.
         for rest in [&[0][..], &[1, 0, 0, 0], &[0xff; 40]] {
             n += 1;
             assert!(!check(file.name, &[&file.bytes, rest].concat()), "{} with {rest:?}", file.name);

@@ -57,6 +57,7 @@ mod arctic;
 mod baichuan;
 mod bailingmoe;
 mod bailingmoe2;
+mod bailingmoe3;
 mod bert;
 mod bloom;
 mod chameleon;
@@ -72,8 +73,11 @@ mod deepseek;
 mod deepseek2;
 mod deepseek2ocr;
 mod deepseek32;
+mod dflash;
 mod dots1;
+mod dots3note;
 mod dream;
+mod eagle3;
 mod ernie4_5;
 mod eurobert;
 mod exaone;
@@ -88,6 +92,7 @@ mod gemma3n;
 mod gemma4;
 mod glm4;
 mod glm4moe;
+mod glm5_next;
 mod gpt2;
 mod gpt_oss;
 mod gptj;
@@ -95,17 +100,21 @@ mod gptneox;
 mod granite;
 mod granite_hybrid;
 mod granite_swa;
+mod granite_switch;
 mod grok;
 pub(crate) mod groups;
 mod grovemoe;
+mod hrm_text;
 mod hunyuan;
 mod hunyuan_moe;
 mod hy_v3;
+mod hy_v4;
 mod internlm2;
 mod jais;
 mod jais2;
 mod jamba;
 mod jina_bert;
+mod kimi_linear;
 mod laguna;
 mod lfm2;
 mod llada;
@@ -120,15 +129,18 @@ mod mellum;
 mod mimo2;
 mod minicpm;
 mod minicpm3;
+mod minimax_01;
 mod minimax_m2;
 mod minimax_m3;
 mod modern_bert;
 mod mpt;
+mod muse_glimmer;
 mod nanbeige;
 mod nemotron;
 mod nemotron_h;
 mod neo_bert;
 mod nomic_bert;
+mod not_converted;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -176,10 +188,10 @@ mod prelude {
     pub(super) use super::{Architecture, Checkpoint, Computed, Dim, Key, Kind, Map, Need, Row, Vocab, When};
 }
 
-/// Dimensions: what each counts, the keys that it follows from, and how.
+/// Dimensions: the meaning of each, the keys that determine it, and the formula.
 macro_rules! dims {
     ($($(#[$doc:meta])* $dim:ident $keys:literal |$h:pat_param, $block:pat_param| $of:expr;)*) => {
-        /// A dimension, by what it counts.
+        /// A dimension, by its meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Dim {
@@ -336,7 +348,7 @@ dims! {
     Mels "encoder.mels_count" |h, _| h.mels;
     /// 3.
     Three "3" |_, _| Some(3);
-    /// All that Mamba 2 projects the hidden state to: the gate, what is convolved, the time steps.
+    /// The projection of the hidden state in Mamba 2: the gate, the input of the convolution, the time steps.
     SsmIn "2 × ssm.inner_size + 2 × ssm.group_count × ssm.state_size + ssm.time_step_rank"
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
     /// Elements of the queries of all heads, and as many of a gate.
@@ -368,6 +380,10 @@ dims! {
     /// Elements of the queries of all heads of the indexer.
     IndexerQ "attention.indexer.head_count × attention.indexer.key_length"
         |h, _| h.indexer_heads?.checked_mul(h.indexer_key?);
+    /// Elements of a head of delta attention.
+    KdaHead "kda.head_dim" |h, _| h.kda_head;
+    /// Elements of all heads of delta attention.
+    KdaInner "attention.head_count × kda.head_dim" |h, b| h.heads?.get(b)?.checked_mul(h.kda_head?);
 }
 
 impl Dim {
@@ -389,7 +405,7 @@ pub enum Need {
     UnlessFused,
 }
 
-/// For which models, and blocks of them, a row counts.
+/// The models and blocks to which a row applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
@@ -420,10 +436,16 @@ pub enum When {
     NextTokens,
     /// All other blocks.
     Main,
+    /// Blocks whose attention sees a sliding window.
+    Windowed,
+    /// All other blocks.
+    Whole,
+    /// Of models whose blocks run several times, those that have weights.
+    Stacked,
 }
 
 impl When {
-    /// Whether a row with it counts in block `block` of a model of these sizes.
+    /// Whether a row with it applies to block `block` of a model of these sizes.
     pub fn holds(self, h: &Hparams<'_>, block: u64) -> bool {
         let has_experts = h.experts > 0 && block >= h.leading_dense && h.is_expert_step(block) && h.is_moe_layer(block);
         match self {
@@ -440,6 +462,9 @@ impl When {
             When::NoGate => h.gate_lora == Some(0),
             When::NextTokens => h.is_nextn(block),
             When::Main => !h.is_nextn(block),
+            When::Windowed => h.is_windowed(block),
+            When::Whole => !h.is_windowed(block),
+            When::Stacked => h.stacked.is_none_or(|n| block < n),
         }
     }
 }
@@ -460,13 +485,20 @@ pub enum Map {
         period: u64,
         /// The first place.
         from: u64,
-        /// The place behind the last.
+        /// The place after the last.
         to: u64,
         /// The number.
         factor: f32,
     },
     /// Sets values to zero from that place in the output on.
     ZeroFrom(u64),
+    /// Sets values to zero before that place in the output.
+    ZeroBefore(u64),
+    /// In tables: sets the first rows to zero, as many.
+    ZeroRows(u64),
+    /// In tables: takes the values of a formula in place of those of the source: one number for all, a list, or a list with a list for each
+    /// block.
+    Values(&'static str),
     /// In tables: multiplies by the value of a formula over the fields of the configuration.
     ScaleBy(&'static str),
     /// In tables: multiplies rows by the value of a formula, a list of `[rows, number]` for rows that follow each other. The list
@@ -485,7 +517,7 @@ pub struct Row {
     pub shape: &'static [Dim],
     /// Whether it has to be there.
     pub need: Need,
-    /// For which models the row counts.
+    /// The models and blocks to which the row applies.
     pub when: When,
     /// Whether the bias has to be there; `None` where there is none. Its name ends in `.bias` in place of `.weight`, and it has
     /// the dimensions of a matrix but the first, or those of a vector.
@@ -629,6 +661,8 @@ pub enum Vocab {
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
     BpeWithEndOfTurn,
+    /// No tokenizer (`_set_vocab_none`).
+    None,
 }
 
 /// A tensor that is computed from the configuration.
@@ -683,10 +717,21 @@ pub struct Checkpoint {
     /// What cannot be converted: a formula, and its name for the error.
     pub refuse: &'static [(&'static str, &'static str)],
     /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
-    /// of a block the field is a list with the values of each. They become no tensors.
+    /// of a block the field is a list with the values of each. They become no tensors unless a row names them.
     pub peeked: &'static [(&'static str, &'static str)],
     /// Whether the embeddings end with the tokens of the tokenizer.
     pub trims_embeddings: bool,
+    /// Whether the field `zero_rows` lists the embeddings that are zero, of tokens behind those of the tokenizer's own model.
+    pub lists_zero_rows: bool,
+    /// Whether it is a draft for another model, whose configuration is the field `target` and whose folder has the tokenizer.
+    pub is_draft: bool,
+    /// Whether the tokenizer of that other model is read as its class says.
+    pub takes_tokenizer_class: bool,
+    /// The tensor whose whole numbers become tokens of the other model, each by adding its place; they are the field `token_ids`. Empty for
+    /// none.
+    pub ids: &'static str,
+    /// Fields that say whether the checkpoint has a tensor with a name that matches.
+    pub present: &'static [(&'static str, &'static str)],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Of a checkpoint with further encoders, the tensors that belong to them, by their names in the checkpoint; all others are left out.
@@ -706,6 +751,8 @@ pub struct Checkpoint {
     pub vocab: Vocab,
     /// Special tokens, by kind and text, that are set where the tokenizer's files set none of their kind.
     pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Special tokens, by kind and text, whose keys come behind those of the tokenizer.
+    pub late_tokens: &'static [(&'static str, &'static str)],
     /// Key-values before those of the tokenizer, which may set them again.
     pub tokenizer_first: &'static [&'static [Key]],
     /// Key-values behind those of the tokenizer. Formulas may use `tokenizer_config` and `generation_config`, the files of that name.
@@ -716,8 +763,11 @@ pub struct Checkpoint {
     pub is_raw: bool,
     /// Tensors that are always in single precision, by their names in GGUF. `*` matches any characters.
     pub precise: &'static [&'static str],
-    /// Tensors that are in half precision whatever the type, by their names in GGUF. `*` stands for anything.
+    /// Tensors that are in half precision for any type, by their GGUF names. `*` matches any characters.
     pub half: &'static [&'static str],
+    /// Tensors that are in half precision where that is asked for, and otherwise in single precision, by their names in GGUF.
+    /// `*` stands for anything.
+    pub convolutions: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
 }
@@ -741,6 +791,11 @@ impl Checkpoint {
         refuse: &[],
         peeked: &[],
         trims_embeddings: false,
+        lists_zero_rows: false,
+        is_draft: false,
+        takes_tokenizer_class: false,
+        ids: "",
+        present: &[],
         rename: &[],
         takes: &[],
         sizes: "",
@@ -750,12 +805,14 @@ impl Checkpoint {
         keys: &[groups::GENERIC],
         vocab: Vocab::Bpe,
         special_tokens: &[],
+        late_tokens: &[],
         tokenizer_first: &[],
         tokenizer_keys: &[],
         computed: &[],
         is_raw: false,
         precise: &[],
         half: &[],
+        convolutions: &[],
         forces_type: false,
     };
 }
@@ -884,6 +941,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     arctic::ARCHITECTURE,
     baichuan::ARCHITECTURE,
     bailingmoe2::ARCHITECTURE,
+    bailingmoe3::ARCHITECTURE,
     bailingmoe::ARCHITECTURE,
     bert::ARCHITECTURE,
     bloom::ARCHITECTURE,
@@ -901,8 +959,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
     deepseek32::ARCHITECTURE,
     deepseek32::GLM,
     deepseek::ARCHITECTURE,
+    dflash::ARCHITECTURE,
     dots1::ARCHITECTURE,
+    dots3note::ARCHITECTURE,
     dream::ARCHITECTURE,
+    eagle3::ARCHITECTURE,
     ernie4_5::ARCHITECTURE,
     ernie4_5::WITH_EXPERTS,
     eurobert::ARCHITECTURE,
@@ -916,9 +977,11 @@ pub const ARCHITECTURES: &[Architecture] = &[
     gemma3::EMBEDDING,
     gemma3n::ARCHITECTURE,
     gemma4::ARCHITECTURE,
+    gemma4::ASSISTANT,
     gemma::ARCHITECTURE,
     glm4::ARCHITECTURE,
     glm4moe::ARCHITECTURE,
+    glm5_next::ARCHITECTURE,
     gpt2::ARCHITECTURE,
     gpt_oss::ARCHITECTURE,
     gptj::ARCHITECTURE,
@@ -926,16 +989,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
     granite::ARCHITECTURE,
     granite_hybrid::ARCHITECTURE,
     granite_swa::ARCHITECTURE,
+    granite_switch::ARCHITECTURE,
     grok::ARCHITECTURE,
     grovemoe::ARCHITECTURE,
+    hrm_text::ARCHITECTURE,
     hunyuan::ARCHITECTURE,
     hunyuan_moe::ARCHITECTURE,
     hy_v3::ARCHITECTURE,
+    hy_v4::ARCHITECTURE,
     internlm2::ARCHITECTURE,
     jais2::ARCHITECTURE,
     jais::ARCHITECTURE,
     jamba::ARCHITECTURE,
     jina_bert::V2,
+    kimi_linear::ARCHITECTURE,
     laguna::ARCHITECTURE,
     lfm2::ARCHITECTURE,
     lfm2::WITH_EXPERTS,
@@ -952,10 +1019,12 @@ pub const ARCHITECTURES: &[Architecture] = &[
     mimo2::ARCHITECTURE,
     minicpm3::ARCHITECTURE,
     minicpm::ARCHITECTURE,
+    minimax_01::ARCHITECTURE,
     minimax_m2::ARCHITECTURE,
     minimax_m3::ARCHITECTURE,
     modern_bert::ARCHITECTURE,
     mpt::ARCHITECTURE,
+    muse_glimmer::ARCHITECTURE,
     nanbeige::ARCHITECTURE,
     nemotron::ARCHITECTURE,
     nemotron_h::ARCHITECTURE,
@@ -1006,6 +1075,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];
+
+pub use not_converted::NOT_CONVERTED;
 
 /// The encoders of images and sound, which become files of their own beside that of the language model.
 pub use towers::TOWERS;

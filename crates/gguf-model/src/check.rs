@@ -1,4 +1,4 @@
-//! Findings about what a file *means*: keys, tensors, tokenizer and shards against what is known of models.
+//! Findings about the *meaning* of a file: keys, tensors, tokenizer and shards, compared with the tables of models.
 //!
 //! Whether the file can be read at all is the format's matter ([`gguf_format::check`]); the reports are of one kind, and
 //! are best appended. Everything here works on heads that parse. Wrong alarms are worse than misses: what a rule is not
@@ -56,7 +56,7 @@ enum Kind {
 /// split model one shard alone is judged as far as it goes. `file_name` is the name of the first file, without folder,
 /// when there is one to judge.
 ///
-/// Keys that are there twice count as they stand the first time.
+/// Of duplicate keys, the first takes precedence.
 pub fn model(shards: &[&Gguf<'_>], file_name: Option<&str>) -> Report {
     let mut report = Report::new();
     let Some(&first) = shards.first() else { return report };
@@ -106,6 +106,8 @@ impl<'g> Model<'g> {
             Some("adapter") => Kind::Adapter,
             Some("imatrix") => Kind::Imatrix,
             Some("mmproj") => Kind::Projector,
+            // A model of images has no keys of a network, and no tokenizer.
+            None | Some("model") if keys::is_image_architecture(self.arch) => Kind::Other,
             None | Some("model") if no > 0 && self.arch.is_empty() => Kind::Shard,
             None | Some("model") if n_tensors == 0 && self.complete => Kind::Vocab,
             None | Some("model" | "vocab") => Kind::Model,
@@ -147,7 +149,7 @@ fn architecture(model: &Model<'_>, report: &mut Report) {
         Some(kv) => match kv.value.get::<&str>() {
             Err(e) => report.add(&ARCH_MISSING, &kv, format_args!("the value {e}")),
             Ok("") => report.add(&ARCH_MISSING, &kv, format_args!("the text is empty")),
-            Ok(arch) if keys::is_architecture(arch) => {}
+            Ok(arch) if keys::is_architecture(arch) || keys::is_image_architecture(arch) => {}
             Ok(arch) => {
                 let arch = shown(Str(arch.as_bytes()));
                 report.add(&ARCH_UNKNOWN, &kv, format_args!("the architecture is {arch}"));

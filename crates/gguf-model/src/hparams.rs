@@ -145,6 +145,12 @@ pub struct Hparams<'g> {
     pub indexer_heads: Option<u64>,
     /// Elements of the key of the indexer of sparse attention.
     pub indexer_key: Option<u64>,
+    /// Elements of a head of delta attention.
+    pub kda_head: Option<u64>,
+    /// Whether the attention of each block sees a sliding window, where a key lists it.
+    pub windowed: Option<ArrayRef<'g>>,
+    /// Number of blocks that have weights, where blocks run several times.
+    pub stacked: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -156,7 +162,7 @@ impl<'g> Hparams<'g> {
         let blocks = depth(&[keys::BLOCK_COUNT, keys::WHISPER_ENCODER_BLOCK_COUNT]);
         let embd = int(keys::EMBEDDING_LENGTH).or_else(|| int(keys::WHISPER_DECODER_EMBEDDING_LENGTH));
         let heads = per_block(keys::ATTENTION_HEAD_COUNT);
-        // Without keys of its own, a head is its share of a hidden state (`llama_model_base::load_hparams`).
+        // Without separate keys, the size of a head is its share of a hidden state (`llama_model_base::load_hparams`).
         let share = || embd?.checked_div(heads?.get(0)?);
         let head_k = int(keys::ATTENTION_KEY_LENGTH).or_else(share);
         let tokens = value(keys::TOKENIZER_GGML_TOKENS).and_then(|v| v.as_array()).map(|a| a.len());
@@ -210,6 +216,9 @@ impl<'g> Hparams<'g> {
             shortconv: int(keys::SHORTCONV_L_CACHE),
             indexer_heads: int(keys::ATTENTION_INDEXER_HEAD_COUNT),
             indexer_key: int(keys::ATTENTION_INDEXER_KEY_LENGTH),
+            kda_head: int(keys::KDA_HEAD_DIM),
+            windowed: value(keys::ATTENTION_SLIDING_WINDOW_PATTERN).and_then(|v| v.as_array()),
+            stacked: int(keys::HRM_LAYERS_PER_STACK).map(|n| n.saturating_mul(2)),
         }
     }
 
@@ -245,6 +254,12 @@ impl<'g> Hparams<'g> {
             Some(n) => (block + 1).checked_rem(n) != Some(0),
             None => self.heads_kv.and_then(|heads| heads.get(block)) == Some(0),
         }
+    }
+
+    /// Whether the attention of block `block` sees a sliding window, as a key lists it. Blocks that predict further tokens do.
+    pub fn is_windowed(&self, block: u64) -> bool {
+        let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
+        self.is_nextn(block) || self.windowed.is_some_and(listed)
     }
 
     /// Width of a state space with input and output projections of each group.

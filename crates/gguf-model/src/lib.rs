@@ -4,6 +4,7 @@
 pub mod arch;
 pub mod check;
 mod hparams;
+pub mod image;
 pub mod naming;
 pub mod role;
 mod stack;

@@ -161,7 +161,7 @@ impl<'a> Iterator for Chunks<'a> {
                 continue;
             }
             let row_len = n / n_rows;
-            // Each matrix of a stack has weights of its own.
+            // Each matrix of a stack has separate weights.
             let height = if row_len == row_of_shape { tensor.shape.get(1).copied().unwrap_or(1).max(1) } else { n };
             let (first_row, matrix) = (self.row, self.row / height);
             if row_len > PART {

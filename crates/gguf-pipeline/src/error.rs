@@ -64,7 +64,7 @@ pub enum Error {
         tensor: String,
         /// The row from which on it was found.
         row: u64,
-        /// Its type before or after, whichever holds them.
+        /// The type with these values, before or after the conversion.
         ty: GgmlType,
     },
     /// A chunk of the tensor does not fit into memory.
@@ -103,9 +103,9 @@ pub enum Error {
         /// What the plan that differs reads.
         path: PathBuf,
     },
-    /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
+    /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) returned true.
     Cancelled,
-    /// The work ended early, and what is done of it is kept to be resumed.
+    /// The work ended early, and finished work is kept for a later run.
     Kept {
         /// Why it ended.
         why: Box<Error>,
@@ -243,8 +243,8 @@ impl fmt::Display for Error {
             Error::Rows { tensor, source } => write!(f, "the tensor {tensor}: {source}"),
             Error::NotFinite { tensor, row, ty } => write!(
                 f,
-                "the tensor {tensor}: as {ty} there is NaN or infinity among the rows from {row} on; either the input has it, or \
-                 its numbers are too large for the new type"
+                "the tensor {tensor}: NaN or infinity as {ty}, in row {row} or a later one; either the input contains such values, or \
+                 its values exceed the range of the type"
             ),
             Error::OutOfMemory { tensor, bytes } => {
                 write!(f, "the tensor {tensor}: no memory for {bytes} bytes, a piece of its data")
@@ -296,8 +296,8 @@ impl fmt::Display for Error {
             }
             Error::Padding { path, alignment, padding, content } => write!(
                 f,
-                "{}: general.alignment is {alignment}, so that the output would have {padding} bytes of padding for {content} bytes \
-                 of content; more than {MAX_PADDING} bytes are only written beside as much content; set a smaller alignment",
+                "{}: general.alignment is {alignment}, so the output would have {padding} bytes of padding for {content} bytes \
+                 of content; padding above {MAX_PADDING} bytes must not exceed the content; set a smaller alignment",
                 path.display()
             ),
             Error::Layout { path, source } => write!(f, "{}: the output cannot be written: {source}", path.display()),

@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Copies a chunk from file to file, if that is all that is done to it; says whether it did. A journal needs to see the bytes.
+    /// Copies a chunk from file to file, if that is all that is done to it; returns whether it did. A journal needs to see the bytes.
     fn copy_stored(&self, task: Task<'_>, chunk: &Chunk) -> Result<bool, Error> {
         let Task { draft, tensor, place, .. } = task;
         let Some(input) = tensor.op.copied() else { return Ok(false) };
@@ -307,7 +307,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Makes the bytes of a chunk for each group from its values, whose type is that of the operation; says for each how many values became
+    /// Makes the bytes of a chunk for each group from its values, whose type is that of the operation; returns for each how many values became
     /// infinite.
     fn write_values(
         &self,
@@ -327,7 +327,11 @@ impl<'a> Run<'a> {
             let mut infinite = 0;
             if goes_through_blocks(draft.rounding, from, tensor) {
                 encodings.push((task, out));
-            } else if draft.rounding == Rounding::Ggml || tensor.ty.is_quantized() {
+            } else if draft.rounding == Rounding::Ggml
+                || tensor.ty.is_quantized()
+                // Whole numbers.
+                || (from == tensor.ty && Cast::new(from, from).is_none())
+            {
                 out.copy_from_slice(source);
             } else {
                 infinite = cast(from, tensor, source, out)?;

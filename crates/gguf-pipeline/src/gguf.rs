@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gguf_format::shard::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
-use gguf_format::{ByteOrder, Dialect, Head, TensorInfo, Version, swap_blocks};
+use gguf_format::{ByteOrder, Dialect, Gguf, Head, TensorInfo, Version, swap_blocks};
 use gguf_io::Model;
 
 use crate::error::Error;
@@ -97,23 +97,27 @@ impl Source for GgufSource {
 /// The most tensors of a model that is copied. Models in use have some thousands.
 pub const MAX_TENSORS: u64 = 1 << 18;
 
-/// Sees that there is memory for the copies of the heads that a plan makes: the values, and what is encoded of them.
-fn refuse_without_memory(model: &Model) -> Result<(), Error> {
-    const COPIES: u64 = 4;
+/// Checks that there is memory for the copies of heads that an edit or a plan makes: the values, and their encoded form. `path`
+/// names the model in the error.
+///
+/// # Errors
+/// [`Error::HeadTooLarge`], and [`Error::TooManyTensors`] for more than [`MAX_TENSORS`].
+pub fn check_memory<'a>(path: &Path, heads: impl Iterator<Item = &'a Gguf<'static>>) -> Result<(), Error> {
+    // The values, the new head and its encoded form, and those of shards; a text for an editor has up to six bytes for each byte, in a
+    // buffer that doubles.
+    const COPIES: u64 = 16;
     const BYTES_OF_TENSOR: u64 = 1024;
-    let heads = model.files().iter().map(gguf_io::ModelFile::gguf);
     let (bytes, n_tensors) = heads.fold((0u64, 0u64), |(bytes, n), gguf| {
         (bytes.saturating_add(gguf.head_bytes()), n.saturating_add(gguf.n_tensors()))
     });
-    let path = || model.files().first().map(|file| file.path().to_owned()).unwrap_or_default();
     if n_tensors > MAX_TENSORS {
-        return Err(Error::TooManyTensors { path: path(), n_tensors });
+        return Err(Error::TooManyTensors { path: path.to_owned(), n_tensors });
     }
     let needed = bytes.saturating_mul(COPIES).saturating_add(n_tensors.saturating_mul(BYTES_OF_TENSOR));
     let mut probe: Vec<u8> = Vec::new();
     match usize::try_from(needed).map(|needed| probe.try_reserve_exact(needed)) {
         Ok(Ok(())) => Ok(()),
-        _ => Err(Error::HeadTooLarge { path: path(), bytes }),
+        _ => Err(Error::HeadTooLarge { path: path.to_owned(), bytes }),
     }
 }
 
@@ -126,12 +130,16 @@ impl Draft {
     pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
         let path = path.as_ref();
         let source = GgufSource::open(path)?;
-        refuse_without_memory(source.model())?;
-        Ok(Draft::from_source(source, path))
+        Draft::from_source(source, path)
     }
 
     /// The same of a model that is open already; `path` names it in messages.
-    pub fn from_source(source: GgufSource, path: impl Into<PathBuf>) -> Draft {
+    ///
+    /// # Errors
+    /// Those of [`check_memory`].
+    pub fn from_source(source: GgufSource, path: impl Into<PathBuf>) -> Result<Draft, Error> {
+        let path = path.into();
+        check_memory(&path, source.model().files().iter().map(gguf_io::ModelFile::gguf))?;
         let mut head = Head::from_gguf(source.model().gguf());
         head.dialect = Dialect::new(Version::V3);
         head.tensors = Vec::new();
@@ -145,8 +153,8 @@ impl Draft {
             let kept = Reason::Kept(Keep::Copy);
             TensorPlan { place, ..TensorPlan::new(t.name.clone(), t.shape.clone(), t.ty, kept, op) }
         };
-        Draft {
-            path: path.into(),
+        Ok(Draft {
+            path,
             head,
             tensors: source.tensors().iter().zip(source.places()).enumerate().map(tensor).collect(),
             inputs: source.paths().collect(),
@@ -156,6 +164,6 @@ impl Draft {
             importance: None,
             is_split: false,
             is_vocab_only: false,
-        }
+        })
     }
 }

@@ -4,9 +4,9 @@
 //! made of what: an [`Identity`] and its hash. Then comes a line for each finished chunk, with a hash of its bytes. Lines are only
 //! ever added, one write each, so all that an interruption can do is to tear the last one or to lose some. Nothing in it is believed:
 //! a chunk counts as done when the bytes of the partial file have the hash, which covers the rest of the line as well; so neither
-//! file has to reach the disk before the other. A first line that does not have its hash is damaged, and the work starts anew.
+//! file has to reach the disk before the other. A first line that does not have its hash is damaged, and the work starts over.
 //!
-//! The journal is locked as long as it is open, and with it the partial file.
+//! The journal is locked while it is open, and with it the partial file.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -43,7 +43,7 @@ pub(crate) struct Identity {
     program: String,
     /// Hash of the head.
     head: String,
-    /// Hash of the planned tensors: what is read, what is done to it, what it becomes.
+    /// Hash of the planned tensors: inputs, operations and outputs.
     tensors: String,
     /// Hash of which tensors have weights of importance, and from where.
     importance: String,
@@ -220,7 +220,7 @@ enum Left {
     Nothing,
     /// Something that is of no use.
     Unusable,
-    /// The partial file, and what is noted of it.
+    /// The partial file and its journal entries.
     Partial,
     /// The output under its name, if the notes are right: the run ended between renaming it and removing the journal.
     Output,
@@ -253,7 +253,7 @@ impl Journal {
     }
 
     /// Opens the journal of the output `out`, or starts it when there is nothing to go on with; the partial file is for the caller
-    /// to [reopen](Output::reopen). With `force`, starts it anew when what is there belongs to another plan or to something else.
+    /// to [reopen](Output::reopen). With `force`, starts over if the existing journal belongs to another plan.
     ///
     /// # Errors
     /// When another process has it; when it belongs to another plan; when the files there are none of ours; when the output is
@@ -327,7 +327,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes in the lines that follow the first; says how many bytes at the end are not a whole line.
+    /// Takes in the lines that follow the first; returns how many bytes at the end are not a whole line.
     fn read_notes(&mut self, mut rest: &[u8]) -> usize {
         while let Some((line, after)) = split_line(rest) {
             // A line that is damaged is a chunk that is done again.
@@ -368,7 +368,7 @@ impl Journal {
         self.start(out, identity)
     }
 
-    /// Whether the output may be under its name already; it counts when all of it is as the journal says.
+    /// Whether the output may already have its name; it is accepted if all of it matches the journal.
     pub(crate) fn has_output(&self) -> bool {
         self.left == Left::Output
     }
@@ -388,7 +388,7 @@ impl Journal {
         self.left == Left::Unusable
     }
 
-    /// Whether an earlier run has left anything that may be of use.
+    /// Whether an earlier run has left work that may be usable.
     pub(crate) fn is_resumed(&self) -> bool {
         !self.found.is_empty()
     }
@@ -435,7 +435,7 @@ fn read(file: &mut File) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether a file starts as a journal does, but for a damaged byte.
+/// Whether a file starts as a journal does, except for a damaged byte.
 fn starts_as_ours(text: &[u8]) -> bool {
     let start = text.get(..START.len());
     start.is_some_and(|start| start.iter().zip(START).filter(|(a, b)| a != b).count() <= 1)

@@ -4,10 +4,9 @@
 //!
 //! * [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] one that copies a GGUF. [`Plan`] is a
 //!   draft that is laid out; [`Plan::run`] executes it, [`run_all`] several over one source.
-//! * [`Source`] is where tensor data comes from, [`Importance`] where the weights of columns come from; implement them for
-//!   sources of your own.
-//! * [`Progress`] hears of [events](Event), and can cancel the work.
-//! * [`scan_tensors`] looks for NaN and infinity, [`report`] measures errors, [`workers`] is the worker loop.
+//! * [`Source`] provides tensor data, [`Importance`] the weights of columns; implement them for custom sources.
+//! * [`Progress`] receives [events](Event), and can cancel the work.
+//! * [`scan_tensors`] searches for NaN and infinity, [`report`] measures errors, [`workers`] is the worker loop.
 #![forbid(unsafe_code)]
 
 mod chunk;
@@ -30,7 +29,7 @@ mod write;
 
 pub use error::{Difference, Error};
 pub use execute::Overflow;
-pub use gguf::{GgufSource, MAX_TENSORS, UNSPLIT_HEAD};
+pub use gguf::{GgufSource, MAX_TENSORS, UNSPLIT_HEAD, check_memory};
 pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};

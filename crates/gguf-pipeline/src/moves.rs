@@ -246,9 +246,15 @@ fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
         1 => nest::<1>(&axes, raw, 0, out, to),
         2 => nest::<2>(&axes, raw, 0, out, to),
         4 => nest::<4>(&axes, raw, 0, out, to),
-        // Blocks of MXFP4.
+        8 => nest::<8>(&axes, raw, 0, out, to),
+        // Blocks of MXFP4 and NVFP4.
         17 => nest::<17>(&axes, raw, 0, out, to),
-        _ => nest::<8>(&axes, raw, 0, out, to),
+        36 => nest::<36>(&axes, raw, 0, out, to),
+        // Byte by byte.
+        _ => {
+            axes.push(Loop { count: width, from: 1, to: 1 });
+            nest::<1>(&axes, raw, 0, out, to);
+        }
     }
 }
 
@@ -370,7 +376,7 @@ mod tests {
     fn every_range_of_a_move_is_that_of_the_whole() {
         let mut state = 7;
         for round in 0..400 {
-            let width = [1, 2, 4, 8][round % 4];
+            let width = [1, 2, 4, 8, 17, 20, 36][round % 7];
             let item = shuffled(&mut state);
             let n_source = item.from + span(&item.axes, |axis| axis.from);
             let n_out = item.to + span(&item.axes, |axis| axis.to) + 2;

@@ -58,7 +58,7 @@ impl Cast {
         Some(Cast { from, to, encode: to.encode?, copies })
     }
 
-    /// Converts as many values as both sides hold; says how many finite ones became infinite.
+    /// Converts as many values as both sides hold; returns how many finite ones became infinite.
     pub fn apply(&self, packed: &[u8], out: &mut [u8]) -> u64 {
         if self.copies {
             let n = packed.len().min(out.len());
@@ -100,7 +100,7 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
             match *map {
                 Map::Add(addend) => values.iter_mut().for_each(|v| *v += addend),
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
-                // The double's power, rounded, is the single's correctly rounded but for a vanishing chance.
+                // The double's power, rounded, is the single's correctly rounded except for a vanishing chance.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
                 Map::ScalePart { period, from, to, factor } => {
                     for (v, place) in values.iter_mut().zip(place..) {
@@ -113,7 +113,12 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 Map::ZeroFrom(from) => {
                     values.iter_mut().zip(place..).filter(|(_, p)| *p >= from).for_each(|(v, _)| *v = 0.0)
                 }
-                Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) => return None,
+                Map::ZeroBefore(to) => {
+                    values.iter_mut().zip(place..).filter(|(_, p)| *p < to).for_each(|(v, _)| *v = 0.0)
+                }
+                Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) | Map::ZeroRows(_) | Map::Values(_) => {
+                    return None;
+                }
             }
             if halves {
                 float::encode_f16(values, &mut rounded);
@@ -148,6 +153,7 @@ mod tests {
         assert_eq!(apply(&[part], 0), Some(vec![1.0, -2.0, -3.0, 4.0, 5.0, -6.0, -7.0, 8.0]));
         assert_eq!(apply(&[part], 6), Some(vec![-1.0, 2.0, 3.0, -4.0, -5.0, 6.0, 7.0, -8.0]));
         assert_eq!(apply(&[Map::ZeroFrom(9)], 4), Some(vec![1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]));
+        assert_eq!(apply(&[Map::ZeroBefore(6)], 4), Some(vec![0.0, 0.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
         assert_eq!(apply(&[Map::ScalePart { period: 0, from: 0, to: 1, factor: 2.0 }], 0), None);
         assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
     }

@@ -48,9 +48,9 @@ pub struct Gather {
 /// How much of its sources the output of an operation gives back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Inverse {
-    /// Everything, to the bit: each element of the sources has a place of its own, and its value.
+    /// Everything, to the bit: each element of the sources has a distinct place and its value.
     Exact,
-    /// Everything, but for the rounding of values that were computed.
+    /// Everything, except for the rounding of values that were computed.
     Rounded,
     /// Not everything: some elements of the sources are left out.
     Lost,
@@ -247,7 +247,7 @@ impl Draft {
         Ok(Plan { files: self.files(&self.head)?, draft: self })
     }
 
-    /// Lays the output out as one file with the places of `layout`, which need not be those of packed tensors.
+    /// Lays the output out as one file with the offsets of `layout`, which may have gaps.
     ///
     /// # Errors
     /// [`Error::OtherLayout`] when the layout is not one of these tensors.

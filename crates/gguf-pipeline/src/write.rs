@@ -35,7 +35,7 @@ struct Writing<'a> {
     run: &'a Run<'a>,
     /// What all files of the run are, as a hash.
     group: &'a str,
-    /// Replaces what is there.
+    /// Replaces an existing file.
     force: bool,
     /// Keeps finished work if the run is interrupted, and continues an interrupted run.
     resume: bool,
@@ -155,7 +155,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Whether an earlier run has left anything of it that may be of use.
+    /// Whether an earlier run has left work that may be usable.
     fn is_resumed(&self) -> bool {
         self.output.is_finished() || self.journal.as_ref().is_some_and(Journal::is_resumed)
     }

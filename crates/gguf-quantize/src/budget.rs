@@ -463,7 +463,7 @@ fn block(name: &[u8]) -> Option<u64> {
     rest.split('.').next()?.parse().ok()
 }
 
-/// How much the square of a tensor's relative error counts.
+/// The weight of the square of a tensor's relative error.
 ///
 /// The shares of a block are rounded from two measurements: perplexity of a Llama of 7 billion parameters with the tensors of
 /// one kind in 2 bits (llama.cpp, issue 1256), and divergence of the example model with one tensor in 3 bits. Both agree within a

@@ -162,7 +162,7 @@ pub enum Problem {
         /// The number.
         found: i32,
     },
-    /// The entry is there twice.
+    /// Duplicate entry.
     Twice,
     /// One of the two tensors of an entry is missing; this one.
     Missing(&'static str),
@@ -182,14 +182,14 @@ pub enum Problem {
     },
     /// Tensors lie on top of each other.
     Shared,
-    /// The sums cannot be shared among the counts.
+    /// The number of sums is not a multiple of the number of counts.
     Sizes {
         /// Number of sums.
         sums: u64,
         /// Number of counts.
         counts: u64,
     },
-    /// A count that counts nothing.
+    /// An invalid count.
     Count(f32),
     /// A key that should hold an unsigned number.
     Key(&'static str),
@@ -305,7 +305,7 @@ impl fmt::Display for Problem {
             Problem::Number { what, at, found } => {
                 write!(f, "byte {at}: the {what} is {found}; it can only be a positive number")
             }
-            Problem::Twice => f.write_str("it is there twice"),
+            Problem::Twice => f.write_str("duplicate entry"),
             Problem::Missing(what) => write!(f, "its {what} are missing; each weight has a .in_sum2 and a .counts"),
             Problem::Type { tensor, ty } => write!(f, "the tensor {tensor} is of type {ty}, expected f32"),
             Problem::Size { tensor, source } => write!(f, "the tensor {tensor}: {source}"),

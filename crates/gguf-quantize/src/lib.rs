@@ -3,8 +3,8 @@
 //! # Exactness
 //!
 //! The tensor data and their types are those of `llama_model_quantize` of llama.cpp, to the byte. The head differs where
-//! llama.cpp is wrong: data is aligned as `general.alignment` says, which llama.cpp keeps but does not follow; and what is
-//! said of each block goes with the blocks that are left out.
+//! llama.cpp is wrong: data is aligned according to `general.alignment`, which llama.cpp copies but ignores; and if blocks are
+//! pruned, so are the values for each block.
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -23,6 +23,7 @@ use gguf_format::keys::{self, FileType};
 use gguf_format::{GgmlType, Str, ValueRef};
 
 mod fallback;
+mod image;
 mod keep;
 mod pattern;
 pub mod recipe;
@@ -31,6 +32,7 @@ mod target;
 
 pub use fallback::FALLBACKS;
 pub use gguf_pipeline::plan::{Keep, Reason};
+pub use image::{IMAGE_RULES, ImageRule};
 pub use keep::{KEPT, Kept};
 pub use pattern::{Pattern, PatternError};
 pub use rules::{Category, Place, RULES, Rule, When};
@@ -58,7 +60,7 @@ impl ModelFacts {
     /// Reads the facts from the keys of a model, which `get` looks up: those of a file, or of a head that is planned. Keys
     /// that are overridden count as they are overridden, as in `llama_model_quantize`.
     ///
-    /// What is missing or of a wrong type counts as 0.
+    /// Missing values and values of a wrong type are read as 0.
     pub fn of<'v>(get: impl Fn(&str) -> Option<ValueRef<'v>>) -> ModelFacts {
         let text = get(keys::GENERAL_ARCHITECTURE).and_then(|v| v.as_str()).and_then(|s| s.to_str().ok());
         let text = text.filter(|text| text.len() <= MAX_NAME);
@@ -357,7 +359,7 @@ fn block_number(name: &[u8]) -> Option<i32> {
 }
 
 /// The order in which llama.cpp quantizes and writes tensors (`weight_name_comparer` in `llama-model-loader.h`): by block,
-/// then by name; what is in no block comes first. Decisions depend on the order, as blocks are counted in places.
+/// then by name; tensors outside the blocks come first. Decisions depend on the order, because some rules count blocks.
 ///
 /// Two exceptions: where the split is kept the order is that of the shards, and where blocks are left out that of the names before
 /// they changed.
@@ -366,7 +368,7 @@ pub fn processing_order(a: &[u8], b: &[u8]) -> Ordering {
     block(a).cmp(&block(b)).then_with(|| a.cmp(b))
 }
 
-/// Decides about all tensors of a model, which are given in [`processing_order`].
+/// Decides about all tensors of a model, which are given in [`processing_order`]; those of a model of images, in the order of its file.
 ///
 /// # Errors
 /// [`MixError`]: at the first tensor for which nothing fits, and for types that cannot be made.
@@ -501,6 +503,7 @@ impl Mix<'_> {
         let is_chosen =
             why == Reason::TokenEmbeddingType || why == Reason::OutputTensorType && category == Category::Output;
         let ty = match is_chosen {
+            false if self.is_image() && !fallback::divides(wanted, row) => GgmlType::F16,
             true if fallback::divides(wanted, row) => wanted,
             true => return Err(MixError::PartialBlock { tensor: shown(tensor), choice: why, ty: wanted, row }),
             false => fallback::fallback(wanted, row).ok_or_else(|| MixError::NoFallback {
@@ -547,6 +550,9 @@ impl Mix<'_> {
 
     /// The type by the rows of the table (`llama_tensor_get_type_impl`).
     fn mixed(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<(GgmlType, Reason), MixError> {
+        if self.is_image() {
+            return Ok(self.mixed_image(tensor));
+        }
         let place = Place::of(category, self.tied);
         if let Some(ty) = self.options.output_tensor_type
             && place == Place::Output
@@ -580,6 +586,19 @@ impl Mix<'_> {
             _ => {}
         }
         Ok(chosen)
+    }
+
+    /// Whether the model is one of images or video.
+    fn is_image(&self) -> bool {
+        keys::is_image_architecture(&self.model.architecture)
+    }
+
+    /// The type by the rows for models of images.
+    fn mixed_image(&mut self, tensor: &TensorFacts<'_>) -> (GgmlType, Reason) {
+        let category = image::category(tensor.name.as_bytes());
+        let rule = image::rule(category, self.file_type, self.seen_values);
+        self.seen_values += u64::from(category == Category::AttnV);
+        rule.map_or((self.own, Reason::Own), |(row, rule)| (rule.ty, Reason::Rule { row, when: rule.when }))
     }
 
     fn holds_all(&self, all: &[When], tensor: &TensorFacts<'_>, place: Place) -> Result<bool, MixError> {

@@ -32,7 +32,7 @@ pub struct QuantizeOptions {
     pub mix: MixOptions,
     /// Takes tensors that are quantized already, which loses more than quantizing once.
     pub allow_requantize: bool,
-    /// Numbers of blocks that are left out, as the original counts them.
+    /// Numbers of the blocks to leave out, in the numbering of the original.
     pub prune_layers: Vec<u64>,
     /// Writes as many shards as the model has, each with the tensors that it has.
     pub keep_split: bool,
@@ -266,7 +266,7 @@ pub fn plan(
 pub struct Offer {
     /// The file type.
     pub file_type: FileType,
-    /// The plan, or why the model cannot be quantized so. It cannot be run where a matrix is needed and there is none.
+    /// The plan, or the reason why the model cannot be quantized this way. A plan that requires a missing matrix cannot be run.
     pub plan: Result<Plan, Error>,
     /// Whether a tensor can only be quantized so with an importance matrix.
     pub needs_matrix: bool,
@@ -318,7 +318,7 @@ fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Resu
     Ok(draft.lay_out()?)
 }
 
-/// Sees that keys get values of types that they can have: known keys by the table, and others that hold an array now.
+/// Checks that keys get values of types that they can have: known keys by the table, and others that hold an array now.
 fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error> {
     if options.allow_other_types {
         return Ok(());
@@ -372,8 +372,11 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
         }
     }
     draft.is_split = options.keep_split;
+    let is_image = draft.head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str());
+    let is_image = is_image.and_then(|name| name.to_str().ok()).is_some_and(keys::is_image_architecture);
     match options.keep_split {
         true => kept.sort_by_key(|(tensor, _)| tensor.place),
+        false if is_image => {}
         false => kept.sort_by(|(a, _), (b, _)| mix::processing_order(&a.name, &b.name)),
     }
     let mut old_names = Vec::with_capacity(kept.len());

@@ -1,4 +1,4 @@
-//! Types for a size, and the report of what was written, on a small model made here.
+//! Types for a size, and the report of errors, on a small generated model.
 
 use std::fs;
 use std::num::NonZeroUsize;

@@ -83,7 +83,7 @@ fn matrices_that_do_not_go_together() {
     assert!(matches!(Merge::new(0).unwrap_err().problem, Problem::NoChunkSize));
 }
 
-/// The arithmetic of `load_imatrix` in `tools/quantize/quantize.cpp`, done once more by hand.
+/// The arithmetic of `load_imatrix` in `tools/quantize/quantize.cpp`.
 #[test]
 fn weights_of_columns() {
     let new = open("one.gguf");
@@ -350,7 +350,7 @@ fn broken_files_of_the_old_format() {
     for end in 0..whole.len() {
         assert!(ImatrixFile::from_bytes(whole[..end].to_vec()).is_err(), "{end}");
     }
-    assert_eq!(error(old(&[("a", 1, &values), ("a", 1, &values)], &[])), "the entry a: it is there twice");
+    assert_eq!(error(old(&[("a", 1, &values), ("a", 1, &values)], &[])), "the entry a: duplicate entry");
     assert!(error(old(&[("aaaaaaa", 1, &[])], &[0; 8])).contains("byte 19: the number of values is 0"));
     assert!(error(old(&[("", 1, &values)], &[])).contains("length of a name is 0"));
     assert!(error(old(&[("a", 1, &values)], &[255; 4])).contains("the number of chunks is -1"));
@@ -406,7 +406,7 @@ fn tensors_that_share_data() {
     assert_eq!(error(bytes), "the entry 0: its tensor shares data with earlier tensors");
 }
 
-/// Whatever a single byte is, nothing panics, and what is read can be worked with.
+/// No change of a single byte causes a panic, and every matrix that is read can be used.
 #[test]
 fn every_byte_changed() {
     for name in ["one.gguf", "old.dat"] {
@@ -565,7 +565,7 @@ fn values_that_are_not_finite_are_found_before_work_starts() {
     let error = matrix.weights(b"blk.2.attn_q.weight").unwrap_err().to_string();
     assert!(error.starts_with("the entry blk.2.attn_q.weight: value 4 is NaN; expected a finite number"), "{error}");
     assert_eq!(check(&matrix, &[]).count_of("imatrix.finite"), 1);
-    // An expert that was not seen counts evenly, whatever stands there.
+    // The columns of an unused expert have equal weights, regardless of the stored values.
     let mut unseen = open("one.gguf").load().unwrap();
     unseen.entries.get_mut(&b"blk.1.attn_q.weight"[..]).unwrap().sums[0] = f32::NAN;
     let unseen = ImatrixFile::from_bytes(written(&unseen)).unwrap();

@@ -56,7 +56,7 @@ fn what_an_edit_mends_is_no_obstacle() {
     assert_eq!(quantize(&model, &set).unwrap(), 1);
 }
 
-/// That a model is an importance matrix is said first, whatever else is odd about it.
+/// The error for an importance matrix takes precedence over all others.
 #[test]
 fn an_importance_matrix_is_no_model() {
     let dir = tempfile::tempdir().unwrap();

@@ -146,7 +146,7 @@ pub enum CodecError {
         /// Bytes given.
         given: usize,
     },
-    /// The numbers of a block overflow in a way on which ggml aborts; what was written is not to be used.
+    /// The numbers of a block overflow in a way that makes ggml abort; the output is invalid.
     Refused {
         /// The type.
         ty: GgmlType,

@@ -75,7 +75,7 @@ const fn value(format: Float8, byte: u8) -> f32 {
     }
 }
 
-/// A finite number of a sign, an exponent with that bias, and so many bits of fraction.
+/// Decodes a finite number from its sign, its biased exponent, and the bits of its fraction.
 const fn number(byte: u8, fraction_bits: u32, bias: u32) -> f32 {
     let sign = (byte as u32 & 0x80) << 24;
     let (exponent, fraction) = ((byte as u32 & 0x7f) >> fraction_bits, byte as u32 & ((1 << fraction_bits) - 1));

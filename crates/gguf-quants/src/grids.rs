@@ -78,7 +78,7 @@ const EIGHT: Shape = Shape { elements: 8, base: 3, bits: 2 };
 const FOUR: Shape = Shape { elements: 4, base: 8, bits: 3 };
 
 impl Shape {
-    /// The code packed with so many bits an element, as digits of the base.
+    /// The code, packed with the given number of bits per element as digits of the base.
     fn point(self, code: u16) -> usize {
         (0..self.elements).rev().fold(0, |point, i| point * self.base + self.level(code, i)) as usize
     }
@@ -267,7 +267,7 @@ pub(crate) const fn signs(stored: u8) -> u8 {
 mod tests {
     use super::*;
 
-    /// All points in order by distance and index, cut after so many distances.
+    /// All points, ordered by distance and index, up to the given number of distances.
     fn plain_neighbours(grid: &Grid, point: usize, shells: usize) -> Vec<u16> {
         let digits = |mut p: usize| {
             let mut digits = [0i32; 8];

@@ -1,4 +1,4 @@
-//! ggml's number formats: the bytes of a tensor's rows to and from `f32`, bit for bit as ggml does it.
+//! ggml's number formats: converts the bytes of a tensor's rows to and from `f32`, with the same bits as ggml.
 //!
 //! ```
 //! use gguf_format::GgmlType;
@@ -12,28 +12,28 @@
 //! # Ok::<(), gguf_quants::CodecError>(())
 //! ```
 //!
-//! [`quantize`] and [`dequantize`] do a tensor in one call. A program that has its own threads or its own memory takes the [`codec`](codec())
-//! of a type and gives it [`Rows`] or blocks, with memory for the result. [`measure`] says how far decoded values are from the originals.
+//! [`quantize`] and [`dequantize`] convert a tensor in one call. A program with its own threads or memory uses the [`codec`](codec())
+//! of a type with [`Rows`] or blocks and a buffer for the result. [`measure`] computes the errors of decoded values.
 //!
-//! The results are those of the reference, as `ggml-quants.c` computes them on x86-64, on every CPU and with any number of threads.
-//! Every conversion stands in the source as plain arithmetic, and once more over vectors for speed: see [`Isa`].
+//! On every CPU and with any number of threads, the results are those of `ggml-quants.c` on x86-64.
+//! Every conversion is implemented in plain arithmetic, and with vectors for speed: see [`Isa`].
 //!
 //! # Features
 //!
-//! None of them changes a result. Without an encoder [`Codec::can_encode`](codec::Codec::can_encode) is false, and encoding is an error that names
-//! the feature. Decoders for all types are always there.
+//! Features do not change results. Without an encoder, [`Codec::can_encode`](codec::Codec::can_encode) is false, and encoding is an error that names
+//! the feature. Decoders for all types are always included.
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `encode` | yes | the encoders, but for those of the IQ types |
-//! | `iq` | yes | the encoders of the IQ types, which take more than half of the time to compile; includes `encode` |
-//! | `sse41` | yes | [`Isa::Sse41`], a third of the time to compile; without it, an x86-64 CPU without AVX2 takes the plain arithmetic |
-//! | `arrays` | no | [`Isa::Arrays`] on machines that have real vectors, for tests |
+//! | `encode` | yes | the encoders, except those of the IQ types |
+//! | `iq` | yes | the encoders of the IQ types, more than half of the compile time; includes `encode` |
+//! | `sse41` | yes | [`Isa::Sse41`], a third of the compile time; without it, an x86-64 CPU without AVX2 uses the plain arithmetic |
+//! | `arrays` | no | [`Isa::Arrays`] on machines with vector instructions, for tests |
 //!
 //! # Debug builds
 //!
-//! Without optimization a codec takes about a hundred times as long, for every instruction set. All of its code is compiled in this crate, so a
-//! program can have it optimized in its own debug builds:
+//! Without optimization, a codec takes about a hundred times as long, for every instruction set. All of its code is compiled in this crate, so a
+//! program can optimize it in debug builds:
 //!
 //! ```toml
 //! [profile.dev.package.gguf-quants]

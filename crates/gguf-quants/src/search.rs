@@ -267,7 +267,7 @@ impl<L: Lanes, const N: usize> Part<L> for FitMin<'_, L, N> {
             sum_w = sum_w + weights[i];
             sum_x = sum_x + weights[i] * x[i];
         }
-        // The smallest value stays the smallest, whatever minimum the search puts in its place.
+        // The smallest value remains the smallest, regardless of the minimum that the search chooses.
         let smallest = min;
         min = min.gt(zero).select(zero, min);
         let constant = max.le(min);

@@ -16,7 +16,7 @@ pub mod other;
 pub mod rewrite;
 mod tensors;
 
-/// A file, and what is expected of it.
+/// A file, and the expected results.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,

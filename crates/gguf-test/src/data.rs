@@ -390,7 +390,7 @@ pub enum Weights {
     Varied,
     /// Around 1e-30.
     Tiny,
-    /// Zeros but for one column.
+    /// Zeros except for one column.
     OneColumn,
 }
 

@@ -22,6 +22,8 @@ pub enum Need {
     SmallExt4,
     /// PyTorch, in the Python of llama.cpp's folder: gigabytes, which the machine that decides can do without.
     Torch,
+    /// Programs that load models of images, as sources in a folder of llama.cpp's; see CONTRIBUTING.md.
+    ImageLoaders,
     /// The right to mount, and `mkfs.btrfs`.
     SmallBtrfs,
     /// Somebody who asks for it with `--ignored`, for this reason.
@@ -37,6 +39,7 @@ impl Need {
             Need::Shared => unset(peers::SHARED).then_some("needs GGUF_SHARED"),
             Need::SmallDisk => (!crate::disk::is_possible()).then_some("needs the right to mount"),
             Need::Torch => (!peers::has_torch()).then_some("needs PyTorch in the Python of GGUF_PEERS"),
+            Need::ImageLoaders => peers::image_loaders().is_none().then_some("needs image-loaders in GGUF_PEERS"),
             Need::SmallBtrfs => {
                 (!crate::disk::is_btrfs_possible()).then_some("needs the right to mount, and mkfs.btrfs")
             }

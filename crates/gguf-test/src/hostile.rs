@@ -18,7 +18,7 @@ fn tensor(name: &str, shape: &[u64], ty: u32, offset: u64) -> TensorInfo {
     TensorInfo { offset, ..TensorInfo::new(name, shape, GgmlType(ty)) }
 }
 
-/// The head as it stands, padded to 32 bytes, and so many bytes of data.
+/// The head, padded to 32 bytes, followed by a number of bytes of data.
 fn model(path: &Path, head: &Head, data_bytes: u64) {
     let mut bytes = head.encode_as_read().unwrap();
     bytes.resize(bytes.len().next_multiple_of(32), 0);

@@ -31,6 +31,11 @@ pub fn has_torch() -> bool {
     found.is_some_and(|output| output.is_ok_and(|output| output.status.success()))
 }
 
+/// The folder with the sources of programs that load models of images, if it is there.
+pub fn image_loaders() -> Option<PathBuf> {
+    folder(PEERS).map(|peers| peers.join("image-loaders")).filter(|loaders| loaders.is_dir())
+}
+
 /// A program of llama.cpp's that comes as source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {

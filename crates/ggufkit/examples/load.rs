@@ -1,4 +1,4 @@
-//! Loads a llama model into structs of its own, as an inference engine does: `cargo run --example load -- [MODEL]`.
+//! Loads a llama model into structs, as an inference engine does: `cargo run --example load -- [MODEL]`.
 
 use ggufkit::{Model, keys};
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggufkit::{Model, ReadAt};
 
-/// A file that counts what is read of it. The same two methods make ranges of a remote object a source.
+/// A file that counts the bytes read. The same two methods make ranges of a remote object a source.
 #[derive(Debug)]
 struct Counting {
     file: File,

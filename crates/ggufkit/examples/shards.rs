@@ -15,7 +15,7 @@ fn main() -> Result<(), ggufkit::Error> {
             println!("  {}", tensor.name());
         }
     }
-    // The metadata of the model is in its first shard, and a tensor is found in whichever it is.
+    // The metadata of the model is in its first shard; tensors are found in any shard.
     let architecture: &str = model.gguf().get_as("general.architecture")?;
     let last = model.tensor("blk.0.ffn_down.weight")?;
     println!("{architecture}, {} is in {}", last.name(), last.file().path().display());

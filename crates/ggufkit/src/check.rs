@@ -1,4 +1,4 @@
-//! All findings about a model, whichever crate has the rule.
+//! All findings about a model, by the rules of all crates.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -243,7 +243,7 @@ fn shards(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let name = path.file_name().and_then(|name| ShardName::parse(name.to_str()?));
     let siblings = name.iter().flat_map(ShardName::siblings).map(|name| path.with_file_name(name));
     let (there, missing): (Vec<_>, Vec<_>) = siblings.partition(|path| path.exists());
-    // A file that is not there is an error of its own.
+    // A missing file is a separate error.
     if there.iter().any(|there| there == path) { (there, missing) } else { (vec![path.to_owned()], Vec::new()) }
 }
 

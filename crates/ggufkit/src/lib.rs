@@ -9,10 +9,10 @@
 //! | to | call | feature |
 //! |---|---|---|
 //! | open a model, with all its shards | [`Model::open`] | |
-//! | read a model from memory or a source of your own | [`Model::from_reader`] | |
+//! | read a model from memory or a custom source | [`Model::from_reader`] | |
 //! | look up a key | [`model.gguf().get_as`](Gguf::get_as), [`get_for_arch`](Gguf::get_for_arch) | |
-//! | sum up a model | [`summary`] | |
-//! | find everything that is wrong with it | [`check`](fn@check) | |
+//! | summarize a model | [`summary`] | |
+//! | report every problem of a model | [`check`](fn@check) | |
 //! | write a model | [`write`](fn@write), [`Writer`] | |
 //! | also look for NaN and infinity in its data | [`check_data`] | `edit` |
 //! | decode a tensor, or some of its rows | [`Tensor::rows`], [`Tensor::to_f32`] | `values` |
@@ -24,11 +24,11 @@
 //! | convert a Hugging Face checkpoint | [`convert`](fn@convert) | `hf` |
 //! | migrate a legacy file | [`legacy::plan`](fn@legacy::plan) | `legacy` |
 //!
-//! Each is a few lines over the crates of the toolkit, which are here as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
+//! Each call is a few lines over the crates of the toolkit, which are available as modules: [`format`](mod@format), [`io`], [`model`], [`quants`],
 //! [`pipeline`], [`quantize`](mod@quantize), [`hf`] and [`legacy`]. The functions that write files take no options; their documentation shows the
 //! steps for programs that need them.
 //!
-//! Libraries neither print nor read the environment. No file, however broken, makes them panic, hang or take memory out of
+//! The libraries neither print nor read the environment. No file makes them panic, hang, or allocate memory out of
 //! proportion.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(all(feature = "hf", feature = "legacy", feature = "quantize")), allow(rustdoc::broken_intra_doc_links))]
@@ -75,7 +75,8 @@ pub use gguf_model::summary::Summary;
 #[cfg(feature = "edit")]
 pub use gguf_pipeline::{Draft, Event, Plan, Progress, RunOptions};
 
-/// The examples of the workspace's README, compiled as tests.
+/// The examples of the workspace's README and of the book, compiled as tests.
 #[cfg(all(doctest, feature = "hf", feature = "quantize"))]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/tutorials/rust.md")]
 struct Readme;

@@ -107,7 +107,7 @@ fn rows_in_parts_are_the_rows() {
     }
 }
 
-/// Ends the work after two chunks, and counts what was found done.
+/// Ends the work after two chunks; counts reused work.
 #[derive(Default)]
 struct Watch {
     ends: bool,

@@ -45,11 +45,11 @@ struct Work {
     test: &'static str,
     /// Makes the inputs.
     prepare: fn(&Path),
-    /// Does the work, in so many threads; replaces what is there.
+    /// Runs the work with a number of threads; replaces existing output.
     run: fn(&Path, usize, &dyn Progress) -> Result<(), Error>,
     /// The outputs.
     outputs: &'static [&'static str],
-    /// Whether what is done is kept.
+    /// Whether finished work is kept.
     resumes: bool,
 }
 
@@ -165,7 +165,7 @@ impl Work {
     }
 }
 
-/// The files of a folder, by name; a run that cannot be resumed and was killed leaves one of a name of its own.
+/// The files of a folder, by name; a killed run that cannot be resumed leaves one with a temporary name.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -151,7 +151,7 @@ fn numbers_that_are_not_finite_are_findings_of_the_data_check() {
     assert_eq!(of_data(&check), ["tensor a 4 NaN of 4 values", "tensor c 4 NaN of 4 values"]);
     assert_eq!((total.into_inner(), done.into_inner()), (48, 48));
 
-    // The shards of a model are scanned in one go; a file that is not safe to read, not at all.
+    // The shards of a model are scanned together; a file that is not safe to read is not scanned.
     let shard = example("tiny-00002-of-00002.gguf");
     let check = ggufkit::check_data(shard, &CheckOptions::default(), &()).unwrap();
     assert_eq!((check.files().len(), of_data(&check)), (2, vec![]));

@@ -8,7 +8,7 @@ use gguf_pipeline::{Draft, RunOptions};
 use gguf_quantize::QuantizeOptions;
 use gguf_quantize::mix::Target;
 
-/// Rows change their places on the way from a checkpoint; the report counts them where they land.
+/// A conversion permutes rows; the report uses their positions in the output.
 #[test]
 fn the_report_is_the_same_from_a_checkpoint_and_from_its_conversion() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Interrupted work that is resumed: whatever happens to it in between, the bytes are those of work that was not interrupted.
+//! Resuming interrupted work: for any interruption and damage, the bytes are those of an uninterrupted run.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use gguf_quantize::mix::Target;
 use gguf_quants::float::f32_to_f16;
 use gguf_test::checkpoint::*;
 
-/// Interrupts after a number of chunks, and counts what is done and what is found done.
+/// Interrupts after a number of chunks; counts finished and reused work.
 #[derive(Default)]
 struct Watch {
     until: Option<u64>,
@@ -128,7 +128,7 @@ impl Case {
         self.dir.path().join("out.gguf.journal")
     }
 
-    /// Runs with one thread until so many chunks are done.
+    /// Runs with one thread until a number of chunks is done.
     #[track_caller]
     fn interrupt(&self, chunks: u64) -> Watch {
         let watch = after(chunks);
@@ -140,7 +140,7 @@ impl Case {
         watch
     }
 
-    /// Goes on to the end; gives the bytes that were found done.
+    /// Goes on to the end; returns the bytes that were found done.
     #[track_caller]
     fn resume(&self, threads: usize) -> u64 {
         let watch = Watch::default();
@@ -174,7 +174,7 @@ fn interrupted_anywhere_and_resumed_the_bytes_are_the_same() {
     assert_eq!(watch.done.into_inner(), 1);
     case.is_whole();
 
-    // What comes after a torn line counts.
+    // Lines after a torn line are used.
     case.interrupt(2);
     let journal = fs::File::options().write(true).open(case.journal()).unwrap();
     journal.set_len(journal.metadata().unwrap().len() - 5).unwrap();
@@ -249,7 +249,7 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
     assert_eq!(resumed(Some(&partial), text.lines().map(counted).collect::<String>().as_bytes()), 0);
 }
 
-/// A byte of the first line is another one: that is damage, not another plan, and the work starts anew.
+/// A byte of the first line is another one: that is damage, not another plan, and the work starts over.
 #[test]
 fn a_damaged_first_line_is_told_as_damage() {
     let case = Case::new();
@@ -299,7 +299,7 @@ fn what_was_kept_of_other_work_is_not_gone_on_with() {
     input.set_modified(was + std::time::Duration::from_secs(1)).unwrap();
     refused(&case.input, &options("Q8_0", 1), &["in.gguf has changed since"]);
     input.set_modified(was).unwrap();
-    // Asked to replace what is there, it does, and nothing of the other work is left.
+    // With permission to overwrite, the other work is replaced completely.
     let mut garbage = fs::read(case.partial()).unwrap();
     garbage.fill(0xaa);
     fs::write(case.partial(), &garbage).unwrap();
@@ -464,7 +464,7 @@ fn what_could_not_be_used_is_told() {
     case.interrupt(2);
     fs::remove_file(case.partial()).unwrap();
     resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
-    // An empty journal is none of ours, nor ours to remove.
+    // An empty journal has another origin and must not be removed.
     case.interrupt(2);
     fs::write(case.journal(), "").unwrap();
     let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Plans that are run together over one source: the files are those of runs of their own, whatever interrupts them.
+//! Several plans over one source: after any interruption, the files are those of separate runs.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -42,7 +42,7 @@ fn threads(n: usize) -> RunOptions {
     RunOptions::default().threads(NonZeroUsize::new(n))
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 #[derive(Debug)]
 struct Counting {
     source: Arc<dyn Source>,
@@ -118,7 +118,7 @@ fn equal_tensors_are_encoded_once() {
     assert!(asked(&mixtures) < apart);
 }
 
-/// Each file is that of a run of its own, and every byte of the source is read once.
+/// Each file is that of a separate run, and every byte of the source is read once.
 #[test]
 fn files_are_those_of_runs_of_their_own() {
     let dir = folder();
@@ -145,7 +145,7 @@ fn files_are_those_of_runs_of_their_own() {
     }
 }
 
-/// Errors of each plan are those of a run of its own.
+/// The errors of each plan are those of a separate run.
 #[test]
 fn each_plan_has_its_report() {
     let dir = folder();
@@ -189,7 +189,7 @@ fn conversions_and_quantizations_run_together() {
     }
 }
 
-/// Interrupts after a number of chunks, and counts what is found done.
+/// Interrupts after a number of chunks; counts reused work.
 struct Watch {
     left: AtomicU64,
     kept: AtomicU64,

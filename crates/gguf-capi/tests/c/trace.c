@@ -1,4 +1,4 @@
-/* Preloaded before libgguf: counts the calls of some functions of gguf.h, and says at the end how many went to which library. */
+/* Preloaded before libgguf: counts calls of some functions of gguf.h, and prints at exit how many went to each library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

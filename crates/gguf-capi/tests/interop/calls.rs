@@ -94,7 +94,7 @@ fn pool(ggml: &Library) -> (*mut c_void, Vec<Pooled>) {
             if blck == 0 {
                 continue;
             }
-            // No zero behind the first dimension: ggml loses it when it writes.
+            // No zero after the first dimension: ggml loses it when it writes.
             let n_dims = 1 + random.below(4);
             let mut ne = [1i64; 4];
             ne[0] = blck * random.below(6) as i64;

@@ -1,7 +1,7 @@
 //! Hostile files on this library and on ggml's, in processes of their own: an abort is a result like any other.
 //!
 //! A child per library loads every file in every way and notes each result in memory that it shares with the workers it forks.
-//! When a worker dies, the load that it was at is the one at fault, and the next worker goes on behind it.
+//! If a worker dies, its current load is the cause, and the next worker continues after it.
 
 use std::ffi::{CString, c_char, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -219,7 +219,7 @@ fn print_row(ui: &mut Ui, values: impl Iterator<Item = String>) -> io::Result<()
     writeln!(ui.out)
 }
 
-/// A bar as long as its share of the room; of what is there, something is seen.
+/// A bar with the length of its share of the width; a share above 0 is always visible.
 fn bar(n: u64, most: u64, room: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (n as f64 / most as f64 * room as f64 * 8.0).round() as usize;

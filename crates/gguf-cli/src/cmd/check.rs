@@ -92,7 +92,7 @@ impl Args {
                         };
                         let subject = format!("{}{shards}", shown_path(path));
                         match printed.and_then(|()| findings::print(ui, &subject, &sections, judged)) {
-                            // The verdict counts even if nobody reads the reasons.
+                            // The exit code is the same even if nobody reads the findings.
                             Ok(()) | Err(Failure::PipeClosed) => {}
                             Err(failure) => return Err(failure),
                         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{StringValueParser, TypedValueParser};
 use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
+use gguf_model::image::IMAGE_MODELS;
 use gguf_pipeline::{RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 use serde_json::{Value, json};
@@ -28,7 +29,8 @@ use crate::watch::Watch;
 /// bytes as llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting
 /// without rounding and then running `gguf quantize`, without the intermediate file. A folder with adapter_config.json
 /// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py. --mmproj converts
-/// the encoders of images and sound.
+/// the encoders of images and sound. A model of images or video, such as FLUX or Wan, is one file of tensors, which keep their
+/// names, as ComfyUI-GGUF expects them.
 ///
 /// The output appears under its final name once it is complete and synced to disk. Its path goes to standard output;
 /// progress, warnings and errors go to standard error.
@@ -40,6 +42,7 @@ Examples:
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
   gguf convert my-model/ --dry-run              print the planned tensors
   gguf convert my-lora/ --base my-model/ -o my-lora.gguf
+  gguf convert flux1-dev.safetensors -o flux1-dev-Q4_K_S.gguf --type Q4_K_S
   gguf convert --list                           list the supported architectures")]
 pub struct Args {
     /// Checkpoint folder, its folder in the Hugging Face hub cache, or a single tensor file
@@ -59,6 +62,10 @@ pub struct Args {
         "prune_layers", "provenance", "split_max_size", "split_max_tensors",
     ])]
     list: bool,
+
+    /// With --list, also list the classes that llama.cpp's converter supports and this program does not, with the reasons
+    #[arg(long, requires = "list")]
+    all: bool,
 
     /// Output type: auto (the 16-bit type of the checkpoint, otherwise f16; f32 for an adapter), f32, f16, bf16, q8_0,
     /// tq1_0, tq2_0, or a file type of `gguf quantize` such as Q4_K_M. Several types, as in Q4_K_M,Q8_0, are written
@@ -82,6 +89,10 @@ pub struct Args {
     /// Base model folder of a LoRA adapter, of which only config.json is read; by default, the adapter's own folder
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
+
+    /// For a draft (EAGLE-3, DFlash, DSpark), the folder of the model it drafts for, whose tokenizer it takes
+    #[arg(long, value_name = "DIR", alias = "target-model-dir", conflicts_with_all = ["base", "mmproj"])]
+    target: Option<PathBuf>,
 
     /// Convert the encoders of images and sound (mmproj), in place of the language model; with =OUT both, the encoders to OUT
     #[arg(long, value_name = "OUT", num_args = 0..=1, require_equals = true, conflicts_with = "base")]
@@ -185,13 +196,16 @@ impl FileType {
 
 impl Args {
     pub fn run(&self, ui: &mut Ui) -> Outcome {
-        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui) };
+        let Some(dir) = self.dir.as_deref().filter(|_| !self.list) else { return list(ui, self.all) };
         super::expect_input(dir, "expected a checkpoint folder that contains config.json")?;
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
+        // llama.cpp's converter, whose types these are otherwise, knows no models of images.
+        let is_either = self.ty.iter().any(|ty| matches!(ty, FileType::Either(..)));
+        let is_quantized = self.quantization.are_given() || is_either && gguf_hf::is_image_model(dir)?;
         let resolved = |ty: &FileType| match *ty {
-            FileType::Either(_, target) if self.quantization.are_given() => FileType::Quantized(target),
+            FileType::Either(_, target) if is_quantized => FileType::Quantized(target),
             FileType::Either(ty, _) => FileType::Converted(ty),
             other => other,
         };
@@ -263,6 +277,7 @@ impl Args {
             .order(if self.big_endian { ByteOrder::Big } else { ByteOrder::Little })
             .vocab_only(self.vocab_only)
             .base(self.base.clone())
+            .target(self.target.clone())
             .projector(projector)
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
@@ -281,7 +296,7 @@ impl Args {
         Ok(conversion)
     }
 
-    /// Plans a conversion and prints its warnings; and says whether llama.cpp would reject the output.
+    /// Plans a conversion and prints its warnings; returns whether llama.cpp would reject the output.
     fn plan_checked(
         &self,
         ui: &mut Ui,
@@ -385,9 +400,13 @@ impl Args {
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
     }
 
-    /// Refuses options that say nothing about an adapter or a projector.
+    /// Refuses options that say nothing about an adapter, a projector or a model of images.
     fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
-        let what = if kind == OutputKind::Adapter { "an adapter" } else { "a projector" };
+        let what = match kind {
+            OutputKind::Adapter => "an adapter",
+            OutputKind::Images => "a model of images",
+            _ => "a projector",
+        };
         // Beside a model they are about that.
         let is_alone = !matches!(self.mmproj, Some(Some(_)));
         let options = [
@@ -395,10 +414,11 @@ impl Args {
             ("--mtp", self.mtp && is_alone),
             ("--no-mtp", self.no_mtp && is_alone),
             ("--pre", self.pre.is_some() && is_alone),
+            ("--metadata", self.metadata.is_some() && kind == OutputKind::Images),
         ];
         let problem = match (options.iter().find(|(_, is_given)| *is_given), file_type) {
             (Some((option, _)), _) => format!("{option} does not apply to {what}"),
-            (None, FileType::Quantized(target)) => {
+            (None, FileType::Quantized(target)) if kind != OutputKind::Images => {
                 format!("{what} is not quantized to {target}; expected auto, f32, f16, bf16 or q8_0")
             }
             _ => return Ok(()),
@@ -506,7 +526,7 @@ fn print_left_out(ui: &mut Ui, skipped: &[Skipped]) -> std::io::Result<()> {
 }
 
 /// Prints the architectures that can be converted.
-fn list(ui: &mut Ui) -> Outcome {
+fn list(ui: &mut Ui, all: bool) -> Outcome {
     let mut rows: Vec<(&str, Vec<&str>)> = Vec::new();
     for (architecture, checkpoint) in gguf_hf::arch::supported() {
         let name = checkpoint.architecture(architecture);
@@ -518,8 +538,13 @@ fn list(ui: &mut Ui) -> Outcome {
     rows.sort_unstable();
     if ui.schema.is_some() {
         let architecture = |(name, classes): &(&str, Vec<&str>)| json!({ "name": name, "classes": classes });
-        let all: Vec<Value> = rows.iter().map(architecture).collect();
-        json::print(ui, 3, &json!({ "architectures": all }))?;
+        let architectures: Vec<Value> = rows.iter().map(architecture).collect();
+        let mut listed = json!({ "architectures": architectures });
+        if all {
+            let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
+            listed["not_converted"] = not_converted().map(class).collect();
+        }
+        json::print(ui, 3, &listed)?;
         return Ok(Verdict::Good);
     }
     let mut table =
@@ -543,7 +568,29 @@ fn list(ui: &mut Ui) -> Outcome {
     }
     writeln!(ui.out)?;
     table.print(ui, 0)?;
+    let mut images: Vec<(&str, &str)> = IMAGE_MODELS.iter().map(|model| (model.name, model.title)).collect();
+    images.sort_unstable();
+    let mut table =
+        Table::new([Column::name("IMAGE MODEL").styled(Style::Cyan), Column::text("RECOGNIZED BY ITS TENSORS")]);
+    for (name, title) in images {
+        table.row([name.to_owned(), title.to_owned()]);
+    }
+    writeln!(ui.out)?;
+    table.print(ui, 0)?;
+    if all {
+        let mut table = Table::new([Column::name("NOT CONVERTED").styled(Style::Cyan), Column::text("REASON")]);
+        for (name, reason) in not_converted() {
+            table.row([name.to_owned(), reason.to_owned()]);
+        }
+        writeln!(ui.out)?;
+        table.print(ui, 0)?;
+    }
     Ok(Verdict::Good)
+}
+
+/// Classes that the reference converter knows and that have no table, with the reasons.
+fn not_converted() -> impl Iterator<Item = (&'static str, &'static str)> {
+    gguf_model::arch::NOT_CONVERTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
 }
 
 /// Names in as few lines as there is room for; none is cut.

@@ -19,7 +19,7 @@ use crate::ui::{Column, Style, Table, Ui, visible};
 /// Keys of a file that are looked at for one that was meant.
 const LOOKED_AT: usize = 10_000;
 
-/// Levels of JSON that are indented: a key has a line of its own.
+/// Levels of JSON that are indented: each key has its own line.
 const LEVELS: usize = 2;
 
 /// Print the values of metadata keys.
@@ -75,7 +75,7 @@ impl Args {
             let before = found.len();
             found.extend(gguf.kvs().filter(|kv| matches(key, kv.key)).map(|kv: KvRef<'_>| (kv.key, kv.value)));
             if !is_pattern(key) {
-                // Of a key that is there twice, the first is the one that readers take.
+                // Of duplicate keys, readers use the first.
                 found.truncate(before + 1);
             }
             if found.len() == before {
@@ -153,7 +153,7 @@ struct Document<'a> {
     errors: Vec<json::Error<'a>>,
 }
 
-/// An object of keys and values. Of a key that is there twice, the first is the one that readers take.
+/// An object of keys and values. Of duplicate keys, readers use the first.
 struct ByKey<'a>(&'a [(Str<'a>, ValueRef<'a>)]);
 
 impl Serialize for ByKey<'_> {
@@ -195,7 +195,7 @@ fn is_pattern(key: &str) -> bool {
     key.contains(['*', '?'])
 }
 
-/// Whether a key is the one asked for. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
+/// Whether a key is the requested one. In a pattern `*` stands for any bytes and `?` for one; the walk goes back to the
 /// last `*` only, so its time is bounded by the product of the lengths.
 pub fn matches(pattern: &str, key: Str<'_>) -> bool {
     let (pattern, key) = (pattern.as_bytes(), key.as_bytes());

@@ -1,4 +1,4 @@
-//! `gguf merge`: the shards of a model, or the pieces of a file, as one file.
+//! `gguf merge`: joins the shards of a model, or the pieces of a file, to one file.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
 use crate::ui::{Style, Ui, safe};
 
-/// Levels of JSON that are indented: the list, its objects, and what is in them.
+/// Levels of JSON that are indented: the list, its objects, and their members.
 const LEVELS: usize = 4;
 
 /// Check file names against the GGUF naming convention, and suggest names.
@@ -48,7 +48,7 @@ pub struct Args {
     force: bool,
 }
 
-/// What is to be said of one file.
+/// The result for one file.
 struct Judged<'p> {
     path: &'p Path,
     name: &'p str,

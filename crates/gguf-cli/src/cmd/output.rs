@@ -72,7 +72,7 @@ const PLACEHOLDERS: [(&str, &str); 6] = [
     ("{size}", "general.size_label"),
 ];
 
-/// Sees that an output that is named as a folder is one.
+/// Checks that an output that is named as a folder is one.
 fn check_folder(out: &Path) -> Result<(), Failure> {
     if !out.to_string_lossy().ends_with(std::path::is_separator) || out.is_dir() {
         return Ok(());

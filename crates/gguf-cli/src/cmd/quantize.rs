@@ -307,7 +307,7 @@ impl How {
         Ok(gguf_quantize::plan(self.draft(input)?, matrix, &options, types)?)
     }
 
-    /// Sees that the output, if there is to be one, can be the name of a file, or begin names of shards.
+    /// Checks that the output, if there is to be one, can be the name of a file, or begin names of shards.
     fn check_out(&self, out: Option<&Path>) -> Result<(), Failure> {
         let Some(out) = out else { return Ok(()) };
         super::not_stdout("OUT", out)?;

@@ -134,7 +134,10 @@ impl ShowArgs {
     fn recipe(&self) -> Result<Recipe, Failure> {
         let model = Model::open(&self.model)?;
         let mut tensors: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
-        tensors.sort_by(|a, b| processing_order(&a.name, &b.name));
+        let architecture = model.gguf().get(keys::GENERAL_ARCHITECTURE).and_then(|name| name.get::<&str>().ok());
+        if !architecture.is_some_and(keys::is_image_architecture) {
+            tensors.sort_by(|a, b| processing_order(&a.name, &b.name));
+        }
         let facts: Vec<TensorFacts<'_>> =
             tensors.iter().map(|t| TensorFacts { name: Str(&t.name), shape: &t.shape, ty: t.ty }).collect();
         let gguf = model.gguf();

@@ -140,7 +140,7 @@ impl Args {
                 .map_err(|e| Failure::CouldNotRun(format!("{}: not UTF-8 text: {}", path.display(), e.utf8_error())))?;
             edits.push(Edit::Set { key: TOKENIZER_CHAT_TEMPLATE.to_owned(), value: text.into() });
         }
-        // The vocabulary may be among what is set.
+        // The vocabulary may be among the values to set.
         let mut head = head.clone();
         gguf_edit::apply(&mut head, &edits)?;
         for (role, text) in &self.special_token {

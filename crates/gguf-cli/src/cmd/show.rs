@@ -184,7 +184,7 @@ impl Args {
         Ok(verdict)
     }
 
-    /// Prints the object of `--json`; what is wrong with files is said on standard error, too.
+    /// Prints the object of `--json`; problems of files are also printed to standard error.
     fn print_json(&self, ui: &mut Ui) -> Outcome {
         let verdict = Cell::new(Verdict::Good);
         let (warnings, failures) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
@@ -355,7 +355,7 @@ fn types(s: &Summary) -> Option<Table> {
     Some(table)
 }
 
-/// The lines of the summary: what is not known is left out.
+/// The lines of the summary; unknown values are left out.
 fn lines(shards: &[ModelFile], s: &Summary) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&'static str, String)> = Vec::new();
     let mut add = |label, value: Option<String>| lines.extend(value.map(|value| (label, value)));

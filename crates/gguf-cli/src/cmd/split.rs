@@ -81,7 +81,7 @@ impl Args {
             (_, Some(bytes), _) => Limit::DataBytes(bytes),
             (_, _, Some(bytes)) => Limit::FileBytes(bytes),
             // The command line asks for one of them.
-            _ => return Err(Failure::CouldNotRun("give --max-tensors, --max-size or --max-file-size".to_owned())),
+            _ => return Err(Failure::CouldNotRun("pass --max-tensors, --max-size or --max-file-size".to_owned())),
         };
         let options = SplitOptions::new(limit).no_tensor_first(self.no_tensor_first_split);
         let split = gguf_edit::split(&self.input, &options)?;
@@ -187,10 +187,10 @@ pub fn not_everything(input: &Path) -> Failure {
     ))
 }
 
-/// Sees that a path can begin names of shards.
+/// Checks that a path can begin names of shards.
 ///
 /// # Errors
-/// When it is that of a folder, or standard output.
+/// If it names a folder or standard output.
 pub fn check_prefix(prefix: &Path) -> Result<(), Failure> {
     super::not_stdout("PREFIX", prefix)?;
     let text = prefix.to_string_lossy();

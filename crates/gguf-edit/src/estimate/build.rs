@@ -1,4 +1,4 @@
-//! The graph that llama.cpp builds for a transformer, so far as memory goes: the shapes of what is computed, and in which order.
+//! The graph that llama.cpp builds for a transformer, as far as memory is concerned: the shapes and the order of the operations.
 //!
 //! One description serves many architectures, because most of what differs is told by the tensors that a block has: biases, fused
 //! projections, norms of queries and keys, norms behind a part, gates, experts. What is left is in [`Family`].

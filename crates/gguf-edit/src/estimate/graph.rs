@@ -85,7 +85,7 @@ impl Graph {
         self.add(Tensor { is_leaf: true, ..tensor })
     }
 
-    /// The result of an operation that takes memory of its own.
+    /// The result of an operation that allocates memory.
     pub(super) fn op(&mut self, ty: Ty, ne: [u64; 4], src: &[Id]) -> Id {
         let tensor = self.new_tensor(ty, ne);
         self.add(Tensor { src: src.to_vec(), ..tensor })
@@ -245,7 +245,7 @@ impl Allocation<'_> {
         let graph = self.graph;
         let (Some(tensor), Some(parent)) = (graph.tensors.get(id), graph.tensors.get(src)) else { return false };
         let is_same = tensor.ty == parent.ty && tensor.ne == parent.ne && tensor.nb == parent.nb;
-        // A view has no memory of its own, so nothing is written over it.
+        // A view allocates no memory, so it cannot be overwritten.
         let state = self.state[src];
         if !is_same || !state.is_allocated || state.n_children != 1 || state.n_views != 0 {
             return false;

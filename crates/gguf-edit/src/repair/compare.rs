@@ -15,7 +15,7 @@ use crate::EditError;
 /// Bytes that are compared at once.
 const PIECE: usize = 1 << 20;
 
-/// The unit of what is found to differ, and of what is copied.
+/// The unit in which differences are found and copied.
 const UNIT: usize = 4096;
 
 /// Equal bytes between two that differ, beyond which they are two ranges.

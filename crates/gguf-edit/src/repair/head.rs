@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 use gguf_format::{ByteOrder, Field, Gguf, Head, HeadScan, Limits, Version};
-use gguf_io::{ReadAt, read_head, read_head_with};
+use gguf_io::{MODEL_LIMITS, ReadAt, read_head_with};
 
 use super::{Mend, packed};
 use crate::EditError;
@@ -15,7 +15,7 @@ use crate::EditError;
 /// Bytes of magic, version and counts, since version 2.
 const START: usize = 24;
 
-/// What parts of a head may have at most when its counts are guessed: garbage must not be read into memory by the gigabyte.
+/// The largest head that is read when its counts are guessed: invalid data must not be read into memory by the gigabyte.
 const LIMITS: Limits = Limits {
     tensors: 1 << 18,
     kvs: 1 << 18,
@@ -63,7 +63,8 @@ impl MendedHead {
 /// # Errors
 /// When the file cannot be read.
 pub(super) fn find(file: &File, file_bytes: u64) -> io::Result<(Option<MendedHead>, Option<String>)> {
-    let read = read_head(&mut stream(file, 0)?, Some(file_bytes))?;
+    let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
+    let read = read_head_with(&mut stream(file, 0)?, scan, |_, _| Ok::<(), io::Error>(()))?;
     let parsed = read.into_gguf();
     let mut found = [0; START];
     let has_start = file_bytes > START as u64 && file.read_exact_at(0, &mut found).is_ok();
@@ -110,7 +111,7 @@ fn long(bytes: &[u8], order: ByteOrder) -> u64 {
 }
 
 impl Guess<'_> {
-    /// The first bytes with another magic, version and counts.
+    /// The first bytes, with the given magic, version and counts.
     fn with(&self, version: Version, order: ByteOrder, counts: [u64; 2]) -> [u8; START] {
         let long = |n: u64| if order == ByteOrder::Big { n.to_be_bytes() } else { n.to_le_bytes() };
         let parts = [&b"GGUF"[..], &word(version.number(), order), &long(counts[0]), &long(counts[1])].concat();
@@ -142,7 +143,7 @@ impl Guess<'_> {
         (found != right).then_some(Mend::Start { found, right })
     }
 
-    /// Another magic and version, with the counts that are there. A head that is read with them is right, even if the file is cut: only
+    /// Tries other magics and versions with the existing counts. A head that can be read with them is correct, even in a truncated file: only
     /// one byte order and width of counts makes a head at all.
     fn start(&self) -> io::Result<Option<MendedHead>> {
         for (version, order) in DIALECTS {
@@ -155,7 +156,7 @@ impl Guess<'_> {
         Ok(None)
     }
 
-    /// Other counts: the pairs and the infos are counted. They are right only when the tensors fill the file.
+    /// Tries other counts, by counting pairs and infos. They are correct only if the tensors fill the file.
     fn counts(&self) -> io::Result<Option<MendedHead>> {
         // The fewest bytes of a pair, and of an info; so many are not refused before they are walked.
         let (most_kvs, most_tensors) = (self.file_bytes / 64, self.file_bytes / 128);

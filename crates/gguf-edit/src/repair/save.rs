@@ -38,7 +38,7 @@ impl Source for Whole {
     }
 }
 
-/// Writes the key-values and the tensors that are whole; says how many bytes the file has.
+/// Writes the key-values and the tensors that are whole; returns how many bytes the file has.
 pub(super) fn save(
     path: &Path,
     head: &MendedHead,

@@ -10,7 +10,7 @@ use crate::layout::MAX_KEY;
 use crate::scan::HeadScan;
 use crate::value::{ArrayRef, MAX_NESTING, Str, ValueRef, ValueType, read_array_header};
 
-/// Reports the error that ended a scan; where a length or a count is beyond any limit of its own, that too.
+/// Reports the error that ended a scan, and a length or a count beyond its limit.
 pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Report) {
     let rule = match &error.problem {
         Problem::NotGguf(kind) => {

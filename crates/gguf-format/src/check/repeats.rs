@@ -40,7 +40,7 @@ pub fn hash(text: Str<'_>) -> u64 {
     h ^ (h >> 32)
 }
 
-/// Calls `found` for each text that was there before. Each text comes with a number that tells the caller where it is.
+/// Calls `found` for each repeated text. Each text comes with a number that identifies its place to the caller.
 pub fn repeats<'a, I>(texts: I, mut found: impl FnMut(Repeat<'a>))
 where
     I: Iterator<Item = (Str<'a>, u64)> + Clone,

@@ -11,7 +11,8 @@ use crate::cursor::Cursor;
 use crate::file::Gguf;
 use crate::header::Version;
 use crate::header::align_up;
-use crate::layout::{MAX_DIMS, MAX_TENSOR_NAME};
+use crate::keys::GENERAL_ARCHITECTURE;
+use crate::layout::{MAX_DIMS, MAX_TENSOR_NAME, max_tensor_name};
 use crate::tensor::TensorInfoRef;
 use crate::types::SizeError;
 use crate::value::Str;
@@ -21,9 +22,11 @@ const SPEC_TENSOR_NAME: usize = 64;
 
 /// The structural rules for what stands in the infos.
 pub(super) fn infos(gguf: &Gguf<'_>, report: &mut Report) {
+    // Names of 64 bytes are a finding of their own, for ggml alone rejects them.
+    let max = max_tensor_name(gguf.get(GENERAL_ARCHITECTURE)).max(SPEC_TENSOR_NAME);
     for t in gguf.tensors() {
         let n = t.name.as_bytes().len();
-        if n > SPEC_TENSOR_NAME {
+        if n > max {
             report.add(&TENSOR_NAME_LENGTH, &t, format_args!("the name has {n} bytes"));
         }
         if t.dims.len() > MAX_DIMS {
@@ -211,7 +214,7 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// Gaps, order, and what comes behind the last tensor. Only for a head that is whole.
+    /// Gaps, order, and what comes after the last tensor. Only for a head that is whole.
     pub(super) fn style(&self, report: &mut Report) {
         let Some(alignment) = self.alignment else { return };
         let data = self.gguf.data_offset();
@@ -271,6 +274,7 @@ impl<'g> Extents<'g> {
 
 /// Names and shapes that are readable and odd.
 pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
+    let max = max_tensor_name(gguf.get(GENERAL_ARCHITECTURE));
     for t in gguf.tensors() {
         let name = t.name.as_bytes();
         if name.is_empty() {
@@ -280,7 +284,7 @@ pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
         } else if let Err(e) = t.name.to_str() {
             report.add(&TENSOR_NAME_UTF8, &t, format_args!("the name is not UTF-8 from byte {} on", e.valid_up_to()));
         }
-        if name.len() == MAX_TENSOR_NAME + 1 {
+        if name.len() == MAX_TENSOR_NAME + 1 && name.len() > max {
             report.add(&TENSOR_NAME_64, &t, format_args!("the name has {} bytes", name.len()));
         }
         if t.dims.len() == 0 {

@@ -37,7 +37,7 @@ keys! { GENERAL
         GENERAL_DESCRIPTION = "general.description": string;
         /// Who quantized this file.
         GENERAL_QUANTIZED_BY = "general.quantized_by": string;
-        /// Size class, such as 7B or 8x7B, as it stands in the file name.
+        /// Size class, such as 7B or 8x7B, as stored in the file name.
         GENERAL_SIZE_LABEL = "general.size_label": string;
         /// License as an SPDX expression.
         GENERAL_LICENSE = "general.license": string;
@@ -93,7 +93,7 @@ keys! { GENERAL
         GENERAL_SAMPLING_TEMP = "general.sampling.temp": f32;
         /// Recommended number of last tokens that are penalized when repeated.
         GENERAL_SAMPLING_PENALTY_LAST_N = "general.sampling.penalty_last_n": i32 in "tokens";
-        /// Recommended penalty on repeated tokens; 1 is none.
+        /// Recommended penalty on repeated tokens; 1 for none.
         GENERAL_SAMPLING_PENALTY_REPEAT = "general.sampling.penalty_repeat": f32;
         /// Recommended version of Mirostat; 0 is off.
         GENERAL_SAMPLING_MIROSTAT = "general.sampling.mirostat": i32;

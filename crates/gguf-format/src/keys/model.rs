@@ -47,13 +47,13 @@ keys! { MODEL
         FULL_ATTENTION_INTERVAL = "{arch}.full_attention_interval": u32 in "layers";
         /// Number of leading layers that image features are added to.
         N_DEEPSTACK_LAYERS = "{arch}.n_deepstack_layers": u32 in "layers";
-        /// For each layer, which of the image features is added to it; -1 is none.
+        /// For each layer, the index of the image feature that is added to it; -1 for none.
         DEEPSTACK_MAPPING = "{arch}.deepstack_mapping": [i32];
         /// How often the stack of blocks is run over.
         NUM_LOOPS = "{arch}.num_loops": u32;
         /// Whether the final norm is left out between the runs of a looped stack.
         SKIP_LOOP_FINAL_NORM = "{arch}.skip_loop_final_norm": bool;
-        /// Names of the classes that a classifier head tells apart.
+        /// Names of the classes of a classifier head.
         CLASSIFIER_OUTPUT_LABELS = "{arch}.classifier.output_labels": [string];
         /// How the outputs of all tokens become the input of the classifier head.
         CLASSIFIER_POOLING_TYPE = "{arch}.classifier.pooling_type": u32;
@@ -133,9 +133,9 @@ keys! { MODEL
         HASH_LAYER_COUNT = "{arch}.hash_layer_count": u32 in "layers";
         /// Bound that the router scores are squashed to with tanh.
         ROUTER_LOGIT_SOFTCAPPING = "{arch}.router_logit_softcapping": f32;
-        /// Bound on the gate of the routed experts, for each layer; 0 is none.
+        /// Bound on the gate of the routed experts, for each layer; 0 for none.
         SWIGLU_CLAMP_EXP = "{arch}.swiglu_clamp_exp": [f32] | f32;
-        /// Bound on the gate of the shared experts, for each layer; 0 is none.
+        /// Bound on the gate of the shared experts, for each layer; 0 for none.
         SWIGLU_CLAMP_SHEXP = "{arch}.swiglu_clamp_shexp": [f32] | f32;
     }
     Attention {
@@ -227,13 +227,13 @@ keys! { MODEL
         ATTENTION_INDEXER_BLOCK_SIZE = "{arch}.attention.indexer.block_size": u32 in "tokens";
         /// Number of last blocks that are always looked at (MiniMax).
         ATTENTION_INDEXER_LOCAL_BLOCKS = "{arch}.attention.indexer.local_blocks": u32;
-        /// For each layer, whether it has an indexer of its own or uses the one before.
+        /// For each layer, whether it has its own indexer or uses the previous one.
         ATTENTION_INDEXER_TYPES = "{arch}.attention.indexer.types": [bool] | [u32];
         /// Number of keys that the indexer pools to one (GLM5-Next).
         ATTENTION_INDEXER_KPOOL = "{arch}.attention.indexer.kpool": u32 in "tokens";
         /// Whether the unfinished last pool is always chosen (GLM5-Next).
         ATTENTION_INDEXER_KPOOL_SELECT_TAIL = "{arch}.attention.indexer.kpool_select_tail": bool;
-        /// Whether attention has a norm of its own (Falcon).
+        /// Whether attention has its own norm (Falcon).
         ATTENTION_USE_NORM = "{arch}.attention.use_norm": bool from Spec;
         /// Largest ALiBi bias.
         ATTENTION_ALIBI_BIAS_MAX = "{arch}.attention.alibi_bias_max": f32 from Spec => "{arch}.attention.max_alibi_bias";
@@ -403,7 +403,7 @@ keys! { MODEL
         SAMPLE_FROM_ANCHOR = "{arch}.sample_from_anchor": bool;
         /// Whether the draft model says how sure it is of each token.
         HAS_CONFIDENCE_HEAD = "{arch}.has_confidence_head": bool;
-        /// Whether the residual is taken behind the norm (EAGLE-3).
+        /// Whether the residual is taken after the norm (EAGLE-3).
         NORM_BEFORE_RESIDUAL = "{arch}.norm_before_residual": bool;
         /// Whether the features of the target are normed before they are joined (EAGLE-3).
         NORM_BEFORE_FC = "{arch}.norm_before_fc": bool;

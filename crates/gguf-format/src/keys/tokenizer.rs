@@ -60,7 +60,7 @@ keys! { TOKENIZER
         TOKENIZER_GGML_EOT_TOKEN_ID = "tokenizer.ggml.eot_token_id": u32 in "token id";
         /// Token that ends a message.
         TOKENIZER_GGML_EOM_TOKEN_ID = "tokenizer.ggml.eom_token_id": u32 in "token id";
-        /// Token for what is not in the vocabulary.
+        /// Token for text that is not in the vocabulary.
         TOKENIZER_GGML_UNKNOWN_TOKEN_ID = "tokenizer.ggml.unknown_token_id": u32 in "token id";
         /// Token between two texts; llama.cpp spells it like this.
         TOKENIZER_GGML_SEPERATOR_TOKEN_ID = "tokenizer.ggml.seperator_token_id": u32 in "token id";

@@ -141,7 +141,7 @@ impl fmt::Debug for FileType {
 pub enum TokenType {
     /// A piece of text.
     Normal = 1,
-    /// Stands for what is not in the vocabulary.
+    /// Stands for text that is not in the vocabulary.
     Unknown = 2,
     /// Steers the model and is not shown.
     Control = 3,

@@ -145,7 +145,7 @@ impl Part {
     }
 }
 
-/// A move, as one of whole rows and one of whole columns.
+/// Splits a move into one of whole rows and one of whole columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Product {
     /// What makes the rows of the output: rows of the source, or columns.

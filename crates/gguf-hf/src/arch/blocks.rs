@@ -3,7 +3,7 @@
 use gguf_format::GgmlType;
 use gguf_pipeline::moves::{Axis, Move};
 
-use crate::dtype::SourceTensor;
+use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 use crate::pattern::Moved;
 
@@ -17,9 +17,38 @@ pub(super) fn n_units(source: &SourceTensor, ty: GgmlType) -> u64 {
     source.shape.iter().product::<u64>() / len(ty)
 }
 
-/// The moves of a tensor of blocks that is stored transposed ([`Dtype::MXFP4`](crate::dtype::Dtype::MXFP4)): its last dimension but one is the
-/// one of the blocks. `bind` gives the moves of a tensor with that shape. `None` where the blocks would have to be taken apart.
+/// The moves of a tensor of blocks, with the block as the element. `bind` gives the moves of a tensor with a shape. `None` where the blocks
+/// would have to be taken apart.
 pub(super) fn moved(
+    source: &SourceTensor,
+    bind: impl Fn(&[u64]) -> Result<Moved, PlanError>,
+) -> Result<Option<Moved>, PlanError> {
+    match source.dtype {
+        Dtype::MXFP4_TRANSPOSED => moved_transposed(source, bind),
+        dtype => Ok(in_blocks(bind(&source.shape)?, dtype.ggml.map_or(1, len))),
+    }
+}
+
+/// Moves of values as moves of blocks of so many.
+fn in_blocks(mut moved: Moved, len: u64) -> Option<Moved> {
+    let whole = |n: u64| n.is_multiple_of(len).then_some(n / len);
+    let row = moved.shape.last_mut()?;
+    *row = whole(*row)?;
+    for item in &mut moved.moves {
+        (item.from, item.to) = (whole(item.from)?, whole(item.to)?);
+        for axis in item.axes.iter_mut().filter(|axis| axis.count != 1) {
+            match axis {
+                Axis { count, from: 1, to: 1 } => *count = whole(*count)?,
+                Axis { from, to, .. } => (*from, *to) = (whole(*from)?, whole(*to)?),
+            }
+        }
+        item.axes.retain(|axis| axis.count != 1 || (axis.from, axis.to) == (1, 1));
+    }
+    Some(moved)
+}
+
+/// The same for matrices that are stored transposed ([`Dtype::MXFP4_TRANSPOSED`]): their last dimension but one is the one of the blocks.
+fn moved_transposed(
     source: &SourceTensor,
     bind: impl Fn(&[u64]) -> Result<Moved, PlanError>,
 ) -> Result<Option<Moved>, PlanError> {

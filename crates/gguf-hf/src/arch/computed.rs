@@ -96,7 +96,7 @@ fn llama3_factors(fields: &Fields) -> Result<Vec<f32>, config::Error> {
     let (longest, shortest) = ((original / f64::from(low)) as f32, (original / f64::from(high)) as f32);
     let factor_of = |i: u32| {
         let exponent = i as f32 / head_dim as f32;
-        // The double's power, rounded, is the single's power correctly rounded but for a vanishing chance.
+        // The double's power, rounded, is the single's power correctly rounded except for a vanishing chance.
         let power = (base as f32 as f64).powf(f64::from(exponent)) as f32;
         let frequency = 1.0 / power;
         let wavelength = (1.0 / frequency) * core::f32::consts::TAU;

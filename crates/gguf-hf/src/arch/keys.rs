@@ -142,7 +142,7 @@ fn evaluate_rows(
                 let typed = typed(kind, &value).map_err(|expected| {
                     unusable(row, formula::Error::Unusable { what: formula.to_string(), found: value, expected })
                 })?;
-                // The reference leaves out what is empty.
+                // The reference leaves out empty values.
                 if let Some(typed) = typed {
                     kvs.set(&key, typed);
                 }
@@ -152,7 +152,7 @@ fn evaluate_rows(
     Ok(kvs.into_vec())
 }
 
-/// The error of a formula, as one about the configuration.
+/// Converts the error of a formula to one about the configuration.
 fn unusable(row: &Key, e: formula::Error) -> PlanError {
     match e {
         e @ formula::Error::Syntax { .. } => PlanError::Table { key: row.key, problem: e.to_string() },
@@ -169,7 +169,7 @@ pub(super) fn field_error(e: formula::Error) -> config::Error {
     }
 }
 
-/// A value in the type of its key; `None` for what is empty and so not written.
+/// A value in the type of its key; `None` for an empty value, which is not written.
 fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     const WHOLE: &str = "a whole number that fits 32 bits";
     const NUMBER: &str = "a number that fits single precision";

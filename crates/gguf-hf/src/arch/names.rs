@@ -60,14 +60,14 @@ pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64
     })
 }
 
-/// How many blocks have a number from those of the model on, by the names of their tensors.
+/// How many blocks have a number from those of the model on, by the names of their tensors. A name without a number is of the first.
 pub(super) fn n_appended(checkpoint: &Checkpoint, sources: &[SourceTensor]) -> u64 {
     if checkpoint.appended.is_empty() {
         return 0;
     }
     let block = |source: &SourceTensor| {
         let name = of_text_model(checkpoint, &[], &source.name).ok()?;
-        checkpoint.appended.iter().find_map(|(before, _)| after(before, &name)?.0)
+        checkpoint.appended.iter().find_map(|(before, _)| Some(after(before, &name)?.0.unwrap_or(0)))
     };
     sources.iter().filter_map(block).max().map_or(0, |last| last.saturating_add(1))
 }

@@ -43,7 +43,7 @@ pub(super) fn add(
     }
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
-    let mut first_of = None;
+    let (mut first_of, mut ids) = (None, None);
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => match names::in_appended_block(checkpoint, &name, n_main) {
@@ -59,10 +59,6 @@ pub(super) fn add(
             }
         };
         let name = renumbered(checkpoint, name, &plan.fields)?;
-        if names::peeked(checkpoint, &name).is_some() {
-            plan.skip(&source.name, "its values are key-values");
-            continue;
-        }
         if is_skipped(checkpoint, &name, &source.name, &plan.fields)? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
@@ -76,7 +72,15 @@ pub(super) fn add(
             plan.skip(&source.name, "the checkpoint has it under another name too");
             continue;
         }
+        if !checkpoint.ids.is_empty() && name == checkpoint.ids {
+            ids = Some((index, source));
+            continue;
+        }
         let mut matches = rows.matches(&name);
+        if matches.is_empty() && names::peeked(checkpoint, &name).is_some() {
+            plan.skip(&source.name, "its values are key-values");
+            continue;
+        }
         // Of several things that a tensor could become, it becomes those that there are in its block.
         let counts = |found: &Match| found.tensor.row.when.holds(&hparams, found.key.block.unwrap_or(0));
         if matches.iter().any(counts) {
@@ -136,6 +140,9 @@ pub(super) fn add(
         }
         plan.add(name, shape, op);
     }
+    if let Some((index, source)) = ids {
+        plan.add_ids(checkpoint.ids, index, source);
+    }
     let is_used = |root: &&&str| sources.iter().any(|source| source.name.starts_with(**root));
     let root = checkpoint.roots.iter().find(is_used).copied().unwrap_or_default();
     let first_block = if next_tokens == NextTokens::Only { n_main } else { 0 };
@@ -175,6 +182,9 @@ fn halved(op: Op, halvings: u64, shape: &[u64]) -> Op {
     }
 }
 
+/// The most values of a tensor that a formula gives.
+const MAX_VALUES: u64 = 65536;
+
 /// Why tensors of blocks that predict further tokens are left out.
 const LEFT_OUT: &str = "predicts further tokens";
 
@@ -208,7 +218,7 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
 #[derive(Debug, Clone, Copy)]
 struct Template {
     before: &'static str,
-    /// What the number counts, and what stands behind it.
+    /// The unit of the number, and the text after it.
     stack: Option<(&'static str, &'static str)>,
 }
 
@@ -376,6 +386,9 @@ impl Slot {
             return Err(incomplete());
         }
         let row = self.tensor.row;
+        if let [Map::Values(formula)] = row.maps {
+            return self.values(formula, h, fields, key.block);
+        }
         let pattern = match row.pattern {
             "" => None,
             text => Some(Pattern::parse(text).map_err(|e| PlanError::Table { key: row.name, problem: e.to_string() })?),
@@ -458,6 +471,34 @@ impl Slot {
             None => return Err(incomplete()),
         };
         Ok((shape, op))
+    }
+
+    /// A tensor with the values of a formula.
+    fn values(
+        &self,
+        formula: &'static str,
+        h: &Hparams<'_>,
+        fields: &Fields,
+        block: Option<u64>,
+    ) -> Result<(Vec<u64>, Op), PlanError> {
+        let wrong = |problem: String| PlanError::Table { key: self.tensor.row.name, problem };
+        let parsed = Formula::parse(formula).map_err(|e| wrong(e.to_string()))?;
+        let value = fields.eval(&parsed).map_err(|e| PlanError::from(super::keys::field_error(e)))?;
+        let value = value.ok_or_else(|| PlanError::from(crate::config::Error::Missing(vec![formula.to_owned()])))?;
+        let invalid =
+            || PlanError::from(crate::config::Error::invalid(formula, &value, "as many numbers as the tensor has"));
+        let dims = self.tensor.shape().iter().map(|dim| dim.of(h, block.unwrap_or(0)));
+        let shape: Vec<u64> = dims.collect::<Option<_>>().ok_or_else(invalid)?;
+        let n = shape.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim)).filter(|n| *n <= MAX_VALUES);
+        let n = n.and_then(|n| usize::try_from(n).ok()).ok_or_else(invalid)?;
+        let of_block = block.and_then(|block| value.get(usize::try_from(block).ok()?)).filter(|list| list.is_array());
+        let number = |value: &serde_json::Value| value.as_f64().map(|x| x as f32);
+        let values: Option<Vec<f32>> = match of_block.unwrap_or(&value) {
+            serde_json::Value::Array(items) => items.iter().map(number).collect(),
+            single => number(single).map(|x| vec![x; n]),
+        };
+        let values = values.filter(|values| values.len() == n).ok_or_else(invalid)?;
+        Ok((shape, Op::Computed(values)))
     }
 
     /// The checkpoint's name of the first tensor of a stack that is missing, or of one too many.
@@ -573,6 +614,7 @@ fn resolve(
                 *rows = n;
             }
         }
+        Map::ZeroRows(n) => maps.push(Map::ZeroBefore(n.saturating_mul(row_len))),
         map => maps.push(map),
     }
     Ok(())

@@ -23,7 +23,7 @@ fn config(extra: Json) -> Config {
 
 /// The plan of some of a checkpoint's tensors.
 fn draft(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, super::Stored { asked: ty, ty: ty.resolve(sources), is_mxfp4: false }, Scope::Parts)
+    plan_parts(config, sources, super::Stored { asked: ty, ty: ty.resolve(sources), file_type: None }, Scope::Parts)
 }
 
 fn source(name: &str, dtype: Dtype, shape: &[u64]) -> SourceTensor {

@@ -232,7 +232,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
     };
     if how == Parts::Copies {
         return match parts.iter().find(|part| part.tensor.shape != first.tensor.shape) {
-            Some(part) => Err(wrong(part, "each file has to hold the same tensor".to_owned())),
+            Some(part) => Err(wrong(part, "expected the same tensor in each file".to_owned())),
             None => Ok(Joined::alone(parts)),
         };
     }
@@ -241,7 +241,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
     for part in parts {
         match (part.tensor.shape.as_slice(), part.strides.as_slice()) {
             (&[rows, columns], &[down, right]) => sizes.push((part, rows, columns, down, right)),
-            _ => return Err(wrong(part, "a matrix is expected".to_owned())),
+            _ => return Err(wrong(part, "expected a matrix".to_owned())),
         }
     }
     let sum = |of: fn(&(&Piece<'_>, u64, u64, u64, u64)) -> u64| sizes.iter().map(of).fold(0, u64::saturating_add);
@@ -251,7 +251,7 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
     };
     let shape = vec![rows, columns];
     if first.tensor.dtype.tensor_bytes(&shape).is_none() {
-        return Err(wrong(first, "all parts together have no size".to_owned()));
+        return Err(wrong(first, "the size of all parts overflows".to_owned()));
     }
     let (mut inputs, mut moves, mut at) = (Vec::new(), Vec::new(), 0);
     for (input, (part, n, m, down, right)) in sizes.into_iter().enumerate() {
@@ -275,7 +275,10 @@ fn join(parts: &[Piece<'_>], how: Parts, head_dim: u64) -> Result<Joined, PlanEr
                 ]
             }
             Parts::Heads if m == columns => {
-                return Err(wrong(part, format!("heads of {head_dim} rows are expected, an even number")));
+                return Err(wrong(
+                    part,
+                    format!("expected whole heads of an even number of rows; a head has {head_dim}"),
+                ));
             }
             _ => {
                 return Err(wrong(

@@ -28,7 +28,7 @@ pub(super) const MAX_README: u64 = MAX_BYTES as u64 + 16;
 pub(crate) enum Node {
     Scalar(Scalar),
     List(Vec<Node>),
-    /// In the order of the file; of a key that stands twice, the last counts.
+    /// In the order of the file; of duplicate keys, the last takes precedence.
     Map(Vec<(String, Node)>),
 }
 

@@ -78,7 +78,7 @@ impl NameParts {
             annotate(i, part, kinds, total);
         }
 
-        // Sizes in words count only where there is none in numbers.
+        // Sizes in words are used only if there is none in numbers.
         if parts.iter().any(|(part, kinds)| kinds.size_label && part.chars().any(is_digit)) {
             for (part, kinds) in &mut parts {
                 kinds.size_label &= !part.chars().all(char::is_alphabetic);
@@ -96,7 +96,7 @@ impl NameParts {
                 kinds.finetune |= kinds.none();
             }
         }
-        // … but for a version at its end.
+        // … except for a version at its end.
         for (_, kinds) in parts.iter_mut().rev() {
             if !kinds.basename || *kinds == (Kinds { basename: true, ..Kinds::default() }) {
                 break;

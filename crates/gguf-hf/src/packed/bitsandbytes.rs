@@ -142,7 +142,7 @@ fn four_bits(
     let (shape, block) = (state.shape, state.blocksize);
     let n = gguf_format::n_elements(shape.iter().copied()).filter(|n| !shape.is_empty() && *n < 1 << 56);
     let (Some(n), 1..) = (n, block) else {
-        return Err(wrong(format!("names the shape {shape:?} and blocks of {block}, which cannot be")));
+        return Err(wrong(format!("names the invalid shape {shape:?} with blocks of {block}")));
     };
     let (codes, packed) = found.need(weight, tensor)?;
     // The bytes may be stored as numbers of another format.

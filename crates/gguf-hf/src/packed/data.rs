@@ -20,7 +20,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The format of a tensor, unless it is none of these.
+    /// The format of a tensor; `None` for any other format.
     pub(super) fn of(dtype: Dtype) -> Option<Number> {
         Some(match dtype.name {
             "F32" => Number::F32,

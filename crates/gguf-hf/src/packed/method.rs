@@ -4,13 +4,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::blocks::Format;
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
-use super::{Found, Problem, bitsandbytes, dims, expect, mxfp4, problem, scales};
+use super::nvfp4::{self, Algorithms};
+use super::{Found, Problem, bitsandbytes, dims, expect, image, mxfp4, problem, scales};
 use crate::config::{Config, Error as ConfigError};
 use crate::dtype::SourceTensor;
 use crate::error::Error;
 use crate::files;
-use crate::model_plan::PlanError;
+use crate::model_plan::{OutType, PlanError};
 use crate::packed::data::Data;
 
 /// The field of `config.json`.
@@ -20,13 +22,21 @@ const FIELD: &str = "quantization_config";
 const METHODS: &[&str] =
     &["awq", "bitnet", "bitsandbytes", "compressed-tensors", "fbgemm_fp8", "fp8", "gptq", "modelopt", "mxfp4"];
 
+/// Formats of compressed-tensors.
+const NVFP4_PACKED: &str = "nvfp4-pack-quantized";
+const MXFP4_PACKED: &str = "mxfp4-pack-quantized";
+const MIXED: &str = "mixed-precision";
+
 /// How the weights of a checkpoint are packed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Method {
     /// The name; empty where the configuration names no method.
-    name: String,
+    pub(super) name: String,
     /// `quantization_config`.
-    config: Value,
+    pub(super) config: Value,
+    /// What `quant_algo` and `quantized_layers` say, of that or of ModelOpt's own file.
+    pub(super) algorithms: Algorithms,
+    pub(super) is_nvfp4: bool,
 }
 
 impl Method {
@@ -40,7 +50,7 @@ impl Method {
         if !field.is_object() && !field.is_null() {
             return Err(wrong(ConfigError::invalid(FIELD, &field, "an object or null").into()));
         }
-        let mut method = Method { name: String::new(), config: field };
+        let mut method = Method { config: field, ..Method::default() };
         method.name = match &method.config["quant_method"] {
             Value::Null => String::new(),
             Value::String(name) => name.clone(),
@@ -48,38 +58,95 @@ impl Method {
                 return Err(wrong(ConfigError::invalid("quantization_config.quant_method", other, "a string").into()));
             }
         };
-        let mut algorithm = method.config["quant_algo"].clone();
-        // ModelOpt describes its work in a file of its own.
-        if let Some(file) = files::read_json(dir, "hf_quant_config.json")? {
+        let (mut algorithm, mut layers) = (&method.config["quant_algo"], &method.config["quantized_layers"]);
+        let (mut format, mut groups) = (&method.config["format"], &method.config["config_groups"]);
+        // ModelOpt describes its method in a separate file.
+        let file = match is_filled(algorithm) && is_filled(layers) {
+            true => None,
+            false => files::read_json(dir, "hf_quant_config.json")?,
+        };
+        if let Some(file) = &file {
             if method.name.is_empty() {
                 method.name = file["producer"]["name"].as_str().unwrap_or_default().to_lowercase();
             }
-            if algorithm.is_null() {
-                algorithm = file["quantization"]["quant_algo"].clone();
+            let fields = [
+                ("quant_algo", &mut algorithm),
+                ("quantized_layers", &mut layers),
+                ("format", &mut format),
+                ("config_groups", &mut groups),
+            ];
+            for (name, field) in fields {
+                *field = file["quantization"].get(name).unwrap_or(*field);
             }
         }
+        let mut groups = groups.as_object().into_iter().flat_map(|groups| groups.values());
+        let is_compressed = method.name == "compressed-tensors"
+            && (format == NVFP4_PACKED
+                || format == MIXED && groups.clone().count() > 0 && groups.all(|g| g["format"] == NVFP4_PACKED));
+        let algorithms = Algorithms::new(algorithm, layers);
+        let is_nvfp4 = is_compressed || algorithms.name_nvfp4();
+        let algorithm = algorithm.as_str().map(str::to_owned);
+        (method.algorithms, method.is_nvfp4) = (algorithms, is_nvfp4);
         if method.name.is_empty() && !method.config.is_null() {
             return Err(wrong(PlanError::Quantized { method: "unnamed".to_owned(), supported: METHODS }));
         }
         if !method.name.is_empty() && !METHODS.contains(&method.name.as_str()) {
             return Err(wrong(PlanError::Quantized { method: method.name, supported: METHODS }));
         }
-        if let Some(algorithm) = algorithm.as_str().filter(|name| name.contains("FP4") || *name == "MIXED_PRECISION") {
+        if let Some(algorithm) = algorithm.filter(|name| name.contains("FP4"))
+            && !method.is_nvfp4
+        {
             let method = format!("{} {algorithm}", method.name);
             return Err(wrong(PlanError::Quantized { method, supported: METHODS }));
         }
         Ok(method)
     }
 
-    /// Whether the experts of the output are in MXFP4.
-    pub(crate) fn is_mxfp4(&self) -> bool {
-        self.name == "mxfp4"
+    /// `general.file_type` of an output that keeps weights as they are packed, if matrices of other weights get that type. Where the
+    /// experts of a checkpoint in another format are in MXFP4, the reference names them whatever the type.
+    pub(crate) fn file_type(&self, asked: OutType) -> Option<u32> {
+        const MOSTLY_MXFP4_MOE: u32 = 38;
+        const MOSTLY_NVFP4: u32 = 39;
+        let is_float = !matches!(asked, OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0);
+        match self.name.as_str() {
+            _ if self.has_mxfp4_rows() => Some(MOSTLY_MXFP4_MOE),
+            _ if self.is_nvfp4 && is_float => Some(MOSTLY_NVFP4),
+            "mxfp4" if is_float => Some(MOSTLY_MXFP4_MOE),
+            _ => None,
+        }
+    }
+
+    /// Whether matrices are stored as rows in MXFP4.
+    fn has_mxfp4_rows(&self) -> bool {
+        let is_packed = self.name == "compressed-tensors" && self.config["format"] == MXFP4_PACKED;
+        is_packed || self.config["store_dtype"] == "mxfp4"
+    }
+
+    /// The algorithms that tensors are said to be packed with.
+    pub(super) fn algorithms(&self) -> Algorithms {
+        self.algorithms.clone()
     }
 
     /// Finds the packed weights.
     pub(super) fn find(&self, found: &mut Found<'_>) -> Result<(), Problem> {
+        if self.is_nvfp4 {
+            let is_compressed = self.name == "compressed-tensors";
+            nvfp4::find(found, is_compressed)?;
+            if is_compressed {
+                return Ok(());
+            }
+        }
+        if self.config["store_dtype"] == "mxfp4" {
+            match &self.config["mxfp4_block_size"] {
+                Value::Null => {}
+                size if size.as_u64() == Some(Format::MXFP4.len()) => {}
+                size => return Err(ConfigError::invalid("quantization_config.mxfp4_block_size", size, "32").into()),
+            }
+            mxfp4::find_rows(found, ".weight")?;
+        }
         match self.name.as_str() {
             "" => Ok(()),
+            image::NAME => image::find(found),
             "fp8" | "fbgemm_fp8" => Ok(self.fp8(found)?),
             "modelopt" => Ok(modelopt(found)?),
             "mxfp4" => Ok(mxfp4::find(found)?),
@@ -122,6 +189,9 @@ impl Method {
     fn fp8(&self, found: &mut Found<'_>) -> Result<(), PlanError> {
         let blocks = self.blocks(&self.config, FIELD, "weight_block_size")?;
         for (index, tensor) in found.tensors() {
+            if found.gone.contains(&index) {
+                continue;
+            }
             let name = tensor.name.as_str();
             let weight = if let Some(weight) = name.strip_suffix("_scale_inv") {
                 weight.to_owned()
@@ -239,6 +309,9 @@ impl Method {
             Value::String(format) => format.as_str(),
             other => return Err(ConfigError::invalid("quantization_config.format", other, "a string").into()),
         };
+        if format == MXFP4_PACKED {
+            return Ok(mxfp4::find_rows(found, ".weight_packed")?);
+        }
         const GROUPS: &str = "quantization_config.config_groups";
         let groups = &self.config["config_groups"];
         let list = groups.as_object().filter(|groups| groups.len() == 1);
@@ -336,6 +409,9 @@ fn pack_quantized(found: &mut Found<'_>, bits: u64, group_size: Option<u64>) -> 
 /// FP8 of ModelOpt: one scale for a tensor, or one for each row.
 fn modelopt(found: &mut Found<'_>) -> Result<(), PlanError> {
     for (index, tensor) in found.tensors() {
+        if found.gone.contains(&index) {
+            continue;
+        }
         if let Some(weight) = tensor.name.strip_suffix("_scale").filter(|name| name.ends_with(".weight")) {
             match found.find(weight) {
                 Some(weight) => found.scale(weight, Some((index, tensor)), &[], "")?,
@@ -373,6 +449,16 @@ fn bitnet(found: &mut Found<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Whether a field says something.
+fn is_filled(field: &Value) -> bool {
+    match field {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    }
+}
+
 /// The two dimensions of a tensor of words.
 fn matrix_of_words(tensor: &SourceTensor) -> Result<[u64; 2], PlanError> {
     if tensor.dtype.name != "I32" {
@@ -401,7 +487,7 @@ fn group_len(scales: &SourceTensor, n: u64, n_groups: u64, configured: Option<u6
     }
 }
 
-/// Sees that every input has a group that there is.
+/// Checks that every input has a group that there is.
 fn check_groups(found: &Found<'_>, index: usize, listed: &SourceTensor, n_groups: u64) -> Result<(), Problem> {
     const AT_ONCE: u64 = 1 << 16;
     let n = listed.shape.first().copied().unwrap_or(0);

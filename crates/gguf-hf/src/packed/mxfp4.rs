@@ -1,57 +1,16 @@
-//! MXFP4 as gpt-oss stores it: `X_blocks`, 16 bytes for 32 values, and `X_scales`, a power of two for each block.
-//!
-//! GGUF's blocks have the same codes in another order: the scale first, then value `j` and value `j + 16` in a byte, where the checkpoint
-//! has neighbours. Nothing is lost (`repack_mxfp4` in `conversion/gpt_oss.py` of llama.cpp).
+//! MXFP4, blocks of 32 values with a power of two: as gpt-oss stores it, `X_blocks` with `X_scales`, in matrices that are transposed; and
+//! in rows with `X.weight_scale`, as compressed-tensors and MiMo store it.
 
-use gguf_pipeline::Error;
+use gguf_format::GgmlType;
+use gguf_pipeline::plan::TensorPlan;
 
-use super::data::Data;
+use super::blocks::{Blocks, Format, of_rows};
 use super::{Form, Found, New, expect_shape, problem};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::model_plan::PlanError;
 
-/// Values and bytes of a block, and bytes of its values in the checkpoint.
-const LEN: u64 = 32;
-const BYTES: u64 = 17;
+/// Bytes of the values of a block.
 const CODES: u64 = 16;
-
-/// Blocks and their scales.
-#[derive(Debug)]
-pub(super) struct Blocks {
-    codes: usize,
-    scales: usize,
-    n_blocks: u64,
-}
-
-impl Blocks {
-    /// The number of the packed weight.
-    pub(super) fn main(&self) -> usize {
-        self.codes
-    }
-
-    /// Reads blocks as GGUF has them.
-    pub(super) fn read(&self, data: Data<'_>, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let (first, n) = (offset / BYTES, buffer.len() as u64 / BYTES);
-        let is_whole = offset.is_multiple_of(BYTES) && (buffer.len() as u64).is_multiple_of(BYTES);
-        if !is_whole || first.checked_add(n).is_none_or(|end| end > self.n_blocks) {
-            let bytes = self.n_blocks.saturating_mul(BYTES);
-            return Err(Error::OutOfTensor { tensor: data.tensor.name.clone(), bytes });
-        }
-        let scales = data.bytes(self.scales, first, n)?;
-        let codes = data.bytes(self.codes, first * CODES, n * CODES)?;
-        let (codes, _) = codes.as_chunks::<{ CODES as usize }>();
-        let (blocks, _) = buffer.as_chunks_mut::<{ BYTES as usize }>();
-        for ((block, scale), codes) in blocks.iter_mut().zip(&scales).zip(codes) {
-            let code = |value: usize| codes.get(value / 2).copied().unwrap_or_default() >> (value % 2 * 4) & 15;
-            let [first, values @ ..] = block;
-            *first = *scale;
-            for (j, byte) in values.iter_mut().enumerate() {
-                *byte = code(j) | code(j + CODES as usize) << 4;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Finds the blocks of a checkpoint.
 pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
@@ -69,14 +28,54 @@ pub(super) fn find(found: &mut Found<'_>) -> Result<(), PlanError> {
         };
         expect_shape(of_scales, &[n, rows, n_blocks])?;
         let too_large = || problem(tensor, format!("has the shape {:?}, which is too large", tensor.shape));
-        let columns = n_blocks.checked_mul(LEN).ok_or_else(too_large)?;
+        let columns = n_blocks.checked_mul(Format::MXFP4.len()).ok_or_else(too_large)?;
         let all = n.checked_mul(rows).and_then(|n| n.checked_mul(n_blocks)).filter(|n| *n < 1 << 56);
-        let blocks = Blocks { codes, scales, n_blocks: all.ok_or_else(too_large)? };
+        let blocks = Blocks { format: Format::MXFP4, codes, scales, n_blocks: all.ok_or_else(too_large)? };
         // As in the floating-point checkpoint, where the matrices are stored transposed.
         let shape = vec![n, columns, rows];
-        let tensor = SourceTensor { name: name.to_owned(), dtype: Dtype::MXFP4, shape };
+        let tensor = SourceTensor { name: name.to_owned(), dtype: Dtype::MXFP4_TRANSPOSED, shape };
         found.gone.extend([codes, scales]);
         found.first.push(New { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
     }
     Ok(())
+}
+
+/// Finds the blocks of matrices that are stored in rows. `end` is that of the names of the packed weights.
+pub(super) fn find_rows(found: &mut Found<'_>, end: &str) -> Result<(), PlanError> {
+    for (codes, tensor) in found.tensors() {
+        let Some(base) = tensor.name.strip_suffix(end) else { continue };
+        let name = format!("{base}.weight");
+        let (scales, of_scales) = match found.find(&format!("{name}_scale")) {
+            Some(scales) => scales,
+            None if end == ".weight" => continue,
+            None => found.need(&format!("{name}_scale"), tensor)?,
+        };
+        let (shape, blocks) = of_rows(Format::MXFP4, (codes, tensor), (scales, of_scales))?;
+        if end != ".weight" && found.find(&name).is_some() {
+            return Err(problem(tensor, format!("stands beside {name:?}")));
+        }
+        found.gone.extend([codes, scales]);
+        let tensor = SourceTensor { name, dtype: Dtype::MXFP4, shape };
+        found.first.push(New { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
+    }
+    Ok(())
+}
+
+/// Puts the tensors that are stored in rows before all others, by their blocks and the names in the checkpoint, as the reference does
+/// (`_write_mxfp4_experts` in `conversion/mimo.py` and `conversion/kimi_k3.py`).
+pub(super) fn arrange(sources: &[SourceTensor], tensors: &mut [TensorPlan]) {
+    let place = |tensor: &TensorPlan| {
+        let first = tensor.op.inputs().first()?;
+        let is_in_rows = sources.get(first.index).is_some_and(|source| source.dtype == Dtype::MXFP4);
+        let part = first.name.trim_end_matches(".weight").rsplit('.').next();
+        let name = String::from_utf8_lossy(&tensor.name);
+        let block = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok()).unwrap_or(0u64);
+        is_in_rows.then(|| (block, part.unwrap_or_default().to_owned()))
+    };
+    if tensors.iter().any(|tensor| tensor.op.value_type() == GgmlType::MXFP4) {
+        tensors.sort_by_cached_key(|tensor| match place(tensor) {
+            Some(place) => (0, place),
+            None => (1, (0, String::new())),
+        });
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::config::Config;
 
-/// A tensor to write: name, format and shape. Its data are zeros, but for what `data` says.
+/// A tensor to write: name, format and shape. Its data are zeros, except for what `data` says.
 type Spec = (String, &'static str, Vec<u64>);
 
 /// Bytes of a tensor.
@@ -173,6 +173,40 @@ fn sound() -> Vec<(&'static str, Json, Vec<Spec>, &'static [&'static str])> {
             &[],
         ),
         (
+            "mxfp4 in rows",
+            compressed("mxfp4-pack-quantized", json!({"num_bits": 4, "group_size": 32, "type": "float"})),
+            vec![t("weight_packed", "U8", &[16, 32]), t("weight_scale", "U8", &[16, 2])],
+            &[],
+        ),
+        (
+            "mxfp4 of MiMo",
+            json!({"quant_method": "fp8", "store_dtype": "mxfp4", "weight_block_size": [128, 128]}),
+            vec![t("weight", "U8", &[16, 32]), t("weight_scale", "U8", &[16, 2])],
+            &["w.weight_scale"],
+        ),
+        (
+            "nvfp4",
+            json!({"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+            vec![
+                t("input_scale", "F32", &[]),
+                t("weight", "U8", &[16, 32]),
+                t("weight_scale", "F8_E4M3", &[16, 4]),
+                t("weight_scale_2", "F32", &[1]),
+            ],
+            &["w.input_scale", "w.weight", "w.weight_scale", "w.weight_scale_2"],
+        ),
+        (
+            "nvfp4 (compressed-tensors)",
+            compressed("nvfp4-pack-quantized", json!({"num_bits": 4, "group_size": 16, "type": "float"})),
+            vec![
+                t("input_global_scale", "F32", &[1]),
+                t("weight_global_scale", "F32", &[1]),
+                t("weight_packed", "U8", &[16, 32]),
+                t("weight_scale", "F8_E4M3", &[16, 4]),
+            ],
+            &["w.input_global_scale", "w.weight_global_scale"],
+        ),
+        (
             "nf4",
             json!({"quant_method": "bitsandbytes"}),
             vec![
@@ -284,7 +318,16 @@ fn configurations_that_cannot_be_are_refused() {
         ("fp8 in blocks", "/weight_block_size", json!([1, 2, 3]), "weight_block_size is [1,2,3]"),
         ("fp8 in blocks", "/weight_block_size", json!([8, 16]), "not that of scales for [16, 64] in blocks of 8 × 16"),
         ("fp8 in blocks", "/weight_block_size", json!(null), "which is not that of scales for [16, 64]"),
-        ("mxfp4", "/quant_algo", json!("NVFP4"), "the method \"mxfp4 NVFP4\", which is not supported"),
+        ("mxfp4", "/quant_algo", json!("NVFP4_AWQ"), "the method \"mxfp4 NVFP4_AWQ\", which is not supported"),
+        ("nvfp4", "/quant_algo", json!("NVFP4_AWQ"), "the method \"modelopt NVFP4_AWQ\", which is not supported"),
+        (
+            "nvfp4",
+            "/quant_algo",
+            json!("MIXED_PRECISION"),
+            "\"w.weight\" of packed weights has the format U8, expected F8",
+        ),
+        ("nvfp4 (compressed-tensors)", "/format", json!("mixed-precision"), "\"compressed-tensors mixed-precision\""),
+        ("mxfp4 of MiMo", "/mxfp4_block_size", json!(16), "mxfp4_block_size is 16, expected 32"),
     ];
     for (kind, field, value, expected) in cases {
         let (_, mut config, tensors, _) = of(kind);
@@ -320,11 +363,11 @@ fn values_that_cannot_be_are_refused_before_the_run() {
     let bnb = json!({"quant_method": "bitsandbytes"});
     let cases: [(&str, &str); 8] = [
         ("{", "is not the JSON of a quantization state"),
-        (r#"{"blocksize": 0, "dtype": "float16", "shape": [16, 64]}"#, "blocks of 0, which cannot be"),
+        (r#"{"blocksize": 0, "dtype": "float16", "shape": [16, 64]}"#, "blocks of 0"),
         (r#"{"blocksize": 64, "dtype": "int8", "shape": [16, 64]}"#, "names the dtype \"int8\""),
         (r#"{"blocksize": 64, "dtype": "float16", "shape": [16, 65]}"#, "has 512 bytes, expected 520"),
-        (r#"{"blocksize": 64, "dtype": "float16", "shape": [4294967296, 4294967296]}"#, "which cannot be"),
-        (r#"{"blocksize": 64, "dtype": "float16", "shape": []}"#, "which cannot be"),
+        (r#"{"blocksize": 64, "dtype": "float16", "shape": [4294967296, 4294967296]}"#, "names the invalid shape"),
+        (r#"{"blocksize": 64, "dtype": "float16", "shape": []}"#, "names the invalid shape"),
         (r#"{"blocksize": 64, "dtype": "float16", "shape": [16, -1]}"#, "is not the JSON"),
         (r#"{"blocksize": 64, "dtype": "float16", "shape": [16, 64], "nested_blocksize": 0}"#, "nested blocks of 0"),
     ];
@@ -373,4 +416,48 @@ fn names_order_and_what_is_said() {
         "7 tensors are decoded from AWQ, 4 bits, which had rounded the original weights"
     );
     assert_eq!(said("MXFP4", 1, true), "1 tensor is repacked from MXFP4 without loss");
+}
+
+#[test]
+fn blocks_have_their_scales_first_and_values_half_a_group_apart() {
+    // Values 0 to 15, again and again.
+    let codes: Vec<u8> = (0..64).map(|i| (i % 8 * 2) | (i % 8 * 2 + 1) << 4).collect();
+    // The format in the configuration, that of the scales, ours, the scales, and of the first block its length, scales and first code.
+    let nvfp4 = ("nvfp4-pack-quantized", "F8_E4M3", "NVFP4", vec![0x81, 2, 3, 0xFF, 5, 6, 7, 8]);
+    let mxfp4 = ("mxfp4-pack-quantized", "U8", "MXFP4", vec![0x81, 2, 3, 0xFF]);
+    for ((packed, dtype, format, scales), n_bytes, first, code) in
+        [(nvfp4, 36, &[1, 2, 3, 0x7F][..], 0x80), (mxfp4, 17, &[0x81], 0x00)]
+    {
+        let mut config = json!({"quant_method": "compressed-tensors", "format": packed});
+        config["config_groups"] = json!({"g": {"weights": {"num_bits": 4}}});
+        let dir = tempfile::tempdir().unwrap();
+        let shape = [2, scales.len() as u64 / 2];
+        let tensors: [(&str, &str, &[u64], Vec<u8>); 2] =
+            [("w.weight_packed", "U8", &[2, 32], codes.clone()), ("w.weight_scale", dtype, &shape, scales)];
+        fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+        let weights = open_in(dir.path(), &config).unwrap();
+        assert_eq!(weights.tensors()[0].name, "w.weight");
+        assert_eq!(weights.unpacked()[0].to_string(), format!("1 tensor is repacked from {format} without loss"));
+        let n_blocks = 128 / ((n_bytes - first.len()) * 2);
+        let mut whole = vec![0; n_blocks * n_bytes];
+        weights.read(0, 0, &mut whole).unwrap();
+        assert_eq!(&whole[..first.len()], first, "{format}");
+        // Value `j` and the one half a group further on.
+        let half = if format == "NVFP4" { 8 } else { 16 };
+        let expected: Vec<u8> = (0..n_bytes - first.len())
+            .map(|place| {
+                let start = place / half * half * 2 + place % half;
+                (start % 16) as u8 | (((start + half) % 16) as u8) << 4
+            })
+            .collect();
+        assert_eq!(whole[first.len()..n_bytes], expected, "{format}");
+        assert_eq!(expected[0], code, "{format}");
+        for block in 0..n_blocks {
+            let mut one = vec![0; n_bytes];
+            weights.read(0, (block * n_bytes) as u64, &mut one).unwrap();
+            assert_eq!(one, whole[block * n_bytes..][..n_bytes], "{format}, block {block}");
+        }
+        assert!(weights.read(0, 1, &mut vec![0; n_bytes]).is_err());
+        assert!(weights.read(0, (n_blocks * n_bytes) as u64, &mut vec![0; n_bytes]).is_err());
+    }
 }

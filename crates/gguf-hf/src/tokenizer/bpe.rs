@@ -305,7 +305,7 @@ fn decode(step: &Json, text: &mut String, depth: u32) -> Result<(), StepProblem>
             }
         }
         Some("WordPiece") => {
-            // Of a single token only what is cleaned up can change.
+            // A single token can change only by cleaning up.
             if step.get("cleanup").and_then(Json::as_bool).unwrap_or(true) {
                 *text = clean_up_pieces(text);
             }

@@ -165,7 +165,7 @@ impl Settings {
         let mut known: HashSet<String> = added.iter().map(|token| token.content.clone()).collect();
         let mut seen: HashSet<&str> = HashSet::new();
         for (kind, text) in &specials {
-            // Of a text that stands for several kinds, the first counts.
+            // If a text has several kinds, the first takes precedence.
             if !seen.insert(text) {
                 continue;
             }

@@ -207,7 +207,7 @@ fn split(
     Ok(out)
 }
 
-/// Every matching character is a match of its own.
+/// Every matching character is a separate match.
 fn chars(text: &str, is_match: impl Fn(char) -> bool) -> Parts<'_> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -230,7 +230,7 @@ fn chars(text: &str, is_match: impl Fn(char) -> bool) -> Parts<'_> {
     parts
 }
 
-/// The matches of a pattern, and what is between them.
+/// The matches of a pattern, and the text between them.
 fn matches<'t>(regex: &Regex, text: &'t str) -> Result<Parts<'t>, StepProblem> {
     let mut parts = Vec::new();
     let mut end = 0;

@@ -53,7 +53,7 @@ pub(crate) fn pieces(bytes: &[u8]) -> Result<Vec<Piece<'_>>, SentencePieceProble
     Ok(pieces)
 }
 
-/// What a model says of itself, but for its pieces.
+/// What a model says of itself, except for its pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Specs<'a> {
     /// Its kind: `model_type` (3) in the `trainer_spec` (2). See [`UNIGRAM`] and [`BPE`].

@@ -99,7 +99,7 @@ impl SpecialVocab {
         Ok(vocab)
     }
 
-    /// Sets the id of a special token, whether it has one or not.
+    /// Sets or replaces the id of a special token.
     pub(crate) fn force_id(&mut self, kind: &'static str, id: u32) {
         match self.ids.iter_mut().find(|(k, _)| *k == kind) {
             Some((_, old)) => *old = id,
@@ -118,7 +118,7 @@ impl SpecialVocab {
         }
     }
 
-    /// Changes the id of a special token that has one.
+    /// Replaces the id of a special token, if it has one.
     pub(crate) fn replace_id(&mut self, kind: &'static str, id: u32) {
         if let Some((_, old)) = self.ids.iter_mut().find(|(k, _)| *k == kind) {
             *old = id;

@@ -467,7 +467,7 @@ fn errors_name_the_file() {
         ("tokenizer.json", bpe(r#"{"type": "WordPiece", "vocab": {"a": 0}}"#), "of the type WordPiece"),
         ("tokenizer.json", bpe(r#"{"type": "BPE", "vocab": {"a": 3000000000}}"#), "has the id 3000000000"),
         ("tokenizer.json", format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), "tokenizer.json: "),
-        ("tekken.json", "{}".to_owned(), "tekken.json: Mistral's own"),
+        ("tekken.json", "{}".to_owned(), "tekken.json: missing field `config`"),
         ("other", String::new(), "no tokenizer found"),
         ("tokenizer_config.json", r#"{"tokenizer_class": "HybridDNATokenizer"}"#.to_owned(), "not supported"),
     ];

@@ -169,8 +169,8 @@ pub(crate) fn llama3(
 }
 
 /// Tokens and their ranks, in the order of the file.
-struct Ranks {
-    tokens: Vec<(Vec<u8>, u32)>,
+pub(super) struct Ranks {
+    pub(super) tokens: Vec<(Vec<u8>, u32)>,
 }
 
 impl Ranks {
@@ -203,7 +203,7 @@ impl Ranks {
 
     /// All pairs of tokens that make a third, in the order of the tokens that they make, then of their own ranks; `None` where there are too
     /// many (`TikTokenConverter.extract_vocab_merges_from_model` of transformers).
-    fn all_merges(&self) -> Option<Vec<String>> {
+    pub(super) fn all_merges(&self) -> Option<Vec<String>> {
         let steps = self.tokens.iter().map(|(token, _)| (token.len() as u64).saturating_pow(2));
         if steps.fold(0, u64::saturating_add) > MAX_PAIR_STEPS {
             return None;
@@ -253,7 +253,7 @@ impl Ranks {
 }
 
 /// Bytes as the printable characters of a byte-level vocabulary.
-fn shown(bytes: impl AsRef<[u8]>) -> String {
+pub(super) fn shown(bytes: impl AsRef<[u8]>) -> String {
     bytes.as_ref().iter().map(|b| byte_char(*b)).collect()
 }
 

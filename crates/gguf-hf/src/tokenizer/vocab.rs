@@ -119,7 +119,7 @@ pub(crate) fn own_pieces(
     }
     let mut list = TokenList::new("llama", size);
     for piece in pieces.iter().take(size) {
-        // Matched like any other piece by llama.cpp, so what is user-defined counts as normal.
+        // llama.cpp matches user-defined pieces like any other, so they are normal.
         let kind = if piece.kind == piece_type::USER_DEFINED { piece_type::NORMAL } else { piece.kind };
         list.push(piece.text.to_owned(), piece.score, kind);
     }
@@ -180,7 +180,7 @@ pub(crate) fn changed_pieces(
         let added = read_json(&folder.dir, "added_tokens.json")?.unwrap_or_default();
         for (token, id) in added.as_object().into_iter().flatten() {
             match vocab {
-                // Behind the others, whatever their ids.
+                // After the others, regardless of their ids.
                 Vocab::InternLm2 => list.push(token.clone(), NO_SCORE, piece_type::USER_DEFINED),
                 _ => list.put(id, token.clone(), NO_SCORE, piece_type::USER_DEFINED, warnings),
             }
@@ -414,7 +414,7 @@ fn checked_size(
     })
 }
 
-/// The text of every id. Where two texts have one id, the model's own counts; in llama.cpp's converter chance decides.
+/// The text of every id. Of two texts with the same id, that of the model takes precedence; in llama.cpp's converter, the result is random.
 pub(crate) fn tokens_by_id<'a>(hf: &'a Tokenizer<'_>) -> HashMap<u32, &'a str> {
     hf.vocab().map(|(token, id)| (id, token)).collect()
 }

@@ -12,7 +12,7 @@ pub enum TokenizerWarning {
     PreNotNeeded(String),
     /// A pre-tokenizer was given that llama.cpp may not know; its name.
     UnknownPre(String),
-    /// The check text, which tells the pre-tokenizer, cannot be tokenized.
+    /// The check text, which identifies the pre-tokenizer, cannot be tokenized.
     CheckText(StepProblem),
     /// `tokenizer.model` has more pieces than `vocab_size` allows.
     Pieces {

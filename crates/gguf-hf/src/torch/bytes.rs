@@ -71,7 +71,7 @@ impl<'a> Bytes<'a> {
         Ok(array)
     }
 
-    /// The next `n` bytes; what is asked for has to be there before memory is taken for it.
+    /// The next `n` bytes; checks that they exist before memory is reserved.
     pub(super) fn take(&mut self, n: u64) -> Result<Vec<u8>, TorchError> {
         if n > self.left() {
             return Err(self.truncated(n));

@@ -16,7 +16,7 @@ pub enum TorchError {
     NotTorch(Kind),
     /// A zip archive that `torch.save` does not write.
     Zip(ZipProblem),
-    /// A pickle that holds what is not read, or is not sound.
+    /// A pickle that is invalid or has unsupported content.
     Pickle(PickleError),
     /// The storage of a tensor is not in the file.
     NoStorage { tensor: String, key: String },
@@ -263,7 +263,7 @@ impl fmt::Display for PickleProblem {
             PickleProblem::Expected { expected, found } => write!(f, "{found} where {expected} is expected"),
             PickleProblem::EmptyStack => f.write_str("an instruction needs a value, and the stack has none"),
             PickleProblem::NoMark => f.write_str("an instruction needs a mark, and the stack has none"),
-            PickleProblem::NoMemo { index } => write!(f, "value {index} is fetched, which was not stored"),
+            PickleProblem::NoMemo { index } => write!(f, "value {index} is read from the memo, but was never stored"),
             PickleProblem::NotUtf8 => f.write_str("text that is not UTF-8"),
             PickleProblem::LongLine { max } => write!(f, "a name of more than {max} bytes"),
             PickleProblem::TooLong { max } => write!(f, "more than {max} instructions"),
@@ -275,7 +275,7 @@ impl fmt::Display for PickleProblem {
             PickleProblem::TooManyDimensions { max } => write!(f, "tensors with more than {max} dimensions together"),
             PickleProblem::TooManyStorages { max } => write!(f, "more than {max} storages"),
             PickleProblem::Arguments { found } => {
-                write!(f, "a tensor is built of {found} values, which are too few")
+                write!(f, "a tensor is built from {found} values, which is too few")
             }
             PickleProblem::Dimensions { found, max } => write!(f, "a tensor with {found} dimensions, expected at most {max}"),
             PickleProblem::ViewedStorage => f.write_str(

@@ -673,7 +673,7 @@ fn expected(expected: &'static str, found: &Value) -> PickleProblem {
     PickleProblem::Expected { expected, found: found.kind() }
 }
 
-/// The names of instructions that are refused; empty for what is none.
+/// The names of rejected instructions; empty for bytes that are not instructions.
 fn refused_name(opcode: u8) -> &'static str {
     match opcode {
         b'I' => "INT",

@@ -90,7 +90,7 @@ impl<'a> Record<'a> {
             from = usize::try_from(at).unwrap_or(from);
             hole = Some(Hole { at, len: len as u64 });
         }
-        // Behind what differs, and behind what is inserted.
+        // After the difference, and after the insertion.
         let most = old.len() - from;
         let same = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
         let to = new.len() - same;
@@ -189,7 +189,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Whether the numbers of a record agree: what is inserted lies inside what is written, and that inside the new start.
+/// Returns whether the numbers of a record are consistent: the insertion lies inside the written range, and that inside the new start.
 fn is_sound(file_bytes: u64, hole: Option<Hole>, start_bytes: u64, at: u64, n: u64) -> bool {
     let Some(end) = at.checked_add(n) else { return false };
     let len = hole.map_or(0, |hole| hole.len);

@@ -41,7 +41,7 @@ pub(super) fn collapse(file: &File, at: u64, len: u64) -> io::Result<()> {
     system::collapse(file, at, len)
 }
 
-/// Copies a range of a file to another, at most `len` bytes; says how many. Where the file system can, and both places are whole
+/// Copies a range of a file to another, at most `len` bytes; returns how many. Where the file system can, and both places are whole
 /// blocks, the blocks are shared and nothing is copied.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ fn scales_become_half_precision() {
             [&d[..], &bytes].concat(),
             [&half_d[..], &bytes].concat(),
         ),
-        // Two blocks, one behind the other.
+        // Two blocks, one after the other.
         (
             Encoding::Wide { ty: GgmlType::Q8_0, pairs: true },
             [&d[..], &bytes, &m, &bytes].concat(),

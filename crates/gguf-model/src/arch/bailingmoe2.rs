@@ -1,6 +1,7 @@
-//! Ling 2.0 (Bailing): norms of queries and keys, half of each head rotated, and a block that predicts further tokens.
+//! Ling 2.0 (Bailing) and Sarvam: norms of queries and keys, half of each head rotated, and a block that predicts further tokens.
 //!
-//! Rules: `load_arch_tensors` in `src/models/bailingmoe2.cpp` of llama.cpp, `BailingMoeV2Model` in `conversion/bailingmoe.py`.
+//! Rules: `load_arch_tensors` in `src/models/bailingmoe2.cpp` of llama.cpp, `BailingMoeV2Model` and `SarvamMoEModel` in
+//! `conversion/bailingmoe.py`. Sarvam rotates whole heads, and its selection bias is centered around zero.
 
 use super::prelude::*;
 
@@ -13,11 +14,20 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     ],
     outside: &[OUTSIDE],
     block: &[NORMS, BLOCK, GATED_FFN, EXPERTS, SHARED_EXPERTS, NEXT_TOKENS],
-    checkpoints: &[Checkpoint {
-        classes: &["BailingMoeV2ForCausalLM"],
-        keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
-        ..Checkpoint::TEXT
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["BailingMoeV2ForCausalLM"],
+            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS],
+            ..Checkpoint::TEXT
+        },
+        Checkpoint {
+            classes: &["SarvamMoEForCausalLM", "modeling_sarvam_moe.SarvamMoEForCausalLM"],
+            rename: &[(".gate.expert_bias", ".gate.centered_bias")],
+            peeked: &[("expert_biases", "layers.{}.mlp.gate.centered_bias")],
+            keys: &[NEXT_TOKENS_FIELDS, GENERIC, KEYS, NEXT_TOKENS_KEYS, ROPE_WHOLE_HEAD],
+            ..Checkpoint::TEXT
+        },
+    ],
 };
 
 const KEYS: &[Key] = keys! {
@@ -45,5 +55,6 @@ const BLOCK: &[Row] = rows! {
     "attn_q_norm.weight"       [HeadK]      Required Always <- "attention.query_layernorm";
     "attn_k_norm.weight"       [HeadK]      Required Always <- "attention.key_layernorm";
     "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.expert_bias";
+    "exp_probs_b.bias"         [Experts]    Optional Experts <- "mlp.gate.centered_bias", Map::Values("[[] if b == null else centered(b) for b in expert_biases]");
     "layer_output_norm.weight" [Embd]       Optional Always <- "final_layernorm";
 };

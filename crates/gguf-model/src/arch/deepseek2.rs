@@ -1,4 +1,4 @@
-//! DeepSeek 2 and 3, and models with their latent attention: Kimi-VL, Youtu, GLM-4.7-Flash.
+//! DeepSeek 2 and 3, and models with their latent attention: Kimi-VL, Kimi K2.5, Youtu, GLM-4.7-Flash.
 //!
 //! Rules: `load_arch_tensors` in `src/models/deepseek2.cpp` of llama.cpp, `DeepseekV2Model` in `conversion/deepseek.py`,
 //! `Glm4MoeLiteModel` in `conversion/glm.py`. Keys and values have one head, as wide as the state that they are made of.
@@ -19,6 +19,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             classes: &[
                 "DeepseekV2ForCausalLM",
                 "DeepseekV3ForCausalLM",
+                "KimiK25ForConditionalGeneration",
                 "KimiVLForConditionalGeneration",
                 "YoutuForCausalLM",
                 "YoutuVLForConditionalGeneration",

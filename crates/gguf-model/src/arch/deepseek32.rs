@@ -61,7 +61,8 @@ const GLM_KEYS: &[Key] = keys! {
     "attention.indexer.types" Bool? = "null if indexer_types == null else [t == 'full' for t in indexer_types]";
 };
 
-const INDEXER: &[Row] = rows! {
+/// What an indexer chooses positions with.
+pub(super) const INDEXER: &[Row] = rows! {
     "indexer.attn_q_b.weight" [QLora IndexerQ]    Optional Always <- "self_attn.indexer.wq_b";
     "indexer.attn_k.weight"   [Embd IndexerKey]   Optional Always <- "self_attn.indexer.wk";
     "indexer.k_norm.weight"   [IndexerKey]        Optional Always + Optional <- "self_attn.indexer.k_norm";

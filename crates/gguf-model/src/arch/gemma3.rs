@@ -64,7 +64,7 @@ const OUTSIDE: &[Row] = rows! {
     "output.weight"              [Embd Vocab] Optional Always <- "lm_head";
 };
 
-/// Layers behind the pooling; conversion leaves them out.
+/// Layers after the pooling; conversion leaves them out.
 const DENSE: &[Row] = rows! {
     "dense_2.weight"             []           Optional Always;
     "dense_3.weight"             []           Optional Always;

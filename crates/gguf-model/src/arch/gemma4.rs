@@ -1,7 +1,7 @@
 //! Gemma 4: longer heads in blocks without a window, blocks that share keys and values, embeddings for each block in small models, experts
 //! beside the feed-forward part in one of them.
 //!
-//! Rules: `load_arch_tensors` in `src/models/gemma4.cpp` of llama.cpp, `Gemma4Model` and `Gemma4UnifiedModel` in `conversion/gemma.py`.
+//! Rules: `load_arch_tensors` in `src/models/gemma4.cpp` of llama.cpp, `Gemma4Model`, `Gemma4UnifiedModel` and `Gemma4AssistantModel` in `conversion/gemma.py`.
 
 use super::prelude::*;
 
@@ -28,6 +28,46 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ..GEMMA4
         },
     ],
+};
+
+/// A draft of a few blocks without keys and values of their own.
+pub(super) const ASSISTANT: Architecture = Architecture {
+    names: &["gemma4-assistant"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        FEED_FORWARD_KEYS,
+        &[
+            keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+            keys::ATTENTION_SLIDING_WINDOW,
+            keys::ATTENTION_KEY_LENGTH_SWA,
+            keys::ATTENTION_VALUE_LENGTH_SWA,
+        ],
+    ],
+    outside: &[OUTSIDE_OF_ASSISTANT],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
+        skip: &[("*masked_embedding*", "")],
+        keys: &[GENERIC, super::gemma3::KEYS, KEYS, BACKBONE],
+        ..GEMMA4
+    }],
+};
+
+/// The model that it drafts for.
+const BACKBONE: &[Key] = keys! {
+    "embedding_length_out" U32 = "backbone_hidden_size";
+    "nextn_predict_layers" U32 = "block_count";
+};
+
+const OUTSIDE_OF_ASSISTANT: &[Row] = rows! {
+    "rope_freqs.weight"            []           Optional Always;
+    "token_embd.weight"            [Embd Vocab] Required Always <- "embed_tokens" : "t[:vocab.rows] e -> t e";
+    "masked_embd_centroids.weight" []           Optional Always;
+    "masked_embd_ordering"         []           Optional Always;
+    "output_norm.weight"           [Embd]       Required Always <- "norm";
+    "nextn.pre_projection.weight"  []           Required Always <- "pre_projection";
+    "nextn.post_projection.weight" []           Required Always <- "post_projection";
 };
 
 const GEMMA4: Checkpoint = Checkpoint {

@@ -35,7 +35,7 @@ pub(super) const EMBEDDINGS: &[Row] = rows! {
     "output.weight"        [Embd Vocab] Optional Always <- "lm_head";
 };
 
-/// As [`EMBEDDINGS`], where the output matrix is always one of its own.
+/// Like [`EMBEDDINGS`], with an output matrix that is always separate.
 pub(super) const UNTIED_EMBEDDINGS: &[Row] = rows! {
     "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
     "output_norm.weight"   [Embd]       Required Always <- "norm";
@@ -176,7 +176,7 @@ pub(super) const EXPERTS_IN_ORDER: &[Row] = rows! {
     "ffn_down_exps.weight" [ExpertFf Embd Experts] Required Experts <- "mlp.experts.{x}.down_proj";
 };
 
-/// Experts that all tokens use, as one feed-forward part; their number is a key.
+/// Experts that all tokens use, combined in one feed-forward part; their number is a key.
 pub(super) const SHARED_EXPERTS: &[Row] = rows! {
     "ffn_gate_shexp.weight" [Embd SharedExpertsFf] Required SharedExperts <- "mlp.shared_experts.gate_proj";
     "ffn_up_shexp.weight"   [Embd SharedExpertsFf] Required SharedExperts <- "mlp.shared_experts.up_proj";

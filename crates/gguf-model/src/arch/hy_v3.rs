@@ -1,4 +1,4 @@
-//! Hy3 of Hunyuan: experts with a selection bias behind the first blocks, and blocks that predict further tokens.
+//! Hy3 of Hunyuan: experts with a selection bias after the first blocks, and blocks that predict further tokens.
 //!
 //! Rules: `load_arch_tensors` in `src/models/hy-v3.cpp` of llama.cpp, `HYV3Model` in `conversion/hunyuan.py`. The bias has no suffix.
 

@@ -1,4 +1,4 @@
-//! Laguna: heads of each block of their own, gates behind the attention, experts with a shared one behind the first blocks.
+//! Laguna: heads of each block of their own, gates behind the attention, experts with a shared one after the first blocks.
 //!
 //! Rules: `load_arch_tensors` in `src/models/laguna.cpp` of llama.cpp, `LagunaModel` in `conversion/laguna.py`.
 

@@ -1,6 +1,6 @@
 //! LFM2: short convolutions in place of attention in most blocks, with or without experts.
 //!
-//! Rules: `load_arch_tensors` in `src/models/lfm2.cpp` of llama.cpp, `LFM2Model` and `LFM2MoeModel` in `conversion/lfm2.py`. The norm before
+//! Rules: `load_arch_tensors` in `src/models/lfm2.cpp` of llama.cpp, `LFM2Model`, `LFM2MoeModel` and `LFM25AudioTokenizer` in `conversion/lfm2.py`. The norm before
 //! the output has the name of one behind the embeddings.
 
 use super::prelude::*;
@@ -27,10 +27,24 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             keys: &[FIELDS, GENERIC, KEYS, NO_CAUSE, POOLING],
             ..Checkpoint::TEXT
         },
+        Checkpoint {
+            classes: &["Lfm25AudioTokenizer"],
+            skip: &[("istft.window", ""), ("emb.emb*", "")],
+            rename: &[("lfm.", "model.")],
+            keys: &[FIELDS, GENERIC, KEYS, AUDIO_OUTPUT],
+            vocab: Vocab::None,
+            ..Checkpoint::TEXT
+        },
     ],
 };
 
-/// Width of what the layer behind the pooling makes.
+/// The decoder of LFM2.5 Audio makes sound from the output of the model.
+const AUDIO_OUTPUT: &[Key] = keys! {
+    "attention.sliding_window" U32 = "sliding_window";
+    "embedding_length_out" U32 = "output_size";
+};
+
+/// Width of what the layer after the pooling makes.
 const DENSE_WIDTH: &[Key] = keys! {
     "embedding_length_out" U32? = "dense_rows";
 };
@@ -98,8 +112,7 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"         [Embd Vocab]             Required Always <- "embed_tokens";
     "token_embd_norm.weight"    [Embd]                   Required Always <- "embedding_norm";
     "output.weight"             [Embd Vocab]             Optional Always <- "lm_head";
-    "dense_2.weight"            []                       Optional Always <- "dense_2";
-    "dense_2.bias"              []                       Optional Always;
+    "dense_2.weight"            []                       Optional Always + Optional <- "dense_2 | lin";
 };
 
 const BLOCK: &[Row] = rows! {

@@ -1,4 +1,4 @@
-//! LLaDA: a diffusion model with Llama's blocks under names of its own.
+//! LLaDA: a diffusion model with Llama's blocks under different names.
 //!
 //! Rules: `load_arch_tensors` in `src/models/llada.cpp` of llama.cpp, `LLaDAModel` in `conversion/llada.py`.
 

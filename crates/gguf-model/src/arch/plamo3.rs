@@ -26,7 +26,7 @@ const BLOCK: &[Row] = rows! {
     "attn_output.weight" [HeadsV Embd] Required Always <- "mixer.o_proj";
 };
 
-/// Stretched rotation, which the configuration gives in fields of its own.
+/// Stretched rotation, which the configuration specifies in separate fields.
 const STRETCHED: &[Key] = keys! {
     let is_stretched = "(rope_scaling_factor|1) != 1 and not 'rope_type' in rope_all";
     let rope = "{'rope_type': 'yarn', 'factor': float(rope_scaling_factor), 'rope_theta': rope.rope_theta,

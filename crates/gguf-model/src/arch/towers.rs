@@ -3,7 +3,11 @@
 //!
 //! Rules: the subclasses of `MmprojModel` in `conversion/` of llama.cpp, `clip_model_loader` in `tools/mtmd/clip.cpp`.
 
+mod cogvlm;
+mod dots;
+mod hunyuan;
 mod internvl;
+mod kimi;
 mod llama4;
 mod pixtral;
 mod qwen;
@@ -13,7 +17,7 @@ mod whisper;
 /// What a file of this folder is written with.
 mod prelude {
     pub(super) use super::super::prelude::*;
-    pub(super) use super::{HEAD, TOWER, VISION};
+    pub(super) use super::{GATED_BLOCK, HEAD, PIXELS, TOWER, VISION};
 }
 
 use super::prelude::*;
@@ -21,10 +25,17 @@ use super::prelude::*;
 /// All towers. Adding one is a table and a line.
 #[rustfmt::skip]
 pub const TOWERS: &[Architecture] = &[
+    cogvlm::COGVLM,
+    dots::DOTS_OCR,
+    hunyuan::HUNYUANVL,
     internvl::INTERNVL,
+    kimi::KIMIVL,
     llama4::LLAMA4,
+    pixtral::LIGHTONOCR,
     pixtral::PIXTRAL,
+    qwen::EXAONE45,
     qwen::GLM4V,
+    qwen::GLM5V,
     qwen::QWEN2VL,
     qwen::QWEN25VL,
     qwen::QWEN3VL,
@@ -32,8 +43,13 @@ pub const TOWERS: &[Architecture] = &[
     siglip::IDEFICS3,
     siglip::JANUS,
     siglip::LFM2VL,
+    siglip::MINICPMV,
+    siglip::PADDLEOCR,
+    siglip::YOUTUVL,
     whisper::AUDIO_FLAMINGO,
+    whisper::GLM_ASR,
     whisper::QWEN2AUDIO,
+    whisper::ULTRAVOX,
     whisper::VOXTRAL,
 ];
 
@@ -61,4 +77,23 @@ const VISION: &[Key] = keys! {
                                               vision_config.vt_num_attention_heads";
     "clip.vision.image_mean" F32 = "preprocessor.image_mean";
     "clip.vision.image_std" F32 = "preprocessor.image_std";
+};
+
+/// The smallest and the largest image, from the preprocessor.
+const PIXELS: &[Key] = keys! {
+    "clip.vision.image_min_pixels" U32 = "int(preprocessor.min_pixels)";
+    "clip.vision.image_max_pixels" U32 = "int(preprocessor.max_pixels)";
+};
+
+/// Blocks with queries, keys and values in one matrix, and a gated feed-forward part whose width no key tells.
+const GATED_BLOCK: &[Row] = rows! {
+    "v.blk.{}.attn_out.weight"    [Embd Embd] Required Always + Optional <- "attn.proj";
+    "v.blk.{}.attn_qkv.weight"    []          Required Always + Optional <- "attn.qkv";
+    "v.blk.{}.attn_q_norm.weight" []          Optional Always <- "attn.q_norm";
+    "v.blk.{}.attn_k_norm.weight" []          Optional Always <- "attn.k_norm";
+    "v.blk.{}.ffn_down.weight"    []          Required Always + Optional <- "mlp.down_proj | mlp.fc2";
+    "v.blk.{}.ffn_gate.weight"    []          Required Always + Optional <- "mlp.gate_proj | mlp.fc1";
+    "v.blk.{}.ffn_up.weight"      []          Required Always + Optional <- "mlp.up_proj | mlp.fc3";
+    "v.blk.{}.ln1.weight"         [Embd]      Required Always <- "norm1";
+    "v.blk.{}.ln2.weight"         [Embd]      Required Always <- "norm2";
 };

@@ -1,4 +1,4 @@
-//! XVERSE: Llama's blocks, with a tokenizer of its own kind.
+//! XVERSE: Llama's blocks, with a different kind of tokenizer.
 //!
 //! Rules: `load_arch_tensors` in `src/models/xverse.cpp` of llama.cpp, `XverseModel` in `conversion/xverse.py`. Where there are fewer
 //! heads of keys than of queries, which no published model has, the reference permutes keys by the quotient of the two numbers;

@@ -11,7 +11,7 @@ use crate::naming;
 use super::rules::*;
 use super::{Kind, Model, shard_count};
 
-/// Mixtures chosen by hand may have little of the type that names them; a share below one part in this many is a mistake.
+/// Custom mixtures may contain little of the type that names them; a share below one in this number is an error.
 const SMALL_SHARE: u64 = 20;
 
 /// The version of the quantized blocks (`GGML_QNT_VERSION` in `ggml.h`).

@@ -68,7 +68,7 @@ struct Family {
     block: Vec<Tensor>,
 }
 
-/// The tensor of that name, and its number. Of several rows with one name, the first that counts stands for all.
+/// The tensor of this name, and its number. Of several rows with one name, the first that applies is used.
 fn tensor_of<'t>(
     tensors: &'t [Tensor],
     stack: Stack,

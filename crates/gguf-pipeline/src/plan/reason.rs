@@ -42,6 +42,8 @@ pub enum Reason {
     NotAWeight,
     /// Converted matrices of this kind are always single precision.
     Precise,
+    /// Converted tensors of so few elements are always single precision.
+    Small,
     /// The type that a conversion was asked for does not suit the tensor, which is converted to half precision.
     Half,
     /// The type that a conversion was asked for.
@@ -84,6 +86,7 @@ impl fmt::Display for Reason {
             Reason::Vector => "vector",
             Reason::Norm => "norm",
             Reason::Precise => "always single precision",
+            Reason::Small => "few elements",
             Reason::Half => "half precision instead of the requested type",
             Reason::NotAWeight => "not a weight",
             Reason::Asked => "as asked",

@@ -49,7 +49,7 @@ pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
             }
         }
     }
-    // Each exchange makes the sum smaller; the bound is only there so that the time has one.
+    // Each exchange reduces the sum; the bound only limits the time.
     for _ in 0..items.len().saturating_mul(4).saturating_add(64) {
         if !exchange(items, &mut chosen, budget) {
             break;
@@ -103,7 +103,7 @@ struct Move {
     gain: f64,
 }
 
-/// Makes the move, or pair of moves of which one makes room for the other, that gains most; whether there was one.
+/// Makes the move with the largest gain, or a pair of which one makes room for the other; returns whether there was one.
 fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
     let (used, error) = total(items, chosen);
     let room = i128::from(budget) - i128::from(used);
@@ -200,7 +200,7 @@ mod tests {
         (0..n).map(|_| item()).collect()
     }
 
-    /// Less than any choice: the last step along the hulls counts in part.
+    /// A lower bound of all choices: the last step along the hulls is taken in part.
     fn bound(items: &[Vec<Choice>], budget: u64) -> f64 {
         let (mut left, mut error, mut steps) = (budget as f64, 0.0, Vec::new());
         for options in items {

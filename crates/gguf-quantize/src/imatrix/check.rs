@@ -1,4 +1,4 @@
-//! What a matrix is worth for a model, said before any work is done with it.
+//! Checks of an importance matrix against a model, before it is used.
 
 use std::collections::BTreeMap;
 

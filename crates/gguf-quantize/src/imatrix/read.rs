@@ -1,4 +1,4 @@
-//! Reading both formats: names, sizes and counts first, values when they are asked for.
+//! Reading both formats: names, sizes and counts first, values on demand.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -113,7 +113,7 @@ impl Bytes {
         }
     }
 
-    /// Fails with what is missing before anything is reserved for it.
+    /// Fails if fewer bytes remain, before memory is reserved for them.
     fn must_have(&self, at: u64, len: u64) -> Result<u64, Error> {
         let end = at.saturating_add(len);
         if end > self.len() { Err(Problem::Truncated { need: end, have: self.len() }.into()) } else { Ok(end) }
@@ -220,7 +220,7 @@ impl ImatrixFile {
     /// Opens a file of either format.
     ///
     /// # Errors
-    /// [`Error`], which says what is wrong and where.
+    /// [`Error`], with the problem and its place.
     pub fn open(path: impl AsRef<Path>) -> Result<ImatrixFile, Error> {
         let path = path.as_ref();
         let open = || {
@@ -291,7 +291,7 @@ impl ImatrixFile {
         &self.ignored
     }
 
-    /// Bytes behind the end of a file of the old format.
+    /// Bytes after the end of a file of the old format.
     pub fn n_trailing(&self) -> u64 {
         self.n_trailing
     }
@@ -371,7 +371,7 @@ impl ImatrixFile {
         Ok(found)
     }
 
-    /// Refuses what [merging](super::Merge) refuses: values that are not finite or below zero, and counts below zero.
+    /// Rejects the same values as [merging](super::Merge): values that are not finite or below zero, and counts below zero.
     ///
     /// # Errors
     /// The first such value or count, or when values cannot be read.
@@ -591,7 +591,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
     })
 }
 
-/// A count as it is stored, rounded as `lround` does; `None` when it counts nothing.
+/// A stored count, rounded like `lround`; `None` if it is 0.
 fn count(stored: f32) -> Option<i64> {
     // Larger ones would leave 64 bits.
     const TOO_MANY: f32 = 9e18;

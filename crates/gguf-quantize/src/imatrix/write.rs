@@ -68,7 +68,7 @@ impl Imatrix {
         head.set(keys::IMATRIX_CHUNK_SIZE, self.chunk_size);
         for (name, entry) in &self.entries {
             let (n_sums, n_counts) = shape(name, entry)?;
-            // Dimensions of 1 at the end are left out, but for the first.
+            // Dimensions of 1 at the end are left out, except for the first.
             let info = |suffix: &[u8], columns: u64| {
                 let shape = if n_counts == 1 { vec![columns] } else { vec![columns, n_counts] };
                 TensorInfo::new([name, suffix].concat(), shape, GgmlType::F32)

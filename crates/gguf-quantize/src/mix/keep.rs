@@ -1,5 +1,7 @@
-//! Which tensors are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`).
+//! Which tensors are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`; for models of images, `tools/lcpp.patch` of
+//! ComfyUI-GGUF).
 
+use gguf_format::keys::is_image_architecture;
 use gguf_pipeline::plan::Keep;
 
 /// Tensors of one kind that stay as they are.
@@ -44,6 +46,34 @@ kept! {
         "time_mix_lerp_fused.weight";
     "relative positions": "attn_rel_b.weight" ".rel_pos";
     "patches and positions of images": ".position_embd" "sam.pos_embd" "sam.neck." "sam.net_" ".patch_embd" ".patch_merger";
+    "first and last layers, times and prompts (FLUX)" in "flux":
+        "txt_in." "img_in." "time_in." "vector_in." "guidance_in." "final_layer.";
+    "first and last layers, times and classes (Stable Diffusion)" in "sd1":
+        "class_embedding." "time_embedding." "add_embedding." "time_embed." "label_emb." "conv_in." "conv_out."
+        = "input_blocks.0.0.weight" "out.2.weight";
+    "first and last layers, times and classes (Stable Diffusion XL)" in "sdxl":
+        "class_embedding." "time_embedding." "add_embedding." "time_embed." "label_emb." "conv_in." "conv_out."
+        = "input_blocks.0.0.weight" "out.2.weight";
+    "first and last layers, times and prompts (Stable Diffusion 3)" in "sd3":
+        "final_layer." "time_text_embed." "context_embedder." "t_embedder." "y_embedder." "x_embedder."
+        = "proj_out.weight" "pos_embed";
+    "first and last layers, times and prompts (AuraFlow)" in "aura":
+        "t_embedder." "init_x_linear."
+        = "modF.1.weight" "cond_seq_linear.weight" "final_linear.weight" "positional_encoding" "register_tokens";
+    "first and last layers, times and prompts (LTX-Video)" in "ltxv":
+        "adaln_single." "caption_projection." "patchify_proj." "proj_out." "scale_shift_table";
+    "first and last layers, times and prompts (Hunyuan Video)" in "hyvid":
+        "txt_in." "img_in." "time_in." "vector_in." "guidance_in." "final_layer.";
+    "first and last layers, times and prompts (Wan)" in "wan":
+        "modulation." "patch_embedding." "text_embedding." "time_projection." "time_embedding." "img_emb." "head.";
+    "first and last layers, times, prompts and choice of experts (HiDream)" in "hidream":
+        "p_embedder." "t_embedder." "x_embedder." "final_layer." ".ff_i.gate.weight" "caption_projection.";
+    "first and last layers, times and positions (Cosmos)" in "cosmos":
+        "p_embedder." "t_embedder." "t_embedding_norm." "x_embedder." "pos_embedder." "final_layer.";
+    "first and last layers, times and prompts (Lumina 2)" in "lumina2":
+        "t_embedder." "x_embedder." "final_layer." "cap_embedder." "context_refiner." "noise_refiner.";
+    "first and last layers, times and prompts (Qwen-Image)" in "qwen_image":
+        "txt_in." "img_in." "time_text_embed." "norm_out." "proj_out.";
     "codebook of sounds": "a.rvq.codebook" "mm.a.code_embd";
 }
 
@@ -55,6 +85,10 @@ pub(super) fn keep(arch: &str, name: &[u8], shape: &[u64], leave_output: bool) -
     }
     if !name.ends_with(b"weight") {
         return Some(Keep::NotAWeight);
+    }
+    // In models of images, only matrices are quantized.
+    if is_image_architecture(arch) && shape.iter().skip(2).any(|&dim| dim > 1) {
+        return Some(Keep::Vector);
     }
     if leave_output && name == b"output.weight" {
         return Some(Keep::LeaveOutput);

@@ -109,14 +109,14 @@ impl fmt::Display for PatternError {
 impl core::error::Error for PatternError {}
 
 impl PatternError {
-    /// Whether the pattern is right but for its length.
+    /// Whether the pattern is right except for its length.
     pub fn is_too_long(&self) -> bool {
         self.what == TOO_LONG
     }
 }
 
 impl Pattern {
-    /// Reads a pattern. Capital letters become small ones, but for those that a backslash makes a class of characters.
+    /// Reads a pattern. Capital letters become small ones, except for those that a backslash makes a class of characters.
     ///
     /// # Errors
     /// Where the pattern is wrong.

@@ -31,7 +31,7 @@ use super::{
 pub struct Recipe {
     /// What tensors get that no rule fits. Without one, the recipe is good for any file type that is quantized.
     pub file_type: Option<FileType>,
-    /// The first that fits a tensor counts. Tensors that are never quantized go by none.
+    /// The first rule that matches a tensor takes precedence. Rules do not apply to tensors that are never quantized.
     pub rules: Vec<TensorTypeRule>,
 }
 
@@ -219,7 +219,7 @@ struct Wanted<'a> {
     model: &'a ModelFacts,
     tensors: &'a [TensorFacts<'a>],
     known: Known,
-    /// The tensors that can be quantized, with what is known from their names.
+    /// The tensors that can be quantized, with the properties that follow from their names.
     open: BTreeMap<usize, Name<'a>>,
 }
 
@@ -338,7 +338,7 @@ impl<'a> Wanted<'a> {
         kinds
     }
 
-    /// Rules for these tensors. A kind that has one type throughout gets a rule for all its blocks.
+    /// Rules for these tensors. A kind with the same type in all blocks gets one rule.
     fn exceptions(&self, named: &BTreeSet<usize>) -> Result<Vec<TensorTypeRule>, RecipeError> {
         let mut groups = Groups::default();
         for (kind, members) in self.kinds() {

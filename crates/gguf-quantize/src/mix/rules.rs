@@ -40,7 +40,7 @@ pub enum Category {
     Other,
 }
 
-/// Parts of names and what they mean; the first one that a name contains counts.
+/// Parts of names and their meaning; the first one that a name contains takes precedence.
 const PARTS: &[(&str, Category)] = &[
     ("attn_qkv.weight", Category::AttnQkv),
     ("attn_kv_b.weight", Category::AttnKvB),
@@ -224,12 +224,12 @@ pub(super) fn when(row: usize) -> &'static str {
 
 /// The file types by name, for the table.
 #[allow(non_upper_case_globals, reason = "llama.cpp's own spelling")]
-mod ft {
+pub(super) mod ft {
     use super::FileType;
 
     macro_rules! named {
         ($($name:ident $id:literal)*) => {
-            $(pub(super) const $name: FileType = FileType($id);)*
+            $(pub(in super::super) const $name: FileType = FileType($id);)*
             #[cfg(test)]
             pub(super) const NAMED: &[(&str, FileType)] = &[$((stringify!($name), $name)),*];
         };

@@ -127,7 +127,7 @@ impl UnknownName {
     }
 }
 
-/// What counts in a name: letters and digits, without regard to case.
+/// The significant part of a name: letters and digits, ignoring case.
 fn letters(name: &str) -> Vec<u8> {
     name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_uppercase()).collect()
 }

@@ -1,7 +1,7 @@
 //! The loops that all types of blocks share: what a type says of itself, and the one driver that turns it into a codec.
 //!
 //! A type has blocks of `BYTES` bytes for `LEN` values. It says twice how one becomes the other: in plain steps, which are the rule, and over
-//! [`Lanes`]. The driver walks over the blocks, chooses the instruction set, and gives the blocks that lanes cannot do to the plain steps.
+//! [`Lanes`]. The driver walks over the blocks, chooses the instruction set, and passes the blocks that lanes cannot encode to the plain steps.
 
 use core::marker::PhantomData;
 

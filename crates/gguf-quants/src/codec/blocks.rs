@@ -3,7 +3,7 @@
 //! These types have no search. A block's scale is its largest magnitude over some number, and its levels are the values over
 //! the scale; so the work is to find that magnitude without a chain of dependent operations. The kernels read each block
 //! once for it (vectors along the block, in integers, where the order does not matter), turn what is left of as many blocks
-//! as there are lanes, compute the scales of all of them in one go, and then read each block again, which is still in the cache.
+//! as there are lanes, compute the scales of all of them at once, and then read each block again, which is still in the cache.
 
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 

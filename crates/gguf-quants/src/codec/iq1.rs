@@ -285,7 +285,7 @@ fn nearest<L: Lanes>(lanes: L, list: &[u16], near: &Near<'_>) -> Option<u16> {
         best = nearer.select(error, best);
         step_of_best = nearer.select_i(lanes.splat_i(step as i32), step_of_best);
     }
-    // Errors are not negative, so their bits rise with them; of equal ones the first counts.
+    // Errors are not negative, so their bits have the same order; the first of equal errors takes precedence.
     let (mut errors, mut steps) = ([0; MAX_LANES], [0; MAX_LANES]);
     best.bits().store(&mut errors);
     step_of_best.store(&mut steps);

@@ -42,7 +42,7 @@ pub(super) struct Rule {
     pub grid: fn() -> &'static Grid,
     /// The highest level of an element; a level `l` stands for the magnitude `2 l + 1`.
     pub top: i32,
-    /// The mean square of the super-block counts so many times in the weights, with a matrix.
+    /// Factor of the super-block's mean square in the weights, with a matrix.
     pub spread: f32,
     /// So much of that is added to a value's square for its weight, without a matrix.
     pub plain_share: Option<f32>,
@@ -54,7 +54,7 @@ pub(super) struct Rule {
     pub reach: i32,
     /// The distance of two steps, in levels.
     pub step: f32,
-    /// Whether the first guess comes from a search of its own (`make_qp_quants`) instead of the maximum.
+    /// Whether the first guess comes from a separate search (`make_qp_quants`) instead of the maximum.
     pub fitted: bool,
     /// Which groups are rounded again with the scale that was found.
     pub again: Again,
@@ -222,7 +222,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         }
         (sum_qx, sum_q2)
     };
-    // Rounds a group, or finds the neighbour that serves it best; says whether the codebook had the rounded point.
+    // Rounds a group, or finds the neighbour that serves it best; returns whether the codebook had the rounded point.
     let place_group = |group: usize, id: f32, scale: f32, levels: &mut [u8; SUB]| {
         let at = group * E..(group + 1) * E;
         let levels = &mut levels[at.clone()];

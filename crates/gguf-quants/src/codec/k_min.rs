@@ -240,7 +240,7 @@ fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [f32; GROUPS
     (ds, ms)
 }
 
-/// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and their like for Q5_K).
+/// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and the same for Q5_K).
 #[inline(never)]
 fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
     let mut levels = [0; LEN];

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn scales_are_rounded_to_the_nearest_and_up_in_the_middle() {
-        // Every scale comes back from its number, but for those above 240: 256 and more become 448.
+        // Every scale comes back from its number, except for those above 240: 256 and more become 448.
         for bits in 0..0x7fu8 {
             let expected = if bits < 0x78 { bits } else { 0x7e };
             assert_eq!(scale_bits(2.0 * scale(bits)), expected, "{bits:#x}");

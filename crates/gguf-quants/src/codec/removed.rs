@@ -10,7 +10,7 @@
 //! ```
 //!
 //! **Q4_0_4_4, Q4_0_4_8, Q4_0_8_8, IQ4_NL_4_4, IQ4_NL_4_8, IQ4_NL_8_8** (August to December 2024): the blocks that stand at the
-//! same place in 4 or 8 rows (the first number) form one, for kernels that work on so many rows at once.
+//! same place in 4 or 8 rows (the first number) form one, for kernels that process this number of rows at once.
 //!
 //! ```text
 //! | d of row 0 | d of row 1 | … | run 0 of row 0 | run 0 of row 1 | … | run 1 of row 0 | … |
@@ -174,7 +174,7 @@ impl Interleaved {
         Ok(())
     }
 
-    /// Bytes of a group of rows; not zero, and so many bytes are whole groups.
+    /// Bytes of a group of rows; not zero.
     fn group_bytes(&self, row_len: usize, bytes: usize) -> Result<usize, CodecError> {
         if row_len == 0 || !row_len.is_multiple_of(PLAIN_LEN) {
             return Err(CodecError::PartialBlock { ty: self.ty, row_len });
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_group_of_rows_by_hand() {
-        // Four rows of one block; a byte's value tells its row (high half) and its place.
+        // Four rows of one block; the value of a byte encodes its row (high half) and its place.
         let plain: Vec<u8> =
             (0..4).flat_map(|row| [row, 0xd0].into_iter().chain((0..16).map(move |i| row << 4 | i))).collect();
         let packed: Vec<u8> = [0, 0xd0, 1, 0xd0, 2, 0xd0, 3, 0xd0]

@@ -274,7 +274,7 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
 /// The smallest and the largest value of each lane, and `limit` and its opposite; NaN is neither.
 #[inline(always)]
 fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN], limit: f32) -> (L::F, L::F) {
-    // Four runs, each looked through on its own: of equal zeros the first is kept, as one after the other.
+    // Four runs, searched separately: the first of equal values is kept, as in a sequential search.
     let (mut min, mut max) = ([lanes.splat(limit); 4], [lanes.splat(-limit); 4]);
     for i in 0..LEN / 4 {
         for run in 0..4 {
@@ -333,7 +333,7 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Weighted<'_, BITS, MI
         let per_row = rows.row_len() / LEN;
         let n_rows = blocks.len() / per_row;
         let mut last = None;
-        // As many rows as lanes: their sums go side by side, and what was just read is still near when it is encoded.
+        // As many rows as lanes: their sums are computed side by side, and the rows are still in the cache when they are encoded.
         for first_row in (0..n_rows).step_by(L::N) {
             let end_row = (first_row + L::N).min(n_rows);
             let sigma2 = match rows.mean_square() {

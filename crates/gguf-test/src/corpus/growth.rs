@@ -1,4 +1,4 @@
-//! A head that arrives in pieces: whatever the pieces, it is read as if it had been there at once.
+//! A head that arrives in pieces of any size is read like a complete one.
 
 use gguf_format::{Error, Gguf, HeadScan, Problem, Progress};
 
@@ -11,7 +11,7 @@ pub enum End {
     Error(Error),
 }
 
-/// Scans `bytes`, of which `sizes` says how many are given each time; what is left is given at the end.
+/// Scans `bytes` in pieces of the given sizes; the rest follows at the end.
 pub fn scan(bytes: &[u8], total: Option<u64>, sizes: impl IntoIterator<Item = usize>) -> End {
     let mut scan = HeadScan::new(total);
     let mut sizes = sizes.into_iter();

@@ -95,7 +95,7 @@ fn truncated(c: &mut Corpus) {
         let file = small(f);
         let (bytes, head) = (file.bytes(), file.head().len());
         let counts = if f.wide() { 24 } else { 16 };
-        // The smallest pair and the smallest info behind the counts.
+        // The smallest pair and the smallest info after the counts.
         let held = counts + if f.wide() { 8 + 5 + 8 + 16 } else { 4 + 5 + 4 + 16 };
         for n in 0..bytes.len() {
             let edge = [4, 8, counts, held, head, bytes.len() - 32].iter().any(|&at| n.abs_diff(at) <= 1);

@@ -43,7 +43,7 @@ pub fn plain_dialects() -> [Dialect; 2] {
     [Dialect::new(Version::V3), Dialect::new(Version::V3).with_order(ByteOrder::Big)]
 }
 
-/// Reads a file, writes its head again in every way, and compares: all of the file, what stands behind the head included.
+/// Reads a file, writes its head again in every way, and compares: all of the file, what stands after the head included.
 pub fn same_bytes(name: &str, file: &[u8]) -> usize {
     let gguf = Gguf::parse(file).unwrap_or_else(|e| panic!("{name}: {e}"));
     let (read, rest) = file.split_at(gguf.head_bytes() as usize);

@@ -1,4 +1,4 @@
-//! `gguf imatrix check`: what is wrong with a matrix, and what it lacks for a model.
+//! `gguf imatrix check`: problems of a matrix, and missing entries for a model.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ struct Tensors {
     infos: Vec<TensorInfo>,
 }
 
-/// How many of the tensors for which importance counts have it.
+/// How many of the tensors that use importance have an entry.
 struct Coverage {
     target: Target,
     n_covered: usize,
@@ -95,7 +95,7 @@ impl Args {
             }
         };
         match printed {
-            // The verdict counts even if nobody reads the reasons.
+            // The exit code is the same even if nobody reads the findings.
             Ok(()) | Err(Failure::PipeClosed) => Ok(verdict),
             Err(failure) => Err(failure),
         }
@@ -129,7 +129,7 @@ impl Tensors {
     /// What is to become of each tensor.
     fn uses(&self, path: &Path, target: Target) -> Result<Vec<Use<'_>>, Failure> {
         let facts = self.infos.iter().map(|info| {
-            // What is quantized already counts as if it were not.
+            // Tensors that are already quantized are treated as if they were not.
             let ty = if info.ty.is_quantized() { GgmlType::F16 } else { info.ty };
             TensorFacts { name: Str(&info.name), shape: &info.shape, ty }
         });

@@ -161,7 +161,7 @@ impl Options {
         Ok(Verdict::Good)
     }
 
-    /// Tokens of a chunk. What is only assumed is said.
+    /// Tokens of a chunk. Assumptions are reported.
     fn size_of_chunks(&self, ui: &mut Ui, matrices: &[ImatrixFile]) -> u32 {
         let mut told = matrices.iter().map(ImatrixFile::chunk_size).filter(|&size| size > 0);
         let size = self.chunk_size.or_else(|| told.next()).unwrap_or(DEFAULT_CHUNK_SIZE);
@@ -194,7 +194,7 @@ fn merged(matrices: &[ImatrixFile], chunk_size: u32, watch: &Watch) -> Result<Im
     Ok(merge.finish())
 }
 
-/// The matrix in the old format. What is lost is said.
+/// The matrix in the old format. Losses are reported.
 fn old_format(ui: &mut Ui, matrix: Imatrix) -> Result<Imatrix, Failure> {
     let lost = lost(&matrix);
     let (old, left_out) = matrix.into_legacy()?;

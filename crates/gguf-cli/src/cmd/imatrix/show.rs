@@ -122,7 +122,7 @@ impl<'m> Entry<'m> {
         }
     }
 
-    /// The counts in short: one number, or the least and the largest.
+    /// A summary of the counts: one number, or the smallest and the largest.
     fn counts(&self) -> String {
         let text = |n: &i64| u64::try_from(*n).map_or_else(|_| n.to_string(), grouped);
         match (self.counts.iter().min(), self.counts.iter().max()) {
@@ -183,7 +183,7 @@ fn print_summary(ui: &mut Ui, path: &Path, matrix: &ImatrixFile) -> std::io::Res
     };
     let texts: Vec<String> = matrix.datasets().iter().map(|text| Str(text).to_string()).collect();
     let chunks = match (matrix.chunk_count(), matrix.chunk_size()) {
-        (0, _) => "not said".to_owned(),
+        (0, _) => "unknown".to_owned(),
         (n, 0) => format!("{}, of unknown size", grouped(n.into())),
         (n, size) => format!("{} of {} tokens", grouped(n.into()), grouped(size.into())),
     };
@@ -192,7 +192,7 @@ fn print_summary(ui: &mut Ui, path: &Path, matrix: &ImatrixFile) -> std::io::Res
     let bytes = size(columns.saturating_mul(4));
     let mut lines = vec![
         ("Format", format.to_owned()),
-        ("Texts", if texts.is_empty() { "not said".to_owned() } else { texts.join(", ") }),
+        ("Texts", if texts.is_empty() { "unknown".to_owned() } else { texts.join(", ") }),
         ("Chunks", chunks),
         ("Contents", format!("{entries}, {}, {bytes}", number(columns, "column", "columns"))),
     ];

@@ -212,7 +212,7 @@ struct JsonLargest {
     column: u64,
 }
 
-/// Infinity has a form of its own.
+/// Infinity is written as a word.
 fn shown(x: f64) -> json::Shown<'static> {
     json::Shown { value: ValueRef::F64(x), full: true }
 }

@@ -1,4 +1,4 @@
-//! How edits of a file are made and shown, whichever command makes them.
+//! Runs and prints the edits of all editing commands.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,9 @@ impl How {
         if path.is_file() && gguf_io::in_place::finish(path)? && !self.quiet {
             ui.note(&format!("gguf: {}: completed an interrupted edit", path.display()));
         }
-        Ok(ModelFile::open(path)?)
+        let file = ModelFile::open(path)?;
+        gguf_pipeline::check_memory(path, std::iter::once(file.gguf()))?;
+        Ok(file)
     }
 
     /// Makes the edits, or shows what would be done.
@@ -147,7 +149,7 @@ impl How {
     }
 }
 
-/// Sees that what is to be edited is a file: a folder holds a checkpoint.
+/// Checks that the input is a file; a folder holds a checkpoint.
 ///
 /// # Errors
 /// When it is a folder.
@@ -191,7 +193,7 @@ fn line(change: &Change) -> String {
     }
 }
 
-/// What is said of a plan, before it is run and after.
+/// Describes a plan, before and after it is run.
 struct Said {
     before: u64,
     after: u64,

@@ -88,7 +88,7 @@ fn format(gguf: &Gguf<'_>) -> Value {
     })
 }
 
-/// Everything that is known; what is not known is left out.
+/// All known values; unknown ones are left out.
 struct Fields<'a> {
     gguf: &'a Gguf<'a>,
     s: &'a Summary,

@@ -16,7 +16,7 @@ use crate::ui::{Column, Style, Table, Ui, bits_per_weight, count, grouped, shown
 /// Stands for what a file does not say.
 const NONE: &str = "-";
 
-/// Prints the table, then on standard error what is wrong with files.
+/// Prints the table, then the problems of files to standard error.
 pub fn print(ui: &mut Ui, paths: &[PathBuf], at: u64, is_markdown: bool) -> Outcome {
     let columns = [
         Column::name("FILE").styled(Style::Cyan),

@@ -4,7 +4,7 @@ use gguf_model::arch::Map;
 
 use super::*;
 
-/// Names, shapes, and what is done to the values.
+/// Names, shapes, and operations on values.
 fn outputs(c: &Config, sources: &[(&str, &[u64])]) -> Vec<(String, Vec<u64>, Vec<Map>)> {
     let sources: Vec<_> = sources.iter().map(|(name, shape)| source(name, Dtype::BF16, shape)).collect();
     let plan = draft(c, &sources, OutType::Auto).unwrap();

@@ -21,7 +21,7 @@ const fn family(name: &'static str, steps: &'static [&'static str]) -> Family {
     Family { name, nfc: name, merging: name, steps }
 }
 
-/// The families; the first that fits counts.
+/// The families; the first match takes precedence.
 pub(super) const FAMILIES: [Family; 14] = [
     Family { merging: "smaug-bpe", ..family("llama-bpe", &[LLAMA3, "bytes"]) },
     family("qwen2", &[QWEN2, "bytes"]),

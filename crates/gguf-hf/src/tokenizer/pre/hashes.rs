@@ -4,7 +4,7 @@
 //! `[1, 2, 3]`. Text, hashes and names are those of `get_vocab_base_pre` in llama.cpp's conversion/base.py; of a hash
 //! that stands there under several names, the last is the one in effect.
 
-/// The text whose encoding tells the tokenizers apart.
+/// The text whose encoding distinguishes the tokenizers.
 pub(super) const CHECK_TEXT: &str = concat!(
     "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\u{200d}🌫\u{fe0f} (multiple emojis con",
     "catenated) ✅ 🦙🦙 3 33 333 3333 33333 333333 3333333 33333333 3.3 3..3 3",

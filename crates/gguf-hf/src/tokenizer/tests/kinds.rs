@@ -313,3 +313,109 @@ fn the_vocabulary_of_plamo() {
     let found = error(Vocab::Plamo, "plamo-token", &files, json!({}));
     assert!(found.contains("bos_token is \"none\", expected a token of tokenizer.jsonl"), "{found}");
 }
+
+/// A file of Mistral's own format with the tokens `a`, `b`, `ab`, `ba` and `aba`, of which the last is cut off.
+fn tekken() -> Json {
+    let special = ["<unk>", "<s>", "</s>", "<pad>"].iter().zip(0..);
+    let special: Vec<Json> =
+        special.map(|(text, rank)| json!({"rank": rank, "token_str": text, "is_control": true})).collect();
+    let vocab = ["YQ==", "Yg==", "YWI=", "YmE=", "YWJh"].iter().zip(0..);
+    let vocab: Vec<Json> =
+        vocab.map(|(text, rank)| json!({"rank": rank, "token_bytes": text, "token_str": null})).collect();
+    let config = json!({"default_vocab_size": 9, "default_num_special_tokens": 5, "version": "v7", "pattern": "x"});
+    json!({"config": config, "vocab": vocab, "special_tokens": special})
+}
+
+#[test]
+fn special_tokens_of_mistral_come_before_the_ranks() {
+    let run = |tekken: &Json, more: &[(&str, &[u8])]| {
+        let text = tekken.to_string();
+        let files = [&[("tekken.json", text.as_bytes())], more].concat();
+        written(Vocab::Llama, "tekken", &files, json!({"vocab_size": 77}))
+    };
+    let expected = [
+        "tokenizer.ggml.model = gpt2",
+        "tokenizer.ggml.pre = tekken",
+        "tokenizer.ggml.merges = a b b a",
+        "tokenizer.ggml.bos_token_id = 1",
+        "tokenizer.ggml.eos_token_id = 2",
+        "tokenizer.ggml.unknown_token_id = 0",
+        "tokenizer.ggml.padding_token_id = 3",
+        "tokenizer.ggml.tokens = <unk> <s> </s> <pad> <SPECIAL_4> a b ab ba",
+        "tokenizer.ggml.scores = 0 0 0 0 0 0 0 0 0",
+        "tokenizer.ggml.token_type = 3 3 3 3 3 1 1 1 1",
+        "tokenizer.ggml.add_bos_token = true",
+        "tokenizer.ggml.add_eos_token = false",
+        "tokenizer.chat_template = mistral-v7-tekken",
+    ];
+    let template: (&str, &[u8]) = ("chat_template.jinja", b"own");
+    assert_eq!(run(&tekken(), &[template]), expected);
+    // Where llama.cpp has no template for the version, the folder's own is taken.
+    let mut later = tekken();
+    later["config"]["version"] = json!("v15");
+    assert_eq!(run(&later, &[template]).last().unwrap(), "tokenizer.chat_template = own");
+    assert_eq!(run(&later, &[]), expected[..12]);
+    later["config"]["version"] = json!("v11");
+    assert!(run(&later, &[template]).last().unwrap().starts_with("tokenizer.chat_template = {%- set today"));
+    // Old files do not list the special tokens.
+    let mut early = tekken();
+    early["special_tokens"].take();
+    early["config"]["default_num_special_tokens"] = json!(20);
+    early["config"]["default_vocab_size"] = json!(20);
+    let found = run(&early, &[]);
+    assert!(
+        found[6].ends_with(
+            "<pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]"
+        ),
+        "{found:?}"
+    );
+    // A tokenizer.json takes precedence.
+    let text = tekken().to_string();
+    let bpe = json!({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}).to_string();
+    let files = [("tekken.json", text.as_bytes()), ("tokenizer.json", bpe.as_bytes())];
+    let options = TokenizerOptions { pre: Some("default".to_owned()), ..TokenizerOptions::default() };
+    let found = lines(&run_with("tekken-both", &files, json!({}), &options).unwrap().kvs);
+    assert!(found.contains(&"tokenizer.ggml.tokens = a".to_owned()), "{found:?}");
+}
+
+#[test]
+fn files_of_mistral_that_are_wrong() {
+    type Change = fn(&mut Json);
+    let cases: &[(Change, &str)] = &[
+        (|t| t["config"]["version"].take().as_str().map_or((), |_| ()), "tekken.json: invalid type: null"),
+        (|t| t["config"]["default_vocab_size"] = json!(4), "config.default_vocab_size is 4, expected at most"),
+        (|t| t["config"]["default_vocab_size"] = json!(11), "config.default_vocab_size is 11, expected at most"),
+        (|t| t["config"]["default_vocab_size"] = json!(1u64 << 40), "vocab_size is 1099511627776, expected 1 to"),
+        (
+            |t| {
+                t["config"]["default_num_special_tokens"] = json!(3);
+                t["config"]["default_vocab_size"] = json!(8);
+            },
+            "config.default_num_special_tokens is 3, expected at least the number of special_tokens",
+        ),
+        (|t| t["special_tokens"][3]["rank"] = json!(5), "special_tokens[3].rank is 5, expected less than"),
+        (
+            |t| t["special_tokens"][3]["token_str"] = json!("<s>"),
+            "special_tokens[3].token_str is \"<s>\", expected a text",
+        ),
+        (|t| t["special_tokens"][3]["token_str"] = json!("pad"), "special_tokens is a list without <pad>"),
+        (
+            |t| {
+                t["special_tokens"].take();
+                t["config"]["version"] = json!("v13");
+            },
+            "special_tokens is missing, expected a list, as version 11 and later have it",
+        ),
+        (|t| t["vocab"][2]["rank"] = json!(3), "vocab[2].rank is 3, expected its place in the list"),
+        (|t| t["vocab"][2]["token_bytes"] = json!("YQ=="), "vocab[2].token_bytes is YQ==, expected a token in base64"),
+        (|t| t["vocab"][2]["token_bytes"] = json!("!"), "vocab[2].token_bytes is !, expected a token in base64"),
+        (|t| t["vocab"][3]["token_bytes"] = json!("YWJh".repeat(5000)), "too long for a vocabulary"),
+    ];
+    for (change, expected) in cases {
+        let mut tekken = tekken();
+        change(&mut tekken);
+        let text = tekken.to_string();
+        let found = error(Vocab::Llama, "tekken-wrong", &[("tekken.json", text.as_bytes())], json!({}));
+        assert!(found.contains(expected), "{found}\nexpected: {expected}");
+    }
+}

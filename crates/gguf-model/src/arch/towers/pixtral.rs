@@ -6,7 +6,7 @@ use super::prelude::*;
 pub(super) const PIXTRAL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
-    outside: &[OUTSIDE],
+    outside: &[OUTSIDE, BREAK],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["LlavaForConditionalGeneration", "Mistral3ForConditionalGeneration"],
@@ -18,24 +18,57 @@ pub(super) const PIXTRAL: Architecture = Architecture {
             "model.multi_modal_projector.*",
             "model.vision_tower.*",
         ],
-        roots: &["model.vision_tower.", "vision_tower.", "model."],
-        layers: &["transformer.layers.{}."],
+        roots: ROOTS,
+        layers: LAYERS,
         refuse: &[
-            ("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu"),
+            OTHER_ACTIVATION,
             ("token_id(added_tokens, '[IMG_BREAK]') == null", "a tokenizer without the token [IMG_BREAK]"),
         ],
-        keys: &[IMAGE, HEAD, VISION, KEYS],
+        keys: &[IMAGE, HEAD, VISION, PIXTRAL_KEYS, KEYS],
         ..TOWER
     }],
 };
+
+/// The same without a token between rows of patches.
+pub(super) const LIGHTONOCR: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["LightOnOCRForConditionalGeneration"],
+        when: "vision_config.model_type == 'pixtral'",
+        takes: &["model.vision_encoder.*", "model.vision_projection.*"],
+        rename: &[("model.vision_encoder.", "vision_tower."), ("model.vision_projection.", "multi_modal_projector.")],
+        roots: ROOTS,
+        layers: LAYERS,
+        refuse: &[OTHER_ACTIVATION],
+        keys: &[HEAD, VISION, LIGHTONOCR_KEYS, KEYS],
+        ..TOWER
+    }],
+};
+
+const ROOTS: &[&str] = &["model.vision_tower.", "vision_tower.", "model."];
+
+const LAYERS: &[&str] = &["transformer.layers.{}."];
+
+const OTHER_ACTIVATION: (&str, &str) =
+    ("not (vision_config.hidden_act in ['gelu', 'silu'])", "another activation than gelu and silu");
 
 /// The token between rows of patches.
 const IMAGE: &[Key] = keys! {
     let image = "{'break': token_id(added_tokens, '[IMG_BREAK]')}";
 };
 
-const KEYS: &[Key] = keys! {
+const PIXTRAL_KEYS: &[Key] = keys! {
     "clip.projector_type" Str = "'pixtral'";
+};
+
+const LIGHTONOCR_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'lightonocr'";
+};
+
+const KEYS: &[Key] = keys! {
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-5";
     "clip.use_silu" Bool? = "true if vision_config.hidden_act == 'silu' else null";
     "clip.use_gelu" Bool? = "true if vision_config.hidden_act == 'gelu' else null";
@@ -47,10 +80,13 @@ const OUTSIDE: &[Row] = rows! {
     "mm.2.weight"            []     Required Always + Optional <- "multi_modal_projector.linear_2";
     "mm.input_norm.weight"   []     Optional Always <- "multi_modal_projector.norm";
     "mm.patch_merger.weight" []     Optional Always <- "multi_modal_projector.patch_merger.merging_layer";
-    "v.token_embd.img_break" []     Required Always <- "language_model.model.embed_tokens | language_model.embed_tokens | embed_tokens"
-        : "r[image.break] e -> e";
     "v.pre_ln.weight"        [Embd] Required Always <- "ln_pre";
     "v.patch_embd.weight"    []     Required Always <- "patch_conv";
+};
+
+const BREAK: &[Row] = rows! {
+    "v.token_embd.img_break" []     Required Always <- "language_model.model.embed_tokens | language_model.embed_tokens | embed_tokens"
+        : "r[image.break] e -> e";
 };
 
 const BLOCK: &[Row] = rows! {

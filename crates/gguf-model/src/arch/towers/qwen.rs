@@ -1,5 +1,5 @@
 //! Qwen2-VL and its relatives: patches of two frames, whose convolution is split in two; patches merged before the projector. Qwen2.5-VL looks
-//! at windows, Qwen3-VL also gives out what is behind some of its blocks, GLM-4V has another projector.
+//! at windows, as EXAONE 4.5 does, Qwen3-VL also gives out what is behind some of its blocks, GLM-4V has another projector.
 
 use super::prelude::*;
 
@@ -9,8 +9,8 @@ pub(super) const QWEN2VL: Architecture = Architecture {
     outside: &[FRAMES, QWEN2VL_PROJECTOR],
     block: &[SPLIT_ATTENTION, QWEN2VL_BLOCK],
     checkpoints: &[Checkpoint {
-        classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel"],
-        when: "model_type == 'qwen2_vl'",
+        classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Sarashina2VisionForCausalLM"],
+        when: "model_type == 'qwen2_vl' or architectures[0] == 'Sarashina2VisionForCausalLM'",
         takes: TAKES,
         roots: ROOTS,
         layers: LAYERS,
@@ -32,9 +32,28 @@ pub(super) const QWEN25VL: Architecture = Architecture {
         layers: LAYERS,
         refuse: &[(
             "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in vision_config.fullatt_block_indexes])",
-            "full attention at other distances than the first",
+            OTHER_DISTANCES,
         )],
         keys: &[SIZES, HEAD, VISION, QWEN25VL_KEYS],
+        ..TOWER
+    }],
+};
+
+pub(super) const EXAONE45: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, QWEN2VL_PROJECTOR],
+    block: &[GATED_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Exaone4_5_ForConditionalGeneration"],
+        takes: TAKES,
+        roots: ROOTS,
+        layers: LAYERS,
+        refuse: &[(
+            "not all([(i + 1) % (vision_config.fullatt_block_indexes[0] + 1) == 0 for i in (vision_config.fullatt_block_indexes or [])])",
+            OTHER_DISTANCES,
+        )],
+        keys: &[SIZES, HEAD, VISION, EXAONE45_KEYS, PIXELS, EXAONE45_ATTENTION],
         ..TOWER
     }],
 };
@@ -64,7 +83,7 @@ pub(super) const GLM4V: Architecture = Architecture {
     names: &["clip"],
     required: &[],
     outside: &[FRAMES, GLM4V_PROJECTOR],
-    block: &[GLM4V_BLOCK],
+    block: &[GATED_BLOCK],
     checkpoints: &[Checkpoint {
         classes: &[
             "Glm4vForConditionalGeneration",
@@ -74,10 +93,27 @@ pub(super) const GLM4V: Architecture = Architecture {
         takes: TAKES,
         roots: ROOTS,
         layers: LAYERS,
-        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM4V_KEYS],
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM4V_TYPE, GLM4V_KEYS],
         ..TOWER
     }],
 };
+
+pub(super) const GLM5V: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[FRAMES, GLM4V_PROJECTOR],
+    block: &[GATED_BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["Glm5NextForConditionalGeneration"],
+        takes: TAKES,
+        roots: ROOTS,
+        layers: LAYERS,
+        keys: &[QWEN3VL_SIZES, SIZES, HEAD, VISION, GLM5V_TYPE, GLM4V_KEYS, GLM5V_KEYS],
+        ..TOWER
+    }],
+};
+
+const OTHER_DISTANCES: &str = "full attention at other distances than the first";
 
 const TAKES: &[&str] = &["visual.*", "model.visual.*"];
 
@@ -118,8 +154,35 @@ const QWEN3VL_KEYS: &[Key] = keys! {
     "clip.vision.is_deepstack_layers" Bool = "[i in (vision_config.deepstack_visual_indexes ?? []) for i]";
 };
 
-const GLM4V_KEYS: &[Key] = keys! {
+const EXAONE45_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'exaone4_5'";
+    "clip.use_silu" Bool = "true";
+};
+
+const EXAONE45_ATTENTION: &[Key] = keys! {
+    "clip.vision.attention.head_count_kv" U32? = "vision_config.num_key_value_heads";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|rms_norm_eps|1e-6";
+    "clip.vision.window_size" U32? = "vision_config.window_size";
+    "clip.vision.n_wa_pattern" U32? = "vision_config.fullatt_block_indexes[0] + 1 if vision_config.fullatt_block_indexes else null";
+};
+
+const GLM4V_TYPE: &[Key] = keys! {
     "clip.projector_type" Str = "'glm4v'";
+};
+
+const GLM5V_TYPE: &[Key] = keys! {
+    "clip.projector_type" Str = "'glm5v'";
+};
+
+const GLM5V_KEYS: &[Key] = keys! {
+    let pixels = "((preprocessor.patch_size|14) * (preprocessor.merge_size|2)) ** 2";
+    "clip.vision.spatial_merge_size" U32 = "vision_config.spatial_merge_size|2";
+    "clip.vision.swiglu_clamp" F32? = "vision_config.swiglu_limit";
+    "clip.vision.image_min_pixels" U32? = "preprocessor.min_image_tokens * pixels if preprocessor.min_image_tokens != null else null";
+    "clip.vision.image_max_pixels" U32? = "preprocessor.max_image_tokens * pixels if preprocessor.max_image_tokens != null else null";
+};
+
+const GLM4V_KEYS: &[Key] = keys! {
     "clip.use_gelu" Bool? = "true if vision_config.hidden_act == 'gelu' else null";
     "clip.use_silu" Bool? = "true if vision_config.hidden_act == 'silu' else null";
     "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|1e-5";
@@ -189,16 +252,4 @@ const QWEN3VL_BLOCK: &[Row] = rows! {
     "v.deepstack.{}.fc1.weight"      []          Optional Always + Optional <- "linear_fc1";
     "v.deepstack.{}.fc2.weight"      []          Optional Always + Optional <- "linear_fc2";
     "v.deepstack.{}.norm.weight"     []          Optional Always + Optional <- "norm";
-};
-
-const GLM4V_BLOCK: &[Row] = rows! {
-    "v.blk.{}.attn_out.weight" [Embd Embd] Required Always + Optional <- "attn.proj";
-    "v.blk.{}.attn_qkv.weight" []          Required Always + Optional <- "attn.qkv";
-    "v.blk.{}.attn_q_norm.weight" []       Optional Always <- "attn.q_norm";
-    "v.blk.{}.attn_k_norm.weight" []       Optional Always <- "attn.k_norm";
-    "v.blk.{}.ffn_down.weight" []          Required Always + Optional <- "mlp.down_proj";
-    "v.blk.{}.ffn_gate.weight" []          Required Always + Optional <- "mlp.gate_proj";
-    "v.blk.{}.ffn_up.weight"   []          Required Always + Optional <- "mlp.up_proj";
-    "v.blk.{}.ln1.weight"      [Embd]      Required Always <- "norm1";
-    "v.blk.{}.ln2.weight"      [Embd]      Required Always <- "norm2";
 };

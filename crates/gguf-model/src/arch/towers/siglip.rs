@@ -66,6 +66,66 @@ pub(super) const LFM2VL: Architecture = Architecture {
     }],
 };
 
+/// MiniCPM-V 4.6, which merges patches between two of its blocks and behind them.
+pub(super) const MINICPMV: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[EMBEDDINGS, MINICPMV_PROJECTOR],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["MiniCPMV4_6ForConditionalGeneration"],
+        takes: &["model.vision_tower.*", "model.merger.*"],
+        rename: &[("model.vision_tower.", "vision_model.")],
+        roots: ROOTS,
+        layers: LAYERS,
+        skip: &[("vision_model.vit_merger.*", "(preprocessor.downsample_mode|'16x') == '4x'")],
+        refuse: &[(
+            "not ((preprocessor.downsample_mode|'16x') in ['4x', '16x'])",
+            "another downsample_mode than 4x and 16x",
+        )],
+        keys: &[MINICPMV_SIZES, HEAD, VISION, MINICPMV_KEYS],
+        ..TOWER
+    }],
+};
+
+pub(super) const PADDLEOCR: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[EMBEDDINGS, PADDLEOCR_PROJECTOR],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["PaddleOCRVisionModel"],
+        takes: &["*vision_model*", "*mlp_AR*"],
+        rename: &[("visual.", "model.")],
+        roots: ROOTS,
+        layers: LAYERS,
+        skip: &[("*packing_position_embedding*", ""), ("vision_model.head*", "")],
+        keys: &[PADDLEOCR_SIZES, HEAD, VISION, PADDLEOCR_KEYS],
+        ..TOWER
+    }],
+};
+
+/// Youtu-VL, whose encoder has rotary positions and looks at windows.
+pub(super) const YOUTUVL: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[YOUTUVL_OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["YoutuVLForConditionalGeneration"],
+        takes: &["siglip2.*", "merger.*"],
+        rename: &[("siglip2.", "")],
+        roots: ROOTS,
+        layers: LAYERS,
+        refuse: &[(
+            "not (lower(vision_config.hidden_act|'gelu') in ['gelu', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_new', 'gelu_accurate', 'silu'])",
+            "another activation than gelu and silu",
+        )],
+        keys: &[YOUTUVL_SIZES, HEAD, VISION, YOUTUVL_KEYS],
+        ..TOWER
+    }],
+};
+
 const TAKES: &[&str] = &[
     "multi_modal_projector.*",
     "vision_tower.*",
@@ -166,4 +226,73 @@ const LFM2VL_KEYS: &[Key] = keys! {
     "clip.vision.projector.scale_factor" U32 = "downsample_factor|2";
     "clip.use_gelu" Bool = "true";
     "clip.vision.block_count" U32 = "block_count + (vision_feature_layer ?? -1) + 1";
+};
+
+/// The size of the slices that images are cut into; the configuration has that of the grid of positions.
+const MINICPMV_SIZES: &[Key] = keys! {
+    let vision_config = "with(vision_config, 'image_size', int(preprocessor.scale_resolution)) \
+                         if preprocessor.scale_resolution != null else vision_config";
+};
+
+const MINICPMV_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'minicpmv4_6'";
+    "clip.vision.projector.scale_factor" U32 = "2 if preprocessor.downsample_mode == '4x' else 4";
+    "clip.vision.wa_layer_indexes" I32 = "[int(insert_layer_id|vision_config.insert_layer_id|6)]";
+    "clip.use_gelu" Bool = "true";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
+};
+
+const PADDLEOCR_SIZES: &[Key] = keys! {
+    let vision_config = "with(vision_config, 'image_size', int(sqrt(preprocessor.max_pixels)))";
+};
+
+const PADDLEOCR_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'paddleocr'";
+    "clip.vision.image_max_pixels" U32 = "preprocessor.max_pixels";
+    "clip.vision.image_min_pixels" U32 = "preprocessor.min_pixels";
+    "clip.use_gelu" Bool = "true";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.rms_norm_eps|1e-6";
+};
+
+const YOUTUVL_SIZES: &[Key] = keys! {
+    let vision_config = "with(vision_config, 'image_size', vision_config.image_size|560)";
+};
+
+const YOUTUVL_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'youtuvl'";
+    "clip.vision.attention.layer_norm_epsilon" F32 = "vision_config.layer_norm_eps|1e-6";
+    "clip.use_gelu" Bool? = "true if lower(vision_config.hidden_act|'gelu') != 'silu' else null";
+    "clip.use_silu" Bool? = "true if lower(vision_config.hidden_act|'gelu') == 'silu' else null";
+    "clip.vision.spatial_merge_size" U32 = "vision_config.spatial_merge_size|2";
+    "clip.vision.window_size" U32? = "vision_config.window_size";
+    "clip.vision.wa_layer_indexes" I32 = "vision_config.fullatt_block_indexes";
+};
+
+const MINICPMV_PROJECTOR: &[Row] = rows! {
+    "v.vit_merger.ln1.weight"         [Embd]      Optional Always + Optional <- "vision_model.vit_merger.layer_norm1";
+    "v.vit_merger.attn_q.weight"      [Embd Embd] Optional Always + Optional <- "vision_model.vit_merger.self_attn.q_proj";
+    "v.vit_merger.attn_k.weight"      [Embd Embd] Optional Always + Optional <- "vision_model.vit_merger.self_attn.k_proj";
+    "v.vit_merger.attn_v.weight"      [Embd Embd] Optional Always + Optional <- "vision_model.vit_merger.self_attn.v_proj";
+    "v.vit_merger.attn_out.weight"    [Embd Embd] Optional Always + Optional <- "vision_model.vit_merger.self_attn.out_proj";
+    "v.vit_merger.ds_ln.weight"       []          Optional Always + Optional <- "vision_model.vit_merger.pre_norm";
+    "v.vit_merger.ds_ffn_up.weight"   []          Optional Always + Optional <- "vision_model.vit_merger.linear_1";
+    "v.vit_merger.ds_ffn_down.weight" []          Optional Always + Optional <- "vision_model.vit_merger.linear_2";
+    "mm.input_norm.weight"            []          Required Always + Required <- "merger.mlp.0.pre_norm";
+    "mm.up.weight"                    []          Required Always + Required <- "merger.mlp.0.linear_1";
+    "mm.down.weight"                  []          Required Always + Required <- "merger.mlp.0.linear_2";
+};
+
+const PADDLEOCR_PROJECTOR: &[Row] = rows! {
+    "mm.input_norm.weight" [] Required Always + Required <- "mlp_AR.pre_norm";
+    "mm.1.weight"          [] Required Always + Required <- "mlp_AR.linear_1";
+    "mm.2.weight"          [] Required Always + Required <- "mlp_AR.linear_2";
+};
+
+// Patches are rows of a matrix; positions are rotary.
+const YOUTUVL_OUTSIDE: &[Row] = rows! {
+    "v.patch_embd.weight"  []     Required Always + Required <- "vision_model.embeddings.patch_embedding";
+    "v.post_ln.weight"     [Embd] Required Always + Required <- "vision_model.post_layernorm";
+    "mm.input_norm.weight" []     Required Always <- "merger.ln_q";
+    "mm.0.weight"          []     Required Always + Required <- "merger.mlp.0";
+    "mm.2.weight"          []     Required Always + Required <- "merger.mlp.2";
 };

@@ -5,7 +5,7 @@ use super::prelude::*;
 pub(super) const QWEN2AUDIO: Architecture = Architecture {
     names: &["clip"],
     required: &[],
-    outside: &[OUTSIDE, LINEAR],
+    outside: &[CONVOLUTIONS, OUTSIDE, LINEAR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["Qwen2AudioForConditionalGeneration"],
@@ -17,7 +17,7 @@ pub(super) const QWEN2AUDIO: Architecture = Architecture {
 pub(super) const VOXTRAL: Architecture = Architecture {
     names: &["clip"],
     required: &[],
-    outside: &[OUTSIDE, TWO_LINEAR],
+    outside: &[CONVOLUTIONS, OUTSIDE, TWO_LINEAR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["VoxtralForConditionalGeneration"],
@@ -29,13 +29,40 @@ pub(super) const VOXTRAL: Architecture = Architecture {
 pub(super) const AUDIO_FLAMINGO: Architecture = Architecture {
     names: &["clip"],
     required: &[],
-    outside: &[OUTSIDE, TWO_LINEAR],
+    outside: &[CONVOLUTIONS, OUTSIDE, TWO_LINEAR],
     block: &[BLOCK],
     checkpoints: &[Checkpoint {
         classes: &["AudioFlamingo3ForConditionalGeneration"],
         keys: &[HEAD, AUDIO, AUDIO_FLAMINGO_KEYS, SOUND],
         half: &[],
         precise: &["a.conv1d.*.weight"],
+        ..CHECKPOINT
+    }],
+};
+
+pub(super) const ULTRAVOX: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[CONVOLUTIONS, OUTSIDE, TWO_LINEAR, PROJECTOR_NORMS],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["UltravoxModel"],
+        keys: &[HEAD, AUDIO, ULTRAVOX_KEYS, SOUND, ULTRAVOX_STACK],
+        ..CHECKPOINT
+    }],
+};
+
+pub(super) const GLM_ASR: Architecture = Architecture {
+    names: &["clip"],
+    required: &[],
+    outside: &[CONVOLUTIONS, GLM_ASR_OUTSIDE],
+    block: &[BLOCK],
+    checkpoints: &[Checkpoint {
+        classes: &["GlmasrModel"],
+        takes: &["audio_encoder.*"],
+        rename: &[("audio_encoder.layer_norm.", "adapting.norm."), ("audio_encoder.whisper.", "audio_tower.")],
+        roots: &["audio_tower.", "audio_encoder."],
+        keys: &[GLM_ASR_FIELDS, HEAD, AUDIO, GLM_ASR_KEYS, SOUND, GLM_ASR_STACK],
         ..CHECKPOINT
     }],
 };
@@ -82,17 +109,58 @@ const AUDIO_FLAMINGO_KEYS: &[Key] = keys! {
     "clip.projector_type" Str = "'musicflamingo'";
 };
 
-const OUTSIDE: &[Row] = rows! {
+const ULTRAVOX_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'ultravox'";
+};
+
+const ULTRAVOX_STACK: &[Key] = keys! {
+    "clip.audio.projector.stack_factor" U32 = "stack_factor";
+};
+
+const GLM_ASR_FIELDS: &[Key] = keys! {
+    let audio_config = "whisper_config|audio_config";
+    let text_config = "lm_config|text_config";
+};
+
+const GLM_ASR_KEYS: &[Key] = keys! {
+    "clip.projector_type" Str = "'glma'";
+};
+
+const GLM_ASR_STACK: &[Key] = keys! {
+    "clip.audio.projector.stack_factor" U32 = "merge_factor";
+};
+
+const CONVOLUTIONS: &[Row] = rows! {
     "a.conv1d.1.weight"      []     Required Always <- "conv1";
     "a.conv1d.1.bias"        []     Required Always <- "conv1.bias" : "e -> e 1";
     "a.conv1d.2.weight"      []     Required Always <- "conv2";
     "a.conv1d.2.bias"        []     Required Always <- "conv2.bias" : "e -> e 1";
+};
+
+const OUTSIDE: &[Row] = rows! {
     "a.position_embd.weight" []     Required Always <- "embed_positions";
     "a.post_ln.weight"       [Embd] Required Always + Required <- "layer_norm";
 };
 
 const LINEAR: &[Row] = rows! {
     "mm.a.fc.weight" [] Required Always + Required <- "multi_modal_projector.linear";
+};
+
+// The first and the second row embed the beginning and the end of a recording.
+const GLM_ASR_OUTSIDE: &[Row] = rows! {
+    "a.position_embd.weight" []     Optional Always <- "embed_positions";
+    "a.post_ln.weight"       [Embd] Optional Always + Optional <- "layer_norm";
+    "mm.a.norm_pre.weight"   []     Required Always + Required <- "adapting.norm";
+    "mm.a.mlp.1.weight"      []     Required Always + Required <- "adapting.0";
+    "mm.a.mlp.2.weight"      []     Required Always + Required <- "adapting.2";
+    "v.boi"                  []     Required Always <- "audio_bos_eos_token" : "r[0] e -> e";
+    "v.eoi"                  []     Required Always <- "audio_bos_eos_token" : "r[1] e -> e";
+};
+
+// Ultravox 0.4 and earlier have the second norm behind both layers; llama.cpp reads the first form alone.
+const PROJECTOR_NORMS: &[Row] = rows! {
+    "mm.a.norm_pre.weight" [] Required Always <- "multi_modal_projector.ln_pre";
+    "mm.a.norm_mid.weight" [] Required Always <- "multi_modal_projector.ln_mid";
 };
 
 const TWO_LINEAR: &[Row] = rows! {

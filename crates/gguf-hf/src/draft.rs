@@ -1,0 +1,93 @@
+//! Drafts for speculative decoding, which take their tokenizer, and some of their key-values, from the model that they are made for.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+
+use gguf_format::GgmlType;
+use gguf_model::arch::Checkpoint as Table;
+use gguf_pipeline::Source;
+use serde_json::Value as Json;
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::files;
+use crate::model_plan::PlanError;
+use crate::packed::Weights;
+
+/// The most tokens that a draft may choose from.
+const MAX_IDS: u64 = 1 << 22;
+
+/// Why a draft, or another model, cannot be converted with or without the model that it is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DraftProblem {
+    /// The model is a draft, and the folder of the model that it is made for is not given.
+    NoTarget,
+    /// Such a folder is given for a model that is no draft.
+    NotADraft,
+}
+
+impl fmt::Display for DraftProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DraftProblem::NoTarget => {
+                "a draft takes its tokenizer from the model it drafts for, whose folder is missing"
+            }
+            DraftProblem::NotADraft => "only a draft takes the folder of another model, and this model is not a draft",
+        })
+    }
+}
+
+impl std::error::Error for DraftProblem {}
+
+/// Sets the fields that drafts need besides their own: the configuration of the model in `target`, and whether the embedding of the
+/// mask is in a file of its own.
+pub(crate) fn fields(dir: &Path, target: &Path, document: Json, config: &mut Config) -> Result<(), Error> {
+    let wrong = |source| Error::Config { file: target.join("config.json"), source };
+    let of_target = Config::raw(document).map_err(wrong)?;
+    config.set("target", of_target.hparams().clone());
+    config.set("has_mask_embedding", files::has(dir, "mask_embedding.pt")?.into());
+    Ok(())
+}
+
+/// Adds to each number of the table's tensor of token ids its place, as llama.cpp expects them. The ids are the field `token_ids`.
+pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Config, table: &Table) -> Result<(), Error> {
+    let place = weights.tensors().iter().position(|tensor| tensor.name == table.ids);
+    let Some((index, tensor)) = place.and_then(|index| Some((index, weights.tensors().get(index)?.clone()))) else {
+        return Ok(());
+    };
+    let fail = |source| Error::Plan { path: dir.to_owned(), source };
+    if tensor.dtype.ggml != Some(GgmlType::I64) {
+        return Err(fail(PlanError::Dtype { tensor: tensor.name, dtype: tensor.dtype }));
+    }
+    let wrong = |problem: String| {
+        fail(PlanError::Pattern { tensor: tensor.name.clone(), shape: tensor.shape.clone(), problem })
+    };
+    let n = tensor.shape.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim)).filter(|n| *n <= MAX_IDS);
+    let n = n.ok_or_else(|| wrong(format!("expected at most {MAX_IDS} numbers")))?;
+    let fields = config.hparams();
+    let all = if table.takes_tokenizer_class { fields } else { &fields["target"] };
+    let n_tokens = all["vocab_size"].as_u64().unwrap_or(u64::MAX);
+    if let Some(expected) = fields["draft_vocab_size"].as_u64().filter(|expected| *expected != n) {
+        return Err(wrong(format!("expected {expected} numbers (draft_vocab_size)")));
+    }
+    let mut data = vec![0; n as usize * 8];
+    weights.read(index, 0, &mut data)?;
+    let (mut ids, mut seen) = (Vec::new(), HashSet::new());
+    for (place, bytes) in data.chunks_exact_mut(8).enumerate() {
+        let mut number = [0; 8];
+        number.copy_from_slice(bytes);
+        let id = i64::from_le_bytes(number).checked_add(place as i64);
+        let id = id.filter(|id| u64::try_from(*id).is_ok_and(|id| id < n_tokens));
+        let id = id.ok_or_else(|| wrong(format!("number {place} is no token of the {n_tokens} of the other model")))?;
+        if !seen.insert(id) {
+            return Err(wrong(format!("number {place} is token {id}, as another before it")));
+        }
+        bytes.copy_from_slice(&id.to_le_bytes());
+        ids.push(id);
+    }
+    weights.replace(index, data);
+    config.set("token_ids", ids.into());
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! DFlash and DSpark: drafts of a few blocks that see hidden states of the model that they draft for, and guess a block of tokens at once.
+//! DSpark adds a Markov head.
+//!
+//! Rules: `load_arch_tensors` in `src/models/dflash.cpp` of llama.cpp, `DFlashModel` and `DSparkModel` in `conversion/qwen.py`,
+//! `MuseGlimmerAssistantModel` in `conversion/muse_glimmer.py`. The tokenizer is that of the other model.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["dflash"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_LAYERS]],
+    outside: &[OUTSIDE],
+    block: &[NORMS, BLOCK, GATED_FFN],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["DFlashDraftModel", "DFlash2DraftModel"],
+            skip: &[("embed_tokens.weight", "(has_embed_tokens|true) == false")],
+            keys: &[FIELDS, GENERIC, POOLING, KEYS],
+            ..DFLASH
+        },
+        Checkpoint {
+            classes: &[
+                "Qwen3DSparkModel",
+                "DSparkDraftModel",
+                "DSparkSpeculator",
+                "Lfm2DSparkDraftModel",
+                "LingDSparkModel",
+            ],
+            skip: &[
+                ("t2d", ""),
+                ("embed_tokens.weight", "(has_embed_tokens|true) == false"),
+                ("lm_head.weight", "(draft_vocab_size or vocab_size) == vocab_size"),
+            ],
+            ids: "d2t",
+            refuse: &[
+                ("(markov_head_type|'vanilla') != 'vanilla'", "Markov heads that are not vanilla (markov_head_type)"),
+                ("(draft_vocab_size or vocab_size) > vocab_size", "a draft_vocab_size above vocab_size"),
+                (
+                    "(draft_vocab_size or vocab_size) < vocab_size and token_ids == null",
+                    "a draft_vocab_size below vocab_size without the tensor d2t",
+                ),
+                INTERLEAVED,
+                MASK,
+            ],
+            present: &[("has_confidence_head", "*confidence_head.proj*")],
+            keys: &[SPARK_FIELDS, FIELDS, GENERIC, POOLING, KEYS, SPARK_KEYS],
+            ..DFLASH
+        },
+        Checkpoint {
+            classes: &["MuseGlimmerAssistantModel"],
+            keys: &[GENERIC, MUSE_KEYS],
+            tokenizer_keys: &[MUSE_MASK],
+            ..DFLASH
+        },
+    ],
+};
+
+const DFLASH: Checkpoint = Checkpoint {
+    is_draft: true,
+    takes_tokenizer_class: true,
+    refuse: &[INTERLEAVED, MASK],
+    tokenizer_keys: &[MASK_TOKEN],
+    ..Checkpoint::TEXT
+};
+
+const INTERLEAVED: (&str, &str) =
+    ("(rope_is_neox_style|true) == false", "interleaved rotated pairs (rope_is_neox_style is false)");
+
+const MASK: (&str, &str) = ("has_mask_embedding", "mask_embedding.pt, an embedding of the mask in a file of its own");
+
+const SPARK_FIELDS: &[Key] = keys! {
+    let dflash_config = "dflash_config ?? ({'mask_token_id': mask_token_id|null, 'target_layer_ids': target_layer_ids|null}
+        if aux_hidden_state_layer_ids == null
+        else {'mask_token_id': mask_token_id|null, 'target_layer_ids': [n - 1 for n in aux_hidden_state_layer_ids]})";
+};
+
+const FIELDS: &[Key] = keys! {
+    let flash = "dflash_config ?? {}";
+    let target_rope = "target.rope_parameters or target.rope_scaling or {}";
+    let head = "head_dim ?? hidden_size // num_attention_heads";
+};
+
+const KEYS: &[Key] = keys! {
+    "rope.dimension_count" U32? = "null if rope_all.partial_rotary_factor == null else int(head * rope_all.partial_rotary_factor)";
+    "attention.value_scale" F32? = "flash.attention_value_scale";
+    "block_size" U32 = "flash.block_size ?? block_size ?? 16";
+    "conv_kernel_size" U32? = "flash.conv_kernel_size";
+    "conv_group_size" U32? = "flash.conv_group_size";
+    "selector_rank" U32? = "flash.selector_rank";
+    "selector_top_k" U32? = "flash.selector_top_k";
+    "logit_scale" F32? = "flash.output_multiplier ?? output_multiplier";
+    let softcap = "flash.final_logit_softcapping ?? final_logit_softcapping ?? 0.0";
+    "final_logit_softcapping" F32? = "softcap if softcap > 0.0 else null";
+    "embedding_scale" F32? = "flash.input_embedding_scale ?? input_embedding_scale";
+    let seen = "flash.target_layer_ids ?? target_layer_ids ?? []";
+    "target_layers" I32? = "[n + 1 for n in seen]";
+    let window = "flash.swa_window_size or sliding_window";
+    let slides = "window and (use_sliding_window or flash.use_swa)";
+    "attention.sliding_window" U32? = "window if slides else null";
+    "attention.sliding_window_pattern" Bool? = "null if not slides else [true for i] if flash.use_swa
+        else [t == 'sliding_attention' for t in layer_types ?? []]";
+    "attention.causal" Bool? = "is_causal ?? flash.causal";
+    "rope.dimension_sections" I32? = "null if target_rope.mrope_section == null else [head // 2, 0, 0, 0]";
+};
+
+const SPARK_KEYS: &[Key] = keys! {
+    "sample_from_anchor" Bool = "sample_from_anchor
+        ?? (config.transformer_layer_config == null and config.aux_hidden_state_layer_ids == null)";
+    "has_confidence_head" Bool = "has_confidence_head";
+};
+
+const MASK_TOKEN: &[Key] = keys! {
+    "tokenizer.ggml.mask_token_id" U32? = "dflash_config.mask_token_id";
+};
+
+const MUSE_MASK: &[Key] = keys! {
+    "tokenizer.ggml.mask_token_id" U32? = "mask_token_id";
+};
+
+const MUSE_KEYS: &[Key] = keys! {
+    "block_size" U32 = "block_size";
+    "target_layers" I32 = "[n + 1 for n in target_layer_ids]";
+    let slides = "sliding_window and layer_types";
+    "attention.sliding_window" U32? = "sliding_window if slides else null";
+    "attention.sliding_window_pattern" Bool? = "[t == 'sliding_attention' for t in layer_types] if slides else null";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"           [Embd Vocab] Optional Always <- "embed_tokens";
+    "output_norm.weight"          [Embd]       Required Always <- "norm";
+    "output.weight"               []           Optional Always <- "lm_head";
+    "fc.weight"                   []           Required Always <- "fc";
+    "fc.scale"                    [One]        Optional Always;
+    "enc.output_norm.weight"      [Embd]       Required Always <- "hidden_norm";
+    "d2t"                         []           Optional Always;
+    "markov_w1.weight"            []           Optional Always <- "markov_head.markov_w1";
+    "markov_w2.weight"            []           Optional Always <- "markov_head.markov_w2";
+    "markov_w2.scale"             [One]        Optional Always;
+    "conf_proj.weight"            []           Optional Always + Optional <- "confidence_head.proj";
+    "selector_predecessor.weight" []           Optional Always <- "candidate_selector.predecessor_codebook";
+    "selector_successor.weight"   []           Optional Always <- "candidate_selector.successor_codebook";
+    "selector_hidden.weight"      []           Optional Always <- "candidate_selector.hidden_projection";
+    "output_hc_fn.weight"         []           Optional Always;
+    "output_hc_base.weight"       []           Optional Always;
+    "output_hc_scale.weight"      []           Optional Always;
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_q.weight"               [Embd Q]     Required Always <- "self_attn.q_proj";
+    "attn_k.weight"               [Embd K]     Required Always <- "self_attn.k_proj";
+    "attn_v.weight"               [Embd V]     Optional Always <- "self_attn.v_proj";
+    "attn_output.weight"          [Q Embd]     Required Always <- "self_attn.o_proj";
+    "attn_q_norm.weight"          [HeadK]      Required Always <- "self_attn.q_norm";
+    "attn_k_norm.weight"          [HeadK]      Required Always <- "self_attn.k_norm";
+    "attn_sinks.weight"           [Heads]      Optional Always <- "self_attn.sinks | self_attn.attention_sink_bias";
+    "attn_conv_base"              []           Optional Always <- "attention_conv.base_kernel";
+    "attn_conv_proj.weight"       []           Optional Always <- "attention_conv.kernel_projection";
+    "ffn_conv_base"               []           Optional Always <- "mlp_conv.base_kernel";
+    "ffn_conv_proj.weight"        []           Optional Always <- "mlp_conv.kernel_projection";
+};

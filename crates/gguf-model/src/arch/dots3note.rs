@@ -1,0 +1,102 @@
+//! dots3-note: latent attention of two kinds, over a sliding window and sparse by an indexer, with heads of other numbers and lengths,
+//! and a block that predicts further tokens.
+//!
+//! Rules: `load_arch_tensors` in `src/models/dots3note.cpp` of llama.cpp, `Dots3NoteModel` in `conversion/dots3.py`.
+
+use super::deepseek2::{LATENT_FIELDS, LATENT_KEYS};
+use super::deepseek32::INDEXER;
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["dots3note"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[
+            keys::EXPERT_SHARED_COUNT,
+            keys::EXPERT_FEED_FORWARD_LENGTH,
+            keys::LEADING_DENSE_BLOCK_COUNT,
+            keys::EXPERT_GATING_FUNC,
+            keys::ATTENTION_Q_LORA_RANK,
+            keys::ATTENTION_KV_LORA_RANK,
+            keys::ATTENTION_KEY_LENGTH_MLA,
+            keys::ATTENTION_VALUE_LENGTH_MLA,
+            keys::ATTENTION_KV_LORA_RANK_SWA,
+            keys::ATTENTION_KEY_LENGTH_MLA_SWA,
+            keys::ATTENTION_VALUE_LENGTH_MLA_SWA,
+            keys::ATTENTION_SLIDING_WINDOW,
+            keys::ROPE_FREQ_BASE_SWA,
+            keys::ATTENTION_SLIDING_WINDOW_PATTERN,
+            keys::ATTENTION_INDEXER_HEAD_COUNT,
+            keys::ATTENTION_INDEXER_KEY_LENGTH,
+            keys::ATTENTION_INDEXER_TOP_K,
+            keys::ATTENTION_INDEXER_TYPES,
+        ],
+    ],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, BLOCK, INDEXER, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["Dots3NoteForCausalLM", "Dots3NoteForConditionalGeneration", "Dots3NoteTextForCausalLM"],
+        skip: &[
+            ("lm_head.weight", "tie_word_embeddings"),
+            ("*sam_model*", ""),
+            ("*qwen2_model*", ""),
+            ("vision_encoder.*", ""),
+            ("audio_encoder.*", ""),
+        ],
+        separates_next_tokens: true,
+        appended: &[("mtp.embed_tokens.", "layers.{}.embed_tokens.")],
+        refuse: &[
+            ("(use_dsa|true) != true", "attention without an indexer (use_dsa is not true)"),
+            ("swa_qk_rope_head_dim != qk_rope_head_dim", "another number of rotated elements in sliding windows"),
+            ("swa_q_lora_rank != q_lora_rank", "another q_lora_rank in sliding windows"),
+        ],
+        keys: &[FIELDS, LATENT_FIELDS, GENERIC, LATENT_KEYS, KEYS],
+        special_tokens: &[("eot", "<|endofassistant|>")],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const FIELDS: &[Key] = keys! {
+    let n_next = "0 if next_tokens == 'left_out' else min(appended_blocks, 1)";
+    let block_count = "num_hidden_layers + n_next";
+    let is_windowed = "[t == 'sliding_attention' for t in pad(layer_types, num_hidden_layers, '')]";
+    let num_attention_heads = "[swa_num_attention_heads if w else num_attention_heads for w in pad(is_windowed, block_count, true)]";
+    let head_dim = "null";
+    let rescales = "apply_mla_qkv_lora_rescale|false";
+    let q_rescale = "sqrt(hidden_size / q_lora_rank) if rescales else 1.0";
+    let kv_rescale = "sqrt(hidden_size / kv_lora_rank) if rescales else 1.0";
+    let swa_kv_rescale = "sqrt(hidden_size / swa_kv_lora_rank) if rescales else 1.0";
+    let swa = "{'nope': swa_qk_nope_head_dim}";
+};
+
+const KEYS: &[Key] = keys! {
+    "attention.sliding_window" U32 = "sliding_window_size";
+    "attention.sliding_window_pattern" Bool = "is_windowed";
+    "attention.kv_lora_rank_swa" U32 = "swa_kv_lora_rank";
+    "attention.key_length_swa" U32 = "swa_kv_lora_rank + swa_qk_rope_head_dim";
+    "attention.value_length_swa" U32 = "swa_kv_lora_rank";
+    "attention.key_length_mla_swa" U32 = "swa_qk_nope_head_dim + swa_qk_rope_head_dim";
+    "attention.value_length_mla_swa" U32 = "swa_v_head_dim";
+    "nextn_predict_layers" U32? = "n_next or null";
+    "attention.indexer.head_count" U32 = "index_n_heads";
+    "attention.indexer.key_length" U32 = "index_head_dim";
+    "attention.indexer.top_k" U32 = "index_topk";
+    "attention.indexer.types" Bool = "[not w for w in is_windowed]";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_q_a.weight"       [Embd QLora]  Required Always <- "self_attn.q_a_proj";
+    "attn_q_a_norm.weight"  [QLora]       Required Always <- "self_attn.q_a_layernorm", Map::ScaleBy("q_rescale");
+    "attn_q_b.weight"       []            Required Always <- "self_attn.q_b_proj";
+    "attn_kv_a_mqa.weight"  []            Required Always <- "self_attn.kv_a_proj_with_mqa";
+    "attn_kv_a_norm.weight" []            Required Windowed <- "self_attn.kv_a_layernorm", Map::ScaleBy("swa_kv_rescale");
+    "attn_kv_a_norm.weight" [KvLora]      Required Whole <- "self_attn.kv_a_layernorm", Map::ScaleBy("kv_rescale");
+    "attn_k_b.weight"       []            Required Windowed <- "self_attn.kv_b_proj" : "(h s[:swa.nope]) e -> h e s";
+    "attn_k_b.weight"       [MlaNope KvLora Heads] Required Whole <- "self_attn.kv_b_proj" : "(h s[:MlaNope]) e -> h e s";
+    "attn_v_b.weight"       []            Required Windowed <- "self_attn.kv_b_proj" : "(h s[swa.nope:]) e -> h s e";
+    "attn_v_b.weight"       [KvLora MlaHeadV Heads] Required Whole <- "self_attn.kv_b_proj" : "(h s[MlaNope:]) e -> h s e";
+    "attn_k_norm.weight"    []            Required Always <- "self_attn.k_layernorm";
+    "attn_gate.weight"      [Embd Heads]  Required Always <- "self_attn.g_proj";
+    "attn_output.weight"    []            Required Always <- "self_attn.o_proj";
+};

@@ -1,0 +1,67 @@
+//! EAGLE-3: a draft of one block that sees hidden states of the model that it drafts for, mostly with a smaller vocabulary.
+//!
+//! Rules: `load_arch_tensors` in `src/models/eagle3.cpp` of llama.cpp, `LlamaModel` in `conversion/llama.py`. Any class of Llama's
+//! relatives may be such a draft.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["eagle3"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_HIDDEN_SIZE, keys::TARGET_LAYERS]],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, GATED_FFN],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator", "Eagle3DraftModel"],
+            ..EAGLE3
+        },
+        Checkpoint {
+            classes: &["LlamaForCausalLM"],
+            when: "draft_vocab_size != null and num_hidden_layers == 1",
+            ..EAGLE3
+        },
+    ],
+};
+
+const EAGLE3: Checkpoint = Checkpoint {
+    is_draft: true,
+    rename: &[("midlayer.", "layers.0.")],
+    skip: &[("t2d", "")],
+    ids: "d2t",
+    early_keys: &[EARLY],
+    keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD],
+    vocab: Vocab::Llama,
+    computed: &[Computed::Llama3Freqs],
+    ..Checkpoint::TEXT
+};
+
+/// The hidden states that are read, of the model `target`.
+const EARLY: &[Key] = keys! {
+    "target_layers" I32 = "config.eagle_aux_hidden_state_layer_ids
+        or [2, target.num_hidden_layers // 2, target.num_hidden_layers - 3]";
+    "target_hidden_size" U32 = "config.target_hidden_size ?? target.hidden_size";
+    "norm_before_residual" Bool = "config.norm_before_residual|false";
+    "norm_before_fc" Bool = "config.norm_before_fc|false";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "rope_freqs.weight"      [HalfRot] Optional Always;
+    "token_embd.weight"      []        Optional Always <- "embed_tokens";
+    "fc.weight"              []        Required Always <- "fc";
+    "enc.output_norm.weight" []        Optional Always <- "input_norm";
+    "output_norm.weight"     [Embd]    Required Always <- "norm";
+    "output.weight"          []        Optional Always <- "lm_head";
+    "d2t"                    []        Optional Always;
+};
+
+/// Queries, keys and values are made of two hidden states.
+const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"   [Embd]        Required Always <- "input_layernorm";
+    "attn_norm_2.weight" [Embd]        Required Always <- "hidden_norm";
+    "attn_q.weight"      [TwiceEmbd Q] Required Always <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"      [TwiceEmbd K] Required Always <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"      [TwiceEmbd V] Required Always <- "self_attn.v_proj";
+    "attn_output.weight" [Q Embd]      Required Always <- "self_attn.o_proj";
+    "ffn_norm.weight"    [Embd]        Required Always <- "post_attention_layernorm";
+    "rope_freqs.weight"  [HalfRot]     Optional Always;
+};

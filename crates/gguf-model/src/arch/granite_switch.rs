@@ -1,0 +1,88 @@
+//! Granite Switch: a dense Granite with several adapters, of which each token uses one. An adapter of zeros comes first.
+//!
+//! Rules: `load_arch_tensors` in `src/models/granite-switch.cpp` of llama.cpp, `GraniteSwitchModel` in `conversion/granite.py`. The last of
+//! the blocks in `config.json` is the switch, which has no weights.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["graniteswitch"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        FEED_FORWARD_KEYS,
+        &[
+            keys::LOGIT_SCALE,
+            keys::ADAPTERS_COUNT,
+            keys::ADAPTERS_LORA_RANK,
+            keys::ADAPTERS_TOKEN_IDS_ACTIVATE,
+            keys::ADAPTERS_TOKEN_IDS_SUBSTITUTE,
+        ],
+    ],
+    outside: &[EMBEDDINGS],
+    block: &[NORMS, BLOCK, ADAPTERS],
+    checkpoints: &[Checkpoint {
+        classes: &["GraniteSwitchForCausalLM"],
+        skip: &[
+            ("switch.*", ""),
+            ("*adapter_token_ids", ""),
+            ("*control_to_substitute_lut", ""),
+            ("lm_head.weight", ""),
+        ],
+        keys: &[GRANITE_FIELDS, FIELDS, GENERIC, GRANITE_KEYS, GRANITE_SHARED, KEYS],
+        vocab: Vocab::Llama,
+        computed: &[Computed::Llama3Freqs],
+        ..Checkpoint::TEXT
+    }],
+};
+
+const FIELDS: &[Key] = keys! {
+    let block_count = "num_hidden_layers - 1";
+};
+
+const KEYS: &[Key] = keys! {
+    "expert_used_count" U32? = "null if num_local_experts else 0";
+    "adapters.count" U32 = "num_adapters";
+    "adapters.lora_rank" U32 = "max_lora_rank";
+    "adapters.token_ids_activate" I32 = "adapter_token_ids";
+    "adapters.token_ids_substitute" I32 = "adapter_substitute_token_ids";
+    "adapters.router_gain" F32 = "control_token_gain|15.0";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_qkv.weight"    [Embd Qkv]  Required Always <- "self_attn.qkv_proj.base_layer" : QKV;
+    "attn_output.weight" [Q Embd]    Required Always <- "self_attn.o_proj.base_layer";
+    "ffn_gate.weight"    [Embd Ff]   Required Always <- "shared_mlp.input_linear.base_layer" : "(two[0] f) e -> f e";
+    "ffn_up.weight"      [Embd Ff]   Required Always <- "shared_mlp.input_linear.base_layer" : "(two[1] f) e -> f e";
+    "ffn_down.weight"    [Ff Embd]   Required Always <- "shared_mlp.output_linear.base_layer";
+};
+
+/// Rotated pairs become neighbours in queries and keys.
+const QKV: &str = "(g two HalfHead) ... -> (g[:h+kv] HalfHead two) ... + (g[h+kv:] two HalfHead) ...";
+
+/// The adapters, with one of zeros before them.
+const ADAPTERS: &[Row] = rows! {
+    "attn_q.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
+    "attn_k.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
+    "attn_v.lora_a"      []          Required Always <- "self_attn.qkv_proj.lora_A_slices.2" : PLAIN, Map::ZeroRows(1);
+    "attn_q.lora_b"      []          Required Always <- "self_attn.qkv_proj.lora_B_slices.0" : QUERIES, Map::ZeroRows(1);
+    "attn_k.lora_b"      []          Required Always <- "self_attn.qkv_proj.lora_B_slices.1" : KEYS_OF, Map::ZeroRows(1);
+    "attn_v.lora_b"      []          Required Always <- "self_attn.qkv_proj.lora_B_slices.2" : PLAIN, Map::ZeroRows(1);
+    "attn_output.lora_a" []          Required Always <- "self_attn.o_proj.lora_A" : PLAIN, Map::ZeroRows(1);
+    "attn_output.lora_b" []          Required Always <- "self_attn.o_proj.lora_B" : PLAIN, Map::ZeroRows(1);
+    "ffn_gate.lora_a"    []          Required Always <- "shared_mlp.input_linear.lora_A_slices.0" : PLAIN, Map::ZeroRows(1);
+    "ffn_up.lora_a"      []          Required Always <- "shared_mlp.input_linear.lora_A_slices.1" : PLAIN, Map::ZeroRows(1);
+    "ffn_gate.lora_b"    []          Required Always <- "shared_mlp.input_linear.lora_B_slices.0" : PLAIN, Map::ZeroRows(1);
+    "ffn_up.lora_b"      []          Required Always <- "shared_mlp.input_linear.lora_B_slices.1" : PLAIN, Map::ZeroRows(1);
+    "ffn_down.lora_a"    []          Required Always <- "shared_mlp.output_linear.lora_A" : PLAIN, Map::ZeroRows(1);
+    "ffn_down.lora_b"    []          Required Always <- "shared_mlp.output_linear.lora_B" : PLAIN, Map::ZeroRows(1);
+};
+
+/// The first adapter takes the place of the zeros.
+const PLAIN: &str = "n 1 r e -> n[:1] r e + n r e";
+
+/// As [`PLAIN`], with rotated pairs of queries as neighbours.
+const QUERIES: &str = "n 1 (h two i) r -> n[:1] (h two i) r + n (h i two) r";
+
+/// As [`QUERIES`], for keys.
+const KEYS_OF: &str = "n 1 (kv two i) r -> n[:1] (kv two i) r + n (kv i two) r";

@@ -1,0 +1,193 @@
+//! Models of images and video: how their checkpoints are told apart, and what becomes of their tensors.
+//!
+//! Such a model has no keys of its own in a GGUF, and its tensors keep the names of the checkpoint; the program that loads it derives all
+//! else from names and shapes. The conventions are those of ComfyUI-GGUF, which its loaders, InvokeAI and diffusers share: the names of
+//! tensors that tell the architecture, and those that lose too much in 16 bits, are of its `tools/convert.py`.
+
+/// A model of images or video.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageModel {
+    /// GGUF's name of the architecture.
+    pub name: &'static str,
+    /// What it is called.
+    pub title: &'static str,
+    /// Sets of tensor names: a checkpoint with all of one of them is such a model.
+    pub detect: &'static [&'static [&'static str]],
+    /// Tensors that only a checkpoint in the layout of diffusers has, where no loader of GGUF reads that layout.
+    pub diffusers: &'static [&'static str],
+    /// Parts of the names of tensors that stay in single precision.
+    pub precise: &'static [&'static str],
+    /// Parts of the names of tensors that the model does not need.
+    pub ignored: &'static [&'static str],
+    /// Whether tensors whose rows are not whole blocks of 256 are stored as matrices with rows of 256, if they can be.
+    pub reshapes: bool,
+}
+
+/// The key, with the name of a tensor behind it, of the shape that the tensor has in the checkpoint where the file has another: an array of
+/// i32, the contiguous dimension last.
+pub const ORIGINAL_SHAPE: &str = "comfy.gguf.orig_shape.";
+
+/// What the names of the model's tensors begin with in a checkpoint that has other parts, in the order of precedence; tensors without it
+/// belong to the other parts.
+pub const PREFIXES: &[&str] = &["model.diffusion_model.", "model."];
+
+/// What the names of all tensors begin with in checkpoints of some trainers.
+pub const WHOLE_PREFIX: &str = "net.";
+
+const fn model(
+    name: &'static str,
+    title: &'static str,
+    detect: &'static [&'static [&'static str]],
+    diffusers: &'static [&'static str],
+) -> ImageModel {
+    ImageModel { name, title, detect, diffusers, precise: &[], ignored: &[], reshapes: false }
+}
+
+/// The models that are recognized. The first whose tensors a checkpoint has is taken.
+///
+/// Qwen-Image is our own row, before FLUX, because its checkpoints have the names that FLUX has in the layout of diffusers.
+pub const IMAGE_MODELS: &[ImageModel] = &[
+    model(
+        "qwen_image",
+        "Qwen-Image",
+        &[&[
+            "txt_norm.weight",
+            "transformer_blocks.0.attn.norm_q.weight",
+            "transformer_blocks.0.img_mlp.net.0.proj.weight",
+        ]],
+        &[],
+    ),
+    model(
+        "flux",
+        "FLUX",
+        &[&["transformer_blocks.0.attn.norm_added_k.weight"], &["double_blocks.0.img_attn.proj.weight"]],
+        &["transformer_blocks.0.attn.norm_added_k.weight"],
+    ),
+    model(
+        "sd3",
+        "Stable Diffusion 3",
+        &[&["transformer_blocks.0.attn.add_q_proj.weight"], &["joint_blocks.0.x_block.attn.qkv.weight"]],
+        &["transformer_blocks.0.attn.add_q_proj.weight"],
+    ),
+    model(
+        "aura",
+        "AuraFlow",
+        &[&["double_layers.3.modX.1.weight"], &["joint_transformer_blocks.3.ff_context.out_projection.weight"]],
+        &["joint_transformer_blocks.3.ff_context.out_projection.weight"],
+    ),
+    ImageModel {
+        precise: &[".ff_i.gate.weight", "img_emb.emb_pos"],
+        ..model(
+            "hidream",
+            "HiDream",
+            &[&["caption_projection.0.linear.weight", "double_stream_blocks.0.block.ff_i.shared_experts.w3.weight"]],
+            &[],
+        )
+    },
+    ImageModel {
+        precise: &["pos_embedder"],
+        ignored: &["_extra_state", "accum_"],
+        ..model(
+            "cosmos",
+            "Cosmos Predict 2",
+            &[&["blocks.0.mlp.layer1.weight", "blocks.0.adaln_modulation_cross_attn.1.weight"]],
+            &[],
+        )
+    },
+    ImageModel {
+        precise: &["scale_shift_table"],
+        ..model(
+            "ltxv",
+            "LTX-Video",
+            &[&[
+                "adaln_single.emb.timestep_embedder.linear_2.weight",
+                "transformer_blocks.27.scale_shift_table",
+                "caption_projection.linear_2.weight",
+            ]],
+            &[],
+        )
+    },
+    model(
+        "hyvid",
+        "Hunyuan Video",
+        &[&["double_blocks.0.img_attn_proj.weight", "txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight"]],
+        &[],
+    ),
+    ImageModel {
+        precise: &[".modulation"],
+        ..model(
+            "wan",
+            "Wan",
+            &[&["blocks.0.self_attn.norm_q.weight", "text_embedding.2.weight", "head.modulation"]],
+            &[],
+        )
+    },
+    ImageModel {
+        reshapes: true,
+        ..model(
+            "sdxl",
+            "Stable Diffusion XL",
+            &[
+                &["down_blocks.0.downsamplers.0.conv.weight", "add_embedding.linear_1.weight"],
+                &[
+                    "input_blocks.3.0.op.weight",
+                    "input_blocks.6.0.op.weight",
+                    "output_blocks.2.2.conv.weight",
+                    "output_blocks.5.2.conv.weight",
+                ],
+                &["label_emb.0.0.weight"],
+            ],
+            &[],
+        )
+    },
+    ImageModel {
+        reshapes: true,
+        ..model(
+            "sd1",
+            "Stable Diffusion 1 and 2",
+            &[
+                &["down_blocks.0.downsamplers.0.conv.weight"],
+                &[
+                    "input_blocks.3.0.op.weight",
+                    "input_blocks.6.0.op.weight",
+                    "input_blocks.9.0.op.weight",
+                    "output_blocks.2.1.conv.weight",
+                    "output_blocks.5.2.conv.weight",
+                    "output_blocks.8.2.conv.weight",
+                ],
+            ],
+            &[],
+        )
+    },
+    model("lumina2", "Lumina 2", &[&["cap_embedder.1.weight", "context_refiner.0.attention.qkv.weight"]], &[]),
+];
+
+/// The model whose tensors a checkpoint has; `has` says whether it has one of that name, less the prefix.
+pub fn recognize(has: impl Fn(&str) -> bool) -> Option<&'static ImageModel> {
+    IMAGE_MODELS.iter().find(|model| model.detect.iter().any(|names| names.iter().all(|name| has(name))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gguf_format::keys::IMAGE_ARCHITECTURES;
+
+    #[test]
+    fn every_model_has_a_known_architecture() {
+        let mut names: Vec<&str> = IMAGE_MODELS.iter().map(|model| model.name).collect();
+        names.sort_unstable();
+        assert_eq!(names, IMAGE_ARCHITECTURES);
+    }
+
+    #[test]
+    fn every_set_of_names_is_its_own_models() {
+        for model in IMAGE_MODELS {
+            for names in model.detect {
+                let found = recognize(|name| names.contains(&name)).map(|model| model.name);
+                assert_eq!(found, Some(model.name), "{names:?}");
+            }
+        }
+        assert_eq!(recognize(|name| name.starts_with("model.layers.")), None);
+    }
+}
