@@ -87,7 +87,7 @@ fn what_some_reader_refuses_is_refused() {
     };
     assert_eq!(tensor(&[b't'; 63], &[1, 1, 1, 1]), Ok(()));
     let cases = [
-        (tensor(&[b't'; 64], &[1]), LayoutError::TensorName("t".repeat(64), 64)),
+        (tensor(&[b't'; 64], &[1]), LayoutError::TensorName { name: "t".repeat(64), bytes: 64, max: 63 }),
         (tensor(b"t\0", &[1]), LayoutError::TensorNameNul(text("t\\u{0}"))),
         (tensor(b"\xfft", &[1]), LayoutError::TensorNameNotUtf8(text("\\xfft"))),
         (tensor(b"a", &[1]), LayoutError::DuplicateTensor(text("a"))),

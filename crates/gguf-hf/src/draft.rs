@@ -31,10 +31,8 @@ pub enum DraftProblem {
 impl fmt::Display for DraftProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DraftProblem::NoTarget => {
-                "a draft takes its tokenizer from the model it drafts for, whose folder is missing"
-            }
-            DraftProblem::NotADraft => "only a draft takes the folder of another model, and this model is not a draft",
+            DraftProblem::NoTarget => "a draft model uses the tokenizer of its target model, whose folder is not given",
+            DraftProblem::NotADraft => "only a draft model has a target model, and this is not a draft model",
         })
     }
 }
@@ -80,9 +78,9 @@ pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Confi
         number.copy_from_slice(bytes);
         let id = i64::from_le_bytes(number).checked_add(place as i64);
         let id = id.filter(|id| u64::try_from(*id).is_ok_and(|id| id < n_tokens));
-        let id = id.ok_or_else(|| wrong(format!("number {place} is no token of the {n_tokens} of the other model")))?;
+        let id = id.ok_or_else(|| wrong(format!("number {place} is not a token id below {n_tokens}")))?;
         if !seen.insert(id) {
-            return Err(wrong(format!("number {place} is token {id}, as another before it")));
+            return Err(wrong(format!("number {place} repeats the token id {id}")));
         }
         bytes.copy_from_slice(&id.to_le_bytes());
         ids.push(id);

@@ -125,7 +125,7 @@ impl Folder {
 pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Result<TokenizerKeys, TokenizerError> {
     if options.vocab == Vocab::None {
         let kvs = vec![("tokenizer.ggml.model".to_owned(), "none".into())];
-        return Ok(TokenizerKeys { kvs, pre: PreSource::NotNeeded, warnings: Vec::new() });
+        return Ok(TokenizerKeys { kvs, pre: PreSource::NotNeeded, warnings: Vec::new(), n_tokens: None });
     }
     let folder = Folder::open(dir)?;
     let vocab_size = match config.get("vocab_size") {

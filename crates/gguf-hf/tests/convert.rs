@@ -406,3 +406,20 @@ fn a_reranker_needs_the_tokens_of_its_answers() {
     let failure = plan(&folder, &Options::default().vocab_only(true)).unwrap_err().to_string();
     assert!(failure.contains("tokenizer.json") && failure.contains(r#"no token "no""#), "{failure}");
 }
+
+/// Each class of checkpoints that is not supported is listed once and has no table, and the tables have many others.
+#[test]
+fn classes_are_supported_or_listed_as_unsupported() {
+    use gguf_model::arch::{ARCHITECTURES, UNSUPPORTED, of_class};
+    let supported: std::collections::BTreeSet<&str> = ARCHITECTURES
+        .iter()
+        .flat_map(|arch| arch.checkpoints)
+        .flat_map(|checkpoint| checkpoint.classes)
+        .copied()
+        .collect();
+    assert!(supported.len() >= 257, "{}", supported.len());
+    assert!(UNSUPPORTED.is_sorted_by_key(|(name, _)| *name));
+    for (name, reason) in UNSUPPORTED {
+        assert!(of_class(name).is_none() && !reason.is_empty(), "{name}");
+    }
+}

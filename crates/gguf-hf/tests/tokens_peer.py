@@ -83,7 +83,7 @@ def main(kind, path, *more):
     if kind == "tekken":
         return tekken(path, *more)
     with open(more[0], encoding="utf-8", newline="") as f:
-        texts = f.read().split(SEPARATOR)
+        texts = f.read().removesuffix(SEPARATOR).split(SEPARATOR)
     ids = {"llama": llama, "oracle": oracle}[kind](path)
     print(json.dumps([[text, ids(text)] for text in texts]))
 

@@ -140,7 +140,6 @@ mod nemotron;
 mod nemotron_h;
 mod neo_bert;
 mod nomic_bert;
-mod not_converted;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -177,6 +176,7 @@ mod t5;
 mod talkie;
 mod towers;
 mod unlisted;
+mod unsupported;
 mod whisper;
 mod xverse;
 
@@ -1076,7 +1076,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     xverse::ARCHITECTURE,
 ];
 
-pub use not_converted::NOT_CONVERTED;
+pub use unsupported::UNSUPPORTED;
 
 /// The encoders of images and sound, which become files of their own beside that of the language model.
 pub use towers::TOWERS;

@@ -131,7 +131,7 @@ const BLOCK: usize = 1 << 20;
 
 fn write(plan: Result<Plan, gguf_edit::Error>, path: &Path) {
     let options = RunOptions::default().threads(THREADS).force(true);
-    let _ = plan.map(|plan| plan.run(&path.with_file_name("rewritten"), &options, &()));
+    let _ = plan.map(|plan| plan.run(path.with_file_name("rewritten"), &options, &()));
 }
 
 const THREADS: Option<NonZeroUsize> = NonZeroUsize::new(1);

@@ -63,7 +63,7 @@ pub struct Args {
     ])]
     list: bool,
 
-    /// With --list, also list the classes that llama.cpp's converter supports and this program does not, with the reasons
+    /// With --list, also list the classes that llama.cpp's converter supports and this program does not, and the reasons
     #[arg(long, requires = "list")]
     all: bool,
 
@@ -90,7 +90,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 
-    /// For a draft (EAGLE-3, DFlash, DSpark), the folder of the model it drafts for, whose tokenizer it takes
+    /// Target model folder of a draft model (EAGLE-3, DFlash, DSpark), which uses its tokenizer
     #[arg(long, value_name = "DIR", alias = "target-model-dir", conflicts_with_all = ["base", "mmproj"])]
     target: Option<PathBuf>,
 
@@ -542,7 +542,7 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
         let mut listed = json!({ "architectures": architectures });
         if all {
             let class = |(name, reason): (&str, &str)| json!({ "name": name, "reason": reason });
-            listed["not_converted"] = not_converted().map(class).collect();
+            listed["unsupported"] = unsupported().map(class).collect();
         }
         json::print(ui, 3, &listed)?;
         return Ok(Verdict::Good);
@@ -578,8 +578,8 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     writeln!(ui.out)?;
     table.print(ui, 0)?;
     if all {
-        let mut table = Table::new([Column::name("NOT CONVERTED").styled(Style::Cyan), Column::text("REASON")]);
-        for (name, reason) in not_converted() {
+        let mut table = Table::new([Column::name("UNSUPPORTED CLASS").styled(Style::Cyan), Column::text("REASON")]);
+        for (name, reason) in unsupported() {
             table.row([name.to_owned(), reason.to_owned()]);
         }
         writeln!(ui.out)?;
@@ -588,9 +588,9 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     Ok(Verdict::Good)
 }
 
-/// Classes that the reference converter knows and that have no table, with the reasons.
-fn not_converted() -> impl Iterator<Item = (&'static str, &'static str)> {
-    gguf_model::arch::NOT_CONVERTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
+/// Classes that only the reference converter supports, and the reasons.
+fn unsupported() -> impl Iterator<Item = (&'static str, &'static str)> {
+    gguf_model::arch::UNSUPPORTED.iter().copied().filter(|(name, _)| gguf_model::arch::of_class(name).is_none())
 }
 
 /// Names in as few lines as there is room for; none is cut.

@@ -66,7 +66,7 @@ const DFLASH: Checkpoint = Checkpoint {
 const INTERLEAVED: (&str, &str) =
     ("(rope_is_neox_style|true) == false", "interleaved rotated pairs (rope_is_neox_style is false)");
 
-const MASK: (&str, &str) = ("has_mask_embedding", "mask_embedding.pt, an embedding of the mask in a file of its own");
+const MASK: (&str, &str) = ("has_mask_embedding", "an embedding of the mask token in mask_embedding.pt");
 
 const SPARK_FIELDS: &[Key] = keys! {
     let dflash_config = "dflash_config ?? ({'mask_token_id': mask_token_id|null, 'target_layer_ids': target_layer_ids|null}
