@@ -87,7 +87,7 @@ fn what_some_reader_refuses_is_refused() {
     };
     assert_eq!(tensor(&[b't'; 63], &[1, 1, 1, 1]), Ok(()));
     let cases = [
-        (tensor(&[b't'; 64], &[1]), LayoutError::TensorName("t".repeat(64), 64)),
+        (tensor(&[b't'; 64], &[1]), LayoutError::TensorName { name: "t".repeat(64), bytes: 64, max: 63 }),
         (tensor(b"t\0", &[1]), LayoutError::TensorNameNul(text("t\\u{0}"))),
         (tensor(b"\xfft", &[1]), LayoutError::TensorNameNotUtf8(text("\\xfft"))),
         (tensor(b"a", &[1]), LayoutError::DuplicateTensor(text("a"))),
@@ -115,5 +115,20 @@ fn arrays_are_laid_out_as_deep_as_they_are_read() {
         let head = nested(depth);
         assert_eq!(head.layout().map(drop), Err(LayoutError::TooDeep("nested".into())), "{depth}");
         assert!(Gguf::parse(head.encode_as_read().unwrap()).is_err());
+    }
+}
+
+#[test]
+fn names_of_models_of_images_are_longer() {
+    for (architecture, longest) in [("llama", 63), ("hyvid", 127)] {
+        let encode = |bytes: usize| {
+            let mut head = Head::default();
+            head.set("general.architecture", architecture);
+            head.tensors.push(TensorInfo::new("t".repeat(bytes), [1], GgmlType::F32));
+            head.encode().map(|_| ())
+        };
+        assert_eq!(encode(longest), Ok(()));
+        let too_long = LayoutError::TensorName { name: "t".repeat(longest + 1), bytes: longest + 1, max: longest };
+        assert_eq!(encode(longest + 1), Err(too_long));
     }
 }
