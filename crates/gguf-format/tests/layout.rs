@@ -117,3 +117,18 @@ fn arrays_are_laid_out_as_deep_as_they_are_read() {
         assert!(Gguf::parse(head.encode_as_read().unwrap()).is_err());
     }
 }
+
+#[test]
+fn names_of_models_of_images_are_longer() {
+    for (architecture, longest) in [("llama", 63), ("hyvid", 127)] {
+        let encode = |bytes: usize| {
+            let mut head = Head::default();
+            head.set("general.architecture", architecture);
+            head.tensors.push(TensorInfo::new("t".repeat(bytes), [1], GgmlType::F32));
+            head.encode().map(|_| ())
+        };
+        assert_eq!(encode(longest), Ok(()));
+        let too_long = LayoutError::TensorName { name: "t".repeat(longest + 1), bytes: longest + 1, max: longest };
+        assert_eq!(encode(longest + 1), Err(too_long));
+    }
+}
