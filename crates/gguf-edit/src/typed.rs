@@ -219,7 +219,7 @@ pub fn check_types(edits: &[Edit], head: &Head) -> Result<(), EditError> {
         Edit::Set { key, value } => Some((key, value.as_ref())),
         _ => None,
     });
-    let new_arch = set.clone().filter(|(key, _)| *key == GENERAL_ARCHITECTURE).next_back();
+    let new_arch = set.clone().rfind(|(key, _)| *key == GENERAL_ARCHITECTURE);
     let new_arch = new_arch.and_then(|(_, value)| value.as_str()).and_then(|arch| arch.to_str().ok());
     for (key, value) in set {
         let (given, present) = (kind_of_value(value), head.get(key).map(kind_of_value));
