@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkpoints of models of images: what ComfyUI-GGUF makes of them, and what the loaders of GGUF read.
+"""Checkpoints of image models: what ComfyUI-GGUF makes of them, and what the loaders of GGUF read.
 
   image_peer.py LOADERS make DIR       writes DIR/CASE.safetensors, and DIR/CASE.gguf by ComfyUI-GGUF's converter; prints the cases
   image_peer.py LOADERS check FILES    for each SOURCE=GGUF, loads GGUF with the loaders and compares it with the safetensors file SOURCE

@@ -1,4 +1,4 @@
-//! Models of images: the same bytes as ComfyUI-GGUF's converter, and what the loaders of ComfyUI-GGUF, InvokeAI and diffusers read.
+//! Image models: the same bytes as ComfyUI-GGUF's converter, and what the loaders of ComfyUI-GGUF, InvokeAI and diffusers read.
 //!
 //! Needs the sources of the three in the folder `image-loaders` of `GGUF_PEERS`, and PyTorch; CONTRIBUTING.md says how to get them.
 

@@ -333,7 +333,7 @@ impl fmt::Display for EditError {
             }
             EditError::TensorName { name } => write!(
                 f,
-                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL, or 1 to {MAX_IMAGE_TENSOR_NAME} in a model of images",
+                "invalid tensor name {:?}: expected 1 to {MAX_TENSOR_NAME} bytes of UTF-8 without NUL, or 1 to {MAX_IMAGE_TENSOR_NAME} in an image model",
                 shown(name)
             ),
             EditError::UnknownKey { key, nearest } => {

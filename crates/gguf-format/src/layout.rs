@@ -23,7 +23,7 @@ use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
 /// The longest tensor name that ggml reads (`GGML_MAX_NAME` counts a NUL).
 pub const MAX_TENSOR_NAME: usize = 63;
 
-/// The longest tensor name in a model of images or video, which ggml does not load: names of such models are those of the checkpoint,
+/// The longest tensor name in an image model or video, which ggml does not load: names of such models are those of the checkpoint,
 /// and this is the bound of ComfyUI-GGUF's converter.
 pub const MAX_IMAGE_TENSOR_NAME: usize = 127;
 

@@ -47,7 +47,7 @@ const FILES: [Files; 2] = [
     Files { index: TORCH_INDEX, prefix: "pytorch_model", suffix: ".bin" },
 ];
 
-/// The files of a model of images that diffusers writes.
+/// The files of an image model that diffusers writes.
 const IMAGES: Files = Files {
     index: "diffusion_pytorch_model.safetensors.index.json",
     prefix: "diffusion_pytorch_model",
@@ -102,7 +102,7 @@ impl Checkpoint {
         Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) })
     }
 
-    /// Opens the tensor files that diffusers writes for a model of images; `None` when the folder has none, or those of another model.
+    /// Opens the tensor files that diffusers writes for an image model; `None` when the folder has none, or those of another model.
     ///
     /// # Errors
     /// Those of [`open`](Checkpoint::open).

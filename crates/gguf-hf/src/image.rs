@@ -44,7 +44,7 @@ pub fn is_image_model(path: impl AsRef<Path>) -> Result<bool, Error> {
     Ok(open(&location)?.is_some_and(|checkpoint| Names::of(&checkpoint).model(&checkpoint).is_some()))
 }
 
-/// Decides everything about the conversion of a model of images; `None` for another checkpoint.
+/// Decides everything about the conversion of an image model; `None` for another checkpoint.
 ///
 /// # Errors
 /// [`Error`], also for tensor files of diffusers that are of no known model.

@@ -289,19 +289,19 @@ pub enum PlanError {
     },
     /// The checkpoint has no tensors of the encoder of images or sound.
     NoTower,
-    /// Tensors without a configuration, and of no model of images that is known.
+    /// Tensors without a configuration, and of no image model that is known.
     UnsupportedImages {
         /// What the known ones are called.
         supported: Vec<&'static str>,
     },
-    /// A model of images in the layout of diffusers, which no loader of GGUF reads for this model.
+    /// An image model in the layout of diffusers, which no loader of GGUF reads for this model.
     DiffusersLayout {
         /// A tensor that only that layout has.
         tensor: String,
         /// What the model is called.
         model: &'static str,
     },
-    /// A type that a model of images is not converted to.
+    /// A type that an image model is not converted to.
     ImageType {
         /// The type.
         ty: GgmlType,
@@ -476,16 +476,16 @@ impl fmt::Display for PlanError {
             PlanError::NoTower => f.write_str("the checkpoint has no tensors of an encoder of images or sound"),
             PlanError::UnsupportedImages { supported } => write!(
                 f,
-                "no config.json of a language model, and the tensors are of none of the supported models of images: {}",
+                "no config.json of a language model, and the tensors are of none of the supported image models: {}",
                 supported.join(", ")
             ),
             PlanError::DiffusersLayout { tensor, model } => write!(
                 f,
-                "the tensor {tensor:?} is that of {model} in the layout of diffusers, which loaders of GGUF do not read; convert the \
-                 original checkpoint instead"
+                "the tensor {tensor:?} has the diffusers layout of {model}, which GGUF loaders do not support; convert the original \
+                 checkpoint instead"
             ),
             PlanError::ImageType { ty } => {
-                write!(f, "a model of images is converted to f32, f16 or bf16; quantize the result to {ty}")
+                write!(f, "an image model is converted to f32, f16 or bf16; quantize the result to {ty}")
             }
             PlanError::LongDimension { tensor, shape } => {
                 write!(

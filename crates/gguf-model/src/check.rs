@@ -106,7 +106,7 @@ impl<'g> Model<'g> {
             Some("adapter") => Kind::Adapter,
             Some("imatrix") => Kind::Imatrix,
             Some("mmproj") => Kind::Projector,
-            // A model of images has no keys of a network, and no tokenizer.
+            // An image model has no keys of a network, and no tokenizer.
             None | Some("model") if keys::is_image_architecture(self.arch) => Kind::Other,
             None | Some("model") if no > 0 && self.arch.is_empty() => Kind::Shard,
             None | Some("model") if n_tensors == 0 && self.complete => Kind::Vocab,

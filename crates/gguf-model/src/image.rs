@@ -1,10 +1,10 @@
-//! Models of images and video: how their checkpoints are told apart, and what becomes of their tensors.
+//! Image and video models: how their checkpoints are told apart, and what becomes of their tensors.
 //!
 //! Such a model has no keys of its own in a GGUF, and its tensors keep the names of the checkpoint; the program that loads it derives all
 //! else from names and shapes. The conventions are those of ComfyUI-GGUF, which its loaders, InvokeAI and diffusers share: the names of
 //! tensors that tell the architecture, and those that lose too much in 16 bits, are of its `tools/convert.py`.
 
-/// A model of images or video.
+/// An image model or video.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageModel {

@@ -368,7 +368,7 @@ pub fn processing_order(a: &[u8], b: &[u8]) -> Ordering {
     block(a).cmp(&block(b)).then_with(|| a.cmp(b))
 }
 
-/// Decides about all tensors of a model, which are given in [`processing_order`]; those of a model of images, in the order of its file.
+/// Decides about all tensors of a model, which are given in [`processing_order`]; those of an image model, in the order of its file.
 ///
 /// # Errors
 /// [`MixError`]: at the first tensor for which nothing fits, and for types that cannot be made.
@@ -593,7 +593,7 @@ impl Mix<'_> {
         keys::is_image_architecture(&self.model.architecture)
     }
 
-    /// The type by the rows for models of images.
+    /// The type by the rows for image models.
     fn mixed_image(&mut self, tensor: &TensorFacts<'_>) -> (GgmlType, Reason) {
         let category = image::category(tensor.name.as_bytes());
         let rule = image::rule(category, self.file_type, self.seen_values);

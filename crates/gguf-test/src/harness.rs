@@ -22,7 +22,7 @@ pub enum Need {
     SmallExt4,
     /// PyTorch, in the Python of llama.cpp's folder: gigabytes, which the machine that decides can do without.
     Torch,
-    /// Programs that load models of images, as sources in a folder of llama.cpp's; see CONTRIBUTING.md.
+    /// Programs that load image models, as sources in a folder of llama.cpp's; see CONTRIBUTING.md.
     ImageLoaders,
     /// The right to mount, and `mkfs.btrfs`.
     SmallBtrfs,

@@ -31,7 +31,7 @@ pub fn has_torch() -> bool {
     found.is_some_and(|output| output.is_ok_and(|output| output.status.success()))
 }
 
-/// The folder with the sources of programs that load models of images, if it is there.
+/// The folder with the sources of programs that load image models, if it is there.
 pub fn image_loaders() -> Option<PathBuf> {
     folder(PEERS).map(|peers| peers.join("image-loaders")).filter(|loaders| loaders.is_dir())
 }

@@ -29,7 +29,7 @@ use crate::watch::Watch;
 /// bytes as llama.cpp's convert_hf_to_gguf.py. For a file type such as Q4_K_M, the result is the same as converting
 /// without rounding and then running `gguf quantize`, without the intermediate file. A folder with adapter_config.json
 /// instead of a model is a LoRA adapter, and is converted to the same bytes as by convert_lora_to_gguf.py. --mmproj converts
-/// the encoders of images and sound. A model of images or video, such as FLUX or Wan, is one file of tensors, which keep their
+/// the encoders of images and sound. An image model or video, such as FLUX or Wan, is one file of tensors, which keep their
 /// names, as ComfyUI-GGUF expects them.
 ///
 /// The output appears under its final name once it is complete and synced to disk. Its path goes to standard output;
@@ -201,7 +201,7 @@ impl Args {
         if let Some(out) = &self.output {
             super::not_stdout("--output", out)?;
         }
-        // llama.cpp's converter, whose types these are otherwise, knows no models of images.
+        // llama.cpp's converter, whose types these are otherwise, knows no image models.
         let is_either = self.ty.iter().any(|ty| matches!(ty, FileType::Either(..)));
         let is_quantized = self.quantization.are_given() || is_either && gguf_hf::is_image_model(dir)?;
         let resolved = |ty: &FileType| match *ty {
@@ -400,11 +400,11 @@ impl Args {
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
     }
 
-    /// Refuses options that say nothing about an adapter, a projector or a model of images.
+    /// Refuses options that say nothing about an adapter, a projector or an image model.
     fn refuse_for_parts(&self, kind: OutputKind, file_type: FileType) -> Result<(), Failure> {
         let what = match kind {
             OutputKind::Adapter => "an adapter",
-            OutputKind::Images => "a model of images",
+            OutputKind::Images => "an image model",
             _ => "a projector",
         };
         // Beside a model they are about that.

@@ -33,13 +33,13 @@ pub const ARCHITECTURES: &[&str] = list! {
     "starcoder" "starcoder2" "step35" "t5" "t5encoder" "talkie" "wavtokenizer-dec" "xverse"
 };
 
-/// Architectures of models of images and video, which llama.cpp does not know: those that ComfyUI-GGUF writes (`tools/convert.py`) and
+/// Architectures of image and video models, which llama.cpp does not know: those that ComfyUI-GGUF writes (`tools/convert.py`) and
 /// loads (`IMG_ARCH_LIST` in `loader.py`), sorted. Their tensors keep the names of the checkpoint.
 pub const IMAGE_ARCHITECTURES: &[&str] = list! {
     "aura" "cosmos" "flux" "hidream" "hyvid" "ltxv" "lumina2" "qwen_image" "sd1" "sd3" "sdxl" "wan"
 };
 
-/// Whether the name is that of a model of images or video.
+/// Whether the name is that of an image model or video.
 pub fn is_image_architecture(name: &str) -> bool {
     IMAGE_ARCHITECTURES.binary_search(&name).is_ok()
 }

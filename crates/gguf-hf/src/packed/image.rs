@@ -1,4 +1,4 @@
-//! Floats of eight bits in models of images, as ComfyUI stores them: one scale for a tensor, under one of two names.
+//! Floats of eight bits in image models, as ComfyUI stores them: one scale for a tensor, under one of two names.
 
 use super::{Found, Problem};
 use crate::packed::method::Method;
@@ -15,7 +15,7 @@ pub(crate) fn scaled_by(name: &str) -> Option<&str> {
 const UNUSED: [&str; 4] = [".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8"];
 
 impl Method {
-    /// The method of a model of images, which has no configuration.
+    /// The method of an image model, which has no configuration.
     pub(crate) fn image() -> Method {
         Method { name: NAME.to_owned(), ..Method::default() }
     }

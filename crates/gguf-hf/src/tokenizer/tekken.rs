@@ -120,12 +120,12 @@ pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) ->
     for (i, token) in tekken.vocab.into_iter().take(n_ranks as usize).enumerate() {
         let entry = format!("vocab[{i}]");
         if token.rank != i as u64 {
-            return Err(value(&format!("{entry}.rank"), token.rank.to_string(), "its place in the list"));
+            return Err(value(&format!("{entry}.rank"), token.rank.to_string(), "its index in the list"));
         }
         let decoded = base64::decode(token.token_bytes.as_bytes()).filter(|bytes| !bytes.is_empty());
         let Some(decoded) = decoded.filter(|bytes| known.insert(bytes.clone())) else {
             let found = token.token_bytes.chars().take(60).collect();
-            return Err(value(&format!("{entry}.token_bytes"), found, "a token in base64 that no other has"));
+            return Err(value(&format!("{entry}.token_bytes"), found, "a unique token in base64"));
         };
         ranks.push((decoded, i as u32));
     }
@@ -176,7 +176,7 @@ fn special_tokens(
     let mut list: Vec<(String, u64)> = match &tekken.special_tokens {
         Some(tokens) => tokens.iter().map(|token| (token.token_str.clone(), token.rank)).collect(),
         None if is_early() => SPECIAL.iter().zip(0..).map(|(token, id)| ((*token).to_owned(), id)).collect(),
-        None => return Err(value("special_tokens", "missing".to_owned(), "a list, as version 11 and later have it")),
+        None => return Err(value("special_tokens", "missing".to_owned(), "a list, as in version 11 and later")),
     };
     if list.len() as u64 > n_special {
         let (found, expected) = (n_special.to_string(), "at least the number of special_tokens");
@@ -192,7 +192,7 @@ fn special_tokens(
             return Err(value(&format!("special_tokens[{i}].rank"), id.to_string(), expected));
         }
         if !known.insert(token.as_str()) {
-            let expected = "a text that no other special token has";
+            let expected = "a unique text";
             return Err(value(&format!("special_tokens[{i}].token_str"), format!("{token:?}"), expected));
         }
         checked.push((token.clone(), *id as u32));

@@ -1,4 +1,4 @@
-//! The mixtures of models of images and video, whose tensors have the names of their checkpoints: those of the quantizer of ComfyUI-GGUF
+//! The mixtures of image and video models, whose tensors have the names of their checkpoints: those of the quantizer of ComfyUI-GGUF
 //! (`img_tensor_get_type` in its `tools/lcpp.patch`). What such models never quantize is in [`KEPT`](super::KEPT).
 //!
 //! They differ from those of language models in three ways: the tensors are walked in the order of the file, the blocks are not asked for,
@@ -46,11 +46,11 @@ rows! {
     AttnQkv [Q3_K_M Q3_K_L] Q4_K "queries, keys and values";
     AttnQkv [Q4_K_M] Q5_K "queries, keys and values";
     AttnQkv [Q5_K_M] Q6_K "queries, keys and values";
-    FfnDown [Q3_K_M] Q4_K "way down";
-    FfnDown [Q3_K_L Q4_K_S] Q5_K "way down";
-    FfnDown [Q4_K_M Q5_K_M] Q6_K "way down";
-    FfnDown [Q4_0] Q4_1 "way down";
-    FfnDown [Q5_0] Q5_1 "way down";
+    FfnDown [Q3_K_M] Q4_K "down projection";
+    FfnDown [Q3_K_L Q4_K_S] Q5_K "down projection";
+    FfnDown [Q4_K_M Q5_K_M] Q6_K "down projection";
+    FfnDown [Q4_0] Q4_1 "down projection";
+    FfnDown [Q5_0] Q5_1 "down projection";
 }
 
 /// Parts of names, all of which a name contains, and what they mean; the first row that fits counts.

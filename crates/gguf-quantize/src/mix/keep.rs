@@ -1,4 +1,4 @@
-//! Which tensors are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`; for models of images, `tools/lcpp.patch` of
+//! Which tensors are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`; for image models, `tools/lcpp.patch` of
 //! ComfyUI-GGUF).
 
 use gguf_format::keys::is_image_architecture;
@@ -86,7 +86,7 @@ pub(super) fn keep(arch: &str, name: &[u8], shape: &[u64], leave_output: bool) -
     if !name.ends_with(b"weight") {
         return Some(Keep::NotAWeight);
     }
-    // In models of images, only matrices are quantized.
+    // In image models, only matrices are quantized.
     if is_image_architecture(arch) && shape.iter().skip(2).any(|&dim| dim > 1) {
         return Some(Keep::Vector);
     }

@@ -404,9 +404,9 @@ fn files_of_mistral_that_are_wrong() {
                 t["special_tokens"].take();
                 t["config"]["version"] = json!("v13");
             },
-            "special_tokens is missing, expected a list, as version 11 and later have it",
+            "special_tokens is missing, expected a list, as in version 11 and later",
         ),
-        (|t| t["vocab"][2]["rank"] = json!(3), "vocab[2].rank is 3, expected its place in the list"),
+        (|t| t["vocab"][2]["rank"] = json!(3), "vocab[2].rank is 3, expected its index in the list"),
         (|t| t["vocab"][2]["token_bytes"] = json!("YQ=="), "vocab[2].token_bytes is YQ==, expected a token in base64"),
         (|t| t["vocab"][2]["token_bytes"] = json!("!"), "vocab[2].token_bytes is !, expected a token in base64"),
         (|t| t["vocab"][3]["token_bytes"] = json!("YWJh".repeat(5000)), "too long for a vocabulary"),
