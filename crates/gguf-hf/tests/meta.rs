@@ -229,7 +229,7 @@ fn parts_that_do_not_fit_are_refused() {
                     t[at].2.truncate(7 * WIDTH * 4);
                 }
             },
-            "heads of 4 rows are expected",
+            "expected whole heads of an even number of rows; a head has 4",
         ),
         (
             "another width",
@@ -287,7 +287,7 @@ fn parts_that_do_not_fit_are_refused() {
         (r#"{"dim":16,"n_heads":-4,"n_layers":1}"#, "n_heads is -4"),
         (r#"{"dim":16,"n_heads":32,"n_layers":1}"#, "n_heads is 32, expected at most dim"),
         (r#"{"dim":16,"n_heads":4,"n_layers":"2"}"#, "n_layers is \"2\""),
-        (r#"{"dim":16,"n_heads":4,"n_layers":2,"head_dim":3}"#, "heads of 3 rows are expected"),
+        (r#"{"dim":16,"n_heads":4,"n_layers":2,"head_dim":3}"#, "a head has 3"),
         (r#"{"dim":16,"n_heads":4,"n_layers":99999999999}"#, "n_layers is 99999999999"),
     ] {
         fs::write(dir.path().join("params.json"), params).unwrap();

@@ -38,7 +38,6 @@ use crate::watch::Watch;
 #[command(after_help = "\
 Examples:
   gguf convert my-model/ -o my-model.gguf
-  gguf convert my-model/ -o . --type f16        write to this folder, under the standard name
   gguf convert my-model/ -o . --type Q4_K_M --imatrix imatrix.gguf
   gguf convert my-model/ --dry-run              print the planned tensors
   gguf convert my-lora/ --base my-model/ -o my-lora.gguf

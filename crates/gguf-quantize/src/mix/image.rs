@@ -100,7 +100,7 @@ mod tests {
             .map(|(name, shape)| TensorFacts { name: Str(name.as_bytes()), shape, ty: GgmlType::BF16 })
             .collect();
         let decisions = decide(&model, &facts, Target::parse(target).unwrap(), &MixOptions::default()).unwrap();
-        decisions.iter().map(|d: &Decision| d.ty.to_string()).collect()
+        decisions.iter().map(|d: &Decision| d.ty.to_string().to_uppercase()).collect()
     }
 
     #[test]

@@ -396,7 +396,7 @@ fn files_of_mistral_that_are_wrong() {
         (|t| t["special_tokens"][3]["rank"] = json!(5), "special_tokens[3].rank is 5, expected less than"),
         (
             |t| t["special_tokens"][3]["token_str"] = json!("<s>"),
-            "special_tokens[3].token_str is \"<s>\", expected a text",
+            "special_tokens[3].token_str is \"<s>\", expected a unique text",
         ),
         (|t| t["special_tokens"][3]["token_str"] = json!("pad"), "special_tokens is a list without <pad>"),
         (
@@ -407,8 +407,11 @@ fn files_of_mistral_that_are_wrong() {
             "special_tokens is missing, expected a list, as in version 11 and later",
         ),
         (|t| t["vocab"][2]["rank"] = json!(3), "vocab[2].rank is 3, expected its index in the list"),
-        (|t| t["vocab"][2]["token_bytes"] = json!("YQ=="), "vocab[2].token_bytes is YQ==, expected a token in base64"),
-        (|t| t["vocab"][2]["token_bytes"] = json!("!"), "vocab[2].token_bytes is !, expected a token in base64"),
+        (
+            |t| t["vocab"][2]["token_bytes"] = json!("YQ=="),
+            "vocab[2].token_bytes is YQ==, expected a unique token in base64",
+        ),
+        (|t| t["vocab"][2]["token_bytes"] = json!("!"), "vocab[2].token_bytes is !, expected a unique token in base64"),
         (|t| t["vocab"][3]["token_bytes"] = json!("YWJh".repeat(5000)), "too long for a vocabulary"),
     ];
     for (change, expected) in cases {
