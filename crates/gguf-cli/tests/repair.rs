@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gguf_format::{GgmlType, Head};
 use gguf_test::files::{folder, glossary, head, names, small, text, write};
+use gguf_test::legacy;
 use gguf_test::program::gguf;
 
 /// A whole file, and one that lacks its last bytes.
@@ -165,4 +166,18 @@ fn estimate_refuses_what_it_does_not_know() {
         "llama is recurrent; estimates of such models are not supported",
     );
     bad(|head| _ = head.remove("general.architecture"), 1, "the key general.architecture is missing");
+}
+
+/// A legacy file is not a damaged GGUF file.
+#[test]
+fn a_legacy_file_is_left_to_migrate() {
+    let dir = folder();
+    let path = dir.path().join("m.bin");
+    fs::write(&path, legacy::llama(legacy::GGJT1, 2, 2).write("", "").bytes).unwrap();
+    let saved = dir.path().join("saved.gguf");
+    for more in [&[][..], &["--mend"], &["--output", text(&saved)]] {
+        let run = gguf([&["repair", text(&path)], more].concat()).exits(1);
+        run.says(&["m.bin: nothing to repair: ", "GGJT", "`gguf migrate "]).prints(&[]);
+    }
+    assert_eq!(names(dir.path()), ["m.bin"]);
 }

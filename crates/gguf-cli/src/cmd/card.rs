@@ -27,9 +27,9 @@ const MAX_README: u64 = 16 << 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  gguf card *.gguf > README.md
+  gguf card *.gguf > model-card.md
   gguf card *.gguf --table            print only the table
-  gguf card *.gguf --check README.md")]
+  gguf card *.gguf --check model-card.md")]
 pub struct Args {
     /// GGUF models; any shard or all shards of split models
     #[arg(required = true, value_name = "MODEL")]

@@ -7,7 +7,8 @@ use gguf_edit::repair::{Comparison, DataState, Diagnosis, TensorState};
 use gguf_format::Str;
 use serde_json::{Value, json};
 
-use crate::failure::{Outcome, Verdict};
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::hints;
 use crate::json;
 use crate::text::shape;
 use crate::ui::{Column, Style, Table, Ui, grouped, safe, size, wrap};
@@ -73,6 +74,10 @@ impl Args {
             super::not_stdout("--output", out)?;
         }
         let diagnosis = Diagnosis::of(&self.file)?;
+        if let Some(found) = hints::legacy(&self.file).filter(|_| !diagnosis.has_head()) {
+            let message = format!("{}: nothing to repair: {found}", self.file.display());
+            return Err(Failure::of_file(Verdict::Bad, "legacy", &self.file, message));
+        }
         let mut report = report_of(&diagnosis);
         let verdict = match (&self.from, &self.output) {
             (Some(other), _) => self.copy(ui, &diagnosis, other, &mut report)?,
