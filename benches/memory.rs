@@ -55,6 +55,7 @@ fn head() -> Head {
     head.set("general.architecture", "llama");
     head.set("general.name", "Sparse");
     head.set("general.file_type", 1u32);
+    head.set("tokenizer.ggml.model", "none");
     head.set("llama.block_count", LAYERS);
     head.set("llama.context_length", 4096u32);
     head.set("llama.embedding_length", EMBD as u32);
