@@ -35,6 +35,7 @@ pub mod repair;
 pub mod rm_tensor;
 pub mod set;
 pub mod show;
+pub mod size;
 pub mod split;
 pub mod swap;
 pub mod unset;

@@ -8,7 +8,7 @@ use gguf_format::GgmlType;
 use gguf_io::Model;
 use serde_json::{Value, json};
 
-use crate::cmd::quantize::parse_size;
+use crate::cmd::size::parse_size;
 use crate::failure::{Outcome, Verdict};
 use crate::json;
 use crate::stdin;

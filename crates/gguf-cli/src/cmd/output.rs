@@ -8,7 +8,7 @@ use gguf_format::Gguf;
 use gguf_model::naming::new_name;
 use gguf_pipeline::Plan;
 
-use super::quantize::parse_size;
+use super::size::parse_limit;
 use crate::failure::Failure;
 use crate::ui::{Ui, shown_path};
 
@@ -23,11 +23,6 @@ pub struct Shards {
     /// Write shards of at most N tensors; OUT is the prefix of their names
     #[arg(long, value_name = "N")]
     split_max_tensors: Option<NonZeroU64>,
-}
-
-/// A size that is not zero.
-pub fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
-    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "expected a value greater than 0".to_owned())
 }
 
 impl Shards {

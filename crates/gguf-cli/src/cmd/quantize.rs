@@ -35,7 +35,6 @@ mod report;
 mod several;
 
 use budget::Within;
-pub use budget::parse_size;
 pub use list::Names;
 pub use options::{Options, read_text, read_text_of};
 use report::tensors;

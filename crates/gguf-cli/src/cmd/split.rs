@@ -9,7 +9,8 @@ use gguf_format::Str;
 use gguf_pipeline::Plan;
 use serde::Serialize;
 
-use super::output::{parse_limit, warn_too_large};
+use super::output::warn_too_large;
+use super::size::parse_limit;
 use super::writing::{Writing, tensors};
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;

@@ -9,7 +9,7 @@ use gguf_format::{Str, Value as Kv};
 use gguf_io::ModelFile;
 use serde_json::{Value, json};
 
-use crate::cmd::quantize::parse_size;
+use crate::cmd::size::parse_size;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json::{self, Shown};
 use crate::text;
