@@ -3,7 +3,7 @@
 //! Libraries know no option and no command. Their errors are typed, so that what to do about one can be added here.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use gguf_edit::EditError;
@@ -17,6 +17,7 @@ use gguf_quantize::mix::MixError;
 use gguf_quantize::mix::recipe::RecipeError;
 use gguf_quantize::{Error as QuantizeError, NothingToQuantize};
 
+use crate::stdin::is_stdin;
 use crate::ui::shown_path;
 
 /// Why a tensor has its type, with the names of options.
@@ -181,6 +182,9 @@ pub fn for_reading(e: &gguf_io::Error) -> String {
             Problem::NotGguf(_) => legacy(path).map_or(String::new(), |said| format!("; it is {said}")),
             _ => String::new(),
         },
+        gguf_io::Error::Io { path, source, .. } if is_stdin(path) && source.kind() == io::ErrorKind::NotFound => {
+            "; this command does not read standard input: pass a file".to_owned()
+        }
         gguf_io::Error::NotAFile(path) => folder(path).map_or(String::new(), |said| format!("; {said}")),
         _ => String::new(),
     }

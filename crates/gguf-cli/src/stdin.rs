@@ -1,7 +1,8 @@
-//! A model on standard input, of which only the head is read.
+//! A model on standard input.
 
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use gguf_format::HeadScan;
 use gguf_io::{Error, MODEL_LIMITS, ModelFile, ReadAt, read_head_with};
@@ -16,36 +17,55 @@ pub fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A model whose head was read, and its length in bytes according to the head.
+/// A model whose head was read, and whose data follows on standard input.
 #[derive(Debug)]
-struct HeadOnly {
-    head: Vec<u8>,
+struct Piped {
+    /// The head, and the data that was read with it.
+    start: Vec<u8>,
+    /// The size of the file according to the head.
     bytes: u64,
+    /// The number of bytes read so far.
+    position: Mutex<u64>,
 }
 
-impl ReadAt for HeadOnly {
+impl ReadAt for Piped {
     fn size(&self) -> io::Result<u64> {
         Ok(self.bytes)
     }
 
+    /// Reads forward: bytes before the offset are skipped, and cannot be read later.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let start = usize::try_from(offset).ok();
-        let bytes = start.and_then(|start| self.head.get(start..start.checked_add(buf.len())?));
-        match bytes {
-            Some(bytes) => buf.copy_from_slice(bytes),
-            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        let n = self.stream(offset)?.read(buf)?;
+        let rest = buf.get_mut(n..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(());
         }
+        let offset = offset.saturating_add(n as u64);
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(skipped) = offset.checked_sub(*position) else {
+            return Err(io::Error::other(
+                "the tensor data is not in order and cannot be read from a pipe; save it to a file",
+            ));
+        };
+        let mut stdin = io::stdin().lock();
+        let n = io::copy(&mut (&mut stdin).take(skipped), &mut io::sink())?;
+        *position += n;
+        if n < skipped {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        stdin.read_exact(rest)?;
+        *position += rest.len() as u64;
         Ok(())
     }
 
-    /// What there is of them: the head.
+    /// Only what was read with the head.
     fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(Box::new(self.head.get(start..).unwrap_or_default()))
+        Ok(Box::new(self.start.get(start..).unwrap_or_default()))
     }
 }
 
-/// Reads the head of the model on standard input, and no more. The size of the file is what the head says.
+/// Opens the model on standard input. Only its head is read; tensor data can be read once, in the order of the file.
 ///
 /// # Errors
 /// When it cannot be read, or is not the head of a GGUF.
@@ -53,9 +73,10 @@ pub fn open() -> Result<ModelFile, Failure> {
     let failed = |source| Error::Io { path: NAME.into(), action: "read", source };
     let scan = HeadScan::new(None).within(MODEL_LIMITS);
     let read = read_head_with(&mut io::stdin().lock(), scan, |_, _| Ok::<_, io::Error>(())).map_err(failed)?;
-    let head = read.bytes().to_vec();
+    let start = [read.bytes(), read.surplus()].concat();
     let gguf = read.into_gguf().map_err(|e| Error::Head { path: NAME.into(), source: Box::new(e) })?;
     let ends = gguf.tensors().filter_map(|t| Some(gguf.tensor_range(&t).ok()?.end));
-    let bytes = ends.max().unwrap_or(0).max(head.len() as u64);
-    Ok(ModelFile::from_reader(HeadOnly { head, bytes }, NAME)?)
+    let bytes = ends.max().unwrap_or(0).max(start.len() as u64);
+    let position = Mutex::new(start.len() as u64);
+    Ok(ModelFile::from_reader(Piped { start, bytes, position }, NAME)?)
 }

@@ -374,18 +374,27 @@ fn no_command_is_left_out() {
     assert!(n > 25, "{help}");
 }
 
-/// What a model on standard input is, for commands that need its head; its data is counted by `check` alone.
+/// Commands that need only the head, or read the data in order, take a model on standard input.
 #[test]
 fn standard_input_is_a_model() {
     let files = Files::new();
     let model = fs::read(files.path("model.gguf")).unwrap();
+    let path = files.path("model.gguf");
+    let manifest = gguf(["hash", text(&path), "--sha256"]).exits(0).out.replace(text(&path), "-");
+    let sha256 = manifest.lines().last().unwrap();
+    fs::write(files.path("manifest"), &manifest).unwrap();
+    let check = format!("hash - --check {}", text(&files.path("manifest")));
     let cases = [
         ("show -", &model[..], 0, "Glossary"),
         ("show -", &model[..100_000], 0, "Glossary"),
         ("show - --tensors", &model[..100_000], 0, "output_norm.weight"),
         ("get - general.name", &model[..100_000], 0, "Glossary"),
         ("estimate -", &model[..100_000], 0, "weights"),
-        ("check -", &model[..], 0, "good"),
+        ("check -", &model[..], 0, "good, no findings"),
+        ("hash - --sha256 -j 2", &model[..], 0, sha256),
+        ("hash - --sha256", &model[..100_000], 2, "standard input"),
+        (&check, &model[..], 0, "good"),
+        ("cat - output_norm.weight", &model[..], 2, "does not read standard input"),
         ("check - --structure", &model[..], 0, "good"),
         ("check -", &model[..100_000], 1, "file.truncated"),
         ("check -", &model[..1000], 1, "the file is truncated"),

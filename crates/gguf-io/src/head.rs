@@ -18,16 +18,30 @@ pub struct HeadRead {
 }
 
 impl HeadRead {
-    /// The bytes read; they end with the head, if it is whole.
+    /// The bytes of the head; all bytes read, if it is not whole.
     pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_ref()
+        self.parts().0
+    }
+
+    /// The bytes after the head that were read with it: the start of the data.
+    pub fn surplus(&self) -> &[u8] {
+        self.parts().1
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        let bytes = self.bytes.as_ref();
+        match self.error {
+            None => bytes.split_at_checked(self.scan.head_bytes()).unwrap_or((bytes, &[])),
+            Some(_) => (bytes, &[]),
+        }
     }
 
     /// The parsed head.
     ///
     /// # Errors
     /// What stopped the reading, or an unusable alignment.
-    pub fn into_gguf(self) -> Result<Gguf<'static>, gguf_format::Error> {
+    pub fn into_gguf(mut self) -> Result<Gguf<'static>, gguf_format::Error> {
+        self.bytes.cut(self.scan.head_bytes());
         match (self.error, self.bytes) {
             (Some(error), _) => Err(error),
             (None, Buffer::Vector(bytes)) => Gguf::from_scan(bytes, &self.scan),
@@ -76,8 +90,5 @@ pub fn read_head_with<E: From<io::Error>>(
             Err(error) => break Some(error),
         }
     };
-    if error.is_none() {
-        bytes.cut(scan.head_bytes());
-    }
     Ok(HeadRead { bytes, scan, error })
 }

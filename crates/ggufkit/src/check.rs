@@ -148,8 +148,8 @@ pub fn check_with(path: impl AsRef<Path>, options: &CheckOptions) -> Result<Chec
     Ok(Heads::check(path.as_ref(), options)?.finish(options))
 }
 
-/// As [`check_with`], of a stream that is read to its end: its head is kept, and its data only counted. `name` stands for it in the result.
-/// Other shards are not looked for, and the padding is not looked at.
+/// As [`check_with`], for a stream, which is read to its end: the head is kept, and the bytes of the data are only counted. `name` is the
+/// path in the result. Other shards, the padding and the file name are not checked.
 ///
 /// ```
 /// let mut stream = &b"GGUF\x03\0\0\0"[..];
@@ -173,7 +173,7 @@ pub fn check_stream(reader: &mut impl Read, name: impl Into<PathBuf>, options: &
         Some(_) => None,
         None => ModelFile::from_reader(head.bytes().to_vec(), path.clone()).ok(),
     };
-    Ok(Heads { files: vec![CheckedFile { path, report, file }], missing: Vec::new() }.finish(options))
+    Ok(Heads { files: vec![CheckedFile { path, report, file }], missing: Vec::new(), is_stream: true }.finish(options))
 }
 
 /// A stream whose bytes are counted.
@@ -195,6 +195,8 @@ struct Heads {
     files: Vec<CheckedFile>,
     /// Shards that do not exist.
     missing: Vec<PathBuf>,
+    /// Whether it is a stream, which has no file name.
+    is_stream: bool,
 }
 
 struct CheckedFile {
@@ -209,7 +211,7 @@ impl Heads {
         let alone = options.structure || options.start > 0;
         let (paths, missing) = if alone { (vec![path.to_owned()], Vec::new()) } else { shards(path) };
         let files = paths.into_iter().map(|path| check_file(path, options)).collect::<Result<_, _>>()?;
-        Ok(Heads { files, missing })
+        Ok(Heads { files, missing, is_stream: false })
     }
 
     /// Checks the model that the files make.
@@ -219,7 +221,7 @@ impl Heads {
             let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
             // A head that cannot be parsed, or is missing, may contain the items that the others lack.
             if heads.len() == self.files.len() && self.missing.is_empty() {
-                let name = self.files.first().and_then(|f| chosen_name(&f.path));
+                let name = self.files.first().filter(|_| !self.is_stream).and_then(|f| chosen_name(&f.path));
                 model = gguf_model::check::model(&heads, name);
             }
         }

@@ -15,6 +15,7 @@ use super::quantize::read_text_of;
 use crate::cmd::Shards;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
+use crate::stdin;
 use crate::ui::{Style, Ui, grouped, shown_path};
 use crate::watch::Watch;
 
@@ -35,9 +36,10 @@ Examples:
   gguf hash model.gguf                                  XXH64 of each tensor and of the model
   gguf hash model.gguf --sha256 > model.gguf.manifest
   gguf hash model.gguf --check model.gguf.manifest      verify every tensor
+  curl -L URL | gguf hash - --sha256                    hash a model without storing it
   gguf hash model-00001-of-00003.gguf --content --no-layer")]
 pub struct Args {
-    /// GGUF model; any shard of a split model
+    /// GGUF model; any shard of a split model; - for standard input
     model: PathBuf,
 
     /// Compute XXH64 (the default)
@@ -100,7 +102,9 @@ impl Args {
             Some(path) => Some(Manifest::parse(&read_text_of(path, MAX_MANIFEST, "a manifest")?, path)?),
             None => None,
         };
+        let is_piped = stdin::is_stdin(&self.model);
         let files = match self.lone {
+            _ if is_piped => Shards::Lone(stdin::open()?),
             true => Shards::Lone(ModelFile::open(&self.model)?),
             false => Shards::Whole(Model::open(&self.model)?),
         };
@@ -108,7 +112,8 @@ impl Args {
         let options = HashOptions::new(algorithms.clone())
             .no_tensors(self.no_layer)
             .no_model(self.no_model)
-            .threads(self.threads);
+            // A pipe is read in order, by one thread.
+            .threads(if is_piped { Some(NonZeroUsize::MIN) } else { self.threads });
         let watch = Watch::new(self.quiet);
         let hashes = gguf_edit::hash(files.files(), &options, &watch);
         watch.clear();
