@@ -83,6 +83,10 @@ pub(crate) fn plan_parts(
         let is_there = sources.iter().any(|source| names::matches(pattern, &source.name));
         plan.fields.fields.insert((*field).to_owned(), is_there.into());
     }
+    for (field, pattern) in checkpoint.row_lens {
+        let row_len = sources.iter().find(|s| names::matches(pattern, &s.name)).and_then(|source| source.shape.last());
+        plan.fields.fields.insert((*field).to_owned(), row_len.copied().into());
+    }
     if checkpoint.trims_embeddings {
         trim(sources, &mut plan.fields);
     }

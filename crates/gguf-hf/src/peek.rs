@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gguf_format::GgmlType;
 use gguf_model::arch::Checkpoint as Table;
 use gguf_pipeline::Source;
 use serde_json::{Value as Json, json};
@@ -92,14 +93,20 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
     Ok(rows)
 }
 
-/// The values of a small tensor of floats.
-fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<f64>, Error> {
+/// The values of a small tensor of floats, or of whole numbers of 64 bits.
+fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
     let Some(tensor) = checkpoint.tensors().get(index) else { return Ok(Vec::new()) };
     let plan = |source| Error::Plan { path: dir.to_owned(), source };
     let n: u64 = tensor.shape.iter().product();
     if n > MAX_ELEMENTS {
         let problem = format!("at most {MAX_ELEMENTS} elements are expected");
         return Err(plan(PlanError::Pattern { tensor: tensor.name.clone(), shape: tensor.shape.clone(), problem }));
+    }
+    if tensor.dtype.ggml == Some(GgmlType::I64) {
+        let mut packed = vec![0; n as usize * 8];
+        checkpoint.read(index, 0, &mut packed)?;
+        let (numbers, _) = packed.as_chunks::<8>();
+        return Ok(numbers.iter().map(|number| i64::from_le_bytes(*number).into()).collect());
     }
     let codec = tensor.dtype.ggml.and_then(gguf_quants::codec);
     let (Some(codec), Some(width)) = (codec, codec.and_then(|codec| codec.packed_bytes(n as usize))) else {
@@ -110,7 +117,7 @@ fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<f64>,
     if codec.decode(&packed, &mut values).is_err() {
         return Err(plan(PlanError::Dtype { tensor: tensor.name.clone(), dtype: tensor.dtype }));
     }
-    Ok(values.into_iter().map(f64::from).collect())
+    Ok(values.into_iter().map(|value| f64::from(value).into()).collect())
 }
 
 /// The number of tokens: of a `tokenizer.model` with what is added to it, else of the vocabulary and the added tokens of

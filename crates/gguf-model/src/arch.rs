@@ -59,6 +59,7 @@ mod bailingmoe;
 mod bailingmoe2;
 mod bailingmoe3;
 mod bert;
+mod bitnet;
 mod bloom;
 mod chameleon;
 mod chatglm;
@@ -160,6 +161,7 @@ mod qwen3;
 mod qwen3moe;
 mod qwen3next;
 mod qwen3vlmoe;
+mod qwen4exp;
 mod refact;
 mod rwkv;
 mod rwkv6;
@@ -384,6 +386,14 @@ dims! {
     KdaHead "kda.head_dim" |h, _| h.kda_head;
     /// Elements of all heads of delta attention.
     KdaInner "attention.head_count × kda.head_dim" |h, b| h.heads?.get(b)?.checked_mul(h.kda_head?);
+    /// Streams of hidden states that hyper-connections mix.
+    Streams "hyper_connection.count" |h, _| h.streams;
+    /// Elements of the hidden states of all streams.
+    StreamsEmbd "hyper_connection.count × embedding_length" |h, _| h.streams?.checked_mul(h.embd?);
+    /// Rank of the gates of hyper-connections.
+    StreamsRank "hyper_connection.low_rank" |h, _| h.streams_rank;
+    /// Positions that the convolution of n-gram embeddings sees.
+    NGramConv "ple.conv_kernel" |h, _| h.ngram_conv;
 }
 
 impl Dim {
@@ -442,6 +452,10 @@ pub enum When {
     Whole,
     /// Of models whose blocks run several times, those that have weights.
     Stacked,
+    /// Models with n-gram embeddings.
+    NGrams,
+    /// Blocks that add n-gram embeddings.
+    NGramBlock,
 }
 
 impl When {
@@ -465,6 +479,8 @@ impl When {
             When::Windowed => h.is_windowed(block),
             When::Whole => !h.is_windowed(block),
             When::Stacked => h.stacked.is_none_or(|n| block < n),
+            When::NGrams => h.ngram_blocks.is_some_and(|list| list.len() > 0),
+            When::NGramBlock => h.has_ngrams(block),
         }
     }
 }
@@ -494,6 +510,11 @@ pub enum Map {
     ZeroFrom(u64),
     /// Sets values to zero before that place in the output.
     ZeroBefore(u64),
+    /// Rounds to the nearest of three values: minus a number, zero and the number.
+    RoundToThree(f32),
+    /// In tables and plans: as [`RoundToThree`](Map::RoundToThree), with the mean of the absolute values of the tensor, which the run determines.
+    /// It follows all moves, and is the only function of its row.
+    RoundToMean,
     /// In tables: sets the first rows to zero, as many.
     ZeroRows(u64),
     /// In tables: takes the values of a formula in place of those of the source: one number for all, a list, or a list with a list for each
@@ -527,7 +548,7 @@ pub struct Row {
     ///
     /// `a | b` are spellings of which a checkpoint has one. `{x}` stands for the number of an expert, `{h}` of a
     /// head, `{kv}` of a key-value head: the tensors are stacked, in a new outermost dimension. `a + b` are tensors that are
-    /// concatenated along their outermost dimension.
+    /// concatenated along their outermost dimension, and so are those of `{+n}`, which stands for the numbers of `n` parts.
     pub source: &'static str,
     /// How elements change places; empty where they do not. See the `pattern` module of `gguf-hf` for the notation.
     pub pattern: &'static str,
@@ -574,6 +595,8 @@ pub enum Kind {
     U32,
     /// A whole number of 32 bits.
     I32,
+    /// A whole number from 0 on, of 64 bits.
+    U64,
     /// A number in single precision.
     F32,
     /// True or false.
@@ -732,6 +755,10 @@ pub struct Checkpoint {
     pub ids: &'static str,
     /// Fields that say whether the checkpoint has a tensor with a name that matches.
     pub present: &'static [(&'static str, &'static str)],
+    /// Fields that are the length of a row of the first tensor with a name that matches.
+    pub row_lens: &'static [(&'static str, &'static str)],
+    /// What the names of tensors in a block begin with that belong to the whole model, and the usual name: `{}` is the number of the block.
+    pub outside_blocks: &'static [(&'static str, &'static str)],
     /// Parts of names that are replaced first.
     pub rename: &'static [(&'static str, &'static str)],
     /// Of a checkpoint with further encoders, the tensors that belong to them, by their names in the checkpoint; all others are left out.
@@ -796,6 +823,8 @@ impl Checkpoint {
         takes_tokenizer_class: false,
         ids: "",
         present: &[],
+        row_lens: &[],
+        outside_blocks: &[],
         rename: &[],
         takes: &[],
         sizes: "",
@@ -944,6 +973,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     bailingmoe3::ARCHITECTURE,
     bailingmoe::ARCHITECTURE,
     bert::ARCHITECTURE,
+    bitnet::ARCHITECTURE,
     bloom::ARCHITECTURE,
     chameleon::ARCHITECTURE,
     chatglm::ARCHITECTURE,
@@ -1054,6 +1084,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     qwen3next::QWEN35,
     qwen3next::QWEN35_MOE,
     qwen3vlmoe::ARCHITECTURE,
+    qwen4exp::ARCHITECTURE,
     qwen::ARCHITECTURE,
     refact::ARCHITECTURE,
     rwkv6::ARCHITECTURE,

@@ -151,6 +151,14 @@ pub struct Hparams<'g> {
     pub windowed: Option<ArrayRef<'g>>,
     /// Number of blocks that have weights, where blocks run several times.
     pub stacked: Option<u64>,
+    /// Streams of hidden states that hyper-connections mix.
+    pub streams: Option<u64>,
+    /// Rank of the gates of hyper-connections.
+    pub streams_rank: Option<u64>,
+    /// The blocks that add n-gram embeddings.
+    pub ngram_blocks: Option<ArrayRef<'g>>,
+    /// Positions that the convolution of n-gram embeddings sees.
+    pub ngram_conv: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -219,6 +227,10 @@ impl<'g> Hparams<'g> {
             kda_head: int(keys::KDA_HEAD_DIM),
             windowed: value(keys::ATTENTION_SLIDING_WINDOW_PATTERN).and_then(|v| v.as_array()),
             stacked: int(keys::HRM_LAYERS_PER_STACK).map(|n| n.saturating_mul(2)),
+            streams: int(keys::HYPER_CONNECTION_COUNT),
+            streams_rank: int(keys::HYPER_CONNECTION_LOW_RANK),
+            ngram_blocks: value(keys::PLE_LAYERS).and_then(|v| v.as_array()),
+            ngram_conv: int(keys::PLE_CONV_KERNEL),
         }
     }
 
@@ -260,6 +272,11 @@ impl<'g> Hparams<'g> {
     pub fn is_windowed(&self, block: u64) -> bool {
         let listed = |listed: ArrayRef<'_>| listed.get(block).is_some_and(|v| v.get::<bool>().unwrap_or(false));
         self.is_nextn(block) || self.windowed.is_some_and(listed)
+    }
+
+    /// Whether block `block` adds n-gram embeddings, as a key lists it.
+    pub fn has_ngrams(&self, block: u64) -> bool {
+        self.ngram_blocks.is_some_and(|listed| listed.iter().any(|v| v.get::<u64>().is_ok_and(|n| n == block)))
     }
 
     /// Width of a state space with input and output projections of each group.

@@ -18,15 +18,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gguf_format::{ByteOrder, GgmlType, scan_data, swap_blocks};
 use gguf_io::Output;
 use gguf_quants::codec::{Codec, codec};
-use gguf_quants::{RowSquares, Rows};
+use gguf_quants::{RowSquares, Rows, float};
 
 use crate::chunk::{Chunk, Chunks, Lane, goes_through_blocks, parts};
 use crate::error::Error;
 use crate::importance::Importance;
 use crate::journal::{Finished, Journal};
+use crate::mean::MeanOfAbs;
 use crate::moves;
 use crate::ops::{Cast, apply_maps, width};
-use crate::plan::{Draft, FilePlan, Gather, Op, Rounding, TensorPlan};
+use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
 use crate::workers;
@@ -148,8 +149,8 @@ impl<'a> Run<'a> {
         progress: &dyn Progress,
     ) -> Result<Vec<Vec<Overflow>>, Error> {
         let overflows = Mutex::new(BTreeMap::new());
-        let squares = Squares { known: Mutex::default(), progress };
-        let buffers = || Buffers { squares: &squares, input: Input::default(), values: Vec::new(), outs: Vec::new() };
+        let known = Known { squares: Mutex::default(), means: Mutex::default(), progress };
+        let buffers = || Buffers { known: &known, input: Input::default(), values: Vec::new(), outs: Vec::new() };
         let add = |plan, index, values| {
             if values > 0 {
                 *overflows.lock().unwrap_or_else(PoisonError::into_inner).entry((plan, index)).or_insert(0) += values;
@@ -253,7 +254,7 @@ impl<'a> Run<'a> {
         for (n, Group { first, .. }) in groups.iter().enumerate() {
             resize(buffers.out(n), first.place.bytes, first.tensor)?;
         }
-        let Buffers { squares, input, values, outs } = buffers;
+        let Buffers { known, input, values, outs } = buffers;
         let overflows = match &first.tensor.op {
             Op::Computed(computed) => {
                 let from = usize::try_from(chunk.first()).unwrap_or(usize::MAX);
@@ -265,8 +266,9 @@ impl<'a> Run<'a> {
                 groups.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
             }
             Op::Copy(_) | Op::Gather(_) => {
-                let source = read(first.draft, first.tensor, chunk.first(), chunk.n_elements(), input)?;
-                self.write_values(item, groups, source, squares, values, outs)?
+                let (draft, tensor) = (first.draft, first.tensor);
+                let source = read(item.index, draft, tensor, chunk.first(), chunk.n_elements(), known, input)?;
+                self.write_values(item, groups, source, known, values, outs)?
             }
         };
         for ((group, out), overflows) in groups.iter().zip(outs.iter_mut()).zip(overflows) {
@@ -314,7 +316,7 @@ impl<'a> Run<'a> {
         item: Item<'_>,
         groups: &[Group<'_>],
         source: &[u8],
-        squares: &Squares<'_>,
+        known: &Known<'_>,
         values: &mut Vec<f32>,
         outs: &mut [Vec<u8>],
     ) -> Result<Vec<u64>, Error> {
@@ -338,7 +340,7 @@ impl<'a> Run<'a> {
             }
             overflows.push(infinite);
         }
-        encode(item, encodings, source, squares, values)?;
+        encode(item, encodings, source, known, values)?;
         if self.errors.is_empty() {
             return Ok(overflows);
         }
@@ -362,12 +364,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reads elements of a tensor, in the order of the output and as values of the type of its operation. They are whole blocks.
+/// Reads elements of the tensor with that number, in the order of the output and as values of the type of its operation. They are whole blocks.
 fn read<'b>(
+    index: usize,
     draft: &Draft,
     tensor: &TensorPlan,
     first: u64,
     n_elements: u64,
+    known: &Known<'_>,
     input: &'b mut Input,
 ) -> Result<&'b [u8], Error> {
     let Input { raw, scratch, mapped } = input;
@@ -378,24 +382,77 @@ fn read<'b>(
             draft.source.read(copied.index, packed_bytes(copied.ty, first, tensor)?, raw)?;
             Ok(raw)
         }
-        Op::Gather(Gather { inputs, moves, maps }) => {
-            let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
-            resize(raw, packed_bytes(from, n_elements, tensor)?, tensor)?;
-            let read = |input: usize, offset, bytes: &mut [u8]| {
-                let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
-                draft.source.read(input.index, offset, bytes)
-            };
-            // A block is moved whole.
-            let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
-            moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
-            if maps.is_empty() {
+        Op::Gather(gather) => {
+            let from = moved(draft, tensor, gather, first, n_elements, raw, scratch)?;
+            if gather.maps.is_empty() {
                 return Ok(raw);
             }
+            let resolve = |map: &Map| match map {
+                Map::RoundToMean => Ok(Map::RoundToThree(mean_of_abs(index, draft, tensor, gather, known)?)),
+                map => Ok(*map),
+            };
+            let maps = gather.maps.iter().map(resolve).collect::<Result<Vec<Map>, Error>>()?;
             resize(mapped, packed_bytes(tensor.op.value_type(), n_elements, tensor)?, tensor)?;
-            apply_maps(maps, from, first, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+            apply_maps(&maps, from, first, raw, mapped).ok_or_else(|| no_codec(tensor))?;
             Ok(mapped)
         }
     }
+}
+
+/// Gathers elements of a tensor in the order of the output; returns their type, which is that of the sources.
+fn moved(
+    draft: &Draft,
+    tensor: &TensorPlan,
+    Gather { inputs, moves, .. }: &Gather,
+    first: u64,
+    n_elements: u64,
+    raw: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+) -> Result<GgmlType, Error> {
+    let from = inputs.first().map_or(GgmlType::F32, |input| input.ty);
+    resize(raw, packed_bytes(from, n_elements, tensor)?, tensor)?;
+    let read = |input: usize, offset, bytes: &mut [u8]| {
+        let input = inputs.get(input).ok_or_else(|| no_codec(tensor))?;
+        draft.source.read(input.index, offset, bytes)
+    };
+    // A block is moved whole.
+    let block_len = from.info().map_or(1, |info| u64::from(info.block_len)).max(1);
+    moves::gather(moves, width(from), first / block_len, raw, scratch, read)?;
+    Ok(from)
+}
+
+/// The mean of the absolute values of a tensor, before functions are applied to them. The thread that needs it first reads the tensor;
+/// others wait.
+fn mean_of_abs(
+    index: usize,
+    draft: &Draft,
+    tensor: &TensorPlan,
+    gather: &Gather,
+    known: &Known<'_>,
+) -> Result<f32, Error> {
+    let mut means = known.means.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = means.get(&index) {
+        return Ok(*found);
+    }
+    let n = tensor.n_elements();
+    let (mut input, mut values, mut mean) = (Input::default(), Vec::new(), MeanOfAbs::new(n));
+    for piece in parts(n) {
+        if known.progress.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let Input { raw, scratch, mapped } = &mut input;
+        let n_elements = piece.end - piece.start;
+        let from = moved(draft, tensor, gather, piece.start, n_elements, raw, scratch)?;
+        resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
+        let cast = Cast::new(from, GgmlType::F32).ok_or_else(|| no_codec(tensor))?;
+        cast.apply(raw, mapped);
+        resize_values(&mut values, usize::try_from(n_elements).unwrap_or(usize::MAX), tensor)?;
+        float::decode_f32(mapped, &mut values);
+        mean.add(&values);
+    }
+    let mean = mean.finish();
+    means.insert(index, mean);
+    Ok(mean)
 }
 
 /// The importance of the columns of a chunk.
@@ -428,7 +485,7 @@ fn encode(
     item: Item<'_>,
     tasks: Vec<(&Task<'_>, &mut Vec<u8>)>,
     source: &[u8],
-    squares: &Squares<'_>,
+    known: &Known<'_>,
     values: &mut Vec<f32>,
 ) -> Result<(), Error> {
     let chunk = item.chunk;
@@ -444,7 +501,7 @@ fn encode(
         let to = find(task.tensor.ty)?;
         let weights = columns(task.draft, task.tensor, chunk)?;
         let squares = match chunk.is_part() {
-            true if to.looks_at_rows(weights.is_some()) => Some(row_squares(item, draft, tensor, squares, from)?),
+            true if to.looks_at_rows(weights.is_some()) => Some(row_squares(item, draft, tensor, known, from)?),
             true => Some(RowSquares::default()),
             false => None,
         };
@@ -486,28 +543,28 @@ fn row_squares(
     item: Item<'_>,
     draft: &Draft,
     tensor: &TensorPlan,
-    squares: &Squares<'_>,
+    known: &Known<'_>,
     from: &Codec,
 ) -> Result<RowSquares, Error> {
     let Item { index, chunk } = item;
-    let mut known = squares.known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known.get(&(index, chunk.first_row)) {
+    let mut squares = known.squares.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = squares.get(&(index, chunk.first_row)) {
         return Ok(*found);
     }
     let (mut input, mut values, mut sum) = (Input::default(), Vec::new(), RowSquares::default());
     for columns in parts(chunk.row_len) {
-        if squares.progress.is_cancelled() {
+        if known.progress.is_cancelled() {
             return Err(Error::Cancelled);
         }
         let first = chunk.first_row * chunk.row_len + columns.start;
         let n_elements = columns.end - columns.start;
-        let packed = read(draft, tensor, first, n_elements, &mut input)?;
+        let packed = read(index, draft, tensor, first, n_elements, known, &mut input)?;
         resize_values(&mut values, usize::try_from(n_elements).unwrap_or(usize::MAX), tensor)?;
         let wrong = |source| Error::Codec { tensor: tensor.shown(), row: chunk.first_row, source };
         from.decode(packed, &mut values).map_err(wrong)?;
         sum.add(&values);
     }
-    known.insert((index, chunk.first_row), sum);
+    squares.insert((index, chunk.first_row), sum);
     Ok(sum)
 }
 
@@ -539,7 +596,7 @@ fn resize_values(values: &mut Vec<f32>, len: usize, tensor: &TensorPlan) -> Resu
 
 /// What one thread reuses from chunk to chunk.
 struct Buffers<'a> {
-    squares: &'a Squares<'a>,
+    known: &'a Known<'a>,
     input: Input,
     values: Vec<f32>,
     /// What is written, for each plan.
@@ -567,9 +624,12 @@ struct Input {
     mapped: Vec<u8>,
 }
 
-/// The squares of rows that are encoded in parts, by tensor and row, for types that look at whole rows.
-struct Squares<'a> {
-    known: Mutex<BTreeMap<(usize, u64), RowSquares>>,
+/// What chunks need to know of more than themselves.
+struct Known<'a> {
+    /// The squares of rows that are encoded in parts, by tensor and row, for types that look at whole rows.
+    squares: Mutex<BTreeMap<(usize, u64), RowSquares>>,
+    /// The means of the absolute values of tensors that are rounded to three values.
+    means: Mutex<BTreeMap<usize, f32>>,
     progress: &'a dyn Progress,
 }
 

@@ -15,6 +15,7 @@ mod execute;
 mod gguf;
 mod importance;
 mod journal;
+mod mean;
 pub mod moves;
 mod ops;
 mod options;

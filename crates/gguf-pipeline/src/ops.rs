@@ -84,7 +84,7 @@ impl Cast {
 /// Applies functions to the values of a plain type, one after the other. `mapped` becomes values of half precision where
 /// the source is in half precision, otherwise of single precision; see [`Map`]. `first` is the place of the first value in the output.
 ///
-/// `None` for types that are not plain, and for functions that only tables have.
+/// `None` for types that are not plain, and for functions that only tables or plans have.
 pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped: &mut [u8]) -> Option<()> {
     let plain = PLAIN.iter().find(|plain| plain.ty == ty)?;
     let halves = ty == GgmlType::F16;
@@ -116,9 +116,13 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 Map::ZeroBefore(to) => {
                     values.iter_mut().zip(place..).filter(|(_, p)| *p < to).for_each(|(v, _)| *v = 0.0)
                 }
-                Map::ScaleBy(_) | Map::ScaleRowsBy(_) | Map::PadRowsTo(_) | Map::ZeroRows(_) | Map::Values(_) => {
-                    return None;
-                }
+                Map::RoundToThree(level) => round_to_three(level, values),
+                Map::ScaleBy(_)
+                | Map::ScaleRowsBy(_)
+                | Map::PadRowsTo(_)
+                | Map::ZeroRows(_)
+                | Map::Values(_)
+                | Map::RoundToMean => return None,
             }
             if halves {
                 float::encode_f16(values, &mut rounded);
@@ -129,6 +133,14 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
         if halves { float::encode_f16(values, mapped) } else { float::encode_f32(values, mapped) }
     }
     Some(())
+}
+
+/// [`Map::RoundToThree`], in the steps of the reference, which divides by the reciprocal (`BitnetModel.weight_quant` in
+/// `conversion/bitnet.py`).
+fn round_to_three(level: f32, values: &mut [f32]) {
+    const SMALLEST: f32 = 1e-5;
+    let inverse = 1.0 / if level < SMALLEST { SMALLEST } else { level };
+    values.iter_mut().for_each(|v| *v = (*v * inverse).round_ties_even().clamp(-1.0, 1.0) / inverse);
 }
 
 /// Bytes of one value of a plain type; never 0.

@@ -172,6 +172,7 @@ pub(super) fn field_error(e: formula::Error) -> config::Error {
 /// A value in the type of its key; `None` for an empty value, which is not written.
 fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     const WHOLE: &str = "a whole number that fits 32 bits";
+    const LONG: &str = "a whole number that fits 64 bits";
     const NUMBER: &str = "a number that fits single precision";
     let whole = |v: &Json| match v.as_i64() {
         Some(n) => Some(n),
@@ -179,6 +180,7 @@ fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
     };
     let u32 = |v: &Json| whole(v).and_then(|n| u32::try_from(n).ok()).ok_or(WHOLE);
     let i32 = |v: &Json| whole(v).and_then(|n| i32::try_from(n).ok()).ok_or(WHOLE);
+    let u64 = |v: &Json| whole(v).and_then(|n| u64::try_from(n).ok()).ok_or(LONG);
     let f32 = |v: &Json| match v.as_str() {
         // JSON has no infinity; functions give it as text.
         Some(formula::MINUS_INFINITY) => Ok(f32::NEG_INFINITY),
@@ -193,11 +195,13 @@ fn typed(kind: Kind, value: &Json) -> Result<Option<Value>, &'static str> {
         (_, Json::Array(items)) if items.is_empty() => return Ok(None),
         (Kind::Str, Json::String(text)) if text.is_empty() => return Ok(None),
         (Kind::U32 | Kind::I32, Json::Array(items)) => list(items, i32)?.into(),
+        (Kind::U64, Json::Array(items)) => list(items, u64)?.into(),
         (Kind::F32, Json::Array(items)) => list(items, f32)?.into(),
         (Kind::Bool, Json::Array(items)) => list(items, bool)?.into(),
         (Kind::Str, Json::Array(items)) => list(items, text)?.into(),
         (Kind::U32, value) => u32(value)?.into(),
         (Kind::I32, value) => i32(value)?.into(),
+        (Kind::U64, value) => u64(value)?.into(),
         (Kind::F32, value) => f32(value)?.into(),
         (Kind::Bool, value) => bool(value)?.into(),
         (Kind::Str, value) => text(value)?.into(),

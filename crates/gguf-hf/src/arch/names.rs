@@ -31,7 +31,9 @@ pub(crate) fn of_text_model(
     }
     name = name.replace("language_model.", "");
     let root = checkpoint.roots.iter().find_map(|root| name.strip_prefix(root).map(str::to_owned));
-    Ok(root.unwrap_or(name))
+    let name = root.unwrap_or(name);
+    let outside = |(before, usual): &(&str, &str)| Some(format!("{usual}{}", after(before, &name)?.1));
+    Ok(checkpoint.outside_blocks.iter().find_map(outside).unwrap_or(name))
 }
 
 /// The same for an encoder of images or sound (`filter_tensors` of the reference: first the class, then `MmprojModel`).

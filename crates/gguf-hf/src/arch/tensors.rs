@@ -214,12 +214,14 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
     }
 }
 
-/// A name of a checkpoint's tensors, taken apart at the number of an expert or a head.
+/// A name of a checkpoint's tensors, taken apart at the number of an expert, a head or a part.
 #[derive(Debug, Clone, Copy)]
 struct Template {
     before: &'static str,
     /// The unit of the number, and the text after it.
     stack: Option<(&'static str, &'static str)>,
+    /// Whether the numbers are of parts, which are concatenated in place of stacked.
+    joins: bool,
 }
 
 impl Template {
@@ -227,8 +229,11 @@ impl Template {
         let text = text.trim();
         let taken_apart = text.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
         match taken_apart {
-            Some((before, stack)) => Template { before, stack: Some(stack) },
-            None => Template { before: text, stack: None },
+            Some((before, (unit, after))) => {
+                let part = unit.strip_prefix('+');
+                Template { before, stack: Some((part.unwrap_or(unit), after)), joins: part.is_some() }
+            }
+            None => Template { before: text, stack: None, joins: false },
         }
     }
 
@@ -393,6 +398,7 @@ impl Slot {
             "" => None,
             text => Some(Pattern::parse(text).map_err(|e| PlanError::Table { key: row.name, problem: e.to_string() })?),
         };
+        let joins = self.n_parts > 1 || self.stack.is_some_and(|template| template.joins);
         let mut inputs: Vec<Input> = Vec::with_capacity(self.parts.len());
         let mut moves = Vec::new();
         let (mut shape, mut to) = (Vec::new(), 0);
@@ -415,7 +421,7 @@ impl Slot {
                 None => Ok(crate::pattern::whole(shape)),
             };
             let moved = match input.ty.is_quantized() {
-                true => blocks::moved(source, bind)?.filter(|_| row.maps.is_empty() && self.n_parts == 1),
+                true => blocks::moved(source, bind)?.filter(|_| row.maps.is_empty() && !joins),
                 false => Some(bind(&source.shape)?),
             };
             let moved = moved.ok_or_else(|| wrong("its blocks cannot be moved as the architecture asks".to_owned()))?;
@@ -430,9 +436,9 @@ impl Slot {
             inputs.push(input);
             if (part, number) == (0, 0) {
                 shape = moved.shape;
-            } else if self.n_parts == 1 && shape == moved.shape {
+            } else if !joins && shape == moved.shape {
                 // Stacked.
-            } else if let (true, Some((first, rest))) = (self.n_parts > 1, shape.split_first_mut())
+            } else if let (true, Some((first, rest))) = (joins, shape.split_first_mut())
                 && moved.shape.get(1..) == Some(rest)
             {
                 // Concatenated along the outermost dimension.
@@ -442,7 +448,7 @@ impl Slot {
                 return Err(PlanError::Shapes { name: name.to_owned(), tensor, found });
             }
         }
-        if self.stack.is_some() {
+        if self.stack.is_some_and(|template| !template.joins) {
             shape.insert(0, n_stack);
         }
         let mut maps = Vec::with_capacity(row.maps.len());
@@ -679,9 +685,9 @@ fn missing(
             };
             if due && counts && is_made(&tensor) && !made.contains(&tensor.name_in(block)) {
                 let first = tensor.row.source.split('|').next().unwrap_or_default();
-                let source = first.split(" + ").next().unwrap_or_default().trim();
-                let source =
-                    ["{x}", "{h}", "{kv}"].iter().fold(source.to_owned(), |name, axis| name.replace(axis, "0"));
+                let Template { before, stack: number, .. } =
+                    Template::new(first.split(" + ").next().unwrap_or_default());
+                let source = number.map_or(before.to_owned(), |(_, after)| format!("{before}0{after}"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
                 let place = usize::from(stack == Stack::Decoder);
                 let prefix = block.map(|block| {

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3next"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS],
     outside: &[OUTSIDE],
-    block: &[BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    block: &[NORMS_PLUS_ONE, BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint { classes: &["Qwen3NextForCausalLM"], keys: KEYS_IN_ORDER, ..QWEN_NEXT }],
 };
 
@@ -20,7 +20,7 @@ pub(super) const QWEN35: Architecture = Architecture {
     names: &["qwen35"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
     outside: &[OUTSIDE],
-    block: &[BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
+    block: &[NORMS_PLUS_ONE, BLOCK, APART, GATED_FFN, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[
         Checkpoint {
             classes: &["Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM"],
@@ -40,7 +40,7 @@ pub(super) const QWEN35: Architecture = Architecture {
 /// Qwen 3.5 with experts.
 pub(super) const QWEN35_MOE: Architecture = Architecture {
     names: &["qwen35moe"],
-    block: &[BLOCK, APART, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    block: &[NORMS_PLUS_ONE, BLOCK, APART, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"],
         keys: KEYS_IN_ORDER,
@@ -49,7 +49,7 @@ pub(super) const QWEN35_MOE: Architecture = Architecture {
     ..QWEN35
 };
 
-const LINEAR_KEYS: &[&str] = &[
+pub(super) const LINEAR_KEYS: &[&str] = &[
     keys::SSM_CONV_KERNEL,
     keys::SSM_INNER_SIZE,
     keys::SSM_STATE_SIZE,
@@ -76,7 +76,7 @@ const FIELDS: &[Key] = keys! {
     let block_count = "num_hidden_layers + (0 if next_tokens == 'left_out' else mtp_num_hidden_layers or appended_blocks)";
 };
 
-const KEYS: &[Key] = keys! {
+pub(super) const KEYS: &[Key] = keys! {
     "nextn_predict_layers" U32? = "block_count - num_hidden_layers or null";
     "ssm.conv_kernel" U32 = "linear_conv_kernel_dim";
     "ssm.state_size" U32 = "linear_key_head_dim";
@@ -91,7 +91,7 @@ const KEYS: &[Key] = keys! {
 };
 
 /// Qwen 3.5 has sections of rotary positions even where the configuration does not list them.
-const SECTIONS: &[Key] = keys! {
+pub(super) const SECTIONS: &[Key] = keys! {
     "rope.dimension_sections" I32? = "[11, 11, 10, 0] if linear_num_value_heads and rope_all.mrope_section == null
         and model_type != 'qwen3_next' else null";
 };
@@ -102,9 +102,13 @@ const OUTSIDE: &[Row] = rows! {
     "output.weight"              [Embd Vocab]          Optional Always <- "lm_head";
 };
 
-const BLOCK: &[Row] = rows! {
+const NORMS_PLUS_ONE: &[Row] = rows! {
     "attn_norm.weight"           [Embd]                Required Always <- "input_layernorm", Map::Add(1.0);
     "post_attention_norm.weight" [Embd]                Required Always <- "post_attention_layernorm", Map::Add(1.0);
+};
+
+/// Attention whose output has a gate, and the norm of linear attention.
+pub(super) const BLOCK: &[Row] = rows! {
     "attn_q.weight"              [Embd GatedQ]         Required Attention + Optional <- "self_attn.q_proj";
     "attn_k.weight"              [Embd K]              Required Attention + Optional <- "self_attn.k_proj";
     "attn_v.weight"              [Embd V]              Required Attention + Optional <- "self_attn.v_proj";
@@ -129,7 +133,7 @@ const ONE_MATRIX: &[Row] = rows! {
 };
 
 /// Matrices of their own, with the heads of values in another order.
-const APART: &[Row] = rows! {
+pub(super) const APART: &[Row] = rows! {
     "attn_qkv.weight"            [Embd SsmConvIn]      Required Recurrent <- "linear_attn.in_proj_qkv"
         : "r[:SsmQk] ... -> r ... & (SsmQk: SsmGroups r SsmHeadV) ... -> (r SsmGroups SsmHeadV) ...";
     "attn_gate.weight"           [Embd SsmInner]       Required Recurrent <- "linear_attn.in_proj_z"

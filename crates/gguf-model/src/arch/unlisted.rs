@@ -20,7 +20,6 @@ const KIMI_KEYS: &[&str] = &[
 pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
     match name {
         "jina-bert-v3" | "pockettts" => &[TRANSFORMER_KEYS, LAYER_NORM_KEYS, FEED_FORWARD_KEYS],
-        "bitnet" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
         "mistral4" => &[
             TRANSFORMER_KEYS,
             RMS_NORM_KEYS,
@@ -58,23 +57,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[keys::ATTN_RES_BLOCK_SIZE, keys::ACTIVATION_SITU_BETA, keys::ACTIVATION_SITU_LINEAR_BETA],
         ],
         "qwen3tts" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
-        "qwen4exp" => &[
-            TRANSFORMER_KEYS,
-            RMS_NORM_KEYS,
-            &[
-                keys::ROPE_DIMENSION_SECTIONS,
-                keys::SSM_CONV_KERNEL,
-                keys::SSM_INNER_SIZE,
-                keys::SSM_STATE_SIZE,
-                keys::SSM_TIME_STEP_RANK,
-                keys::SSM_GROUP_COUNT,
-                keys::HYPER_CONNECTION_COUNT,
-                keys::HYPER_CONNECTION_LOW_RANK,
-                keys::ATTENTION_INDEXER_HEAD_COUNT,
-                keys::ATTENTION_INDEXER_KEY_LENGTH,
-                keys::ATTENTION_INDEXER_TOP_K,
-            ],
-        ],
         "wavtokenizer-dec" => &[
             RECURRENT_KEYS,
             LAYER_NORM_KEYS,

@@ -1,0 +1,57 @@
+//! BitNet b1.58: weights of three values, and norms inside the attention and the feed-forward part.
+//!
+//! Rules: `load_arch_tensors` in `src/models/bitnet.cpp` of llama.cpp, `BitnetModel` in `conversion/bitnet.py`. llama.cpp applies SiLU; BitNet b1.58
+//! 2B4T, whose norms have other names, has a squared ReLU.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["bitnet"],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
+    outside: &[OUTSIDE],
+    block: &[NORMS, BLOCK, SCALES],
+    checkpoints: &[Checkpoint {
+        classes: &["BitnetForCausalLM", "BitNetForCausalLM"],
+        present: &[("is_2b4t", "*.mlp.ffn_sub_norm.weight")],
+        refuse: &[(
+            "is_2b4t",
+            "BitNet b1.58 2B4T (tensors named ffn_sub_norm), whose squared ReLU llama.cpp does not compute",
+        )],
+        keys: &[GENERIC, KEYS],
+        vocab: Vocab::SentencePiece,
+        ..Checkpoint::TEXT
+    }],
+};
+
+const KEYS: &[Key] = keys! {
+    "rope.scaling.type" Str = "'linear'";
+    "rope.scaling.factor" F32 = "1.0";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"    [Embd Vocab] Required Always <- "embed_tokens";
+    "output_norm.weight"   [Embd]       Required Always <- "norm";
+};
+
+const BLOCK: &[Row] = rows! {
+    "attn_sub_norm.weight" [Embd]       Required Always <- "self_attn.inner_attn_ln";
+    "attn_q.weight"        [Embd Embd]  Required Always <- "self_attn.q_proj", Map::RoundToMean;
+    "attn_k.weight"        [Embd K]     Required Always <- "self_attn.k_proj", Map::RoundToMean;
+    "attn_v.weight"        [Embd V]     Required Always <- "self_attn.v_proj", Map::RoundToMean;
+    "attn_output.weight"   [Embd Embd]  Required Always <- "self_attn.o_proj", Map::RoundToMean;
+    "ffn_sub_norm.weight"  [Ff]         Required Always <- "mlp.ffn_layernorm";
+    "ffn_gate.weight"      [Embd Ff]    Required Always <- "mlp.gate_proj", Map::RoundToMean;
+    "ffn_down.weight"      [Ff Embd]    Required Always <- "mlp.down_proj", Map::RoundToMean;
+    "ffn_up.weight"        [Embd Ff]    Required Always <- "mlp.up_proj", Map::RoundToMean;
+};
+
+/// What the matrices are multiplied by, in files of other converters.
+const SCALES: &[Row] = rows! {
+    "attn_q.scale"         [One]        Optional Always;
+    "attn_k.scale"         [One]        Optional Always;
+    "attn_v.scale"         [One]        Optional Always;
+    "attn_output.scale"    [One]        Optional Always;
+    "ffn_gate.scale"       [One]        Optional Always;
+    "ffn_down.scale"       [One]        Optional Always;
+    "ffn_up.scale"         [One]        Optional Always;
+};
