@@ -222,6 +222,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     // Formulas choose a chat template by the name of the folder.
     let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned());
     config.set("folder", location.name.clone().or(folder).into());
+    // A checkpoint can have a model and its draft.
+    config.set("has_target", options.target.is_some().into());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
     let draft = |source| Error::Draft { path: dir.to_owned(), source };
     let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {

@@ -475,6 +475,10 @@ pub enum When {
     Hashed,
     /// All other blocks.
     Scored,
+    /// Blocks that mix several hidden states.
+    Mixed,
+    /// All other blocks.
+    Unmixed,
 }
 
 impl When {
@@ -502,6 +506,8 @@ impl When {
             When::Indexed => h.is_compressed_with_indexer(block),
             When::Hashed => block < h.hash_blocks,
             When::Scored => block >= h.hash_blocks,
+            When::Mixed => h.hyper.is_some_and(|n| n > 0),
+            When::Unmixed => h.hyper.is_none_or(|n| n == 0),
         }
     }
 }
@@ -713,7 +719,7 @@ pub enum Computed {
     /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the rotated part of a head, `rotated` elements, computed in double precision; 1 for the
     /// rest of the head.
     Llama3FreqsOfPart,
-    /// A vector of that name with the values of a formula.
+    /// A vector of that name with the values of a formula, where these are not `null`.
     Values(&'static str, &'static str),
     /// `rope_factors_long.weight` and `rope_factors_short.weight`, where the configuration has them.
     LongRopeFactors,
@@ -744,8 +750,8 @@ pub struct Checkpoint {
     pub first_of: &'static [&'static str],
     /// Rows whose values are divided by 2 as often as `rescale_every_n_layers` goes into the number of the block.
     pub rescaled: &'static [&'static str],
-    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number.
-    /// Without a number, tensors belong to the first of these blocks.
+    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number,
+    /// `{0}` the number among these blocks. Without a number, tensors belong to the first of these blocks.
     pub appended: &'static [(&'static str, &'static str)],
     /// Whether tensors of blocks beyond those of the model are left out.
     pub drops_further_blocks: bool,

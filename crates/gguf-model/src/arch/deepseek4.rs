@@ -43,11 +43,59 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ("image_*", ""),
             ("layers.*.ffn.gate.bias", "[i < num_hash_layers for i]"),
         ],
-        early_keys: &[TEMPLATE],
+        separates_next_tokens: true,
+        refuse: &[("next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
         keys: &[GENERIC, KEYS, EMBEDDING_OUT],
-        keeps_types: true,
-        ..Checkpoint::TEXT
+        ..DEEPSEEK4
     }],
+};
+
+/// What models and drafts have in common.
+const DEEPSEEK4: Checkpoint = Checkpoint { early_keys: &[TEMPLATE], keeps_types: true, ..Checkpoint::TEXT };
+
+/// The draft that a checkpoint has in the blocks behind those of the model, which an architecture of drafts reads (`DeepseekV4DSparkModel`).
+pub(super) const DRAFT: Checkpoint = Checkpoint {
+    classes: &["DeepseekV4DSparkModel"],
+    is_draft: true,
+    skip: &[
+        ("^layers.*", ""),
+        ("^embed.*", ""),
+        ("^head.*", ""),
+        ("^norm.*", ""),
+        ("^hc_head_*", ""),
+        ("^aligner.*", ""),
+        ("^image_*", ""),
+        ("*.ffn.gate.bias_vl", ""),
+        ("*.ffn.gate.tid2eid", ""),
+    ],
+    appended: &[
+        ("mtp.{}.main_proj.", "main_proj."),
+        ("mtp.{}.main_norm.", "main_norm."),
+        ("mtp.{}.markov_head.", "markov_head."),
+        ("mtp.{}.confidence_head.", "confidence_head."),
+        ("mtp.{}.norm.", "norm."),
+        ("mtp.{}.hc_head_", "hc_head_"),
+        ("mtp.{}.", "layers.{0}."),
+    ],
+    keys: &[DRAFT_FIELDS, GENERIC, KEYS, DRAFT_KEYS],
+    tokenizer_keys: &[DRAFT_TOKENIZER],
+    ..DEEPSEEK4
+};
+
+/// All blocks of a draft have plain attention to a window, and score experts.
+const DRAFT_FIELDS: &[Key] = keys! {
+    let block_count = "appended_blocks";
+    let compress_ratios = "[0 for i]";
+    let num_hash_layers = "0";
+};
+
+const DRAFT_KEYS: &[Key] = keys! {
+    "block_size" U32 = "dspark_block_size";
+    "target_layers" I32 = "[n + 1 for n in dspark_target_layer_ids]";
+};
+
+const DRAFT_TOKENIZER: &[Key] = keys! {
+    "tokenizer.ggml.mask_token_id" U32 = "dspark_noise_token_id";
 };
 
 /// The template of the conversation, unless the tokenizer's files have one.
@@ -93,21 +141,21 @@ const OUTSIDE: &[Row] = rows! {
 
 /// Attention and the mixtures of hidden states.
 pub(super) const BLOCK: &[Row] = rows! {
-    "attn_norm.weight"       [Embd]               Required Always <- "attn_norm";
-    "attn_sinks.weight"      [Heads]              Required Always <- "attn.attn_sink";
-    "attn_q_a.weight"        [Embd QLora]         Required Always <- "attn.wq_a";
-    "attn_q_a_norm.weight"   [QLora]              Required Always <- "attn.q_norm";
-    "attn_q_b.weight"        [QLora Q]            Required Always <- "attn.wq_b";
-    "attn_kv.weight"         [Embd HeadK]         Required Always <- "attn.wkv";
-    "attn_kv_a_norm.weight"  [HeadK]              Required Always <- "attn.kv_norm";
-    "attn_output_a.weight"   [GroupQ GroupsLora]  Required Always <- "attn.wo_a";
-    "attn_output_b.weight"   [GroupsLora Embd]    Required Always <- "attn.wo_b";
-    "hc_attn_fn.weight"      [HyperEmbd HyperMix] Required Always <- "hc_attn_fn";
-    "hc_attn_base.weight"    [HyperMix]           Required Always <- "hc_attn_base";
-    "hc_attn_scale.weight"   [Three]              Required Always <- "hc_attn_scale";
-    "hc_ffn_fn.weight"       [HyperEmbd HyperMix] Required Always <- "hc_ffn_fn";
-    "hc_ffn_base.weight"     [HyperMix]           Required Always <- "hc_ffn_base";
-    "hc_ffn_scale.weight"    [Three]              Required Always <- "hc_ffn_scale";
+    "attn_norm.weight"       [Embd]               Required Mixed  <- "attn_norm";
+    "attn_sinks.weight"      [Heads]              Required Mixed  <- "attn.attn_sink";
+    "attn_q_a.weight"        [Embd QLora]         Required Mixed  <- "attn.wq_a";
+    "attn_q_a_norm.weight"   [QLora]              Required Mixed  <- "attn.q_norm";
+    "attn_q_b.weight"        [QLora Q]            Required Mixed  <- "attn.wq_b";
+    "attn_kv.weight"         [Embd HeadK]         Required Mixed  <- "attn.wkv";
+    "attn_kv_a_norm.weight"  [HeadK]              Required Mixed  <- "attn.kv_norm";
+    "attn_output_a.weight"   [GroupQ GroupsLora]  Required Mixed  <- "attn.wo_a";
+    "attn_output_b.weight"   [GroupsLora Embd]    Required Mixed  <- "attn.wo_b";
+    "hc_attn_fn.weight"      [HyperEmbd HyperMix] Required Mixed  <- "hc_attn_fn";
+    "hc_attn_base.weight"    [HyperMix]           Required Mixed  <- "hc_attn_base";
+    "hc_attn_scale.weight"   [Three]              Required Mixed  <- "hc_attn_scale";
+    "hc_ffn_fn.weight"       [HyperEmbd HyperMix] Required Mixed  <- "hc_ffn_fn";
+    "hc_ffn_base.weight"     [HyperMix]           Required Mixed  <- "hc_ffn_base";
+    "hc_ffn_scale.weight"    [Three]              Required Mixed  <- "hc_ffn_scale";
 };
 
 const COMPRESSOR: &[Row] = rows! {
@@ -130,14 +178,14 @@ const ROUTER: &[Row] = rows! {
 };
 
 pub(super) const FEED_FORWARD: &[Row] = rows! {
-    "ffn_norm.weight"        [Embd]                  Required Always <- "ffn_norm";
-    "ffn_gate_inp.weight"    [Embd Experts]          Required Always <- "ffn.gate";
-    "ffn_gate_exps.weight"   [Embd ExpertFf Experts] Required Always <- "ffn.experts.{x}.w1";
-    "ffn_down_exps.weight"   [ExpertFf Embd Experts] Required Always <- "ffn.experts.{x}.w2";
-    "ffn_up_exps.weight"     [Embd ExpertFf Experts] Required Always <- "ffn.experts.{x}.w3";
-    "ffn_gate_shexp.weight"  [Embd SharedExpertsFf]  Required Always <- "ffn.shared_experts.w1";
-    "ffn_down_shexp.weight"  [SharedExpertsFf Embd]  Required Always <- "ffn.shared_experts.w2";
-    "ffn_up_shexp.weight"    [Embd SharedExpertsFf]  Required Always <- "ffn.shared_experts.w3";
+    "ffn_norm.weight"        [Embd]                  Required Mixed  <- "ffn_norm";
+    "ffn_gate_inp.weight"    [Embd Experts]          Required Mixed  <- "ffn.gate";
+    "ffn_gate_exps.weight"   [Embd ExpertFf Experts] Required Mixed  <- "ffn.experts.{x}.w1";
+    "ffn_down_exps.weight"   [ExpertFf Embd Experts] Required Mixed  <- "ffn.experts.{x}.w2";
+    "ffn_up_exps.weight"     [Embd ExpertFf Experts] Required Mixed  <- "ffn.experts.{x}.w3";
+    "ffn_gate_shexp.weight"  [Embd SharedExpertsFf]  Required Mixed  <- "ffn.shared_experts.w1";
+    "ffn_down_shexp.weight"  [SharedExpertsFf Embd]  Required Mixed  <- "ffn.shared_experts.w2";
+    "ffn_up_shexp.weight"    [Embd SharedExpertsFf]  Required Mixed  <- "ffn.shared_experts.w3";
 };
 
 const NEXT_TOKENS: &[Row] = rows! {

@@ -4,8 +4,6 @@
 pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("BitNetForCausalLM", "rounding of weights to three values is not supported"),
     ("BitnetForCausalLM", "rounding of weights to three values is not supported"),
-    ("DeepseekV4DSparkModel", "DeepSeek 4 is not supported"),
-    ("Gemma4DSparkModel", "not yet compared with llama.cpp's converter"),
     ("PocketTTSModel", "speech models are not supported"),
     ("Qwen3TTSForConditionalGeneration", "speech models are not supported"),
     ("Qwen4ExpForCausalLM", "n-gram embeddings in several tensors are not supported"),
