@@ -289,8 +289,9 @@ impl Matrix {
 fn real(op: &Op, matrices: &[Matrix]) -> Op {
     let mut op = op.clone();
     let inputs = match &mut op {
-        Op::Copy(input) => std::slice::from_mut(input),
+        Op::Copy(input) | Op::Narrow(input) => std::slice::from_mut(input),
         Op::Gather(gather) => gather.inputs.as_mut_slice(),
+        Op::Product(inputs) => inputs.as_mut_slice(),
         _ => &mut [],
     };
     for input in inputs {

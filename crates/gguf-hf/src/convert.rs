@@ -219,6 +219,11 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
+    // Formulas choose a chat template by the name of the folder.
+    let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    config.set("folder", location.name.clone().or(folder).into());
+    // A checkpoint can have a model and its draft.
+    config.set("has_target", options.target.is_some().into());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
     let draft = |source| Error::Draft { path: dir.to_owned(), source };
     let target = match (table.is_some_and(|table| table.is_draft), options.target.as_deref()) {
@@ -308,6 +313,8 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         let kind = kind.as_ref().as_str().map(|kind| kind.to_string().into());
         model.fields.fields.insert("tokenizer_model".to_owned(), kind.unwrap_or_default());
     }
+    let has_chat_template = tokenizer.kvs.iter().any(|(key, _)| key == "tokenizer.chat_template");
+    model.fields.fields.insert("has_chat_template".to_owned(), has_chat_template.into());
     let mut evaluate = |rows| arch::keys::evaluate(rows, model.architecture, &mut model.fields).map_err(plan_of);
     let (first, mut more) = (evaluate(tokenizer_table.tokenizer_first)?, evaluate(tokenizer_table.tokenizer_keys)?);
     if model.checkpoint.takes_tokenizer_class {

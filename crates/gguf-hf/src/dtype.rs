@@ -54,6 +54,8 @@ impl Dtype {
     pub(crate) const MXFP4: Dtype = Dtype::new("MXFP4", 4, Some(GgmlType::MXFP4));
     /// Blocks of NVFP4 in rows.
     pub(crate) const NVFP4: Dtype = Dtype::new("NVFP4", 4, Some(GgmlType::NVFP4));
+    /// Single precision that is decoded from floats of eight bits with scales.
+    pub(crate) const SCALED_F8: Dtype = Dtype::new("scaled F8", 32, Some(GgmlType::F32));
     /// Double precision.
     pub const F64: Dtype = Dtype::new("F64", 64, Some(GgmlType::F64));
 

@@ -30,12 +30,15 @@
 //! | `icdf(x)` | below which number the share `x` of a normal distribution lies, as torch computes it |
 //! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
 //! | `by_name(object)` | the values of an object, in the order of their names |
+//! | `template(name)` | a chat template of the `templates` module |
 //!
 //! A missing field is an error in arithmetic, and no value where it is the whole formula.
 
 use core::fmt;
 
 use serde_json::{Map, Number, Value, json};
+
+use crate::templates::template;
 
 /// Why a formula has no value.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,6 +140,7 @@ functions! {
     OneOf "one_of" 2
     ByNumber "by_number" 1
     ByName "by_name" 1
+    Template "template" 1
     IsList "is_list" 1
     NLeading "n_leading" 2
     With "with" 3
@@ -436,6 +440,10 @@ impl Fields {
                 }
                 _ => return Err(wrong("an object")),
             },
+            Function::Template => {
+                let text = x.as_str().and_then(template).ok_or_else(|| wrong("the name of a chat template"))?;
+                Value::String(text.to_owned())
+            }
             Function::OneOf => match (second()?, x.as_str()) {
                 (Value::Object(mut table), Some(name)) => match table.remove(name) {
                     Some(value) => value,

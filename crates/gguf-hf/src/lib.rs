@@ -26,6 +26,7 @@ mod peek;
 mod problem;
 mod reranker;
 pub mod safetensors;
+mod templates;
 pub mod tokenizer;
 pub mod torch;
 mod tower;

@@ -216,11 +216,15 @@ pub(crate) fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
     }
 }
 
+/// Why matrices of a class that keeps types are not of the type that is asked for.
+const STORED: Keep = Keep::Kind("the type in the checkpoint");
+
 impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
         let from = op.value_type();
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
+            _ if from == GgmlType::I32 => (from, Reason::Kept(Keep::Kind("whole numbers"))),
             // Blocks are written as they are.
             _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind("the blocks of the checkpoint"))),
             (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
@@ -234,8 +238,29 @@ impl ModelPlan {
             _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
             found => found,
         };
-        let offset = self.tensors.len() as u64;
-        let place = Place { file: 0, offset };
+        self.push(name, shape, op, (ty, reason));
+    }
+
+    /// Adds an output tensor of a class whose matrices keep the type that they are stored in.
+    pub(crate) fn add_as_stored(&mut self, name: String, shape: Vec<u64>, op: Op, stored: Option<Dtype>) {
+        let decided = tensor_type(&name, &shape, self.ty);
+        let is_single = matches!(decided.1, Reason::Vector | Reason::Norm);
+        match stored {
+            _ if is_single || op.value_type().is_quantized() || op.value_type() == GgmlType::I32 => {
+                self.add(name, shape, op)
+            }
+            Some(Dtype::F32) => self.push(name, shape, op, (GgmlType::F32, Reason::Kept(STORED))),
+            Some(Dtype::BF16) => self.push(name, shape, op, (GgmlType::BF16, Reason::Kept(STORED))),
+            Some(Dtype::SCALED_F8) => {
+                let (ty, _) = asked_type(&shape, GgmlType::Q8_0);
+                self.push(name, shape, op, (ty, Reason::Kept(STORED)));
+            }
+            _ => self.add(name, shape, op),
+        }
+    }
+
+    fn push(&mut self, name: String, shape: Vec<u64>, op: Op, (ty, reason): (GgmlType, Reason)) {
+        let (from, place) = (op.value_type(), Place { file: 0, offset: self.tensors.len() as u64 });
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
     }
 

@@ -25,6 +25,7 @@ use crate::model_plan::PlanError;
 mod bitsandbytes;
 mod blocks;
 mod data;
+mod deepseek4;
 mod groups;
 mod image;
 mod method;

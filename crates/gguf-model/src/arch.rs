@@ -74,6 +74,7 @@ mod deepseek;
 mod deepseek2;
 mod deepseek2ocr;
 mod deepseek32;
+mod deepseek4;
 mod dflash;
 mod dots1;
 mod dots3note;
@@ -115,6 +116,7 @@ mod jais;
 mod jais2;
 mod jamba;
 mod jina_bert;
+mod kimi_k3;
 mod kimi_linear;
 mod laguna;
 mod lfm2;
@@ -386,14 +388,33 @@ dims! {
     KdaHead "kda.head_dim" |h, _| h.kda_head;
     /// Elements of all heads of delta attention.
     KdaInner "attention.head_count × kda.head_dim" |h, b| h.heads?.get(b)?.checked_mul(h.kda_head?);
-    /// Streams of hidden states that hyper-connections mix.
-    Streams "hyper_connection.count" |h, _| h.streams;
-    /// Elements of the hidden states of all streams.
-    StreamsEmbd "hyper_connection.count × embedding_length" |h, _| h.streams?.checked_mul(h.embd?);
+    /// Elements of the state that experts work on.
+    ExpertLatent "expert_latent_length or embedding_length" |h, _| h.expert_latent.or(h.embd);
+    /// Experts that work on a token.
+    ExpertsUsed "expert_used_count" |h, _| h.experts_used;
+    /// Elements of the queries of a group of heads.
+    GroupQ "attention.head_count × attention.key_length / attention.output_group_count"
+        |h, b| h.q(b)?.checked_div(h.output_groups?);
+    /// Elements of the states that the outputs of all groups of heads are projected to.
+    GroupsLora "attention.output_group_count × attention.output_lora_rank"
+        |h, _| h.output_groups?.checked_mul(h.output_lora?);
+    /// Hidden states that blocks mix.
+    Hyper "hyper_connection.count" |h, _| h.hyper;
+    /// Elements of these hidden states.
+    HyperEmbd "hyper_connection.count × embedding_length" |h, _| h.hyper?.checked_mul(h.embd?);
+    /// Weights of a mixture of them: one before, one after, and one for each pair.
+    HyperMix "(2 + hyper_connection.count) × hyper_connection.count" |h, _| h.hyper?.checked_mul(h.hyper?.checked_add(2)?);
     /// Rank of the gates of hyper-connections.
-    StreamsRank "hyper_connection.low_rank" |h, _| h.streams_rank;
+    HyperRank "hyper_connection.low_rank" |h, _| h.hyper_rank;
     /// Positions that the convolution of n-gram embeddings sees.
     NGramConv "ple.conv_kernel" |h, _| h.ngram_conv;
+    /// Positions that attention compresses into one.
+    Ratio "attention.compress_ratios" |h, b| h.compress_ratio(b);
+    /// Elements of compressed keys, which overlap where an indexer selects among them.
+    Compressed "attention.key_length, twice where attention.compress_ratios is 4"
+        |h, b| h.head_k?.checked_mul(if h.is_compressed_with_indexer(b) { 2 } else { 1 });
+    /// Elements of two keys of the indexer.
+    TwiceIndexerKey "2 × attention.indexer.key_length" |h, _| h.indexer_key?.checked_mul(2);
 }
 
 impl Dim {
@@ -456,6 +477,18 @@ pub enum When {
     NGrams,
     /// Blocks that add n-gram embeddings.
     NGramBlock,
+    /// Blocks whose attention compresses positions.
+    Compressed,
+    /// Blocks with an indexer that selects among compressed positions.
+    Indexed,
+    /// Blocks whose experts follow from the token.
+    Hashed,
+    /// All other blocks.
+    Scored,
+    /// Blocks that mix several hidden states.
+    Mixed,
+    /// All other blocks.
+    Unmixed,
 }
 
 impl When {
@@ -481,6 +514,12 @@ impl When {
             When::Stacked => h.stacked.is_none_or(|n| block < n),
             When::NGrams => h.ngram_blocks.is_some_and(|list| list.len() > 0),
             When::NGramBlock => h.has_ngrams(block),
+            When::Compressed => h.compress_ratio(block).is_some_and(|n| n > 0),
+            When::Indexed => h.is_compressed_with_indexer(block),
+            When::Hashed => block < h.hash_blocks,
+            When::Scored => block >= h.hash_blocks,
+            When::Mixed => h.hyper.is_some_and(|n| n > 0),
+            When::Unmixed => h.hyper.is_none_or(|n| n == 0),
         }
     }
 }
@@ -525,6 +564,8 @@ pub enum Map {
     /// In tables: multiplies rows by the value of a formula, a list of `[rows, number]` for rows that follow each other. The list
     /// begins again where it ends.
     ScaleRowsBy(&'static str),
+    /// In tables: keeps whole numbers, in 32 bits. The only function of its row.
+    Whole,
     /// In tables: appends rows of zeros until there are as many as the value of a formula.
     PadRowsTo(&'static str),
 }
@@ -549,6 +590,7 @@ pub struct Row {
     /// `a | b` are spellings of which a checkpoint has one. `{x}` stands for the number of an expert, `{h}` of a
     /// head, `{kv}` of a key-value head: the tensors are stacked, in a new outermost dimension. `a + b` are tensors that are
     /// concatenated along their outermost dimension, and so are those of `{+n}`, which stands for the numbers of `n` parts.
+    /// `a * b` are multiplied element by element, in single precision, to a vector.
     pub source: &'static str,
     /// How elements change places; empty where they do not. See the `pattern` module of `gguf-hf` for the notation.
     pub pattern: &'static str,
@@ -697,7 +739,7 @@ pub enum Computed {
     /// As [`Llama3Freqs`](Computed::Llama3Freqs) for the rotated part of a head, `rotated` elements, computed in double precision; 1 for the
     /// rest of the head.
     Llama3FreqsOfPart,
-    /// A vector of that name with the values of a formula.
+    /// A vector of that name with the values of a formula, where these are not `null`.
     Values(&'static str, &'static str),
     /// `rope_factors_long.weight` and `rope_factors_short.weight`, where the configuration has them.
     LongRopeFactors,
@@ -719,7 +761,8 @@ pub struct Checkpoint {
     /// and a decoder, that of the encoder and then that of the decoder.
     pub layers: &'static [&'static str],
     /// Tensors that are left out, with the formula that has to hold, or an empty one. In names, `*` stands for anything. A
-    /// pattern that begins with `^` is one of the names in the checkpoint, with their root.
+    /// pattern that begins with `^` is one of the names in the checkpoint, with their root. Where the formula gives a list, the element of the
+    /// tensor's block has to hold.
     pub skip: &'static [(&'static str, &'static str)],
     /// Tensors that are left out, and have to be zero throughout. In names, `*` stands for anything.
     pub zero: &'static [&'static str],
@@ -727,8 +770,8 @@ pub struct Checkpoint {
     pub first_of: &'static [&'static str],
     /// Rows whose values are divided by 2 as often as `rescale_every_n_layers` goes into the number of the block.
     pub rescaled: &'static [&'static str],
-    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number.
-    /// Without a number, tensors belong to the first of these blocks.
+    /// What the names of tensors begin with in blocks that are numbered from those of the model on, and the usual name: `{}` is the number,
+    /// `{0}` the number among these blocks. Without a number, tensors belong to the first of these blocks.
     pub appended: &'static [(&'static str, &'static str)],
     /// Whether tensors of blocks beyond those of the model are left out.
     pub drops_further_blocks: bool,
@@ -797,6 +840,9 @@ pub struct Checkpoint {
     pub convolutions: &'static [&'static str],
     /// Whether all matrices have the type that is asked for, also those that most architectures keep in single precision.
     pub forces_type: bool,
+    /// Whether matrices in single precision and in bfloat16 keep their type, and those in floats of eight bits with scales become Q8_0, whatever
+    /// type is asked for.
+    pub keeps_types: bool,
 }
 
 impl Checkpoint {
@@ -843,6 +889,7 @@ impl Checkpoint {
         half: &[],
         convolutions: &[],
         forces_type: false,
+        keeps_types: false,
     };
 }
 
@@ -988,6 +1035,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     deepseek2ocr::ARCHITECTURE,
     deepseek32::ARCHITECTURE,
     deepseek32::GLM,
+    deepseek4::ARCHITECTURE,
     deepseek::ARCHITECTURE,
     dflash::ARCHITECTURE,
     dots1::ARCHITECTURE,
@@ -1032,6 +1080,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     jais::ARCHITECTURE,
     jamba::ARCHITECTURE,
     jina_bert::V2,
+    kimi_k3::ARCHITECTURE,
     kimi_linear::ARCHITECTURE,
     laguna::ARCHITECTURE,
     lfm2::ARCHITECTURE,

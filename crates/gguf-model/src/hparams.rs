@@ -151,14 +151,24 @@ pub struct Hparams<'g> {
     pub windowed: Option<ArrayRef<'g>>,
     /// Number of blocks that have weights, where blocks run several times.
     pub stacked: Option<u64>,
-    /// Streams of hidden states that hyper-connections mix.
-    pub streams: Option<u64>,
     /// Rank of the gates of hyper-connections.
-    pub streams_rank: Option<u64>,
+    pub hyper_rank: Option<u64>,
     /// The blocks that add n-gram embeddings.
     pub ngram_blocks: Option<ArrayRef<'g>>,
     /// Positions that the convolution of n-gram embeddings sees.
     pub ngram_conv: Option<u64>,
+    /// Hidden states that hyper-connections mix.
+    pub hyper: Option<u64>,
+    /// Groups of heads whose outputs are projected to a narrow state each.
+    pub output_groups: Option<u64>,
+    /// Elements of that state.
+    pub output_lora: Option<u64>,
+    /// Positions that the attention of each block compresses into one; 0 where it does not.
+    pub compress_ratios: Option<ArrayRef<'g>>,
+    /// Blocks at the start whose experts follow from the token.
+    pub hash_blocks: u64,
+    /// Elements of the state that experts work on, where that is not a hidden state.
+    pub expert_latent: Option<u64>,
 }
 
 impl<'g> Hparams<'g> {
@@ -227,10 +237,15 @@ impl<'g> Hparams<'g> {
             kda_head: int(keys::KDA_HEAD_DIM),
             windowed: value(keys::ATTENTION_SLIDING_WINDOW_PATTERN).and_then(|v| v.as_array()),
             stacked: int(keys::HRM_LAYERS_PER_STACK).map(|n| n.saturating_mul(2)),
-            streams: int(keys::HYPER_CONNECTION_COUNT),
-            streams_rank: int(keys::HYPER_CONNECTION_LOW_RANK),
+            hyper_rank: int(keys::HYPER_CONNECTION_LOW_RANK),
             ngram_blocks: value(keys::PLE_LAYERS).and_then(|v| v.as_array()),
             ngram_conv: int(keys::PLE_CONV_KERNEL),
+            hyper: int(keys::HYPER_CONNECTION_COUNT),
+            output_groups: int(keys::ATTENTION_OUTPUT_GROUP_COUNT),
+            output_lora: int(keys::ATTENTION_OUTPUT_LORA_RANK),
+            compress_ratios: value(keys::ATTENTION_COMPRESS_RATIOS).and_then(|v| v.as_array()),
+            hash_blocks: int(keys::HASH_LAYER_COUNT).unwrap_or(0),
+            expert_latent: int(keys::EXPERT_LATENT_LENGTH).filter(|&n| n > 0),
         }
     }
 
@@ -277,6 +292,16 @@ impl<'g> Hparams<'g> {
     /// Whether block `block` adds n-gram embeddings, as a key lists it.
     pub fn has_ngrams(&self, block: u64) -> bool {
         self.ngram_blocks.is_some_and(|listed| listed.iter().any(|v| v.get::<u64>().is_ok_and(|n| n == block)))
+    }
+
+    /// Positions that the attention of block `block` compresses into one; 0 where it does not.
+    pub fn compress_ratio(&self, block: u64) -> Option<u64> {
+        self.compress_ratios?.get(block)?.get().ok()
+    }
+
+    /// Whether an indexer selects among the compressed positions of block `block` (`load_arch_tensors` in `src/models/deepseek4.cpp`).
+    pub fn is_compressed_with_indexer(&self, block: u64) -> bool {
+        self.compress_ratio(block) == Some(4)
     }
 
     /// Width of a state space with input and output projections of each group.

@@ -26,7 +26,7 @@ use crate::importance::Importance;
 use crate::journal::{Finished, Journal};
 use crate::mean::MeanOfAbs;
 use crate::moves;
-use crate::ops::{Cast, apply_maps, width};
+use crate::ops::{Cast, apply_maps, multiply, narrow, width};
 use crate::plan::{Draft, FilePlan, Gather, Map, Op, Rounding, TensorPlan};
 use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
                     |(group, out): (&Group<'_>, &mut Vec<u8>)| cast(GgmlType::F32, group.first.tensor, &raw, out);
                 groups.iter().zip(outs.iter_mut()).map(cast).collect::<Result<Vec<u64>, Error>>()?
             }
-            Op::Copy(_) | Op::Gather(_) => {
+            Op::Copy(_) | Op::Gather(_) | Op::Product(_) | Op::Narrow(_) => {
                 let (draft, tensor) = (first.draft, first.tensor);
                 let source = read(item.index, draft, tensor, chunk.first(), chunk.n_elements(), known, input)?;
                 self.write_values(item, groups, source, known, values, outs)?
@@ -394,6 +394,22 @@ fn read<'b>(
             let maps = gather.maps.iter().map(resolve).collect::<Result<Vec<Map>, Error>>()?;
             resize(mapped, packed_bytes(tensor.op.value_type(), n_elements, tensor)?, tensor)?;
             apply_maps(&maps, from, first, raw, mapped).ok_or_else(|| no_codec(tensor))?;
+            Ok(mapped)
+        }
+        Op::Product(inputs) => {
+            resize(mapped, packed_bytes(GgmlType::F32, n_elements, tensor)?, tensor)?;
+            for (number, input) in inputs.iter().enumerate() {
+                resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
+                draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+                multiply(input.ty, raw, number == 0, mapped).ok_or_else(|| no_codec(tensor))?;
+            }
+            Ok(mapped)
+        }
+        Op::Narrow(input) => {
+            resize(raw, packed_bytes(input.ty, n_elements, tensor)?, tensor)?;
+            draft.source.read(input.index, packed_bytes(input.ty, first, tensor)?, raw)?;
+            resize(mapped, packed_bytes(GgmlType::I32, n_elements, tensor)?, tensor)?;
+            narrow(raw, mapped);
             Ok(mapped)
         }
     }

@@ -122,7 +122,8 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
                 | Map::PadRowsTo(_)
                 | Map::ZeroRows(_)
                 | Map::Values(_)
-                | Map::RoundToMean => return None,
+                | Map::RoundToMean
+                | Map::Whole => return None,
             }
             if halves {
                 float::encode_f16(values, &mut rounded);
@@ -141,6 +142,36 @@ fn round_to_three(level: f32, values: &mut [f32]) {
     const SMALLEST: f32 = 1e-5;
     let inverse = 1.0 / if level < SMALLEST { SMALLEST } else { level };
     values.iter_mut().for_each(|v| *v = (*v * inverse).round_ties_even().clamp(-1.0, 1.0) / inverse);
+}
+
+/// Multiplies products of single precision by values of a plain type; the first factor is the product itself.
+///
+/// `None` for types that are not plain.
+pub fn multiply(ty: GgmlType, packed: &[u8], is_first: bool, products: &mut [u8]) -> Option<()> {
+    let plain = PLAIN.iter().find(|plain| plain.ty == ty)?;
+    let (mut factors, mut values) = ([0f32; RUN], [0f32; RUN]);
+    for (packed, products) in packed.chunks(RUN * width(ty)).zip(products.chunks_mut(RUN * 4)) {
+        let n = products.len() / 4;
+        let (factors, values) = (factors.get_mut(..n)?, values.get_mut(..n)?);
+        (plain.decode)(packed, factors);
+        if is_first {
+            values.copy_from_slice(factors);
+        } else {
+            float::decode_f32(products, values);
+            values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= *factor);
+        }
+        float::encode_f32(values, products);
+    }
+    Some(())
+}
+
+/// The lower halves of whole numbers of 64 bits, which are the numbers where they fit 32 bits.
+pub fn narrow(wide: &[u8], out: &mut [u8]) {
+    let (wide, _) = wide.as_chunks::<8>();
+    let (out, _) = out.as_chunks_mut::<4>();
+    for (out, [a, b, c, d, ..]) in out.iter_mut().zip(wide) {
+        *out = [*a, *b, *c, *d];
+    }
 }
 
 /// Bytes of one value of a plain type; never 0.
@@ -168,6 +199,32 @@ mod tests {
         assert_eq!(apply(&[Map::ZeroBefore(6)], 4), Some(vec![0.0, 0.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
         assert_eq!(apply(&[Map::ScalePart { period: 0, from: 0, to: 1, factor: 2.0 }], 0), None);
         assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
+    }
+
+    #[test]
+    fn products_are_of_all_factors_in_single_precision() {
+        let n = RUN + 5;
+        let (a, b): (Vec<f32>, Vec<f32>) = (0..n).map(|i| (i as f32 * 0.1 + 0.3, 7.0 - i as f32 * 0.25)).unzip();
+        let (mut first, mut second, mut products) = (vec![0; n * 4], vec![0; n * 2], vec![0; n * 4]);
+        float::encode_f32(&a, &mut first);
+        float::encode_bf16(&b, &mut second);
+        let mut rounded = vec![0f32; n];
+        float::decode_bf16(&second, &mut rounded);
+        multiply(GgmlType::F32, &first, true, &mut products).unwrap();
+        multiply(GgmlType::BF16, &second, false, &mut products).unwrap();
+        let mut found = vec![0f32; n];
+        float::decode_f32(&products, &mut found);
+        let expected: Vec<f32> = a.iter().zip(&rounded).map(|(a, b)| a * b).collect();
+        assert_eq!(found, expected);
+        assert_eq!(multiply(GgmlType::Q4_0, &first, true, &mut products), None);
+    }
+
+    #[test]
+    fn narrow_numbers_are_the_lower_halves() {
+        let wide: Vec<u8> = [5i64, -1, (1 << 32) + 7].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let mut out = [0; 12];
+        narrow(&wide, &mut out);
+        assert_eq!(out.as_chunks::<4>().0.iter().map(|n| i32::from_le_bytes(*n)).collect::<Vec<_>>(), [5, -1, 7]);
     }
 
     #[test]

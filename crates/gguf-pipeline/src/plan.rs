@@ -30,6 +30,10 @@ pub enum Op {
     Copy(Input),
     /// Elements that change places, or values.
     Gather(Gather),
+    /// The products of the elements of source tensors of plain types, all of the same length, in single precision.
+    Product(Vec<Input>),
+    /// The source's whole numbers of 64 bits, less their upper halves.
+    Narrow(Input),
     /// Values that the plan computed itself.
     Computed(Vec<f32>),
 }
@@ -80,15 +84,16 @@ impl Op {
     pub fn copied(&self) -> Option<&Input> {
         match self {
             Op::Copy(input) => Some(input),
-            Op::Gather(_) | Op::Computed(_) => None,
+            Op::Gather(_) | Op::Product(_) | Op::Narrow(_) | Op::Computed(_) => None,
         }
     }
 
     /// The source tensors that are read.
     pub fn inputs(&self) -> &[Input] {
         match self {
-            Op::Copy(input) => std::slice::from_ref(input),
+            Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
             Op::Gather(gather) => &gather.inputs,
+            Op::Product(inputs) => inputs,
             Op::Computed(_) => &[],
         }
     }
@@ -101,7 +106,8 @@ impl Op {
                 ty if gather.maps.is_empty() || ty == GgmlType::F16 => ty,
                 _ => GgmlType::F32,
             },
-            Op::Computed(_) => GgmlType::F32,
+            Op::Narrow(_) => GgmlType::I32,
+            Op::Product(_) | Op::Computed(_) => GgmlType::F32,
         }
     }
 }

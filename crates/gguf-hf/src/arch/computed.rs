@@ -29,9 +29,9 @@ pub(super) fn add(checkpoint: &Checkpoint, plan: &mut ModelPlan) -> Result<(), P
                 }
             }
             Computed::Values(name, formula) => {
-                let missing = || config::Error::Missing(vec![(*formula).to_owned()]);
-                let values = list(&plan.fields, formula)?.ok_or_else(missing)?;
-                vector(plan, name, values);
+                if let Some(values) = list(&plan.fields, formula)? {
+                    vector(plan, name, values);
+                }
             }
             Computed::LongRopeFactors => {
                 for (name, field) in [

@@ -57,8 +57,10 @@ fn of_tower(checkpoint: &Checkpoint, name: &str) -> Result<String, &'static str>
 pub(super) fn in_appended_block(checkpoint: &Checkpoint, name: &str, n_main: u64) -> Option<String> {
     checkpoint.appended.iter().find_map(|(before, usual)| {
         let (block, rest) = after(before, name)?;
-        let block = n_main.checked_add(block.unwrap_or(0))?;
-        Some(format!("{}{rest}", usual.replace("{}", &block.to_string())))
+        let number = block.unwrap_or(0);
+        let block = n_main.checked_add(number)?;
+        let usual = usual.replace("{}", &block.to_string()).replace("{0}", &number.to_string());
+        Some(format!("{usual}{rest}"))
     })
 }
 
@@ -180,13 +182,18 @@ mod tests {
     #[test]
     fn blocks_behind_those_of_the_model() {
         let table = Checkpoint {
-            appended: &[("mtp.layers.{}.", "layers.{}."), ("mtp.fc.", "layers.{}.eh_proj.")],
+            appended: &[
+                ("mtp.layers.{}.", "layers.{}."),
+                ("mtp.fc.", "layers.{}.eh_proj."),
+                ("draft.{}.", "layers.{0}."),
+            ],
             peeked: &[("gains", "layers.{}.gain"), ("gain", "head_gain")],
             ..*gguf_model::arch::of_class("LlamaForCausalLM").unwrap().1
         };
         let named = |name| in_appended_block(&table, name, 40);
         assert_eq!(named("mtp.layers.1.norm.weight").as_deref(), Some("layers.41.norm.weight"));
         assert_eq!(named("mtp.fc.weight").as_deref(), Some("layers.40.eh_proj.weight"));
+        assert_eq!(named("draft.1.norm.weight").as_deref(), Some("layers.1.norm.weight"));
         assert_eq!(named("layers.1.norm.weight"), None);
         assert_eq!(peeked(&table, "layers.3.gain"), Some(("gains", Some(3))));
         assert_eq!(peeked(&table, "head_gain"), Some(("gain", None)));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use gguf_format::{Gguf, Head};
+use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
 use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
@@ -59,7 +59,7 @@ pub(super) fn add(
             }
         };
         let name = renumbered(checkpoint, name, &plan.fields)?;
-        if is_skipped(checkpoint, &name, &source.name, &plan.fields)? {
+        if is_skipped(checkpoint, &name, &source.name, &plan.fields, rows.block_of(&name))? {
             plan.skip(&source.name, "not used by the architecture in llama.cpp");
             continue;
         }
@@ -138,7 +138,13 @@ pub(super) fn add(
         if halvings > 0 && checkpoint.rescaled.contains(&slot.tensor.row.name) {
             op = halved(op, halvings, &shape);
         }
-        plan.add(name, shape, op);
+        match checkpoint.keeps_types {
+            true => {
+                let stored = op.inputs().first().and_then(|input| sources.get(input.index)).map(|source| source.dtype);
+                plan.add_as_stored(name, shape, op, stored);
+            }
+            false => plan.add(name, shape, op),
+        }
     }
     if let Some((index, source)) = ids {
         plan.add_ids(checkpoint.ids, index, source);
@@ -191,18 +197,40 @@ const LEFT_OUT: &str = "predicts further tokens";
 /// What blocks that predict further tokens share with the model.
 const SHARED: &[&str] = &["token_embd.weight", "output_norm.weight", "output.weight"];
 
-/// Whether the class leaves a tensor out: by its name in tables, or that in the checkpoint.
-fn is_skipped(checkpoint: &Checkpoint, name: &str, source: &str, fields: &Fields) -> Result<bool, PlanError> {
+/// Whether the class leaves a tensor of a block out: by its name in tables, or that in the checkpoint.
+fn is_skipped(
+    checkpoint: &Checkpoint,
+    name: &str,
+    source: &str,
+    fields: &Fields,
+    block: Option<u64>,
+) -> Result<bool, PlanError> {
     for (pattern, condition) in checkpoint.skip {
         let matches = match pattern.strip_prefix('^') {
             Some(pattern) => names::matches(pattern, source),
             None => names::matches(pattern, name),
         };
-        if matches && condition_holds(condition, pattern, fields)? {
+        if matches && condition_holds_in(condition, pattern, fields, block)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// As [`condition_holds`]; of a list, the element of the block has to hold.
+fn condition_holds_in(
+    condition: &str,
+    row: &'static str,
+    fields: &Fields,
+    block: Option<u64>,
+) -> Result<bool, PlanError> {
+    let wrong = |e: crate::formula::Error| PlanError::Table { key: row, problem: e.to_string() };
+    if condition.starts_with('[') {
+        let list = fields.eval(&Formula::parse(condition).map_err(wrong)?).map_err(wrong)?.unwrap_or_default();
+        let place = block.and_then(|block| usize::try_from(block).ok());
+        return Ok(place.and_then(|place| list.get(place)).is_some_and(|holds| *holds == true));
+    }
+    condition_holds(condition, row, fields)
 }
 
 /// Whether the condition of a row holds, as an empty one does.
@@ -213,6 +241,14 @@ pub(super) fn condition_holds(condition: &str, row: &'static str, fields: &Field
         text => fields.holds(&Formula::parse(text).map_err(wrong)?).map_err(wrong),
     }
 }
+
+/// The names in a source that are concatenated, or multiplied.
+fn operands(source: &'static str) -> impl Iterator<Item = &'static str> {
+    source.split(" + ").flat_map(|source| source.split(PRODUCT))
+}
+
+/// What stands between the names of tensors that are multiplied.
+const PRODUCT: &str = " * ";
 
 /// A name of a checkpoint's tensors, taken apart at the number of an expert, a head or a part.
 #[derive(Debug, Clone, Copy)]
@@ -274,7 +310,7 @@ impl Rows {
     fn new(architecture: &'static Architecture, checkpoint: &'static Checkpoint) -> Rows {
         let parse = |is_outside| {
             move |tensor: Tensor| {
-                let parts = |text: &'static str| text.split(" + ").map(Template::new).collect();
+                let parts = |text: &'static str| operands(text).map(Template::new).collect();
                 let alternatives = tensor.row.source.split('|').map(parts).collect();
                 ParsedRow { tensor, is_outside, alternatives }
             }
@@ -285,13 +321,23 @@ impl Rows {
         Rows { rows: rows.filter(is_made).collect(), layers: checkpoint.layers }
     }
 
-    /// All rows that a tensor belongs to; several when it is split.
-    fn matches(&self, name: &str) -> Vec<Match> {
-        let in_block = self.layers.iter().enumerate().find_map(|(place, layers)| {
+    /// The run of blocks that a tensor is in, its block, and the rest of its name.
+    fn in_block<'n>(&self, name: &'n str) -> Option<(usize, u64, &'n str)> {
+        self.layers.iter().enumerate().find_map(|(place, layers)| {
             let (before, after) = layers.split_once("{}")?;
             let (block, rest) = names::number(name.strip_prefix(before)?)?;
             Some((place, block, rest.strip_prefix(after)?))
-        });
+        })
+    }
+
+    /// The block that a tensor is in.
+    fn block_of(&self, name: &str) -> Option<u64> {
+        self.in_block(name).map(|(_, block, _)| block)
+    }
+
+    /// All rows that a tensor belongs to; several when it is split.
+    fn matches(&self, name: &str) -> Vec<Match> {
+        let in_block = self.in_block(name);
         let mut found = Vec::new();
         for (number_of_row, row) in self.rows.iter().enumerate() {
             let (block, rest) = match (row.is_outside, in_block) {
@@ -391,8 +437,11 @@ impl Slot {
             return Err(incomplete());
         }
         let row = self.tensor.row;
-        if let [Map::Values(formula)] = row.maps {
-            return self.values(formula, h, fields, key.block);
+        match row.maps {
+            [Map::Values(formula)] => return self.values(formula, h, fields, key.block),
+            [Map::Whole] => return self.whole_numbers(sources, h, block),
+            _ if row.source.contains(PRODUCT) => return self.product(name, sources, h, block),
+            _ => {}
         }
         let pattern = match row.pattern {
             "" => None,
@@ -477,6 +526,54 @@ impl Slot {
             None => return Err(incomplete()),
         };
         Ok((shape, op))
+    }
+
+    /// The vector of the products of the elements of all parts.
+    fn product(
+        &self,
+        name: &str,
+        sources: &[SourceTensor],
+        h: &Hparams<'_>,
+        block: u64,
+    ) -> Result<(Vec<u64>, Op), PlanError> {
+        let (mut inputs, mut lengths) = (Vec::new(), Vec::new());
+        for (source, &index) in self.parts.values().filter_map(|index| Some((sources.get(*index)?, index))) {
+            let length: u64 = source.shape.iter().product();
+            inputs.push(float_input(index, source)?);
+            lengths.push(length);
+            if lengths.first() != Some(&length) {
+                let (tensor, found) = (source.name.clone(), source.shape.clone());
+                return Err(PlanError::Shapes { name: name.to_owned(), tensor, found });
+            }
+        }
+        lengths.truncate(1);
+        self.check_shape(&lengths, sources, h, block)?;
+        Ok((lengths, Op::Product(inputs)))
+    }
+
+    /// A tensor of whole numbers.
+    fn whole_numbers(
+        &self,
+        sources: &[SourceTensor],
+        h: &Hparams<'_>,
+        block: u64,
+    ) -> Result<(Vec<u64>, Op), PlanError> {
+        let found = self.parts.values().find_map(|index| Some((*index, sources.get(*index)?)));
+        let (index, source) = found.ok_or_else(|| PlanError::Table {
+            key: self.tensor.row.name,
+            problem: "expected the name of one tensor".to_owned(),
+        })?;
+        let shape: Vec<u64> = source.shape.iter().rev().copied().collect();
+        self.check_shape(&shape, sources, h, block)?;
+        let input = |ty| Input { index, name: source.name.clone(), ty };
+        match source.dtype.ggml {
+            Some(ty @ GgmlType::I64) => Ok((shape, Op::Narrow(input(ty)))),
+            Some(ty @ GgmlType::I32) => Ok((shape, Op::Copy(input(ty)))),
+            _ => Err(PlanError::Packed {
+                tensor: source.name.clone(),
+                problem: format!("has the format {}, expected I64 or I32", source.dtype),
+            }),
+        }
     }
 
     /// A tensor with the values of a formula.
@@ -686,7 +783,7 @@ fn missing(
             if due && counts && is_made(&tensor) && !made.contains(&tensor.name_in(block)) {
                 let first = tensor.row.source.split('|').next().unwrap_or_default();
                 let Template { before, stack: number, .. } =
-                    Template::new(first.split(" + ").next().unwrap_or_default());
+                    Template::new(operands(first).next().unwrap_or_default().trim());
                 let source = number.map_or(before.to_owned(), |(_, after)| format!("{before}0{after}"));
                 let suffix = if tensor.is_bias { ".bias" } else { ".weight" };
                 let place = usize::from(stack == Stack::Decoder);

@@ -8,7 +8,7 @@ use super::blocks::Format;
 use super::groups::{Groups, Order, PackedRows, Ternary, Transposed};
 use super::nvfp4::{self, Algorithms};
 use super::ranks::Ranks;
-use super::{Form, Found, New, Problem, bitsandbytes, dims, expect, image, mxfp4, problem, scales};
+use super::{Form, Found, New, Problem, bitsandbytes, deepseek4, dims, expect, image, mxfp4, problem, scales};
 use crate::config::{Config, Error as ConfigError};
 use crate::dtype::{Dtype, SourceTensor};
 use crate::error::Error;
@@ -48,6 +48,9 @@ impl Method {
     /// # Errors
     /// When the fields are not of the types that they should have, and for a method that is not known.
     pub(crate) fn of(dir: &Path, config: &Config) -> Result<Method, Error> {
+        if let Some(method) = config.architecture().ok().and_then(Method::of_class) {
+            return Ok(method);
+        }
         let wrong = |source: PlanError| Error::Plan { path: dir.to_owned(), source };
         let field = config.hparams().get(FIELD).cloned().unwrap_or_default();
         if !field.is_object() && !field.is_null() {
@@ -115,7 +118,7 @@ impl Method {
         const MOSTLY_NVFP4: u32 = 39;
         let is_float = !matches!(asked, OutType::Q8_0 | OutType::TQ1_0 | OutType::TQ2_0);
         match self.name.as_str() {
-            _ if self.has_mxfp4_rows() => Some(MOSTLY_MXFP4_MOE),
+            _ if self.has_mxfp4_rows() || self.name == deepseek4::NAME => Some(MOSTLY_MXFP4_MOE),
             _ if self.is_nvfp4 && is_float => Some(MOSTLY_NVFP4),
             "mxfp4" if is_float => Some(MOSTLY_MXFP4_MOE),
             _ => None,
@@ -153,6 +156,7 @@ impl Method {
         match self.name.as_str() {
             "" => Ok(()),
             image::NAME => image::find(found),
+            deepseek4::NAME => Ok(deepseek4::find(found)?),
             "fp8" | "fbgemm_fp8" => Ok(self.fp8(found)?),
             "modelopt" => Ok(modelopt(found)?),
             "mxfp4" => Ok(mxfp4::find(found)?),

@@ -50,19 +50,31 @@ pub(super) fn find_rows(found: &mut Found<'_>, end: &str) -> Result<(), PlanErro
             None if end == ".weight" => continue,
             None => found.need(&format!("{name}_scale"), tensor)?,
         };
-        let (shape, blocks) = of_rows(Format::MXFP4, (codes, tensor), (scales, of_scales))?;
         if end != ".weight" && found.find(&name).is_some() {
             return Err(problem(tensor, format!("stands beside {name:?}")));
         }
-        found.gone.extend([codes, scales]);
-        let tensor = SourceTensor { name, dtype: Dtype::MXFP4, shape };
-        found.first.push(New { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
+        add_rows(found, name, (codes, tensor), (scales, of_scales))?;
     }
     Ok(())
 }
 
+/// Adds blocks of a matrix that is stored in rows, under that name.
+pub(super) fn add_rows(
+    found: &mut Found<'_>,
+    name: String,
+    codes: (usize, &SourceTensor),
+    scales: (usize, &SourceTensor),
+) -> Result<(), PlanError> {
+    let (shape, blocks) = of_rows(Format::MXFP4, codes, scales)?;
+    found.gone.extend([codes.0, scales.0]);
+    let tensor = SourceTensor { name, dtype: Dtype::MXFP4, shape };
+    found.first.push(New { tensor, form: Form::Blocks(blocks), format: "MXFP4".to_owned() });
+    Ok(())
+}
+
 /// Puts the tensors that are stored in rows before all others, by their blocks and the names in the checkpoint, as the reference does
-/// (`_write_mxfp4_experts` in `conversion/mimo.py` and `conversion/kimi_k3.py`).
+/// (`_write_mxfp4_experts` in `conversion/mimo.py` and `conversion/kimi_k3.py`), and whole numbers before these
+/// (`generate_extra_tensors` in `conversion/deepseek.py`).
 pub(super) fn arrange(sources: &[SourceTensor], tensors: &mut [TensorPlan]) {
     let place = |tensor: &TensorPlan| {
         let first = tensor.op.inputs().first()?;
@@ -70,12 +82,16 @@ pub(super) fn arrange(sources: &[SourceTensor], tensors: &mut [TensorPlan]) {
         let part = first.name.trim_end_matches(".weight").rsplit('.').next();
         let name = String::from_utf8_lossy(&tensor.name);
         let block = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok()).unwrap_or(0u64);
-        is_in_rows.then(|| (block, part.unwrap_or_default().to_owned()))
+        let part = part.unwrap_or_default().to_owned();
+        match tensor.op.value_type() {
+            GgmlType::I32 => Some((0, block, part)),
+            _ => is_in_rows.then_some((1, block, part)),
+        }
     };
     if tensors.iter().any(|tensor| tensor.op.value_type() == GgmlType::MXFP4) {
         tensors.sort_by_cached_key(|tensor| match place(tensor) {
-            Some(place) => (0, place),
-            None => (1, (0, String::new())),
+            Some(place) => place,
+            None => (2, 0, String::new()),
         });
     }
 }

@@ -1,16 +1,18 @@
 //! DFlash and DSpark: drafts of a few blocks that see hidden states of the model that they draft for, and guess a block of tokens at once.
-//! DSpark adds a Markov head.
+//! DSpark adds a Markov head. The blocks of the draft for DeepSeek 4 are those of that model.
 //!
 //! Rules: `load_arch_tensors` in `src/models/dflash.cpp` of llama.cpp, `DFlashModel` and `DSparkModel` in `conversion/qwen.py`,
-//! `MuseGlimmerAssistantModel` in `conversion/muse_glimmer.py`. The tokenizer is that of the other model.
+//! `MuseGlimmerAssistantModel` in `conversion/muse_glimmer.py`, `Gemma4DSparkModel` in `conversion/gemma.py`, `DeepseekV4DSparkModel` in
+//! `conversion/deepseek.py`. The tokenizer is that of the other model.
 
+use super::deepseek4;
 use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["dflash"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::TARGET_LAYERS]],
     outside: &[OUTSIDE],
-    block: &[NORMS, BLOCK, GATED_FFN],
+    block: &[BLOCK, GATED_FFN, deepseek4::BLOCK, deepseek4::FEED_FORWARD, ROUTER],
     checkpoints: &[
         Checkpoint {
             classes: &["DFlashDraftModel", "DFlash2DraftModel"],
@@ -52,6 +54,27 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             tokenizer_keys: &[MUSE_MASK],
             ..DFLASH
         },
+        Checkpoint {
+            classes: &["Gemma4DSparkModel"],
+            rename: &[
+                ("post_attention_layernorm", "attention_post_norm"),
+                ("pre_feedforward_layernorm", "post_attention_layernorm"),
+                ("confidence_proj.", "confidence_head.proj."),
+            ],
+            skip: &[("embed_tokens.weight", "(has_embed_tokens|true) == false")],
+            refuse: GEMMA_REFUSE,
+            present: &[("has_confidence_head", "*confidence_*proj*"), ("has_output", "*lm_head.weight")],
+            keys: &[GEMMA_FIELDS, FIELDS, GENERIC, POOLING, KEYS, GEMMA_KEYS],
+            tokenizer_keys: &[GEMMA_MASK],
+            computed: &[Computed::Values("rope_freqs.weight", "frequencies")],
+            ..DFLASH
+        },
+        deepseek4::DRAFT,
+        Checkpoint {
+            classes: &["DeepseekV4ForCausalLM"],
+            when: "(has_target|false) and dspark_block_size != null",
+            ..deepseek4::DRAFT
+        },
     ],
 };
 
@@ -67,6 +90,53 @@ const INTERLEAVED: (&str, &str) =
     ("(rope_is_neox_style|true) == false", "interleaved rotated pairs (rope_is_neox_style is false)");
 
 const MASK: (&str, &str) = ("has_mask_embedding", "an embedding of the mask token in mask_embedding.pt");
+
+const GEMMA_REFUSE: &[(&str, &str)] = &[
+    ("not attention_k_eq_v", "keys that are not the values as well (attention_k_eq_v)"),
+    ("layer_types != ['full_attention' for i]", "attention that is not full in every block (layer_types)"),
+    (
+        "(hidden_activation|'gelu_pytorch_tanh') != 'gelu_pytorch_tanh'",
+        "a hidden_activation other than gelu_pytorch_tanh",
+    ),
+    ("attention_bias or enable_moe_block", "biases of attention or experts"),
+    ("(draft_vocab_size or vocab_size) != vocab_size", "a draft_vocab_size other than vocab_size"),
+    ("not has_output and tie_word_embeddings != true", "a checkpoint without lm_head.weight"),
+    (
+        "(dflash_config.markov_head_type|markov_head_type|'vanilla') != 'vanilla'",
+        "Markov heads that are not vanilla (markov_head_type)",
+    ),
+    ("final_logit_softcapping", "softcapping of logits (final_logit_softcapping)"),
+    (
+        "rope_parameters and not (rope.rope_type in ['default', 'proportional'])",
+        "a rope_type other than default or proportional",
+    ),
+    MASK,
+];
+
+/// The rotary parameters are those for full attention.
+const GEMMA_FIELDS: &[Key] = keys! {
+    let rope = "rope if rope_parameters else {'rope_type': 'proportional', 'partial_rotary_factor': 0.25, 'rope_theta': 1000000.0}";
+    let rope_all = "rope";
+    let rotated = "int(global_head_dim * (rope.partial_rotary_factor|0.25) / 2)";
+    let frequencies = "[1.0] * rotated + [1e30] * (global_head_dim // 2 - rotated) if rope.rope_type == 'proportional' else null";
+};
+
+const GEMMA_KEYS: &[Key] = keys! {
+    "attention.head_count_kv" U32 = "num_global_key_value_heads";
+    "attention.key_length" U32 = "global_head_dim";
+    "attention.value_length" U32 = "global_head_dim";
+    "rope.dimension_count" U32 = "global_head_dim";
+    "embedding_scale" F32 = "hidden_size ** 0.5";
+    "attention.scale" F32 = "1.0";
+    "hidden_activation" Str = "'gelu_pytorch_tanh'";
+    "sample_from_anchor" Bool = "sample_from_anchor|true";
+    "target_layers" I32 = "[n + 1 for n in required(dflash_config.target_layer_ids|target_layer_ids)]";
+    "has_confidence_head" Bool = "has_confidence_head";
+};
+
+const GEMMA_MASK: &[Key] = keys! {
+    "tokenizer.ggml.mask_token_id" U32 = "dflash_config.mask_token_id|mask_token_id";
+};
 
 const SPARK_FIELDS: &[Key] = keys! {
     let dflash_config = "dflash_config ?? ({'mask_token_id': mask_token_id|null, 'target_layer_ids': target_layer_ids|null}
@@ -129,9 +199,9 @@ const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab] Optional Always <- "embed_tokens";
     "output_norm.weight"          [Embd]       Required Always <- "norm";
     "output.weight"               []           Optional Always <- "lm_head";
-    "fc.weight"                   []           Required Always <- "fc";
+    "fc.weight"                   []           Required Always <- "fc | main_proj";
     "fc.scale"                    [One]        Optional Always;
-    "enc.output_norm.weight"      [Embd]       Required Always <- "hidden_norm";
+    "enc.output_norm.weight"      [Embd]       Required Always <- "hidden_norm | main_norm";
     "d2t"                         []           Optional Always;
     "markov_w1.weight"            []           Optional Always <- "markov_head.markov_w1";
     "markov_w2.weight"            []           Optional Always <- "markov_head.markov_w2";
@@ -140,21 +210,31 @@ const OUTSIDE: &[Row] = rows! {
     "selector_predecessor.weight" []           Optional Always <- "candidate_selector.predecessor_codebook";
     "selector_successor.weight"   []           Optional Always <- "candidate_selector.successor_codebook";
     "selector_hidden.weight"      []           Optional Always <- "candidate_selector.hidden_projection";
-    "output_hc_fn.weight"         []           Optional Always;
-    "output_hc_base.weight"       []           Optional Always;
-    "output_hc_scale.weight"      []           Optional Always;
+    "output_hc_fn.weight"         [HyperEmbd Hyper] Optional Always <- "hc_head_fn";
+    "output_hc_base.weight"       [Hyper]      Optional Always <- "hc_head_base";
+    "output_hc_scale.weight"      [One]        Optional Always <- "hc_head_scale";
+    "rope_freqs.weight"           [HalfHead]   Optional Always;
 };
 
 const BLOCK: &[Row] = rows! {
-    "attn_q.weight"               [Embd Q]     Required Always <- "self_attn.q_proj";
-    "attn_k.weight"               [Embd K]     Required Always <- "self_attn.k_proj";
-    "attn_v.weight"               [Embd V]     Optional Always <- "self_attn.v_proj";
-    "attn_output.weight"          [Q Embd]     Required Always <- "self_attn.o_proj";
-    "attn_q_norm.weight"          [HeadK]      Required Always <- "self_attn.q_norm";
-    "attn_k_norm.weight"          [HeadK]      Required Always <- "self_attn.k_norm";
-    "attn_sinks.weight"           [Heads]      Optional Always <- "self_attn.sinks | self_attn.attention_sink_bias";
+    "attn_norm.weight"            [Embd]       Required Unmixed <- "input_layernorm";
+    "ffn_norm.weight"             [Embd]       Required Unmixed <- "post_attention_layernorm";
+    "post_attention_norm.weight"  [Embd]       Optional Unmixed <- "attention_post_norm";
+    "post_ffw_norm.weight"        [Embd]       Optional Unmixed <- "post_feedforward_layernorm";
+    "layer_output_scale.weight"   [One]        Optional Unmixed <- "layer_scalar";
+    "attn_q.weight"               [Embd Q]     Required Unmixed <- "self_attn.q_proj";
+    "attn_k.weight"               [Embd K]     Required Unmixed <- "self_attn.k_proj";
+    "attn_v.weight"               [Embd V]     Optional Unmixed <- "self_attn.v_proj";
+    "attn_output.weight"          [Q Embd]     Required Unmixed <- "self_attn.o_proj";
+    "attn_q_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.q_norm";
+    "attn_k_norm.weight"          [HeadK]      Required Unmixed <- "self_attn.k_norm";
+    "attn_sinks.weight"           [Heads]      Optional Unmixed <- "self_attn.sinks | self_attn.attention_sink_bias";
     "attn_conv_base"              []           Optional Always <- "attention_conv.base_kernel";
     "attn_conv_proj.weight"       []           Optional Always <- "attention_conv.kernel_projection";
     "ffn_conv_base"               []           Optional Always <- "mlp_conv.base_kernel";
     "ffn_conv_proj.weight"        []           Optional Always <- "mlp_conv.kernel_projection";
+};
+
+const ROUTER: &[Row] = rows! {
+    "exp_probs_b.bias"            [Experts]    Required Mixed <- "ffn.gate.bias";
 };

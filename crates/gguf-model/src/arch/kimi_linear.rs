@@ -7,22 +7,19 @@ use super::prelude::*;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["kimi-linear"],
-    required: &[
-        TRANSFORMER_KEYS,
-        RMS_NORM_KEYS,
-        &[
-            keys::ATTENTION_KEY_LENGTH_MLA,
-            keys::ATTENTION_VALUE_LENGTH_MLA,
-            keys::ATTENTION_KV_LORA_RANK,
-            keys::SSM_CONV_KERNEL,
-            keys::KDA_HEAD_DIM,
-            keys::EXPERT_FEED_FORWARD_LENGTH,
-            keys::EXPERT_SHARED_COUNT,
-            keys::EXPERT_GATING_FUNC,
-        ],
-    ],
+    required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LATENT_AND_DELTA_KEYS],
     outside: &[UNTIED_EMBEDDINGS],
-    block: &[NORMS, DELTA_ATTENTION, DELTA_GATES, DELTA_DECAY, BLOCK, GATED_FFN, EXPERTS_W],
+    block: &[
+        NORMS,
+        DELTA_ATTENTION,
+        DELTA_GATES,
+        DELTA_DECAY,
+        FULL_ATTENTION,
+        GATED_FFN,
+        ROUTER_W,
+        EXPERTS_W,
+        SHARED_EXPERTS_W,
+    ],
     checkpoints: &[Checkpoint {
         classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
         keys: &[FIELDS, GENERIC, KEYS],
@@ -30,7 +27,20 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     }],
 };
 
-const FIELDS: &[Key] = keys! {
+/// Keys that both architectures of Kimi with delta attention need.
+pub(super) const LATENT_AND_DELTA_KEYS: &[&str] = &[
+    keys::ATTENTION_KEY_LENGTH_MLA,
+    keys::ATTENTION_VALUE_LENGTH_MLA,
+    keys::ATTENTION_KV_LORA_RANK,
+    keys::SSM_CONV_KERNEL,
+    keys::KDA_HEAD_DIM,
+    keys::EXPERT_FEED_FORWARD_LENGTH,
+    keys::EXPERT_SHARED_COUNT,
+    keys::EXPERT_GATING_FUNC,
+];
+
+/// One head of keys and values.
+pub(super) const FIELDS: &[Key] = keys! {
     let num_key_value_heads = "1";
 };
 
@@ -83,7 +93,8 @@ const DELTA_DECAY: &[Row] = rows! {
     "ssm_a"                [One Heads]       Required Recurrent <- "self_attn.A_log", Map::NegExp;
 };
 
-const BLOCK: &[Row] = rows! {
+/// Latent attention of the blocks without delta attention.
+pub(super) const FULL_ATTENTION: &[Row] = rows! {
     "attn_q.weight"        [Embd MlaQ]       Optional Attention <- "self_attn.q_proj";
     "attn_q_a.weight"      [Embd QLora]      Optional Attention <- "self_attn.q_a_proj";
     "attn_q_a_norm.weight" [QLora]           Optional Attention <- "self_attn.q_a_layernorm";
@@ -96,12 +107,20 @@ const BLOCK: &[Row] = rows! {
     "attn_output.weight"   [MlaV Embd]       Required Attention <- "self_attn.o_proj";
 };
 
-const EXPERTS_W: &[Row] = rows! {
+/// Scores of experts, and what is added to them when experts are chosen.
+pub(super) const ROUTER_W: &[Row] = rows! {
     "ffn_gate_inp.weight"   [Embd Experts]          Required Experts <- "block_sparse_moe.gate";
     "exp_probs_b.bias"      [Experts]               Required Experts <- "block_sparse_moe.gate.e_score_correction.bias";
+};
+
+const EXPERTS_W: &[Row] = rows! {
     "ffn_gate_exps.weight"  [Embd ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w1";
     "ffn_down_exps.weight"  [ExpertFf Embd Experts] Required Experts <- "block_sparse_moe.experts.{x}.w2";
     "ffn_up_exps.weight"    [Embd ExpertFf Experts] Required Experts <- "block_sparse_moe.experts.{x}.w3";
+};
+
+/// Experts that all tokens use.
+pub(super) const SHARED_EXPERTS_W: &[Row] = rows! {
     "ffn_gate_shexp.weight" [Embd SharedExpertsFf]  Optional Experts <- "block_sparse_moe.shared_experts.gate_proj";
     "ffn_up_shexp.weight"   [Embd SharedExpertsFf]  Optional Experts <- "block_sparse_moe.shared_experts.up_proj";
     "ffn_down_shexp.weight" [SharedExpertsFf Embd]  Optional Experts <- "block_sparse_moe.shared_experts.down_proj";

@@ -63,9 +63,9 @@ const KEYS: &[Key] = keys! {
 
 const OUTSIDE: &[Row] = rows! {
     "token_embd.weight"           [Embd Vocab]              Required Always <- "embed_tokens";
-    "output_hc_norm.weight"       [StreamsEmbd]             Required Always <- "hyper_connection_mixer.hc_norm", Map::Add(1.0);
-    "output_hc_down.weight"       [StreamsEmbd StreamsRank] Required Always <- "hyper_connection_mixer.input_mix_weight_down";
-    "output_hc_up.weight"         [StreamsRank StreamsEmbd] Required Always <- "hyper_connection_mixer.input_mix_weight_up";
+    "output_hc_norm.weight"       [HyperEmbd]               Required Always <- "hyper_connection_mixer.hc_norm", Map::Add(1.0);
+    "output_hc_down.weight"       [HyperEmbd HyperRank]     Required Always <- "hyper_connection_mixer.input_mix_weight_down";
+    "output_hc_up.weight"         [HyperRank HyperEmbd]     Required Always <- "hyper_connection_mixer.input_mix_weight_up";
     "output.weight"               [Embd Vocab]              Optional Always <- "lm_head";
     "per_layer_token_embd.weight" []                        Required NGrams
         <- "ple_embedding.ngram_embedding.shard_{+split_ngram_parts}";
@@ -74,14 +74,14 @@ const OUTSIDE: &[Row] = rows! {
 /// Hyper-connections before the attention and before the experts: a norm of all streams, a gate of low rank, and what each stream takes of
 /// the result.
 const STREAMS: &[Row] = rows! {
-    "hc_attn_norm.weight"         [StreamsEmbd]             Required Always <- "attn_hyper_connection.hc_norm", Map::Add(1.0);
-    "hc_attn_down.weight"         [StreamsEmbd StreamsRank] Required Always <- "attn_hyper_connection.input_mix_weight_down";
-    "hc_attn_up.weight"           [StreamsRank StreamsEmbd] Required Always <- "attn_hyper_connection.input_mix_weight_up";
-    "hc_attn_inject.weight"       [StreamsEmbd Streams]     Required Always <- "attn_hyper_connection.block_inject_weight";
-    "hc_ffn_norm.weight"          [StreamsEmbd]             Required Always <- "mlp_hyper_connection.hc_norm", Map::Add(1.0);
-    "hc_ffn_down.weight"          [StreamsEmbd StreamsRank] Required Always <- "mlp_hyper_connection.input_mix_weight_down";
-    "hc_ffn_up.weight"            [StreamsRank StreamsEmbd] Required Always <- "mlp_hyper_connection.input_mix_weight_up";
-    "hc_ffn_inject.weight"        [StreamsEmbd Streams]     Required Always <- "mlp_hyper_connection.block_inject_weight";
+    "hc_attn_norm.weight"         [HyperEmbd]               Required Always <- "attn_hyper_connection.hc_norm", Map::Add(1.0);
+    "hc_attn_down.weight"         [HyperEmbd HyperRank]     Required Always <- "attn_hyper_connection.input_mix_weight_down";
+    "hc_attn_up.weight"           [HyperRank HyperEmbd]     Required Always <- "attn_hyper_connection.input_mix_weight_up";
+    "hc_attn_inject.weight"       [HyperEmbd Hyper]         Required Always <- "attn_hyper_connection.block_inject_weight";
+    "hc_ffn_norm.weight"          [HyperEmbd]               Required Always <- "mlp_hyper_connection.hc_norm", Map::Add(1.0);
+    "hc_ffn_down.weight"          [HyperEmbd HyperRank]     Required Always <- "mlp_hyper_connection.input_mix_weight_down";
+    "hc_ffn_up.weight"            [HyperRank HyperEmbd]     Required Always <- "mlp_hyper_connection.input_mix_weight_up";
+    "hc_ffn_inject.weight"        [HyperEmbd Hyper]         Required Always <- "mlp_hyper_connection.block_inject_weight";
 };
 
 /// Queries and keys of the indexer come in one matrix.
@@ -94,10 +94,10 @@ const INDEXER: &[Row] = rows! {
 
 /// How n-gram embeddings are mixed in.
 const NGRAMS: &[Row] = rows! {
-    "ple_key.weight"              [Embd StreamsEmbd]        Required NGramBlock <- "ple.key_proj";
+    "ple_key.weight"              [Embd HyperEmbd]          Required NGramBlock <- "ple.key_proj";
     "ple_value.weight"            [Embd Embd]               Required NGramBlock <- "ple.value_proj";
-    "ple_norm_key.weight"         [StreamsEmbd]             Required NGramBlock <- "ple.norm_key", Map::Add(1.0);
-    "ple_norm_query.weight"       [StreamsEmbd]             Required NGramBlock <- "ple.norm_query", Map::Add(1.0);
-    "ple_norm_conv.weight"        [StreamsEmbd]             Required NGramBlock <- "ple.norm_conv", Map::Add(1.0);
-    "ple_conv1d.weight"           [NGramConv StreamsEmbd]   Required NGramBlock <- "ple.conv1d" : "c 1 k -> c k";
+    "ple_norm_key.weight"         [HyperEmbd]               Required NGramBlock <- "ple.norm_key", Map::Add(1.0);
+    "ple_norm_query.weight"       [HyperEmbd]               Required NGramBlock <- "ple.norm_query", Map::Add(1.0);
+    "ple_norm_conv.weight"        [HyperEmbd]               Required NGramBlock <- "ple.norm_conv", Map::Add(1.0);
+    "ple_conv1d.weight"           [NGramConv HyperEmbd]     Required NGramBlock <- "ple.conv1d" : "c 1 k -> c k";
 };

@@ -2,10 +2,6 @@
 
 /// The name of each class in `config.json`, and the reason. Classes in [`ARCHITECTURES`](super::ARCHITECTURES) take precedence.
 pub const UNSUPPORTED: &[(&str, &str)] = &[
-    ("DeepseekV4DSparkModel", "DeepSeek 4 is not supported"),
-    ("DeepseekV4ForCausalLM", "compressed attention and experts selected by token are not supported"),
-    ("Gemma4DSparkModel", "not yet compared with llama.cpp's converter"),
-    ("KimiK3ForConditionalGeneration", "products of two tensors are not supported"),
     ("PocketTTSModel", "speech models are not supported"),
     ("Qwen3TTSForConditionalGeneration", "speech models are not supported"),
     ("UltravoxModel", "llama.cpp's converter rejects it as well"),

@@ -1,0 +1,12 @@
+//! Chat templates of models whose checkpoints have none: files of `models/templates/` of llama.cpp, which are under the MIT license.
+
+/// The template of that name.
+pub(crate) fn template(name: &str) -> Option<&'static str> {
+    TEMPLATES.iter().find(|(of, _)| *of == name).map(|(_, text)| *text)
+}
+
+const TEMPLATES: &[(&str, &str)] = &[
+    ("deepseek-v4", include_str!("templates/deepseek-v4.jinja")),
+    ("deepseek-v4-0731", include_str!("templates/deepseek-v4-0731.jinja")),
+    ("kimi-k3", include_str!("templates/kimi-k3.jinja")),
+];

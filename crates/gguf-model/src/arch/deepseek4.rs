@@ -1,0 +1,198 @@
+//! DeepSeek 4: attention to compressed positions, several hidden states that blocks mix, experts that follow from the token in the first
+//! blocks and have 4-bit floats as weights.
+//!
+//! Rules: `load_arch_tensors` in `src/models/deepseek4.cpp` of llama.cpp, `DeepseekV4Model` in `conversion/deepseek.py`. Matrices keep the
+//! types of the checkpoint. Blocks that predict further tokens are left out.
+
+use super::prelude::*;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    names: &["deepseek4"],
+    required: &[
+        TRANSFORMER_KEYS,
+        RMS_NORM_KEYS,
+        &[
+            keys::ATTENTION_Q_LORA_RANK,
+            keys::ATTENTION_SLIDING_WINDOW,
+            keys::EXPERT_FEED_FORWARD_LENGTH,
+            keys::EXPERT_SHARED_COUNT,
+            keys::EXPERT_WEIGHTS_SCALE,
+            keys::EXPERT_WEIGHTS_NORM,
+            keys::SWIGLU_CLAMP_EXP,
+            keys::ATTENTION_INDEXER_HEAD_COUNT,
+            keys::ATTENTION_INDEXER_KEY_LENGTH,
+            keys::ATTENTION_INDEXER_TOP_K,
+            keys::ATTENTION_OUTPUT_GROUP_COUNT,
+            keys::ATTENTION_OUTPUT_LORA_RANK,
+            keys::ATTENTION_COMPRESS_ROPE_FREQ_BASE,
+            keys::HYPER_CONNECTION_COUNT,
+            keys::HYPER_CONNECTION_SINKHORN_ITERATIONS,
+            keys::HYPER_CONNECTION_EPSILON,
+            keys::HASH_LAYER_COUNT,
+            keys::ATTENTION_COMPRESS_RATIOS,
+            keys::EXPERT_GATING_FUNC,
+        ],
+    ],
+    outside: &[OUTSIDE],
+    block: &[BLOCK, COMPRESSOR, ROUTER, FEED_FORWARD, NEXT_TOKENS],
+    checkpoints: &[Checkpoint {
+        classes: &["DeepseekV4ForCausalLM"],
+        skip: &[
+            ("mtp.*", ""),
+            ("aligner.*", ""),
+            ("image_*", ""),
+            ("layers.*.ffn.gate.bias", "[i < num_hash_layers for i]"),
+        ],
+        separates_next_tokens: true,
+        refuse: &[("next_tokens == 'only'", "a file of only the blocks that predict further tokens")],
+        keys: &[GENERIC, KEYS, EMBEDDING_OUT],
+        ..DEEPSEEK4
+    }],
+};
+
+/// What models and drafts have in common.
+const DEEPSEEK4: Checkpoint = Checkpoint { early_keys: &[TEMPLATE], keeps_types: true, ..Checkpoint::TEXT };
+
+/// The draft that a checkpoint has in the blocks behind those of the model, which an architecture of drafts reads (`DeepseekV4DSparkModel`).
+pub(super) const DRAFT: Checkpoint = Checkpoint {
+    classes: &["DeepseekV4DSparkModel"],
+    is_draft: true,
+    skip: &[
+        ("^layers.*", ""),
+        ("^embed.*", ""),
+        ("^head.*", ""),
+        ("^norm.*", ""),
+        ("^hc_head_*", ""),
+        ("^aligner.*", ""),
+        ("^image_*", ""),
+        ("*.ffn.gate.bias_vl", ""),
+        ("*.ffn.gate.tid2eid", ""),
+    ],
+    appended: &[
+        ("mtp.{}.main_proj.", "main_proj."),
+        ("mtp.{}.main_norm.", "main_norm."),
+        ("mtp.{}.markov_head.", "markov_head."),
+        ("mtp.{}.confidence_head.", "confidence_head."),
+        ("mtp.{}.norm.", "norm."),
+        ("mtp.{}.hc_head_", "hc_head_"),
+        ("mtp.{}.", "layers.{0}."),
+    ],
+    keys: &[DRAFT_FIELDS, GENERIC, KEYS, DRAFT_KEYS],
+    tokenizer_keys: &[DRAFT_TOKENIZER],
+    ..DEEPSEEK4
+};
+
+/// All blocks of a draft have plain attention to a window, and score experts.
+const DRAFT_FIELDS: &[Key] = keys! {
+    let block_count = "appended_blocks";
+    let compress_ratios = "[0 for i]";
+    let num_hash_layers = "0";
+};
+
+const DRAFT_KEYS: &[Key] = keys! {
+    "block_size" U32 = "dspark_block_size";
+    "target_layers" I32 = "[n + 1 for n in dspark_target_layer_ids]";
+};
+
+const DRAFT_TOKENIZER: &[Key] = keys! {
+    "tokenizer.ggml.mask_token_id" U32 = "dspark_noise_token_id";
+};
+
+/// The template of the conversation, unless the tokenizer's files have one.
+const TEMPLATE: &[Key] = keys! {
+    "tokenizer.chat_template" Str = "template('deepseek-v4-0731' if '0731' in folder else 'deepseek-v4')";
+};
+
+const KEYS: &[Key] = keys! {
+    "rope.dimension_count" U32 = "qk_rope_head_dim";
+    "attention.q_lora_rank" U32 = "q_lora_rank";
+    "attention.sliding_window" U32 = "sliding_window";
+    "expert_feed_forward_length" U32 = "moe_intermediate_size";
+    "expert_shared_count" U32 = "n_shared_experts";
+    "expert_weights_scale" F32 = "routed_scaling_factor";
+    "expert_weights_norm" Bool = "norm_topk_prob";
+    "swiglu_clamp_exp" F32 = "[swiglu_limit for i]";
+    "swiglu_clamp_shexp" F32 = "[swiglu_limit for i]";
+    "attention.indexer.head_count" U32 = "index_n_heads";
+    "attention.indexer.key_length" U32 = "index_head_dim";
+    "attention.indexer.top_k" U32 = "index_topk";
+    "attention.output_group_count" U32 = "o_groups";
+    "attention.output_lora_rank" U32 = "o_lora_rank";
+    "attention.compress_ratios" U32 = "compress_ratios";
+    "attention.compress_rope_freq_base" F32 = "compress_rope_theta";
+    "hyper_connection.count" U32 = "hc_mult";
+    "hyper_connection.sinkhorn_iterations" U32 = "hc_sinkhorn_iters";
+    "hyper_connection.epsilon" F32 = "hc_eps";
+    "hash_layer_count" U32 = "num_hash_layers";
+};
+
+const EMBEDDING_OUT: &[Key] = keys! {
+    "embedding_length_out" U32 = "hidden_size * hc_mult";
+};
+
+const OUTSIDE: &[Row] = rows! {
+    "token_embd.weight"      [Embd Vocab]      Required Always <- "embed";
+    "output_norm.weight"     [Embd]            Required Always <- "norm";
+    "output.weight"          [Embd Vocab]      Required Always <- "head";
+    "output_hc_fn.weight"    [HyperEmbd Hyper] Required Always <- "hc_head_fn";
+    "output_hc_base.weight"  [Hyper]           Required Always <- "hc_head_base";
+    "output_hc_scale.weight" [One]             Required Always <- "hc_head_scale";
+};
+
+/// Attention and the mixtures of hidden states.
+pub(super) const BLOCK: &[Row] = rows! {
+    "attn_norm.weight"       [Embd]               Required Mixed  <- "attn_norm";
+    "attn_sinks.weight"      [Heads]              Required Mixed  <- "attn.attn_sink";
+    "attn_q_a.weight"        [Embd QLora]         Required Mixed  <- "attn.wq_a";
+    "attn_q_a_norm.weight"   [QLora]              Required Mixed  <- "attn.q_norm";
+    "attn_q_b.weight"        [QLora Q]            Required Mixed  <- "attn.wq_b";
+    "attn_kv.weight"         [Embd HeadK]         Required Mixed  <- "attn.wkv";
+    "attn_kv_a_norm.weight"  [HeadK]              Required Mixed  <- "attn.kv_norm";
+    "attn_output_a.weight"   [GroupQ GroupsLora]  Required Mixed  <- "attn.wo_a";
+    "attn_output_b.weight"   [GroupsLora Embd]    Required Mixed  <- "attn.wo_b";
+    "hc_attn_fn.weight"      [HyperEmbd HyperMix] Required Mixed  <- "hc_attn_fn";
+    "hc_attn_base.weight"    [HyperMix]           Required Mixed  <- "hc_attn_base";
+    "hc_attn_scale.weight"   [Three]              Required Mixed  <- "hc_attn_scale";
+    "hc_ffn_fn.weight"       [HyperEmbd HyperMix] Required Mixed  <- "hc_ffn_fn";
+    "hc_ffn_base.weight"     [HyperMix]           Required Mixed  <- "hc_ffn_base";
+    "hc_ffn_scale.weight"    [Three]              Required Mixed  <- "hc_ffn_scale";
+};
+
+const COMPRESSOR: &[Row] = rows! {
+    "attn_compressor_kv.weight"      [Embd Compressed]       Required Compressed <- "attn.compressor.wkv";
+    "attn_compressor_gate.weight"    [Embd Compressed]       Required Compressed <- "attn.compressor.wgate";
+    "attn_compressor_ape.weight"     [Compressed Ratio]      Required Compressed <- "attn.compressor.ape";
+    "attn_compressor_norm.weight"    [HeadK]                 Required Compressed <- "attn.compressor.norm";
+    "indexer.proj.weight"            [Embd IndexerHeads]     Required Indexed <- "attn.indexer.weights_proj";
+    "indexer.attn_q_b.weight"        [QLora IndexerQ]        Required Indexed <- "attn.indexer.wq_b";
+    "indexer_compressor_kv.weight"   [Embd TwiceIndexerKey]  Required Indexed <- "attn.indexer.compressor.wkv";
+    "indexer_compressor_gate.weight" [Embd TwiceIndexerKey]  Required Indexed <- "attn.indexer.compressor.wgate";
+    "indexer_compressor_ape.weight"  [TwiceIndexerKey Ratio] Required Indexed <- "attn.indexer.compressor.ape";
+    "indexer_compressor_norm.weight" [IndexerKey]            Required Indexed <- "attn.indexer.compressor.norm";
+};
+
+const ROUTER: &[Row] = rows! {
+    "ffn_gate_tid2eid.weight" [ExpertsUsed Vocab] Required Hashed <- "ffn.gate.tid2eid", Map::Whole;
+    "exp_probs_b.bias"        [Experts]           Required Scored <- "ffn.gate.bias";
+    "exp_probs_b_vl.bias"     [Experts]           Optional Always <- "ffn.gate.bias_vl";
+};
+
+pub(super) const FEED_FORWARD: &[Row] = rows! {
+    "ffn_norm.weight"        [Embd]                  Required Mixed  <- "ffn_norm";
+    "ffn_gate_inp.weight"    [Embd Experts]          Required Mixed  <- "ffn.gate";
+    "ffn_gate_exps.weight"   [Embd ExpertFf Experts] Required Mixed  <- "ffn.experts.{x}.w1";
+    "ffn_down_exps.weight"   [ExpertFf Embd Experts] Required Mixed  <- "ffn.experts.{x}.w2";
+    "ffn_up_exps.weight"     [Embd ExpertFf Experts] Required Mixed  <- "ffn.experts.{x}.w3";
+    "ffn_gate_shexp.weight"  [Embd SharedExpertsFf]  Required Mixed  <- "ffn.shared_experts.w1";
+    "ffn_down_shexp.weight"  [SharedExpertsFf Embd]  Required Mixed  <- "ffn.shared_experts.w2";
+    "ffn_up_shexp.weight"    [Embd SharedExpertsFf]  Required Mixed  <- "ffn.shared_experts.w3";
+};
+
+const NEXT_TOKENS: &[Row] = rows! {
+    "nextn.eh_proj.weight"          [TwiceEmbd Embd] Optional NextTokens <- "nextn.eh_proj";
+    "nextn.enorm.weight"            [Embd]           Optional NextTokens <- "nextn.enorm";
+    "nextn.hnorm.weight"            [Embd]           Optional NextTokens <- "nextn.hnorm";
+    "nextn.embed_tokens.weight"     [Embd Vocab]     Optional NextTokens <- "nextn.embed_tokens";
+    "nextn.shared_head_head.weight" [Embd Vocab]     Optional NextTokens <- "nextn.shared_head_head";
+    "nextn.shared_head_norm.weight" [Embd]           Optional NextTokens <- "nextn.shared_head_norm";
+};
