@@ -16,6 +16,7 @@ use crate::config::{self, Config};
 use crate::draft::{self, DraftProblem};
 use crate::error::Error;
 use crate::files;
+use crate::fuse;
 use crate::image;
 use crate::key_values::KeyValues;
 use crate::location::Location;
@@ -58,6 +59,10 @@ pub struct Options {
     pub base: Option<PathBuf>,
     /// For a draft, the folder of the model that it is made for.
     pub target: Option<PathBuf>,
+    /// Writes queries, keys and values as one tensor per block, if llama.cpp loads it.
+    pub fuse_qkv: bool,
+    /// Writes the gate and up matrices of all experts as one tensor per block.
+    pub fuse_gate_up_experts: bool,
 }
 
 impl Options {
@@ -76,6 +81,18 @@ impl Options {
     /// Sets the folder of the model that a draft is made for.
     pub fn target(mut self, target: Option<PathBuf>) -> Options {
         self.target = target;
+        self
+    }
+
+    /// Sets whether queries, keys and values are written as one tensor per block.
+    pub fn fuse_qkv(mut self, fuse: bool) -> Options {
+        self.fuse_qkv = fuse;
+        self
+    }
+
+    /// Sets whether the gate and up matrices of all experts are written as one tensor per block.
+    pub fn fuse_gate_up_experts(mut self, fuse: bool) -> Options {
+        self.fuse_gate_up_experts = fuse;
         self
     }
 
@@ -260,6 +277,11 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
     let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty) };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
+    for (fusion, is_asked) in [(fuse::GATE_UP_EXPERTS, options.fuse_gate_up_experts), (fuse::QKV, options.fuse_qkv)] {
+        if is_asked {
+            fusion.apply(&mut model).map_err(plan_of)?;
+        }
+    }
     if options.vocab_only {
         model.tensors.clear();
     }

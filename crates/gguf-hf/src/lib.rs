@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod folder_error;
 mod formula;
+mod fuse;
 mod image;
 mod json;
 mod key_values;

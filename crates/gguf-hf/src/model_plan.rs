@@ -424,6 +424,22 @@ pub enum PlanError {
         /// What is wrong with it.
         problem: String,
     },
+    /// llama.cpp does not load fused tensors of that kind for the architecture.
+    NotFused {
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+        /// The tensors that would be fused.
+        what: &'static str,
+    },
+    /// A tensor that cannot be fused with others.
+    Unfusable {
+        /// Name of the fused tensor.
+        name: String,
+        /// The checkpoint's name of the tensor.
+        tensor: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Two source tensors become the same output tensor.
     Duplicate {
         /// Name of the output tensor.
@@ -450,6 +466,7 @@ impl PlanError {
             | PlanError::Mixed { tensor, .. }
             | PlanError::Incomplete { tensor, .. }
             | PlanError::LongDimension { tensor, .. }
+            | PlanError::Unfusable { tensor, .. }
             | PlanError::DiffusersLayout { tensor, .. }
             | PlanError::NotZero { tensor, .. } => Some(tensor),
             _ => None,
@@ -545,6 +562,12 @@ impl fmt::Display for PlanError {
             }
             PlanError::Table { key, problem } => {
                 write!(f, "the tables of the architecture are wrong at {key}: {problem}")
+            }
+            PlanError::NotFused { architecture, what } => {
+                write!(f, "llama.cpp does not load fused {what} of the architecture {architecture}")
+            }
+            PlanError::Unfusable { name, tensor, problem } => {
+                write!(f, "the tensor {tensor:?} cannot become a part of {name}: it {problem}")
             }
             PlanError::Duplicate { name } => write!(f, "two tensors of the checkpoint both become {name}"),
         }

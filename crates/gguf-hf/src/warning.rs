@@ -80,6 +80,15 @@ pub enum ArchitectureWarning {
         /// The type of scaling.
         kind: String,
     },
+    /// Tensors are to be fused, and none are.
+    NothingToFuse {
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+        /// The tensors.
+        what: &'static str,
+        /// Whether llama.cpp loads the fused tensor.
+        is_supported: bool,
+    },
 }
 
 impl fmt::Display for ArchitectureWarning {
@@ -90,6 +99,13 @@ impl fmt::Display for ArchitectureWarning {
                 "config.json asks for rotary scaling of the type {kind:?}, which has no counterpart in the architecture \
                  {architecture}; it is left out, so long contexts will not work as in the original"
             ),
+            ArchitectureWarning::NothingToFuse { architecture, what, is_supported: false } => write!(
+                f,
+                "the {what} are not fused, because llama.cpp has no fused tensor for them in the architecture {architecture}"
+            ),
+            ArchitectureWarning::NothingToFuse { what, .. } => {
+                write!(f, "nothing is fused: no block of the checkpoint has separate {what}")
+            }
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Args {
 
     /// List the supported architectures and their class names in config.json
     #[arg(long, conflicts_with_all = [
-        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads",
+        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "fuse_qkv", "fuse_gate_up_exps", "big_endian", "threads",
         "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
         "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
         "prune_layers", "provenance", "split_max_size", "split_max_tensors",
@@ -108,6 +108,14 @@ pub struct Args {
     /// Omit the multi-token prediction (MTP) blocks
     #[arg(long)]
     no_mtp: bool,
+
+    /// Write queries, keys and values as one tensor per block (attn_qkv), if llama.cpp loads it
+    #[arg(long)]
+    fuse_qkv: bool,
+
+    /// Write the gate and up matrices of all experts as one tensor per block (ffn_gate_up_exps)
+    #[arg(long)]
+    fuse_gate_up_exps: bool,
 
     /// Write big-endian byte order
     #[arg(long)]
@@ -278,6 +286,8 @@ impl Args {
             .base(self.base.clone())
             .target(self.target.clone())
             .projector(projector)
+            .fuse_qkv(self.fuse_qkv)
+            .fuse_gate_up_experts(self.fuse_gate_up_exps)
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
@@ -412,6 +422,8 @@ impl Args {
             ("--vocab-only", self.vocab_only),
             ("--mtp", self.mtp && is_alone),
             ("--no-mtp", self.no_mtp && is_alone),
+            ("--fuse-qkv", self.fuse_qkv && is_alone),
+            ("--fuse-gate-up-exps", self.fuse_gate_up_exps && is_alone),
             ("--pre", self.pre.is_some() && is_alone),
             ("--metadata", self.metadata.is_some() && kind == OutputKind::Images),
         ];

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use gguf_format::{Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
@@ -659,17 +659,17 @@ fn missing(
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
-        // Where conversion makes no queries alone, they come in one matrix with keys and values.
-        let whole = tensors.iter().copied().find(|tensor| tensor.is_named(FUSED) && is_made(tensor));
-        let fused = block.is_some_and(|block| made.contains(&format!("blk.{block}.{FUSED}")));
-        for tensor in tensors {
+        for &tensor in &tensors {
+            // Where conversion makes no queries alone, they come in one matrix with keys and values.
+            let fused = tensor.row.fused();
+            let whole = tensors.iter().copied().find(|tensor| tensor.is_named(fused) && is_made(tensor));
             let stack = tensor.row.stack();
             if block.is_some_and(|block| block >= n_blocks_of(stack, h, n_blocks)) {
                 continue;
             }
             let due = match tensor.need() {
                 Need::Required => true,
-                Need::UnlessFused => !fused,
+                Need::UnlessFused => !block.is_some_and(|block| made.contains(&format!("blk.{block}.{fused}"))),
                 _ => false,
             };
             let counts = tensor.row.when.holds(h, block.unwrap_or(0));

@@ -6,7 +6,7 @@ use gguf_format::{Dims, TensorInfoRef};
 use super::rules::*;
 use super::tensor_names::{Parts, is_known, parts};
 use super::{Kind, Model};
-use crate::arch::{self, Architecture, FUSED, Need, Stack, Tensor};
+use crate::arch::{self, Architecture, Need, Stack, Tensor};
 use crate::hparams::{Hparams, MAX_BLOCKS};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
@@ -184,11 +184,12 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report)
     let mut need = |tensors: &[Tensor], marks: u128, block: Option<usize>| {
         let number = block.unwrap_or(0) as u64;
         let is_seen = |i: usize| marks & (1 << i) != 0;
-        let fused = tensors.iter().position(|tensor| tensor.is_named(FUSED)).is_some_and(is_seen);
+        let is_fused =
+            |of: &Tensor| tensors.iter().enumerate().any(|(i, tensor)| is_seen(i) && tensor.is_named(of.row.fused()));
         for (i, tensor) in tensors.iter().enumerate() {
             let due = match tensor.need() {
                 Need::Required => true,
-                Need::UnlessFused => !fused,
+                Need::UnlessFused => !is_fused(tensor),
                 Need::Optional => false,
             };
             let stack = tensor.row.stack();
