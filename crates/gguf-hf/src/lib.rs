@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod config;
 mod config_error;
 mod convert;
+mod dense;
 mod draft;
 mod dtype;
 mod error;

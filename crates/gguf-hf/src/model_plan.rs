@@ -140,6 +140,8 @@ pub struct ModelPlan {
     pub skipped: Vec<Skipped>,
     /// What the user should know.
     pub warnings: Vec<ArchitectureWarning>,
+    /// Sources, by number in ascending order, whose matrices become Q8_0.
+    pub(crate) as_q8: Vec<usize>,
     /// The fields of the configuration, with what formulas set.
     pub(crate) fields: Fields,
     /// The class of checkpoints.
@@ -220,6 +222,9 @@ impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
         let from = op.value_type();
+        // Of a tensor with several sources the last decides, as in the reference.
+        let last = op.inputs().iter().map(|input| input.index).max();
+        let is_q8 = last.is_some_and(|last| self.as_q8.binary_search(&last).is_ok());
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
             // Blocks are written as they are.
             _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind("the blocks of the checkpoint"))),
@@ -229,6 +234,8 @@ impl ModelPlan {
             (ty, _) if ty != GgmlType::F32 && self.checkpoint.precise.iter().any(|p| matches(p, &name)) => {
                 (GgmlType::F32, Reason::Precise)
             }
+            (_, reason @ (Reason::Vector | Reason::Norm)) if is_q8 => (GgmlType::F32, reason),
+            _ if is_q8 => asked_type(&shape, GgmlType::Q8_0),
             (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
             _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
             _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),

@@ -177,6 +177,7 @@ mod talkie;
 mod towers;
 mod unlisted;
 mod unsupported;
+mod wavtokenizer;
 mod whisper;
 mod xverse;
 
@@ -668,6 +669,8 @@ pub enum Vocab {
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
     BpeWithEndOfTurn,
+    /// `tekken.json`, with the chat template of the folder or one by the version (`_set_vocab_mistral`).
+    Mistral,
     /// No tokenizer (`_set_vocab_none`).
     None,
 }
@@ -721,6 +724,8 @@ pub struct Checkpoint {
     pub separates_next_tokens: bool,
     /// Further files of tensors, which come first: the path in the folder, what names begin with, and what takes its place.
     pub dense: &'static [(&'static str, &'static str, &'static str)],
+    /// Whether dense layers after the pooling, which are modules of sentence-transformers, are written on request.
+    pub dense_modules: bool,
     /// What cannot be converted: a formula, and its name for the error.
     pub refuse: &'static [(&'static str, &'static str)],
     /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
@@ -795,6 +800,7 @@ impl Checkpoint {
         drops_further_blocks: false,
         separates_next_tokens: false,
         dense: &[],
+        dense_modules: false,
         refuse: &[],
         peeked: &[],
         trims_embeddings: false,
@@ -936,7 +942,8 @@ impl Row {
 
     fn place(&self) -> (Stack, &'static str) {
         let own = |stack: Stack| Some((stack, self.name.strip_prefix(stack.prefix())?.strip_prefix("{}.")?));
-        const NAMED: [Stack; 5] = [Stack::Encoder, Stack::Decoder, Stack::Vision, Stack::DeepStack, Stack::Audio];
+        const NAMED: [Stack; 6] =
+            [Stack::Encoder, Stack::Decoder, Stack::ConvNext, Stack::Vision, Stack::DeepStack, Stack::Audio];
         NAMED.into_iter().find_map(own).unwrap_or((Stack::Only, self.name))
     }
 }
@@ -1087,6 +1094,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     t5::ARCHITECTURE,
     t5::ENCODER,
     talkie::ARCHITECTURE,
+    wavtokenizer::ARCHITECTURE,
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];

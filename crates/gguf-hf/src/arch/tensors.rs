@@ -293,7 +293,7 @@ impl Rows {
                 (true, _) => (None, name),
                 (false, Some((place, block, rest))) => match (row.tensor.row.stack(), place) {
                     (Stack::Only, _)
-                    | (Stack::Encoder | Stack::Vision | Stack::Audio, 0)
+                    | (Stack::Encoder | Stack::ConvNext | Stack::Vision | Stack::Audio, 0)
                     | (Stack::Decoder | Stack::DeepStack, 1) => (Some(block), rest),
                     _ => continue,
                 },
@@ -641,6 +641,7 @@ fn axis_of(name: &str) -> Option<Dim> {
 fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     match stack {
         Stack::Decoder => h.decoder_blocks.unwrap_or(n),
+        Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
         Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => n,
     }
 }
@@ -696,6 +697,6 @@ fn missing(
         Ok(())
     };
     look(architecture.outside().collect(), None)?;
-    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks));
+    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks)).max(n_blocks_of(Stack::ConvNext, h, n_blocks));
     (blocks.start..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

@@ -13,5 +13,4 @@ pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("Qwen4ExpForCausalLM", "n-gram embeddings in several tensors are not supported"),
     ("Qwen4ExpForConditionalGeneration", "n-gram embeddings in several tensors are not supported"),
     ("UltravoxModel", "llama.cpp's converter rejects it as well"),
-    ("WavTokenizerDec", "speech models are not supported"),
 ];

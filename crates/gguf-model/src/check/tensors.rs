@@ -22,14 +22,14 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
 struct Seen {
     outside: u128,
     rows: Vec<u128>,
-    blocks: [Vec<bool>; 3],
+    blocks: [Vec<bool>; Stack::ALL.len()],
 }
 
 fn network(model: &Model<'_>, report: &mut Report) {
     let family = arch::of(model.arch).map(Family::new);
-    let n = model.hparams.blocks.max(model.hparams.decoder_blocks).unwrap_or(0);
+    let n = Stack::ALL.into_iter().filter_map(|stack| model.hparams.blocks_of(stack)).max().unwrap_or(0);
     let n = usize::try_from(n).unwrap_or(0);
-    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: [Vec::new(), Vec::new(), Vec::new()] };
+    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: Default::default() };
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
         let Ok(name) = t.name.to_str() else { continue };
         let name = parts(name);
