@@ -80,7 +80,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     }
     let matrices = matrices(checkpoint.tensors(), &settings).map_err(in_weights)?;
     let sources: Vec<SourceTensor> = matrices.iter().map(|matrix| matrix.source.clone()).collect();
-    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), file_type: None };
+    let stored = Stored { asked: options.ty, ty: options.ty.resolve(&sources), file_type: None, as_q8: &[] };
     let model = arch::plan_parts(&config, &sources, stored, Scope::Adapter).map_err(plan_of)?;
     let mut warnings = Vec::new();
     if let Some(unused) = model.skipped.iter().find(|skipped| skipped.name == HEAD) {

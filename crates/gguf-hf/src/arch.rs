@@ -28,18 +28,21 @@ mod tests;
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
 pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, Stored { asked: ty, ty: ty.resolve(sources), file_type: None }, Scope::Whole)
+    let stored = Stored { asked: ty, ty: ty.resolve(sources), file_type: None, as_q8: &[] };
+    plan_parts(config, sources, stored, Scope::Whole)
 }
 
 /// What the stored tensors decide, which packed weights are among.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stored {
+pub(crate) struct Stored<'a> {
     /// The type that is asked for.
     pub(crate) asked: OutType,
     /// The type of ordinary matrices.
     pub(crate) ty: GgmlType,
     /// `general.file_type`, where packed weights decide it.
     pub(crate) file_type: Option<u32>,
+    /// Tensors, by number in ascending order, whose matrices become Q8_0 whatever the type of ordinary ones.
+    pub(crate) as_q8: &'a [usize],
 }
 
 /// How much of a model a plan is made of.
@@ -59,7 +62,7 @@ pub(crate) enum Scope {
 pub(crate) fn plan_parts(
     config: &Config,
     sources: &[SourceTensor],
-    stored: Stored,
+    stored: Stored<'_>,
     scope: Scope,
 ) -> Result<ModelPlan, PlanError> {
     let is_tower = scope == Scope::Tower;
@@ -67,6 +70,7 @@ pub(crate) fn plan_parts(
     let mut plan = ModelPlan {
         architecture: checkpoint.architecture(architecture),
         ty: stored.ty,
+        as_q8: stored.as_q8.to_vec(),
         zero: Vec::new(),
         early: Vec::new(),
         parameters: Vec::new(),
@@ -130,7 +134,7 @@ fn trim(sources: &[SourceTensor], fields: &mut Fields) {
 }
 
 /// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
-fn file_type(Stored { asked, ty, file_type }: Stored) -> u32 {
+fn file_type(Stored { asked, ty, file_type, .. }: Stored<'_>) -> u32 {
     if let Some(number) = file_type {
         return number;
     }

@@ -5,6 +5,7 @@
 //! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
 
 pub(crate) mod meta;
+pub(crate) mod mistral;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;

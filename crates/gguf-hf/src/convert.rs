@@ -11,11 +11,13 @@ use serde_json::Value as Json;
 
 use crate::adapter::{self, AdapterProblem};
 use crate::arch::{self, Scope};
-use crate::checkpoint::{Checkpoint, meta};
+use crate::checkpoint::{Checkpoint, meta, mistral};
 use crate::config::{self, Config};
+use crate::dense;
 use crate::draft::{self, DraftProblem};
 use crate::error::Error;
 use crate::files;
+use crate::fuse;
 use crate::image;
 use crate::key_values::KeyValues;
 use crate::location::Location;
@@ -26,7 +28,7 @@ use crate::peek;
 use crate::reranker;
 use crate::tokenizer::{self, TokenizerOptions};
 use crate::tower;
-use crate::warning::Warning;
+use crate::warning::{ArchitectureWarning, Warning};
 
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 pub(crate) const QUANTIZATION_VERSION: u32 = 2;
@@ -58,6 +60,19 @@ pub struct Options {
     pub base: Option<PathBuf>,
     /// For a draft, the folder of the model that it is made for.
     pub target: Option<PathBuf>,
+    /// Writes queries, keys and values as one tensor per block, if llama.cpp loads it.
+    pub fuse_qkv: bool,
+    /// Writes the gate and up matrices of all experts as one tensor per block.
+    pub fuse_gate_up_experts: bool,
+    /// Writes matrices that are decoded from floats of eight bits as Q8_0, unless the type is [`OutType::Lossless`].
+    pub fp8_as_q8: bool,
+    /// Writes the dense layers after the pooling, which are modules of sentence-transformers.
+    pub dense_modules: bool,
+    /// Reads `params.json` and `consolidated*.safetensors`, Mistral's own layout, even if there is a `config.json`. Without one, the layout
+    /// is detected.
+    pub mistral_format: bool,
+    /// Leaves out the chat template that a checkpoint in Mistral's own layout gets by the version of its tokenizer.
+    pub no_community_template: bool,
 }
 
 impl Options {
@@ -76,6 +91,42 @@ impl Options {
     /// Sets the folder of the model that a draft is made for.
     pub fn target(mut self, target: Option<PathBuf>) -> Options {
         self.target = target;
+        self
+    }
+
+    /// Sets whether queries, keys and values are written as one tensor per block.
+    pub fn fuse_qkv(mut self, fuse: bool) -> Options {
+        self.fuse_qkv = fuse;
+        self
+    }
+
+    /// Sets whether the gate and up matrices of all experts are written as one tensor per block.
+    pub fn fuse_gate_up_experts(mut self, fuse: bool) -> Options {
+        self.fuse_gate_up_experts = fuse;
+        self
+    }
+
+    /// Sets whether matrices that are decoded from floats of eight bits are written as Q8_0.
+    pub fn fp8_as_q8(mut self, as_q8: bool) -> Options {
+        self.fp8_as_q8 = as_q8;
+        self
+    }
+
+    /// Sets whether the dense layers after the pooling are written.
+    pub fn dense_modules(mut self, write: bool) -> Options {
+        self.dense_modules = write;
+        self
+    }
+
+    /// Sets whether Mistral's own layout is read even if there is a `config.json`.
+    pub fn mistral_format(mut self, is_mistral: bool) -> Options {
+        self.mistral_format = is_mistral;
+        self
+    }
+
+    /// Sets whether a checkpoint in Mistral's own layout gets no chat template but that of its folder.
+    pub fn no_community_template(mut self, leave_out: bool) -> Options {
+        self.no_community_template = leave_out;
         self
     }
 
@@ -204,7 +255,14 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
     let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
     let is_original = is_part && !files::has(dir, CONFIG)?;
-    let (document, meta) = match if is_original { meta::open(dir)? } else { None } {
+    let meta = if is_original && !options.mistral_format { meta::open(dir)? } else { None };
+    let is_meta = meta.is_some();
+    let mistral = if !is_meta && (is_original || options.mistral_format) { mistral::open(dir)? } else { None };
+    let is_mistral = mistral.is_some();
+    if options.mistral_format && !is_mistral {
+        return Err(Error::NotMistral { dir: dir.to_owned() });
+    }
+    let (document, original) = match meta.or(mistral) {
         Some((document, checkpoint)) => (document, Some(checkpoint)),
         None => match (config_json(dir), &location.file) {
             (Err(Error::NoConfig { .. }), Some(_)) => {
@@ -214,7 +272,6 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
             (document, _) => (document?, None),
         },
     };
-    let is_meta = meta.is_some();
     let mut config = read_config(dir, document)?;
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
@@ -235,7 +292,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if let Some(target) = &target {
         draft::fields(dir, target, config_json(target)?, &mut config)?;
     }
-    let opened = match (meta, &location.file) {
+    let opened = match (original, &location.file) {
         (Some(checkpoint), _) => Ok(checkpoint),
         (None, Some(file)) => Checkpoint::open_file(dir, file),
         (None, None) => Checkpoint::open(dir),
@@ -247,6 +304,19 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     // What is wrong with it becomes a warning of the metadata.
     if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
         config.set("generation_config", document);
+    }
+    let mut unused = Vec::new();
+    if options.no_community_template && !is_mistral {
+        unused.push(ArchitectureWarning::NotMistralLayout);
+    }
+    if options.dense_modules {
+        let n = match table {
+            Some(table) if table.dense_modules => dense::add(dir, &mut checkpoint, &mut config)?,
+            // Always written.
+            Some(table) => table.dense.len(),
+            None => 0,
+        };
+        unused.extend((n == 0).then_some(ArchitectureWarning::NoDenseModules));
     }
     if let Some(table) = table {
         for (path, before, usual) in table.dense {
@@ -263,8 +333,16 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     }
     let plan_of = |source: PlanError| weights.error(dir, source);
     let scope = if options.vocab_only { Scope::Parts } else { Scope::Whole };
-    let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty) };
+    let is_fp8 = options.fp8_as_q8 && asked != OutType::Lossless;
+    let as_q8 = if is_fp8 { weights.scaled_fp8() } else { Vec::new() };
+    unused.extend((is_fp8 && as_q8.is_empty()).then_some(ArchitectureWarning::NoFp8));
+    let stored = arch::Stored { asked, ty, file_type: method.file_type(options.ty), as_q8: &as_q8 };
     let mut model = arch::plan_parts(&config, weights.tensors(), stored, scope).map_err(plan_of)?;
+    for (fusion, is_asked) in [(fuse::GATE_UP_EXPERTS, options.fuse_gate_up_experts), (fuse::QKV, options.fuse_qkv)] {
+        if is_asked {
+            fusion.apply(&mut model).map_err(plan_of)?;
+        }
+    }
     if options.vocab_only {
         model.tensors.clear();
     }
@@ -297,9 +375,10 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         (_, tokenizer_table) = arch::of_checkpoint(&of_target).map_err(wrong)?;
     }
     let (vocab, special_tokens) = (tokenizer_table.vocab, tokenizer_table.special_tokens);
-    let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens };
+    let community_template = !options.no_community_template;
+    let tokenizer_options = TokenizerOptions { pre: options.pre.clone(), vocab, special_tokens, community_template };
     let fields = serde_json::Value::Object(model.fields.fields.clone());
-    let tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
+    let mut tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
     for name in ["tokenizer_config", "generation_config"] {
         let document = match files::read_json(tokenizer_dir, &format!("{name}.json")) {
             // What is wrong with it was a warning of the metadata.
@@ -332,6 +411,11 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         }
     }
 
+    if let Some(n_tokens) = tokenizer.n_tokens {
+        let types = tokenizer.kvs.iter().position(|(key, _)| key == keys::TOKENIZER_GGML_TOKEN_TYPE);
+        let place = types.map_or(tokenizer.kvs.len(), |types| types + 1);
+        tokenizer.kvs.insert(place, (keys::for_arch(keys::VOCAB_SIZE, model.architecture), n_tokens.into()));
+    }
     let mut kvs = KeyValues::default();
     kvs.set("general.architecture", model.architecture);
     let version = ("general.quantization_version".to_owned(), QUANTIZATION_VERSION.into());
@@ -340,13 +424,10 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     for (key, value) in parameters.chain(tokenizer.kvs).chain(late).chain(more) {
         kvs.set(key, value);
     }
-    if let Some(n_tokens) = tokenizer.n_tokens {
-        kvs.set(keys::for_arch(keys::VOCAB_SIZE, model.architecture), n_tokens);
-    }
     let unpacked = if options.vocab_only { Vec::new() } else { weights.unpacked().to_vec() };
     let paths = weights.checkpoint().paths().map(Path::to_owned).collect();
     let plan = lay_out(dir, kvs, model.tensors, Arc::new(weights), paths, options)?;
-    let mut warnings: Vec<Warning> = model.warnings.into_iter().map(Warning::Architecture).collect();
+    let mut warnings: Vec<Warning> = model.warnings.into_iter().chain(unused).map(Warning::Architecture).collect();
     warnings.extend(metadata.warnings.iter().cloned().map(Warning::Metadata));
     warnings.extend(tokenizer.warnings.into_iter().map(Warning::Tokenizer));
     let (n_errors, doubts) = doubts(&plan);

@@ -50,6 +50,11 @@ pub enum Error {
         /// The folder.
         dir: PathBuf,
     },
+    /// The folder has no checkpoint in Mistral's own layout.
+    NotMistral {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// The file is neither a checkpoint nor a part of one.
     NotACheckpoint {
         /// The file.
@@ -199,6 +204,7 @@ impl Error {
             // A file that cannot be read says nothing about the checkpoint.
             Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
             Error::NoConfig { .. }
+            | Error::NotMistral { .. }
             | Error::NotACheckpoint { .. }
             | Error::Gguf { .. }
             | Error::Revisions { .. }
@@ -225,6 +231,11 @@ impl fmt::Display for Error {
             Error::NoConfig { dir } => {
                 write!(f, "{}: no config.json in the folder; is it a checkpoint?", dir.display())
             }
+            Error::NotMistral { dir } => write!(
+                f,
+                "{}: not in Mistral's own layout; expected params.json with Mistral's parameters, and consolidated*.safetensors",
+                dir.display()
+            ),
             Error::NotACheckpoint { path, kind: None } => {
                 write!(
                     f,

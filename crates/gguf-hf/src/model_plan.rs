@@ -140,6 +140,8 @@ pub struct ModelPlan {
     pub skipped: Vec<Skipped>,
     /// What the user should know.
     pub warnings: Vec<ArchitectureWarning>,
+    /// Sources, by number in ascending order, whose matrices become Q8_0.
+    pub(crate) as_q8: Vec<usize>,
     /// The fields of the configuration, with what formulas set.
     pub(crate) fields: Fields,
     /// The class of checkpoints.
@@ -223,6 +225,9 @@ impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
         let from = op.value_type();
+        // Of a tensor with several sources the last decides, as in the reference.
+        let last = op.inputs().iter().map(|input| input.index).max();
+        let is_q8 = last.is_some_and(|last| self.as_q8.binary_search(&last).is_ok());
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
             _ if from == GgmlType::I32 => (from, Reason::Kept(Keep::Kind("whole numbers"))),
             // Blocks are written as they are.
@@ -233,6 +238,8 @@ impl ModelPlan {
             (ty, _) if ty != GgmlType::F32 && self.checkpoint.precise.iter().any(|p| matches(p, &name)) => {
                 (GgmlType::F32, Reason::Precise)
             }
+            (_, reason @ (Reason::Vector | Reason::Norm)) if is_q8 => (GgmlType::F32, reason),
+            _ if is_q8 => asked_type(&shape, GgmlType::Q8_0),
             (_, Reason::Vector) => (GgmlType::F32, Reason::Vector),
             _ if self.checkpoint.half.iter().any(|p| matches(p, &name)) => (GgmlType::F16, Reason::Half),
             _ if self.checkpoint.convolutions.iter().any(|p| matches(p, &name)) => convolution(self.ty),
@@ -449,6 +456,22 @@ pub enum PlanError {
         /// What is wrong with it.
         problem: String,
     },
+    /// llama.cpp does not load fused tensors of that kind for the architecture.
+    NotFused {
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+        /// The tensors that would be fused.
+        what: &'static str,
+    },
+    /// A tensor that cannot be fused with others.
+    Unfusable {
+        /// Name of the fused tensor.
+        name: String,
+        /// The checkpoint's name of the tensor.
+        tensor: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Two source tensors become the same output tensor.
     Duplicate {
         /// Name of the output tensor.
@@ -475,6 +498,7 @@ impl PlanError {
             | PlanError::Mixed { tensor, .. }
             | PlanError::Incomplete { tensor, .. }
             | PlanError::LongDimension { tensor, .. }
+            | PlanError::Unfusable { tensor, .. }
             | PlanError::DiffusersLayout { tensor, .. }
             | PlanError::NotZero { tensor, .. } => Some(tensor),
             _ => None,
@@ -570,6 +594,12 @@ impl fmt::Display for PlanError {
             }
             PlanError::Table { key, problem } => {
                 write!(f, "the tables of the architecture are wrong at {key}: {problem}")
+            }
+            PlanError::NotFused { architecture, what } => {
+                write!(f, "llama.cpp does not load fused {what} of the architecture {architecture}")
+            }
+            PlanError::Unfusable { name, tensor, problem } => {
+                write!(f, "the tensor {tensor:?} cannot become a part of {name}: it {problem}")
             }
             PlanError::Duplicate { name } => write!(f, "two tensors of the checkpoint both become {name}"),
         }

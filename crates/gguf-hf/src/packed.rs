@@ -78,6 +78,11 @@ trait Decode: Send + Sync + fmt::Debug {
         columns: Range<u64>,
         out: &mut [f32],
     ) -> Result<(), PipelineError>;
+
+    /// Whether values are multiplied by scales.
+    fn is_scaled(&self) -> bool {
+        true
+    }
 }
 
 /// Where a tensor comes from.
@@ -158,6 +163,18 @@ impl Weights {
     /// The tensors, in the order in which they are converted.
     pub(crate) fn tensors(&self) -> &[SourceTensor] {
         &self.tensors
+    }
+
+    /// The tensors, by number, that are decoded from floats of eight bits with scales.
+    pub(crate) fn scaled_fp8(&self) -> Vec<usize> {
+        let is_fp8 = |form: &Form| match form {
+            Form::Decoded(main, matrix) => {
+                let stored = self.checkpoint.tensors().get(*main);
+                matrix.is_scaled() && stored.is_some_and(|tensor| tensor.dtype.name.starts_with("F8_E"))
+            }
+            _ => false,
+        };
+        self.forms.iter().enumerate().filter(|(_, form)| is_fp8(form)).map(|(index, _)| index).collect()
     }
 
     /// The checkpoint as it is stored.

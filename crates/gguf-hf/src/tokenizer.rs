@@ -60,12 +60,14 @@ pub struct TokenizerOptions {
     pub vocab: Vocab,
     /// Special tokens, by kind and text, for kinds that the files set none of.
     pub special_tokens: &'static [(&'static str, &'static str)],
+    /// Whether a checkpoint in Mistral's own layout without a chat template gets one of the community, by the version of its tokenizer.
+    pub community_template: bool,
 }
 
 impl Default for TokenizerOptions {
     /// Finds out what it can; Llama's files.
     fn default() -> TokenizerOptions {
-        TokenizerOptions { pre: None, vocab: Vocab::Llama, special_tokens: &[] }
+        TokenizerOptions { pre: None, vocab: Vocab::Llama, special_tokens: &[], community_template: true }
     }
 }
 
@@ -143,8 +145,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     let mut warnings = Vec::new();
 
     let is_llama = options.vocab == Vocab::Llama;
-    if is_llama
-        && folder.tokenizer.is_none()
+    if (is_llama && folder.tokenizer.is_none() || options.vocab == Vocab::Mistral)
         && let Some(bytes) = files::read_bytes(dir, tekken::FILE)?
     {
         return tekken::read(&folder, &bytes, options);
@@ -287,6 +288,7 @@ fn expected_files(kind: Vocab) -> &'static str {
         Vocab::Plamo | Vocab::PlamoWithTemplate => plamo::FILE,
         Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 => "tokenizer.model",
         Vocab::Llama => "tokenizer.model, tokenizer.json or tekken.json",
+        Vocab::Mistral => tekken::FILE,
         _ => "tokenizer.model or tokenizer.json",
     }
 }

@@ -80,6 +80,21 @@ pub enum ArchitectureWarning {
         /// The type of scaling.
         kind: String,
     },
+    /// Tensors are to be fused, and none are.
+    NothingToFuse {
+        /// GGUF's name of the architecture.
+        architecture: &'static str,
+        /// The tensors.
+        what: &'static str,
+        /// Whether llama.cpp loads the fused tensor.
+        is_supported: bool,
+    },
+    /// No tensor is decoded from floats of eight bits with scales.
+    NoFp8,
+    /// The checkpoint has no dense layers after the pooling, or the architecture has no place for them.
+    NoDenseModules,
+    /// A choice for Mistral's own layout, and a checkpoint in another.
+    NotMistralLayout,
 }
 
 impl fmt::Display for ArchitectureWarning {
@@ -90,6 +105,20 @@ impl fmt::Display for ArchitectureWarning {
                 "config.json asks for rotary scaling of the type {kind:?}, which has no counterpart in the architecture \
                  {architecture}; it is left out, so long contexts will not work as in the original"
             ),
+            ArchitectureWarning::NothingToFuse { architecture, what, is_supported: false } => write!(
+                f,
+                "the {what} are not fused, because llama.cpp has no fused tensor for them in the architecture {architecture}"
+            ),
+            ArchitectureWarning::NoFp8 => f.write_str("the checkpoint has no FP8 tensors with scales to write as Q8_0"),
+            ArchitectureWarning::NoDenseModules => f.write_str(
+                "no dense modules are written: modules.json lists none, or llama.cpp has no place for them in the architecture",
+            ),
+            ArchitectureWarning::NotMistralLayout => f.write_str(
+                "the checkpoint is not in Mistral's own layout (params.json and consolidated*.safetensors); its chat template is unaffected",
+            ),
+            ArchitectureWarning::NothingToFuse { what, .. } => {
+                write!(f, "nothing is fused: no block of the checkpoint has separate {what}")
+            }
         }
     }
 }

@@ -181,6 +181,7 @@ mod talkie;
 mod towers;
 mod unlisted;
 mod unsupported;
+mod wavtokenizer;
 mod whisper;
 mod xverse;
 
@@ -243,6 +244,8 @@ dims! {
     SharedExpertsFf "expert_feed_forward_length × expert_shared_count" |h, _| h.expert_ff?.checked_mul(h.shared_experts);
     /// Width of the feed-forward part of an expert.
     ExpertFf "expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b));
+    /// Width of gate and up of an expert together.
+    TwiceExpertFf "2 × expert_feed_forward_length or feed_forward_length" |h, b| h.expert_ff.or(h.ff?.get(b))?.checked_mul(2);
     /// Elements of the queries of all heads.
     Q "attention.head_count × attention.key_length" |h, b| h.q(b);
     /// Elements of the keys of all heads.
@@ -316,6 +319,9 @@ dims! {
     /// Width of the feed-forward part of an expert, where those in use share that of the whole.
     UsedFf "expert_feed_forward_length or feed_forward_length / expert_used_count"
         |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?));
+    /// Width of gate and up together of an expert that shares the width of the feed-forward part.
+    TwiceUsedFf "2 × expert_feed_forward_length or feed_forward_length / expert_used_count"
+        |h, b| h.expert_ff.or_else(|| h.ff?.get(b)?.checked_div(h.experts_used?))?.checked_mul(2);
     /// Width of the feed-forward part of the expert of a group of experts.
     ChunkFf "expert_chunk_feed_forward_length or attention.key_length" |h, _| h.chunk_ff.or(h.head_k);
     /// Groups of experts.
@@ -357,6 +363,8 @@ dims! {
         |h, _| h.ssm_inner?.checked_add(h.ssm_conv_in()?)?.checked_add(h.ssm_rank?);
     /// Elements of the queries of all heads, and as many of a gate.
     GatedQ "2 × attention.head_count × attention.key_length" |h, b| h.q(b)?.checked_mul(2);
+    /// Queries with their gates, keys and values behind each other.
+    GatedQkv "2 × attention.head_count × attention.key_length, and key-value heads" |h, b| h.q(b)?.checked_mul(2)?.checked_add(h.k(b)?)?.checked_add(h.v(b)?);
     /// Queries and keys of linear attention.
     SsmQk "2 × ssm.group_count × ssm.state_size" |h, _| h.ssm_groups?.checked_mul(h.ssm_state?)?.checked_mul(2);
     /// Two hidden states.
@@ -432,7 +440,7 @@ pub enum Need {
     Required,
     /// It may be there.
     Optional,
-    /// Required, unless queries, keys and values are in one matrix.
+    /// Required, unless queries, keys and values, or gate and up of all experts, are in one matrix: that of [`Row::fused`].
     UnlessFused,
 }
 
@@ -726,6 +734,8 @@ pub enum Vocab {
     BpeOrSentencePiece,
     /// As [`Bpe`](Vocab::Bpe), with the token that ends a turn where the files name one (`RefactModel.set_vocab`).
     BpeWithEndOfTurn,
+    /// `tekken.json`, with the chat template of the folder or one by the version (`_set_vocab_mistral`).
+    Mistral,
     /// No tokenizer (`_set_vocab_none`).
     None,
 }
@@ -780,6 +790,8 @@ pub struct Checkpoint {
     pub separates_next_tokens: bool,
     /// Further files of tensors, which come first: the path in the folder, what names begin with, and what takes its place.
     pub dense: &'static [(&'static str, &'static str, &'static str)],
+    /// Whether dense layers after the pooling, which are modules of sentence-transformers, are written on request.
+    pub dense_modules: bool,
     /// What cannot be converted: a formula, and its name for the error.
     pub refuse: &'static [(&'static str, &'static str)],
     /// Small tensors whose values are fields of the configuration: the field, and the name of the tensor. With `{}` for the number
@@ -861,6 +873,7 @@ impl Checkpoint {
         drops_further_blocks: false,
         separates_next_tokens: false,
         dense: &[],
+        dense_modules: false,
         refuse: &[],
         peeked: &[],
         trims_embeddings: false,
@@ -998,15 +1011,24 @@ impl Row {
         self.place().1
     }
 
+    /// The matrix whose presence makes the row optional where its need is [`Need::UnlessFused`].
+    pub fn fused(&self) -> &'static str {
+        if self.own_name().starts_with("ffn_") { FUSED_EXPERTS } else { FUSED }
+    }
+
     fn place(&self) -> (Stack, &'static str) {
         let own = |stack: Stack| Some((stack, self.name.strip_prefix(stack.prefix())?.strip_prefix("{}.")?));
-        const NAMED: [Stack; 5] = [Stack::Encoder, Stack::Decoder, Stack::Vision, Stack::DeepStack, Stack::Audio];
+        const NAMED: [Stack; 6] =
+            [Stack::Encoder, Stack::Decoder, Stack::ConvNext, Stack::Vision, Stack::DeepStack, Stack::Audio];
         NAMED.into_iter().find_map(own).unwrap_or((Stack::Only, self.name))
     }
 }
 
-/// Fused matrix whose presence makes [`Need::UnlessFused`] rows optional.
+/// Matrix of queries, keys and values.
 pub const FUSED: &str = "attn_qkv.weight";
+
+/// Matrices of gate and up of all experts.
+pub const FUSED_EXPERTS: &str = "ffn_gate_up_exps.weight";
 
 /// The architectures whose tensors are listed here, whole. Adding one is a file and a line.
 #[rustfmt::skip]
@@ -1152,6 +1174,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     t5::ARCHITECTURE,
     t5::ENCODER,
     talkie::ARCHITECTURE,
+    wavtokenizer::ARCHITECTURE,
     whisper::ARCHITECTURE,
     xverse::ARCHITECTURE,
 ];

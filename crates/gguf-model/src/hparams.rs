@@ -53,6 +53,8 @@ pub struct Hparams<'g> {
     pub blocks: Option<u64>,
     /// Number of blocks of the decoder, where there is one.
     pub decoder_blocks: Option<u64>,
+    /// Number of ConvNeXt blocks.
+    pub convnext_blocks: Option<u64>,
     /// Elements of a hidden state.
     pub embd: Option<u64>,
     /// Heads of queries.
@@ -188,6 +190,7 @@ impl<'g> Hparams<'g> {
             blocks,
             // Both halves are of the same depth unless the key says otherwise (`llama_model_t5::load_arch_hparams`).
             decoder_blocks: depth(&[keys::DECODER_BLOCK_COUNT, keys::WHISPER_DECODER_BLOCK_COUNT]).or(blocks),
+            convnext_blocks: depth(&[keys::CONVNEXT_BLOCK_COUNT]),
             embd,
             heads,
             heads_kv: per_block(keys::ATTENTION_HEAD_COUNT_KV).or(heads),
@@ -315,6 +318,7 @@ impl<'g> Hparams<'g> {
         match stack {
             Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => self.blocks,
             Stack::Decoder => self.decoder_blocks,
+            Stack::ConvNext => self.convnext_blocks,
         }
     }
 

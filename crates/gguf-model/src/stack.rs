@@ -9,6 +9,8 @@ pub enum Stack {
     Encoder,
     /// `dec.blk.N`
     Decoder,
+    /// `convnext.N`: of convolutions, in WavTokenizer.
+    ConvNext,
     /// `v.blk.N`: of an encoder of images.
     Vision,
     /// `v.deepstack.N`: what an encoder of images gives out behind some of its blocks.
@@ -19,7 +21,7 @@ pub enum Stack {
 
 impl Stack {
     /// Every run of a language model.
-    pub const ALL: [Stack; 3] = [Stack::Only, Stack::Encoder, Stack::Decoder];
+    pub const ALL: [Stack; 4] = [Stack::Only, Stack::Encoder, Stack::Decoder, Stack::ConvNext];
 
     /// What stands before the number of a block.
     pub const fn prefix(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Stack {
             Stack::Only => "blk.",
             Stack::Encoder => "enc.blk.",
             Stack::Decoder => "dec.blk.",
+            Stack::ConvNext => "convnext.",
             Stack::Vision => "v.blk.",
             Stack::DeepStack => "v.deepstack.",
             Stack::Audio => "a.blk.",

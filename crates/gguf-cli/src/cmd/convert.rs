@@ -55,7 +55,8 @@ pub struct Args {
 
     /// List the supported architectures and their class names in config.json
     #[arg(long, conflicts_with_all = [
-        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "big_endian", "threads",
+        "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "fuse_qkv", "fuse_gate_up_exps", "fp8_as_q8",
+        "sentence_transformers_dense_modules", "mistral_format", "disable_mistral_community_chat_template", "big_endian", "threads",
         "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
         "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
         "prune_layers", "provenance", "split_max_size", "split_max_tensors",
@@ -108,6 +109,30 @@ pub struct Args {
     /// Omit the multi-token prediction (MTP) blocks
     #[arg(long)]
     no_mtp: bool,
+
+    /// Write queries, keys and values as one tensor per block (attn_qkv), if llama.cpp loads it
+    #[arg(long)]
+    fuse_qkv: bool,
+
+    /// Write the gate and up matrices of all experts as one tensor per block (ffn_gate_up_exps)
+    #[arg(long)]
+    fuse_gate_up_exps: bool,
+
+    /// Write matrices that are stored as FP8 with scales as Q8_0, whatever the type of the other matrices
+    #[arg(long)]
+    fp8_as_q8: bool,
+
+    /// Also write the dense layers after the pooling, which are modules of sentence-transformers (EmbeddingGemma)
+    #[arg(long)]
+    sentence_transformers_dense_modules: bool,
+
+    /// Read Mistral's own layout (params.json and consolidated*.safetensors) even if there is a config.json
+    #[arg(long)]
+    mistral_format: bool,
+
+    /// In Mistral's own layout, write no chat template except that of the folder
+    #[arg(long)]
+    disable_mistral_community_chat_template: bool,
 
     /// Write big-endian byte order
     #[arg(long)]
@@ -265,6 +290,11 @@ impl Args {
                 let problem = "--vocab-only writes no tensors to quantize; omit --type";
                 return Err(Failure::CouldNotRun(problem.to_owned()));
             }
+            FileType::Quantized(target) if self.fp8_as_q8 => {
+                let problem =
+                    format!("--fp8-as-q8 contradicts --type {target}, which chooses the types of all matrices");
+                return Err(Failure::CouldNotRun(problem));
+            }
             FileType::Converted(ty) | FileType::Either(ty, _) => ty,
             FileType::Quantized(_) => OutType::Lossless,
         };
@@ -278,6 +308,12 @@ impl Args {
             .base(self.base.clone())
             .target(self.target.clone())
             .projector(projector)
+            .fuse_qkv(self.fuse_qkv)
+            .fuse_gate_up_experts(self.fuse_gate_up_exps)
+            .fp8_as_q8(self.fp8_as_q8)
+            .dense_modules(self.sentence_transformers_dense_modules)
+            .mistral_format(self.mistral_format)
+            .no_community_template(self.disable_mistral_community_chat_template)
             .next_tokens(match (self.mtp, self.no_mtp) {
                 (true, _) => NextTokens::Only,
                 (_, true) => NextTokens::LeftOut,
@@ -412,6 +448,12 @@ impl Args {
             ("--vocab-only", self.vocab_only),
             ("--mtp", self.mtp && is_alone),
             ("--no-mtp", self.no_mtp && is_alone),
+            ("--fuse-qkv", self.fuse_qkv && is_alone),
+            ("--fuse-gate-up-exps", self.fuse_gate_up_exps && is_alone),
+            ("--fp8-as-q8", self.fp8_as_q8 && is_alone),
+            ("--sentence-transformers-dense-modules", self.sentence_transformers_dense_modules && is_alone),
+            ("--mistral-format", self.mistral_format && is_alone),
+            ("--disable-mistral-community-chat-template", self.disable_mistral_community_chat_template && is_alone),
             ("--pre", self.pre.is_some() && is_alone),
             ("--metadata", self.metadata.is_some() && kind == OutputKind::Images),
         ];

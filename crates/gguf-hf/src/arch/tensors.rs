@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use gguf_format::{GgmlType, Gguf, Head};
 use gguf_model::Hparams;
-use gguf_model::arch::{Architecture, Checkpoint, Dim, FUSED, Map, Need, Stack, Tensor};
+use gguf_model::arch::{Architecture, Checkpoint, Dim, Map, Need, Stack, Tensor};
 use gguf_pipeline::moves::{Axis, Move};
 use gguf_pipeline::plan::{Gather, Input, Op};
 
@@ -344,7 +344,7 @@ impl Rows {
                 (true, _) => (None, name),
                 (false, Some((place, block, rest))) => match (row.tensor.row.stack(), place) {
                     (Stack::Only, _)
-                    | (Stack::Encoder | Stack::Vision | Stack::Audio, 0)
+                    | (Stack::Encoder | Stack::ConvNext | Stack::Vision | Stack::Audio, 0)
                     | (Stack::Decoder | Stack::DeepStack, 1) => (Some(block), rest),
                     _ => continue,
                 },
@@ -744,6 +744,7 @@ fn axis_of(name: &str) -> Option<Dim> {
 fn n_blocks_of(stack: Stack, h: &Hparams<'_>, n: u64) -> u64 {
     match stack {
         Stack::Decoder => h.decoder_blocks.unwrap_or(n),
+        Stack::ConvNext => h.convnext_blocks.unwrap_or(0),
         Stack::Only | Stack::Encoder | Stack::Vision | Stack::DeepStack | Stack::Audio => n,
     }
 }
@@ -762,17 +763,17 @@ fn missing(
     let made: HashSet<String> = slots.iter().map(|(key, slot)| key.output_name(&slot.tensor)).collect();
     let is_made = |tensor: &Tensor| !tensor.row.source.is_empty();
     let look = |tensors: Vec<Tensor>, block: Option<u64>| {
-        // Where conversion makes no queries alone, they come in one matrix with keys and values.
-        let whole = tensors.iter().copied().find(|tensor| tensor.is_named(FUSED) && is_made(tensor));
-        let fused = block.is_some_and(|block| made.contains(&format!("blk.{block}.{FUSED}")));
-        for tensor in tensors {
+        for &tensor in &tensors {
+            // Where conversion makes no queries alone, they come in one matrix with keys and values.
+            let fused = tensor.row.fused();
+            let whole = tensors.iter().copied().find(|tensor| tensor.is_named(fused) && is_made(tensor));
             let stack = tensor.row.stack();
             if block.is_some_and(|block| block >= n_blocks_of(stack, h, n_blocks)) {
                 continue;
             }
             let due = match tensor.need() {
                 Need::Required => true,
-                Need::UnlessFused => !fused,
+                Need::UnlessFused => !block.is_some_and(|block| made.contains(&format!("blk.{block}.{fused}"))),
                 _ => false,
             };
             let counts = tensor.row.when.holds(h, block.unwrap_or(0));
@@ -799,6 +800,6 @@ fn missing(
         Ok(())
     };
     look(architecture.outside().collect(), None)?;
-    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks));
+    let n = n_blocks.max(n_blocks_of(Stack::Decoder, h, n_blocks)).max(n_blocks_of(Stack::ConvNext, h, n_blocks));
     (blocks.start..n).try_for_each(|block| look(architecture.block().collect(), Some(block)))
 }

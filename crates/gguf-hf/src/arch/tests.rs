@@ -23,7 +23,12 @@ fn config(extra: Json) -> Config {
 
 /// The plan of some of a checkpoint's tensors.
 fn draft(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
-    plan_parts(config, sources, super::Stored { asked: ty, ty: ty.resolve(sources), file_type: None }, Scope::Parts)
+    plan_parts(
+        config,
+        sources,
+        super::Stored { asked: ty, ty: ty.resolve(sources), file_type: None, as_q8: &[] },
+        Scope::Parts,
+    )
 }
 
 fn source(name: &str, dtype: Dtype, shape: &[u64]) -> SourceTensor {

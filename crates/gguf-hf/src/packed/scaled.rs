@@ -127,4 +127,8 @@ impl Decode for Scaled {
         }
         Ok(())
     }
+
+    fn is_scaled(&self) -> bool {
+        self.scale.is_some()
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use gguf_format::keys;
+use gguf_model::arch::Vocab;
 use serde::Deserialize;
 
 use super::pre::PreSource;
@@ -11,6 +12,7 @@ use super::sentencepiece::piece_type;
 use super::special::SpecialVocab;
 use super::tiktoken::{Ranks, shown};
 use super::{Folder, MAX_VOCAB, TokenizerKeys, TokenizerOptions, base64};
+use crate::files;
 use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
@@ -155,7 +157,12 @@ pub(super) fn read(folder: &Folder, bytes: &[u8], options: &TokenizerOptions) ->
     kvs.set(keys::TOKENIZER_GGML_ADD_BOS_TOKEN, true);
     kvs.set(keys::TOKENIZER_GGML_ADD_EOS_TOKEN, false);
     let mut warnings = Vec::new();
-    match TEMPLATES.iter().find(|(version, _)| *version == settings.version) {
+    // In Mistral's own layout, the template of the folder takes precedence.
+    let is_own = options.vocab == Vocab::Mistral;
+    let has_template = is_own && files::has(&folder.dir, "chat_template.jinja")?;
+    let community = TEMPLATES.iter().find(|(version, _)| *version == settings.version);
+    match community.filter(|_| !has_template) {
+        Some(_) if is_own && !options.community_template => {}
         Some((_, template)) => kvs.string(keys::TOKENIZER_CHAT_TEMPLATE, template),
         None => {
             let mut special = SpecialVocab::template_of(folder)?;

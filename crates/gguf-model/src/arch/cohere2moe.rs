@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         ],
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORM, ATTENTION, GATED_FFN, EXPERTS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORM, ATTENTION, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[Checkpoint {
         classes: &["Cohere2MoeForCausalLM"],
         zero: &["*.bias"],

@@ -51,6 +51,7 @@ const HEADS_OF_BLOCKS: &[Key] = keys! {
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]    Optional Always <- "input_layernorm";
     "ffn_norm.weight"    [Embd]    Optional Always <- "post_attention_layernorm";
+    "attn_qkv.weight"    [Embd Qkv] Optional Always + Optional;
     "attn_q.weight"      [Embd Q]  Optional Always + Optional <- "self_attn.q_proj" : ROPE_Q;
     "attn_k.weight"      [Embd K]  Optional Always + Optional <- "self_attn.k_proj" : ROPE_K;
     "attn_v.weight"      [Embd V]  Optional Always + Optional <- "self_attn.v_proj";

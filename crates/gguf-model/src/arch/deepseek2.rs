@@ -13,7 +13,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
     ],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, LATENT_ATTENTION, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
+    block: &[NORMS, LATENT_ATTENTION, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS, NEXT_TOKENS],
     checkpoints: &[
         Checkpoint {
             classes: &[

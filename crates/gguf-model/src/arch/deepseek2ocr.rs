@@ -8,7 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["deepseek2-ocr"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, &[keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT]],
     outside: &[EMBEDDINGS],
-    block: &[NORMS, ATTENTION, GATED_FFN, EXPERTS, SELECTION_BIAS, SHARED_EXPERTS],
+    block: &[NORMS, ATTENTION, GATED_FFN, EXPERTS, GATE_UP_EXPERTS, SELECTION_BIAS, SHARED_EXPERTS],
     checkpoints: &[Checkpoint {
         classes: &["DeepseekOCRForCausalLM", "UnlimitedOCRForCausalLM"],
         skip: &[("lm_head.weight", "tie_word_embeddings"), ("*sam_model*", ""), ("*qwen2_model*", "")],

@@ -59,10 +59,11 @@ const PARTS: Map = Map::ScaleRowsBy(
 
 const BLOCK: &[Row] = rows! {
     "attn_norm.weight"   [Embd]               Required Always <- "input_layernorm";
-    "attn_q.weight"      [Embd Q]             Required Always <- "self_attn.q_proj", Map::ScaleBy("attention_in_multiplier");
-    "attn_k.weight"      [Embd K]             Required Always <- "self_attn.k_proj",
+    "attn_qkv.weight"    [Embd Qkv]           Optional Always;
+    "attn_q.weight"      [Embd Q]             UnlessFused Always <- "self_attn.q_proj", Map::ScaleBy("attention_in_multiplier");
+    "attn_k.weight"      [Embd K]             UnlessFused Always <- "self_attn.k_proj",
         Map::ScaleBy("key_multiplier"), Map::ScaleBy("attention_in_multiplier");
-    "attn_v.weight"      [Embd V]             Required Always <- "self_attn.v_proj", Map::ScaleBy("attention_in_multiplier");
+    "attn_v.weight"      [Embd V]             UnlessFused Always <- "self_attn.v_proj", Map::ScaleBy("attention_in_multiplier");
     "attn_output.weight" [Q Embd]             Required Always <- "self_attn.o_proj", Map::ScaleBy("attention_out_multiplier");
     "ssm_in.weight"      [Embd SsmIn]         Required Always <- "mamba.in_proj", Map::ScaleBy("ssm_in_multiplier"), PARTS;
     "ssm_conv1d.weight"  [SsmConv SsmConvIn]  Required Always <- "mamba.conv1d" : "c 1 k -> c k";

@@ -25,6 +25,7 @@ pub(super) const EMBEDDING: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["Gemma3TextModel"],
         keys: &[GENERIC, KEYS, EMBEDDING_KEYS, POOLING],
+        dense_modules: true,
         ..GEMMA3
     }],
     ..ARCHITECTURE
@@ -53,9 +54,14 @@ pub(super) const KEYS: &[Key] = keys! {
     "attention.head_count_kv" U32 = "num_key_value_heads|4";
 };
 
-/// The window is the one in the file, before transformers halves it.
+/// The window is the one in the file, before transformers halves it. The fields `dense_2` and `dense_3` are the configurations of the
+/// layers after the pooling, if these are written.
 const EMBEDDING_KEYS: &[Key] = keys! {
     "attention.sliding_window" U32 = "config.sliding_window";
+    "dense_2_feat_in" U32? = "dense_2.in_features if dense_2.out_features != null else null";
+    "dense_2_feat_out" U32? = "dense_2.out_features if dense_2.in_features != null else null";
+    "dense_3_feat_in" U32? = "dense_3.in_features if dense_3.out_features != null else null";
+    "dense_3_feat_out" U32? = "dense_3.out_features if dense_3.in_features != null else null";
 };
 
 const OUTSIDE: &[Row] = rows! {
@@ -64,10 +70,10 @@ const OUTSIDE: &[Row] = rows! {
     "output.weight"              [Embd Vocab] Optional Always <- "lm_head";
 };
 
-/// Layers after the pooling; conversion leaves them out.
+/// Layers after the pooling.
 const DENSE: &[Row] = rows! {
-    "dense_2.weight"             []           Optional Always;
-    "dense_3.weight"             []           Optional Always;
+    "dense_2.weight"             []           Optional Always <- "dense_2";
+    "dense_3.weight"             []           Optional Always <- "dense_3";
 };
 
 const BLOCK: &[Row] = rows! {

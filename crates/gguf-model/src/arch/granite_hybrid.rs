@@ -91,9 +91,10 @@ const NORMS_OF_TWO: &[Row] = rows! {
 };
 
 const HYBRID_ATTENTION: &[Row] = rows! {
-    "attn_q.weight"         [Embd Q]             Required Attention + Optional <- "self_attn.q_proj" : ROPE_Q;
-    "attn_k.weight"         [Embd K]             Required Attention + Optional <- "self_attn.k_proj" : ROPE_K;
-    "attn_v.weight"         [Embd V]             Required Attention + Optional <- "self_attn.v_proj";
+    "attn_qkv.weight"       [Embd Qkv]           Optional Attention + Optional;
+    "attn_q.weight"         [Embd Q]             UnlessFused Attention + Optional <- "self_attn.q_proj" : ROPE_Q;
+    "attn_k.weight"         [Embd K]             UnlessFused Attention + Optional <- "self_attn.k_proj" : ROPE_K;
+    "attn_v.weight"         [Embd V]             UnlessFused Attention + Optional <- "self_attn.v_proj";
     "attn_output.weight"    [Q Embd]             Required Attention + Optional <- "self_attn.o_proj";
 };
 

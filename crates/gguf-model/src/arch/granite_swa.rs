@@ -49,8 +49,8 @@ const BLOCK: &[Row] = rows! {
     "ffn_gate_inp.weight"     [Embd Experts]         Required Experts <- "block_sparse_moe.router.layer";
     "ffn_gate_up_exps.weight" [Embd TwiceFf Experts] Optional Experts
         <- "block_sparse_moe.input_linear | block_sparse_moe.experts.gate_up_proj";
-    "ffn_gate_exps.weight"    [Embd Ff Experts]      Optional Experts;
-    "ffn_up_exps.weight"      [Embd Ff Experts]      Optional Experts;
+    "ffn_gate_exps.weight"    [Embd Ff Experts]      UnlessFused Experts;
+    "ffn_up_exps.weight"      [Embd Ff Experts]      UnlessFused Experts;
     "ffn_down_exps.weight"    [Ff Embd Experts]      Required Experts
         <- "block_sparse_moe.output_linear | block_sparse_moe.experts.down_proj";
     "ffn_up_shexp.weight"     [Embd TwiceSharedFf]   Required SharedExpert <- "shared_mlp.input_linear";

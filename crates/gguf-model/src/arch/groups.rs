@@ -105,12 +105,17 @@ pub(super) const UNGATED_FFN: &[Row] = rows! {
 /// A router and experts, each a gated feed-forward part: stacked as down, gate, up, or with gate and up of all experts in one
 /// tensor.
 pub(super) const EXPERTS: &[Row] = rows! {
-    "ffn_gate_inp.weight"  [Embd Experts]          Required Experts <- "mlp.gate";
-    "ffn_down_exps.weight" [ExpertFf Embd Experts] Required Experts <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
-    "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.gate_proj";
-    "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Experts <- "mlp.experts.{x}.up_proj";
-    "ffn_gate_exps.weight" [Embd ExpertFf Experts] Required Experts <- "mlp.experts.gate_up_proj" : "x (two[0] f) e -> x f e";
-    "ffn_up_exps.weight"   [Embd ExpertFf Experts] Required Experts <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
+    "ffn_gate_inp.weight"  [Embd Experts]          Required    Experts <- "mlp.gate";
+    "ffn_down_exps.weight" [ExpertFf Embd Experts] Required    Experts <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
+    "ffn_gate_exps.weight" [Embd ExpertFf Experts] UnlessFused Experts <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"   [Embd ExpertFf Experts] UnlessFused Experts <- "mlp.experts.{x}.up_proj";
+    "ffn_gate_exps.weight" [Embd ExpertFf Experts] UnlessFused Experts <- "mlp.experts.gate_up_proj" : "x (two[0] f) e -> x f e";
+    "ffn_up_exps.weight"   [Embd ExpertFf Experts] UnlessFused Experts <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
+};
+
+/// Gate and up of all experts in one matrix, which some architectures take in place of two (`create_tensor_gate_up_exps`).
+pub(super) const GATE_UP_EXPERTS: &[Row] = rows! {
+    "ffn_gate_up_exps.weight" [Embd TwiceExpertFf Experts] Optional Experts;
 };
 
 /// The key-values that `TextModel.set_gguf_parameters` writes (`conversion/base.py`), in its order.
@@ -300,12 +305,17 @@ pub(super) const UNBIASED_ATTENTION: &[Row] = rows! {
 
 /// As [`EXPERTS`], in every block; without a key of their own, the experts in use share the width of the feed-forward part.
 pub(super) const QWEN_EXPERTS: &[Row] = rows! {
-    "ffn_gate_inp.weight"  [Embd Experts]        Required Always <- "mlp.gate";
-    "ffn_down_exps.weight" [UsedFf Embd Experts] Required Always <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
-    "ffn_gate_exps.weight" [Embd UsedFf Experts] Required Always <- "mlp.experts.{x}.gate_proj";
-    "ffn_up_exps.weight"   [Embd UsedFf Experts] Required Always <- "mlp.experts.{x}.up_proj";
-    "ffn_gate_exps.weight" [Embd UsedFf Experts] Required Always <- "mlp.experts.gate_up_proj" : "x (two[0] f) e -> x f e";
-    "ffn_up_exps.weight"   [Embd UsedFf Experts] Required Always <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
+    "ffn_gate_inp.weight"  [Embd Experts]        Required    Always <- "mlp.gate";
+    "ffn_down_exps.weight" [UsedFf Embd Experts] Required    Always <- "mlp.experts.{x}.down_proj | mlp.experts.down_proj";
+    "ffn_gate_exps.weight" [Embd UsedFf Experts] UnlessFused Always <- "mlp.experts.{x}.gate_proj";
+    "ffn_up_exps.weight"   [Embd UsedFf Experts] UnlessFused Always <- "mlp.experts.{x}.up_proj";
+    "ffn_gate_exps.weight" [Embd UsedFf Experts] UnlessFused Always <- "mlp.experts.gate_up_proj" : "x (two[0] f) e -> x f e";
+    "ffn_up_exps.weight"   [Embd UsedFf Experts] UnlessFused Always <- "mlp.experts.gate_up_proj" : "x (two[1] f) e -> x f e";
+};
+
+/// As [`GATE_UP_EXPERTS`], in every block.
+pub(super) const QWEN_GATE_UP_EXPERTS: &[Row] = rows! {
+    "ffn_gate_up_exps.weight" [Embd TwiceUsedFf Experts] Optional Always;
 };
 
 /// Widths of experts (`Qwen2MoeModel.set_gguf_parameters`).

@@ -35,6 +35,7 @@ const FFN: &[Row] = rows! {
     "ffn_gate_inp.weight"   [Embd Experts]          Optional Always <- "mlp.router.gate";
     "exp_probs_b"           [Experts]               Optional Always <- "mlp.expert_bias";
     "ffn_down_exps.weight"  [ExpertFf Embd Experts] Optional Always <- "mlp.experts.{x}.down_proj";
+    "ffn_gate_up_exps.weight" [Embd TwiceExpertFf Experts] Optional Always;
     "ffn_gate_exps.weight"  [Embd ExpertFf Experts] Optional Always <- "mlp.experts.{x}.gate_proj";
     "ffn_up_exps.weight"    [Embd ExpertFf Experts] Optional Always <- "mlp.experts.{x}.up_proj";
     "ffn_gate_shexp.weight" [Embd SharedFf]         Optional Always <- "mlp.shared_mlp.gate_proj";

@@ -61,9 +61,10 @@ const BLOCK: &[Row] = rows! {
     "ssm_a"                [SsmState SsmInner] Required Recurrent <- "mamba.A_log", Map::NegExp;
     "ssm_d"                [SsmInner]          Required Recurrent <- "mamba.D";
     "ssm_out.weight"       [SsmInner Embd]     Required Recurrent <- "mamba.out_proj";
-    "attn_q.weight"        [Embd Q]            Required Attention <- "self_attn.q_proj";
-    "attn_k.weight"        [Embd K]            Required Attention <- "self_attn.k_proj";
-    "attn_v.weight"        [Embd V]            Required Attention <- "self_attn.v_proj";
+    "attn_qkv.weight"      [Embd Qkv]          Optional Attention;
+    "attn_q.weight"        [Embd Q]            UnlessFused Attention <- "self_attn.q_proj";
+    "attn_k.weight"        [Embd K]            UnlessFused Attention <- "self_attn.k_proj";
+    "attn_v.weight"        [Embd V]            UnlessFused Attention <- "self_attn.v_proj";
     "attn_output.weight"   [Q Embd]            Required Attention <- "self_attn.o_proj";
     "ffn_gate.weight"      [Embd Ff]           Optional Always <- "feed_forward.gate_proj";
     "ffn_down.weight"      [Ff Embd]           Optional Always <- "feed_forward.down_proj";

@@ -120,9 +120,10 @@ const BLOCK: &[Row] = rows! {
     "ffn_norm.weight"           [Embd]                   Required Always <- "ffn_norm";
     "attn_q_norm.weight"        [HeadK]                  Required Attention <- "self_attn.q_layernorm";
     "attn_k_norm.weight"        [HeadK]                  Required Attention <- "self_attn.k_layernorm";
-    "attn_q.weight"             [Embd Q]                 Required Attention <- "self_attn.q_proj";
-    "attn_k.weight"             [Embd K]                 Required Attention <- "self_attn.k_proj";
-    "attn_v.weight"             [Embd V]                 Required Attention <- "self_attn.v_proj";
+    "attn_qkv.weight"           [Embd Qkv]               Optional Attention;
+    "attn_q.weight"             [Embd Q]                 UnlessFused Attention <- "self_attn.q_proj";
+    "attn_k.weight"             [Embd K]                 UnlessFused Attention <- "self_attn.k_proj";
+    "attn_v.weight"             [Embd V]                 UnlessFused Attention <- "self_attn.v_proj";
     "attn_output.weight"        [Q Embd]                 Required Attention <- "self_attn.out_proj";
     "shortconv.conv.weight"     [ShortConv Embd]         Required Recurrent <- "conv.conv" : "c 1 k -> c k";
     "shortconv.in_proj.weight"  [Embd ThriceEmbd]        Required Recurrent <- "conv.in_proj";

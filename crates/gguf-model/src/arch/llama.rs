@@ -10,9 +10,15 @@ use super::prelude::*;
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["llama", "llama-embed"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS],
-    outside: &[EMBEDDINGS, ROPE_FACTORS],
-    block: &[NORMS, PERMUTED_ATTENTION, FFN],
+    outside: &[EMBEDDINGS, ROPE_FACTORS, MISTRAL_OUTSIDE],
+    block: &[NORMS, PERMUTED_ATTENTION, FFN, MISTRAL_BLOCK],
     checkpoints: &[
+        Checkpoint {
+            classes: &["MistralForCausalLM"],
+            when: MISTRAL_FORMAT,
+            keys: &[GENERIC, MISTRAL_KEYS],
+            ..MISTRAL
+        },
         Checkpoint { classes: &["InternLM3ForCausalLM"], vocab: Vocab::InternLm3, computed: &[], ..LLAMA },
         Checkpoint {
             classes: &[
@@ -51,11 +57,19 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 pub(super) const MISTRAL3: Architecture = Architecture {
     names: &["mistral3"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
-    checkpoints: &[Checkpoint {
-        classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
-        keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
-        ..LLAMA
-    }],
+    checkpoints: &[
+        Checkpoint {
+            classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
+            keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
+            ..LLAMA
+        },
+        Checkpoint {
+            classes: &["Ministral3ForCausalLM"],
+            when: MISTRAL_FORMAT,
+            keys: &[GENERIC, MISTRAL_KEYS],
+            ..MISTRAL
+        },
+    ],
     ..ARCHITECTURE
 };
 
@@ -66,6 +80,44 @@ pub(super) const LLAMA: Checkpoint = Checkpoint {
     vocab: Vocab::Llama,
     computed: &[Computed::Llama3Freqs],
     ..Checkpoint::TEXT
+};
+
+/// Whether the configuration is Mistral's `params.json`.
+const MISTRAL_FORMAT: &str = "mistral_params";
+
+/// Mistral's own layout (`MistralModel` in `conversion/mistral.py`).
+const MISTRAL: Checkpoint = Checkpoint { is_raw: true, vocab: Vocab::Mistral, computed: &[], ..LLAMA };
+
+const MISTRAL_KEYS: &[Key] = keys! {
+    "rope.dimension_count" U32 = "head_dim ?? dim // n_heads";
+    "rope.scaling.type" Str? = "'yarn' if yarn_params else null";
+    "rope.scaling.factor" F32? = "required(yarn_params.factor) if yarn_params else null";
+    "rope.scaling.yarn_beta_fast" F32? = "required(yarn_params.beta) if yarn_params else null";
+    "rope.scaling.yarn_beta_slow" F32? = "required(yarn_params.alpha) if yarn_params else null";
+    "rope.scaling.yarn_log_multiplier" F32?
+        = "null if not yarn_params else 0.0 if yarn_params.apply_scale else 1.0";
+    "rope.scaling.original_context_length" U32?
+        = "required(yarn_params.original_max_position_embeddings) if yarn_params else null";
+    "attention.temperature_scale" F32? = "required(llama_4_scaling.beta) if llama_4_scaling else null";
+};
+
+/// Mistral's names.
+const MISTRAL_OUTSIDE: &[Row] = rows! {
+    "token_embd.weight" [Embd Vocab] Required Always <- "tok_embeddings";
+    "output.weight"     [Embd Vocab] Optional Always <- "output";
+};
+
+/// The same in blocks. Rotated pairs are neighbours, as in llama.cpp.
+const MISTRAL_BLOCK: &[Row] = rows! {
+    "attn_norm.weight"   [Embd]    Required    Always <- "attention_norm";
+    "ffn_norm.weight"    [Embd]    Required    Always <- "ffn_norm";
+    "attn_q.weight"      [Embd Q]  UnlessFused Always <- "attention.wq";
+    "attn_k.weight"      [Embd K]  UnlessFused Always <- "attention.wk";
+    "attn_v.weight"      [Embd V]  UnlessFused Always <- "attention.wv";
+    "attn_output.weight" [Q Embd]  Required    Always <- "attention.wo";
+    "ffn_gate.weight"    [Embd Ff] Required    Dense <- "feed_forward.w1";
+    "ffn_down.weight"    [Ff Embd] Required    Dense <- "feed_forward.w2";
+    "ffn_up.weight"      [Embd Ff] Required    Dense <- "feed_forward.w3";
 };
 
 /// Ministral 3 stretches its positions (`Mistral3Model.Ministral3Model` in `conversion/mistral3.py`).

@@ -169,6 +169,7 @@ const BLOCK: &[Row] = rows! {
     "ssm_d"                      [One SsmRank]        Optional Always <- "mixer.D" : "r -> r 1";
     "ssm_norm.weight"            [SsmGroup SsmGroups] Optional Always <- "mixer.norm" : "(SsmGroups i) -> SsmGroups i";
     "ssm_out.weight"             [SsmInner Embd]      Optional Always <- "mixer.out_proj";
+    "attn_qkv.weight"            [Embd Qkv]           Optional Always + Optional;
     "attn_q.weight"              [Embd Q]             Optional Always + Optional <- "mixer.q_proj" : ROPE_Q;
     "attn_k.weight"              [Embd K]             Optional Always + Optional <- "mixer.k_proj" : ROPE_K;
     "attn_v.weight"              [Embd V]             Optional Always + Optional <- "mixer.v_proj";

@@ -11,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3next"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS],
     outside: &[OUTSIDE],
-    block: &[NORMS_PLUS_ONE, BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    block: &[NORMS_PLUS_ONE, BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_GATE_UP_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint { classes: &["Qwen3NextForCausalLM"], keys: KEYS_IN_ORDER, ..QWEN_NEXT }],
 };
 
@@ -40,7 +40,7 @@ pub(super) const QWEN35: Architecture = Architecture {
 /// Qwen 3.5 with experts.
 pub(super) const QWEN35_MOE: Architecture = Architecture {
     names: &["qwen35moe"],
-    block: &[NORMS_PLUS_ONE, BLOCK, APART, QWEN_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    block: &[NORMS_PLUS_ONE, BLOCK, APART, QWEN_EXPERTS, QWEN_GATE_UP_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"],
         keys: KEYS_IN_ORDER,
@@ -109,9 +109,10 @@ const NORMS_PLUS_ONE: &[Row] = rows! {
 
 /// Attention whose output has a gate, and the norm of linear attention.
 pub(super) const BLOCK: &[Row] = rows! {
-    "attn_q.weight"              [Embd GatedQ]         Required Attention + Optional <- "self_attn.q_proj";
-    "attn_k.weight"              [Embd K]              Required Attention + Optional <- "self_attn.k_proj";
-    "attn_v.weight"              [Embd V]              Required Attention + Optional <- "self_attn.v_proj";
+    "attn_qkv.weight"            [Embd GatedQkv]       Optional Attention + Optional;
+    "attn_q.weight"              [Embd GatedQ]         UnlessFused Attention + Optional <- "self_attn.q_proj";
+    "attn_k.weight"              [Embd K]              UnlessFused Attention + Optional <- "self_attn.k_proj";
+    "attn_v.weight"              [Embd V]              UnlessFused Attention + Optional <- "self_attn.v_proj";
     "attn_output.weight"         [Q Embd]              Required Attention <- "self_attn.o_proj";
     "attn_q_norm.weight"         [HeadK]               Required Attention <- "self_attn.q_norm", Map::Add(1.0);
     "attn_k_norm.weight"         [HeadK]               Required Attention <- "self_attn.k_norm", Map::Add(1.0);

@@ -14,20 +14,6 @@ pub(super) fn required(name: &str) -> &'static [&'static [&'static str]] {
             &[keys::ATTENTION_KV_LORA_RANK, keys::EXPERT_FEED_FORWARD_LENGTH, keys::EXPERT_SHARED_COUNT],
         ],
         "qwen3tts" => &[TRANSFORMER_KEYS, RMS_NORM_KEYS, FEED_FORWARD_KEYS, &[keys::ROPE_DIMENSION_SECTIONS]],
-        "wavtokenizer-dec" => &[
-            RECURRENT_KEYS,
-            LAYER_NORM_KEYS,
-            FEED_FORWARD_KEYS,
-            &[
-                keys::ATTENTION_GROUP_NORM_EPSILON,
-                keys::ATTENTION_GROUP_NORM_GROUPS,
-                keys::FEATURES_LENGTH,
-                keys::POSNET_EMBEDDING_LENGTH,
-                keys::POSNET_BLOCK_COUNT,
-                keys::CONVNEXT_EMBEDDING_LENGTH,
-                keys::CONVNEXT_BLOCK_COUNT,
-            ],
-        ],
         _ => &[],
     }
 }

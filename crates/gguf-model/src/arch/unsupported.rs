@@ -5,5 +5,4 @@ pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("PocketTTSModel", "speech models are not supported"),
     ("Qwen3TTSForConditionalGeneration", "speech models are not supported"),
     ("UltravoxModel", "llama.cpp's converter rejects it as well"),
-    ("WavTokenizerDec", "speech models are not supported"),
 ];

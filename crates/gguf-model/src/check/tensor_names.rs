@@ -64,10 +64,12 @@ const DECODER: &[&str] = words! {
     "cross_attn_q" "cross_attn_rel_b" "cross_attn_v" "ffn_down" "ffn_gate" "ffn_norm" "ffn_up"
 };
 
-/// Names of the numbered parts of WavTokenizer.
+/// Names behind `convnext.N.`.
+const CONVNEXT: &[&str] = words! { "dw" "gamma" "norm" "pw1" "pw2" };
+
+/// Names of other numbered parts of WavTokenizer.
 const OTHER: &[&str] = words! {
-    "convnext.{}.dw" "convnext.{}.gamma" "convnext.{}.norm" "convnext.{}.pw1" "convnext.{}.pw2" "posnet.{}.attn_k"
-    "posnet.{}.attn_norm" "posnet.{}.attn_output" "posnet.{}.attn_q" "posnet.{}.attn_v" "posnet.{}.conv1"
+    "posnet.{}.attn_k" "posnet.{}.attn_norm" "posnet.{}.attn_output" "posnet.{}.attn_q" "posnet.{}.attn_v" "posnet.{}.conv1"
     "posnet.{}.conv2" "posnet.{}.norm" "posnet.{}.norm1" "posnet.{}.norm2"
 };
 
@@ -101,6 +103,7 @@ pub(super) fn is_known(name: Parts<'_>) -> bool {
         Some((Stack::Only, _)) => BLOCK,
         Some((Stack::Encoder, _)) => ENCODER,
         Some((Stack::Decoder, _)) => DECODER,
+        Some((Stack::ConvNext, _)) => CONVNEXT,
         // Not in a language model.
         Some((Stack::Vision | Stack::DeepStack | Stack::Audio, _)) => &[],
         None if OTHER.iter().any(|other| matches_template(other, stem)) => return true,

@@ -6,7 +6,7 @@ use gguf_format::{Dims, TensorInfoRef};
 use super::rules::*;
 use super::tensor_names::{Parts, is_known, parts};
 use super::{Kind, Model};
-use crate::arch::{self, Architecture, FUSED, Need, Stack, Tensor};
+use crate::arch::{self, Architecture, Need, Stack, Tensor};
 use crate::hparams::{Hparams, MAX_BLOCKS};
 
 pub(super) fn check(model: &Model<'_>, report: &mut Report) {
@@ -22,14 +22,14 @@ pub(super) fn check(model: &Model<'_>, report: &mut Report) {
 struct Seen {
     outside: u128,
     rows: Vec<u128>,
-    blocks: [Vec<bool>; 3],
+    blocks: [Vec<bool>; Stack::ALL.len()],
 }
 
 fn network(model: &Model<'_>, report: &mut Report) {
     let family = arch::of(model.arch).map(Family::new);
-    let n = model.hparams.blocks.max(model.hparams.decoder_blocks).unwrap_or(0);
+    let n = Stack::ALL.into_iter().filter_map(|stack| model.hparams.blocks_of(stack)).max().unwrap_or(0);
     let n = usize::try_from(n).unwrap_or(0);
-    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: [Vec::new(), Vec::new(), Vec::new()] };
+    let mut seen = Seen { outside: 0, rows: vec![0; n], blocks: Default::default() };
     for t in model.shards.iter().flat_map(|shard| shard.tensors()) {
         let Ok(name) = t.name.to_str() else { continue };
         let name = parts(name);
@@ -184,11 +184,12 @@ fn missing(model: &Model<'_>, family: &Family, seen: &Seen, report: &mut Report)
     let mut need = |tensors: &[Tensor], marks: u128, block: Option<usize>| {
         let number = block.unwrap_or(0) as u64;
         let is_seen = |i: usize| marks & (1 << i) != 0;
-        let fused = tensors.iter().position(|tensor| tensor.is_named(FUSED)).is_some_and(is_seen);
+        let is_fused =
+            |of: &Tensor| tensors.iter().enumerate().any(|(i, tensor)| is_seen(i) && tensor.is_named(of.row.fused()));
         for (i, tensor) in tensors.iter().enumerate() {
             let due = match tensor.need() {
                 Need::Required => true,
-                Need::UnlessFused => !fused,
+                Need::UnlessFused => !is_fused(tensor),
                 Need::Optional => false,
             };
             let stack = tensor.row.stack();

@@ -1,0 +1,63 @@
+//! Checkpoints in the form in which Mistral publishes its models: `params.json`, tensors in `consolidated*.safetensors`, and `tekken.json`.
+//!
+//! The parameters have names of their own, which the tables of architectures know, and so do the tensors, whose rows of queries and keys
+//! are already in llama.cpp's order (`MistralModel` in `conversion/mistral.py`).
+
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+
+use super::{Checkpoint, Files, list_parts, meta::PARAMS};
+use crate::config::shortened;
+use crate::error::Error;
+use crate::files;
+use crate::folder_error::FolderError;
+use crate::problem::FileProblem;
+
+/// The files of tensors.
+const FILES: Files =
+    Files { index: "consolidated.safetensors.index.json", prefix: "consolidated", suffix: ".safetensors" };
+
+/// The field that is true in the configuration of such a checkpoint.
+pub(crate) const FIELD: &str = "mistral_params";
+
+/// Parameters that Mistral's files have, and Meta's too.
+const NEEDED: [&str; 4] = ["dim", "n_layers", "n_heads", "norm_eps"];
+
+/// The configuration and the tensors of such a checkpoint; `None` where the folder has none.
+///
+/// # Errors
+/// When a file is not sound, and for models with experts and formats of weights that are not supported.
+pub(crate) fn open(dir: &Path) -> Result<Option<(Json, Checkpoint)>, Error> {
+    if list_parts(dir, &FILES)?.is_empty() {
+        return Ok(None);
+    }
+    let Some(mut document) = files::read_json(dir, PARAMS)? else { return Ok(None) };
+    if NEEDED.iter().any(|key| document.get(key).is_none()) {
+        return Ok(None);
+    }
+    let invalid = |key: &str, found: &Json, expected| {
+        let problem = FileProblem::Value { key: key.to_owned(), found: shortened(found), expected };
+        Error::from(FolderError::Invalid { file: dir.join(PARAMS), problem })
+    };
+    if let Some(experts) = document.get("moe").filter(|moe| !moe.is_null()) {
+        return Err(invalid("moe", experts, "a model without experts; convert its Hugging Face layout"));
+    }
+    if let Some(quantization) = document.get("quantization").filter(|value| !value.is_null()) {
+        if quantization["qformat_weight"] != "fp8_e4m3" {
+            return Err(invalid("quantization", quantization, "\"qformat_weight\": \"fp8_e4m3\""));
+        }
+        document["quantization_config"] = json!({ "quant_method": "fp8", "activation_scheme": "static" });
+    }
+    // Newer models scale the temperature of the attention.
+    let class = if document.get("llama_4_scaling").is_some() { "Ministral3ForCausalLM" } else { "MistralForCausalLM" };
+    if let Some(yarn) = document.get("yarn").cloned() {
+        document["yarn_params"] = yarn;
+    }
+    document["architectures"] = json!([class]);
+    document[FIELD] = json!(true);
+    match Checkpoint::open_files(dir, &FILES)? {
+        Some(checkpoint) => Ok(Some((document, checkpoint))),
+        None => Ok(None),
+    }
+}

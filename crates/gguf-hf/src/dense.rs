@@ -1,0 +1,28 @@
+//! Dense layers after the pooling of a sentence encoder, as modules of sentence-transformers: folders with a configuration and one file
+//! of tensors each (`EmbeddingGemma` in `conversion/gemma.py` of llama.cpp).
+
+use std::path::Path;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::Config;
+use crate::error::Error;
+use crate::files;
+
+/// Adds the tensors of the dense layers that `modules.json` lists, before all others, and sets the fields `dense_2` and `dense_3` to their
+/// configurations. Returns the number of tensors.
+pub(crate) fn add(dir: &Path, checkpoint: &mut Checkpoint, config: &mut Config) -> Result<usize, Error> {
+    let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(0) };
+    let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_dense = |module: &&serde_json::Value| module["type"].as_str().is_some_and(|ty| ty.ends_with("Dense"));
+    let paths = modules.iter().filter(is_dense).filter_map(|module| module["path"].as_str());
+    let before = checkpoint.tensors().len();
+    // Each is put before those that are there.
+    for path in paths.collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_empty()) {
+        let name = if path == "2_Dense" { "dense_2" } else { "dense_3" };
+        checkpoint.add_first(dir, &format!("{path}/model.safetensors"), "linear.", &format!("{name}."))?;
+        if let Some(document) = files::read_json(dir, &format!("{path}/config.json"))? {
+            config.set(name, document);
+        }
+    }
+    Ok(checkpoint.tensors().len() - before)
+}

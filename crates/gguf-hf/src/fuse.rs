@@ -1,0 +1,231 @@
+//! Fused tensors: matrices that llama.cpp multiplies in one step, written as one tensor.
+//!
+//! The rules are those of `modify_tensors` and `prepare_qkv_fusion` in `conversion/base.py` of llama.cpp. An architecture fuses what its
+//! table has a row for, because llama.cpp does not load other files.
+
+use core::mem;
+use std::collections::{HashMap, HashSet};
+
+use gguf_model::arch::{ARCHITECTURES, Architecture, FUSED, FUSED_EXPERTS, Map, Row};
+use gguf_pipeline::moves::{Axis, Move};
+use gguf_pipeline::plan::{Gather, Input, Op, TensorPlan};
+
+use crate::model_plan::{ModelPlan, PlanError};
+use crate::warning::ArchitectureWarning;
+
+/// Tensors of a block that become one, along the dimension of their rows.
+pub(crate) struct Fusion {
+    /// The tensors, in the order of their rows.
+    parts: &'static [&'static str],
+    /// The fused tensor.
+    fused: &'static str,
+    /// What they are called in messages.
+    what: &'static str,
+    /// Whether the reference refuses to convert architectures without the fused tensor. Otherwise nothing is fused.
+    is_strict: bool,
+}
+
+/// Queries, keys and values, with their biases.
+pub(crate) const QKV: Fusion =
+    Fusion { parts: &["attn_q", "attn_k", "attn_v"], fused: FUSED, what: "queries, keys and values", is_strict: false };
+
+/// Gate and up of all experts, without their biases.
+pub(crate) const GATE_UP_EXPERTS: Fusion = Fusion {
+    parts: &["ffn_gate_exps", "ffn_up_exps"],
+    fused: FUSED_EXPERTS,
+    what: "gate and up matrices of experts",
+    is_strict: true,
+};
+
+/// The number of the block and the rest of a tensor's name.
+fn of_block(name: &[u8]) -> Option<(&str, &str)> {
+    core::str::from_utf8(name).ok()?.strip_prefix("blk.")?.split_once('.')
+}
+
+impl Fusion {
+    /// The place of a tensor among the parts, by its name without `blk.N.`, and its suffix.
+    fn part<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
+        let (stem, suffix) = name.rsplit_once('.')?;
+        Some((self.parts.iter().position(|part| *part == stem)?, suffix))
+    }
+
+    /// Whether llama.cpp loads the fused tensor in the blocks that have the parts.
+    fn is_supported(&self, architecture: &Architecture) -> bool {
+        let rows = || architecture.block.iter().copied().flatten();
+        let is_part = |row: &Row| self.part(row.own_name()).is_some();
+        rows().any(|fused| fused.own_name() == self.fused && rows().any(|row| is_part(row) && row.when == fused.when))
+    }
+
+    /// Replaces the parts in a plan by fused tensors, each in the place of the last of its parts.
+    ///
+    /// # Errors
+    /// When the architecture has no such tensor and the reference refuses it too, and when the parts have different number formats.
+    pub(crate) fn apply(&self, plan: &mut ModelPlan) -> Result<(), PlanError> {
+        let name = plan.architecture;
+        let is_supported =
+            ARCHITECTURES.iter().find(|arch| arch.names.contains(&name)).is_some_and(|arch| self.is_supported(arch));
+        let has_parts = plan.tensors.iter().any(|t| of_block(&t.name).is_some_and(|(_, n)| self.part(n).is_some()));
+        if has_parts && !is_supported && self.is_strict {
+            return Err(PlanError::NotFused { architecture: name, what: self.what });
+        }
+        let blocks = if is_supported { self.blocks(&plan.tensors) } else { HashSet::new() };
+        if blocks.is_empty() {
+            let (architecture, what) = (plan.architecture, self.what);
+            plan.warnings.push(ArchitectureWarning::NothingToFuse { architecture, what, is_supported });
+            return Ok(());
+        }
+        let mut waiting: HashMap<(String, String), Vec<Option<TensorPlan>>> = HashMap::new();
+        for mut tensor in mem::take(&mut plan.tensors) {
+            let found = of_block(&tensor.name).filter(|(block, _)| blocks.contains(*block));
+            let found = found.and_then(|(block, rest)| Some((block, self.part(rest)?)));
+            let found = found.filter(|(_, (_, suffix))| self.fuses(suffix));
+            let Some((block, (place, suffix))) = found else {
+                tensor.place.offset = plan.tensors.len() as u64;
+                plan.tensors.push(tensor);
+                continue;
+            };
+            let key = (block.to_owned(), suffix.to_owned());
+            let parts = waiting.entry(key.clone()).or_insert_with(|| vec![None; self.parts.len()]);
+            if let Some(part) = parts.get_mut(place) {
+                *part = Some(tensor);
+            }
+            if parts.iter().all(Option::is_some) {
+                let parts: Vec<TensorPlan> = waiting.remove(&key).into_iter().flatten().flatten().collect();
+                let stem = self.fused.strip_suffix(".weight").unwrap_or(self.fused);
+                let (block, suffix) = key;
+                let name = format!("blk.{block}.{stem}.{suffix}");
+                let (shape, op) = concatenated(&name, &parts)?;
+                plan.add(name, shape, op);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether tensors with that suffix are fused.
+    fn fuses(&self, suffix: &str) -> bool {
+        suffix == "weight" || suffix == "bias" && self.fused == FUSED
+    }
+
+    /// The blocks, by number, that have all parts as floats, and biases of all or of none.
+    fn blocks(&self, tensors: &[TensorPlan]) -> HashSet<String> {
+        let mut found: HashMap<&str, (usize, usize)> = HashMap::new();
+        for tensor in tensors.iter().filter(|tensor| !tensor.op.value_type().is_quantized()) {
+            let Some((block, rest)) = of_block(&tensor.name) else { continue };
+            let Some((_, suffix)) = self.part(rest) else { continue };
+            let (n_weights, n_biases) = found.entry(block).or_default();
+            match suffix {
+                "weight" => *n_weights += 1,
+                "bias" if self.fuses(suffix) => *n_biases += 1,
+                _ => {}
+            }
+        }
+        let n = self.parts.len();
+        let is_whole = |(n_weights, n_biases): (usize, usize)| n_weights == n && (n_biases == 0 || n_biases == n);
+        found.into_iter().filter(|(_, counts)| is_whole(*counts)).map(|(block, _)| block.to_owned()).collect()
+    }
+}
+
+/// Shape and operation of a tensor with the rows of several, whose other dimensions are the same: the rows of each first dimension of
+/// experts follow each other.
+fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), PlanError> {
+    let of_part = |part: &TensorPlan| part.op.inputs().first().map(|input| input.name.clone()).unwrap_or_default();
+    let mut shape = parts.first().map(|part| part.shape.clone()).unwrap_or_default();
+    let axis = usize::from(shape.len() > 1);
+    let n_rows = |shape: &[u64]| shape.get(axis).copied().unwrap_or(1);
+    let row_len = if axis == 1 { shape.first().copied().unwrap_or(1) } else { 1 };
+    let total: u64 = parts.iter().map(|part| n_rows(&part.shape)).fold(0, u64::saturating_add);
+    let without_rows = |shape: &[u64]| {
+        let mut shape = shape.to_vec();
+        shape.get_mut(axis).into_iter().for_each(|rows| *rows = 0);
+        shape
+    };
+    let period = total.saturating_mul(row_len);
+    let (mut inputs, mut moves): (Vec<Input>, Vec<Move>) = (Vec::new(), Vec::new());
+    let (mut maps, mut start) = (Vec::new(), 0);
+    let of_op = |part: &TensorPlan| match &part.op {
+        Op::Gather(gather) => gather.maps.clone(),
+        _ => Vec::new(),
+    };
+    let first_maps = parts.first().map(of_op).unwrap_or_default();
+    let is_alike = |map: &Map| matches!(map, Map::Add(_) | Map::Scale(_) | Map::NegExp);
+    let are_alike = first_maps.iter().all(is_alike) && parts.iter().all(|part| of_op(part) == first_maps);
+    for part in parts {
+        let wrong = |problem: &str| PlanError::Unfusable {
+            name: name.to_owned(),
+            tensor: of_part(part),
+            problem: problem.to_owned(),
+        };
+        if without_rows(&part.shape) != without_rows(&shape) {
+            let (name, tensor, found) = (name.to_owned(), of_part(part), part.shape.clone());
+            return Err(PlanError::Shapes { name, tensor, found });
+        }
+        let len = n_rows(&part.shape).saturating_mul(row_len);
+        let (own_inputs, own_moves) = match &part.op {
+            Op::Copy(input) => (vec![input.clone()], crate::pattern::whole(&part.shape).moves),
+            Op::Gather(gather) => (gather.inputs.clone(), gather.moves.clone()),
+            _ => return Err(wrong("is computed")),
+        };
+        let mut places = Vec::with_capacity(own_inputs.len());
+        for input in own_inputs {
+            if inputs.first().is_some_and(|first| first.ty != input.ty) {
+                return Err(PlanError::Mixed { name: name.to_owned(), tensor: input.name });
+            }
+            let known = inputs.iter().position(|known| known.index == input.index);
+            places.push(known.unwrap_or(inputs.len()));
+            if known.is_none() {
+                inputs.push(input);
+            }
+        }
+        for item in own_moves {
+            let input = places.get(item.input).copied().unwrap_or_default();
+            let spread = spread(item, len, period, start).ok_or_else(|| wrong("has rows in another order"))?;
+            moves.push(Move { input, ..spread });
+        }
+        if !are_alike {
+            let is_one = part.shape.get(axis + 1..).is_none_or(|outer| outer.iter().all(|n| *n == 1));
+            for map in of_op(part) {
+                let scaled = match map {
+                    Map::Scale(factor) => Some((0, len, factor)),
+                    Map::ScalePart { period, from, to, factor } if period == len => Some((from, to, factor)),
+                    _ => None,
+                };
+                let (from, to, factor) =
+                    scaled.filter(|_| is_one).ok_or_else(|| wrong("has other functions of values"))?;
+                maps.push(Map::ScalePart { period, from: start + from, to: start + to, factor });
+            }
+        }
+        start = start.saturating_add(len);
+    }
+    if are_alike {
+        maps = first_maps;
+    }
+    if let Some(rows) = shape.get_mut(axis) {
+        *rows = total;
+    }
+    Ok((shape, Op::Gather(Gather { inputs, moves, maps })))
+}
+
+/// A move into parts of `len` elements, as one into the same parts when each is `start` elements behind the beginning of `period` elements.
+/// `None` for a move that does not end with a part.
+fn spread(item: Move, len: u64, period: u64, start: u64) -> Option<Move> {
+    let len = len.max(1);
+    let place = |to: u64| (to / len).checked_mul(period)?.checked_add(to % len);
+    let mut axes = Vec::with_capacity(item.axes.len() + 1);
+    let mut inner = item.to % len;
+    for Axis { count, from, to } in item.axes {
+        if to >= len {
+            axes.push(Axis { count, from, to: Some(to).filter(|to| to % len == 0).and_then(place)? });
+        } else if to.checked_mul(count)? <= len {
+            inner = inner.checked_add(to.checked_mul(count.saturating_sub(1))?)?;
+            axes.push(Axis { count, from, to });
+        } else {
+            // The axis goes through several parts.
+            let steps = Some(len / to.max(1)).filter(|steps| steps * to == len && count % steps == 0)?;
+            inner = inner.checked_add(len - to)?;
+            axes.push(Axis { count: count / steps, from: from.checked_mul(steps)?, to: period });
+            axes.push(Axis { count: steps, from, to });
+        }
+    }
+    let to = place(item.to)?.checked_add(start)?;
+    (inner < len).then_some(Move { input: item.input, from: item.from, to, axes })
+}
