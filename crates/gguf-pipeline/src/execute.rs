@@ -363,7 +363,7 @@ impl<'a> Run<'a> {
 }
 
 /// Reads elements of a tensor, in the order of the output and as values of the type of its operation. They are whole blocks.
-fn read<'b>(
+pub(crate) fn read<'b>(
     draft: &Draft,
     tensor: &TensorPlan,
     first: u64,
@@ -558,7 +558,7 @@ impl Buffers<'_> {
 
 /// What was read of a chunk.
 #[derive(Default)]
-struct Input {
+pub(crate) struct Input {
     /// In the order of the output.
     raw: Vec<u8>,
     /// In the order of the source.
