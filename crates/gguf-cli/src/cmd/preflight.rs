@@ -1,5 +1,6 @@
 //! What is found out before a conversion: the room on the disks, tensors that are left out, and values that do not fit.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -43,13 +44,11 @@ impl RangeCheck {
         let found = range::check_range(plans, extent, self.threads, &watch);
         watch.clear();
         let found = found?;
-        // What several plans have in common is listed once.
-        let mut tensors: Vec<&OutOfRange> = found.iter().flatten().filter(|t| t.overflow.is_some()).collect();
-        for tensor in found.iter().flatten() {
-            if !tensors.iter().any(|other| other.tensor == tensor.tensor) {
-                tensors.push(tensor);
-            }
-        }
+        // Of several plans, a tensor is listed once.
+        let mut tensors: Vec<&OutOfRange> = found.iter().flatten().collect();
+        tensors.sort_by_key(|tensor| tensor.overflow.is_none());
+        let mut seen = HashSet::new();
+        tensors.retain(|tensor| seen.insert(tensor.tensor.as_str()));
         for tensor in tensors.iter().take(MAX_LISTED) {
             ui.warning(&tensor.to_string());
         }
