@@ -27,6 +27,7 @@ pub mod merge;
 pub mod migrate;
 pub mod name;
 pub mod output;
+pub mod preflight;
 pub mod quantize;
 pub mod recipe;
 pub mod rename;

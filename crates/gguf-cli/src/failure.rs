@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gguf_format::Problem;
-use gguf_hf::FolderError;
+use gguf_hf::{FolderError, PlanError};
 use gguf_io::TensorProblem;
 use gguf_quantize::imatrix;
 
@@ -51,6 +51,8 @@ pub struct FileFailure {
     path: Option<PathBuf>,
     /// Byte offset in the file, where one is known.
     offset: Option<u64>,
+    /// The tensors that it is about, where the message does not list all of them.
+    tensors: Vec<String>,
     /// All of it as a sentence, with the path.
     message: String,
 }
@@ -83,6 +85,14 @@ impl Failure {
         match self {
             Failure::File(failure) => failure.path.as_deref(),
             _ => None,
+        }
+    }
+
+    /// The tensors that it is about, where the message does not list all of them.
+    pub fn tensors(&self) -> &[String] {
+        match self {
+            Failure::File(failure) => &failure.tensors,
+            _ => &[],
         }
     }
 
@@ -124,6 +134,7 @@ impl From<gguf_io::Error> for Failure {
                 kind: kind(&e),
                 path: Some(e.path().to_owned()),
                 offset: offset(&e),
+                tensors: Vec::new(),
                 message: format!("{e}{}", hints::for_reading(&e)),
             })),
         }
@@ -244,6 +255,18 @@ impl From<gguf_hf::Error> for Failure {
             | gguf_hf::Error::Folder(FolderError::Read { file: ref path, ref source }) => {
                 system(path, source, e.to_string())
             }
+            gguf_hf::Error::Plan { ref path, source: PlanError::Unmapped { ref tensors, .. } } => {
+                let (path, tensors) = (Some(path.clone()), tensors.clone());
+                let (verdict, message) = (Verdict::Bad, e.to_string());
+                Failure::File(Box::new(FileFailure {
+                    verdict,
+                    kind: "bad_input",
+                    path,
+                    offset: None,
+                    tensors,
+                    message,
+                }))
+            }
             e => failed(e.is_bad_input(), format!("{e}{}", hints::for_conversion(&e))),
         }
     }
@@ -280,6 +303,7 @@ impl From<gguf_edit::EditError> for Failure {
 impl Failure {
     /// A file that is bad, or is not available: what kind of failure it is, of those in the schema of errors, and a message with the path.
     pub fn of_file(verdict: Verdict, kind: &'static str, path: &Path, message: String) -> Failure {
-        Failure::File(Box::new(FileFailure { verdict, kind, path: Some(path.to_owned()), offset: None, message }))
+        let (path, tensors) = (Some(path.to_owned()), Vec::new());
+        Failure::File(Box::new(FileFailure { verdict, kind, path, offset: None, tensors, message }))
     }
 }

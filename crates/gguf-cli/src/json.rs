@@ -57,7 +57,7 @@ struct Failed<'a> {
     error: Error<'a>,
 }
 
-/// A failure as an object: its kind, its message, and the file and byte offset where they are known.
+/// A failure as an object: its kind, its message, and the file, byte offset and tensors where they are known.
 #[derive(Debug, Clone, Copy)]
 pub struct Error<'a>(pub &'a Failure);
 
@@ -71,6 +71,9 @@ impl Serialize for Error<'_> {
         }
         if let Some(offset) = self.0.offset() {
             object.serialize_entry("offset", &offset)?;
+        }
+        if !self.0.tensors().is_empty() {
+            object.serialize_entry("tensors", self.0.tensors())?;
         }
         object.end()
     }
@@ -223,6 +226,14 @@ impl Serialize for Text<'_> {
 /// A path; like a string of a file it may be no UTF-8.
 pub fn path(path: &Path) -> Text<'_> {
     Text(Str(path.as_os_str().as_encoded_bytes()))
+}
+
+/// [`path`], for a field.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    self::path(path).serialize(serializer)
 }
 
 struct Hex<'a>(&'a [u8]);

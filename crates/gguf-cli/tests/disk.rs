@@ -29,6 +29,25 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     }
 }
 
+/// Plans conversions on the small disk, to one type and to two that fit only one by one, and lists the remaining files.
+const PLAN: &str = r#"
+    set -u; gguf=$1; model=$2; cd "$0"
+    plan() { "$gguf" convert "$model" "$@" >plan; echo "code $?, $(grep -c 'bytes needed' plan)"; rm plan; }
+    plan -o out.gguf --dry-run
+    plan -o out.gguf --dry-run --vocab-only
+    plan -o out-{ftype}.gguf --dry-run --type f32,f16
+    plan -o out.gguf --check-range
+    ls -A
+"#;
+
+fn a_dry_run_on_a_full_disk_says_so() {
+    let dir = folder();
+    let output = disk::script(dir.path(), PLAN).arg(path()).arg(glossary()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(out, "code 2, 1\ncode 0, 1\ncode 2, 1\ncode 2, 0\n", "{err}");
+    assert_eq!(err.matches(": no space left on the disk at ").count(), 3, "{err}");
+}
+
 /// Runs every command that writes a copy of a model on the small disk, and lists the remaining files.
 const COPY: &str = r#"
     set -u; gguf=$1; model=$2; shard=$3; piece=$4; cd "$0"
@@ -69,5 +88,5 @@ fn copies_on_a_full_disk_are_errors_and_leave_everything() {
 }
 
 gguf_test::tests! {
-    [SmallDisk] a_full_disk_is_an_error_and_leaves_nothing, copies_on_a_full_disk_are_errors_and_leave_everything;
+    [SmallDisk] a_full_disk_is_an_error_and_leaves_nothing, a_dry_run_on_a_full_disk_says_so, copies_on_a_full_disk_are_errors_and_leave_everything;
 }

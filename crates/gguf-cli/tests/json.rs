@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use gguf_test::checkpoint::write_llama;
 use gguf_test::files::{folder, glossary, small, text};
 use gguf_test::legacy;
 use gguf_test::program::{gguf, program, words};
@@ -120,6 +121,27 @@ impl Schemas {
     }
 }
 
+/// A checkpoint with more blocks than its configuration says.
+fn other_depth(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    write_llama(dir);
+    let config = fs::read_to_string(dir.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["num_hidden_layers"] = 1.into();
+    fs::write(dir.join("config.json"), config.to_string()).unwrap();
+}
+
+/// A checkpoint whose last value is NaN.
+fn not_finite(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    write_llama(dir);
+    let path = dir.join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
 /// Files that commands work on.
 struct Files {
     dir: tempfile::TempDir,
@@ -143,6 +165,8 @@ impl Files {
         let hashes = gguf(["hash", text(&model), "--sha256", "--no-layer"]).exits(0).out;
         fs::write(path("manifest"), hashes).unwrap();
         small(dir.path(), "other.gguf");
+        other_depth(&path("other-depth"));
+        not_finite(&path("not-finite"));
         Files { dir }
     }
 
@@ -175,6 +199,10 @@ const LINES: &[(&str, i32)] = &[
     ("convert --list", 0),
     ("convert @glossary --dry-run", 0),
     ("convert @glossary --dry-run --type q4_k_m", 0),
+    ("convert @glossary --dry-run --type f16 -o @new.gguf --check-range", 0),
+    ("convert @glossary --dry-run --type f16,q8_0 -o @new-{ftype}.gguf", 0),
+    ("convert @other-depth --dry-run", 1),
+    ("convert @not-finite --dry-run --check-range", 1),
     ("convert @glossary -o @c.gguf -q", 0),
     ("convert @glossary -o @q.gguf -q --type q4_k_m", 0),
     ("migrate =@old.bin -o @m.gguf --yes -q --dry-run", 0),

@@ -2,16 +2,19 @@
 //! an abort, whatever a file claims.
 #![cfg(target_os = "linux")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
+use gguf_test::checkpoint::write_small_files;
 use gguf_test::files::{folder, glossary, text};
-use gguf_test::{corpus, hostile, program, torch};
+use gguf_test::{corpus, hostile, program, tensor_files, torch};
 
 /// Address space in KiB.
 const MEMORY: u32 = 512 << 10;
@@ -22,82 +25,118 @@ const TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } els
 /// Threads reserve address space, so there are few.
 const THREADS: usize = 2;
 
-/// Runs the program in a folder with limits; returns an unexpected end.
-fn run(dir: &Path, args: &[&str]) -> Result<(), String> {
-    let script = format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
-    let mut child = Command::new("sh")
-        .args(["-c", &script])
-        .arg(program::path())
-        .args(args)
-        .current_dir(dir)
-        .env("RUST_BACKTRACE", "0")
-        .env("VISUAL", "true")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = child.stderr.take().unwrap();
-    let said = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        let _ = stderr.read_to_end(&mut said);
-        String::from_utf8_lossy(&said).chars().take(300).collect::<String>()
-    });
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
+/// Runs the program with the arguments in each line of its input and says how each run ended: its code, and of what it said to standard error
+/// the first line with a message, otherwise the first line. A shell for each run would take as long as most runs.
+const SHELL: &str = r#"
+set -f; ulimit -v "$1"
+while read -r line; do
+  "$0" $line </dev/null >/dev/null 2>"$2"
+  code=$?; first=
+  while read -r said; do
+    case $said in *'gguf: '*) first=$said; break ;; esac
+    first=${first:-$said}
+  done <"$2"
+  printf '%s %.300s\n' "$code" "$first"
+done
+"#;
+
+/// A shell that runs the program in a folder with limits.
+struct Runner<'a> {
+    dir: &'a Path,
+    /// Where the standard error of a run goes, in the folder.
+    said: String,
+    shell: Child,
+    answers: Receiver<String>,
+}
+
+impl<'a> Runner<'a> {
+    fn new(dir: &'a Path, number: usize) -> Runner<'a> {
+        let said = format!("said-{number}");
+        let mut shell = Command::new("sh")
+            .args(["-c", SHELL])
+            .arg(program::path())
+            .arg(MEMORY.to_string())
+            .arg(&said)
+            .current_dir(dir)
+            .env("RUST_BACKTRACE", "0")
+            .env("VISUAL", "true")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let (send, answers) = mpsc::channel();
+        let lines = BufReader::new(shell.stdout.take().unwrap()).split(b'\n').map_while(Result::ok);
+        std::thread::spawn(move || {
+            lines.map(|line| String::from_utf8_lossy(&line).into_owned()).try_for_each(|line| send.send(line))
+        });
+        Runner { dir, said, shell, answers }
+    }
+
+    /// Runs the program; returns an unexpected end.
+    fn run(&mut self, args: &str) -> Result<(), String> {
+        let stdin = self.shell.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{args}\n").as_bytes()).and_then(|()| stdin.flush()).map_err(|e| e.to_string())?;
+        let Ok(answer) = self.answers.recv_timeout(TIME) else {
+            let number = self.said.trim_start_matches("said-").parse().unwrap();
+            *self = Runner::new(self.dir, number);
+            return Err(format!("gguf {args}: still running after {TIME:?}"));
+        };
+        match answer.split_once(' ') {
+            Some(("0" | "1", _)) => Ok(()),
+            // An error of the command, which it explains.
+            Some(("2", said)) if said.contains("gguf: ") => Ok(()),
+            _ => Err(format!("gguf {args}: code {answer}")),
         }
-        if started.elapsed() > TIME {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return Err(format!("gguf {}: still running after {TIME:?}", args.join(" ")));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    let said = said.join().unwrap();
-    match status.code() {
-        Some(0 | 1) => Ok(()),
-        // An error of the command, which it explains.
-        Some(2) if said.contains("gguf: ") => Ok(()),
-        code => Err(format!("gguf {}: code {code:?}, {status}: {said}", args.join(" "))),
     }
 }
 
-/// Runs commands, some side by side; the outputs of those that write have names of their own.
-fn run_all(dir: &Path, commands: Vec<Vec<String>>) {
+impl Drop for Runner<'_> {
+    /// Ends the shell and what it runs.
+    fn drop(&mut self) {
+        let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{}", self.shell.id())]).status();
+        let _ = self.shell.wait();
+        let _ = fs::remove_file(self.dir.join(&self.said));
+    }
+}
+
+/// The folder of outputs, in that of the inputs.
+const OUT: &str = "out";
+
+/// Runs commands, some side by side; the outputs of those that write have distinct names.
+fn run_all(dir: &Path, commands: Vec<String>) {
     let n = commands.len();
+    let out = dir.join(OUT);
+    fs::create_dir_all(&out).unwrap();
     let (queue, wrong) = (Mutex::new(VecDeque::from(commands)), Mutex::new(Vec::new()));
-    let work = || {
+    let work = |number| {
+        let mut runner = Runner::new(dir, number);
         loop {
             let Some(command) = queue.lock().unwrap().pop_front() else { return };
-            let args: Vec<&str> = command.iter().map(String::as_str).collect();
-            if let Err(e) = run(dir, &args) {
+            if let Err(e) = runner.run(&command) {
                 wrong.lock().unwrap().push(e);
             }
             // Outputs can be large. Those of one command begin with its name, which ends with an underscore.
-            if let Some(out) = args.iter().find(|arg| arg.starts_with("out-")) {
-                let stem = &out[..=out.find('_').unwrap()];
-                for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
-                    if path.file_name().unwrap().to_str().unwrap().starts_with(stem) {
-                        let _ = fs::remove_file(path);
+            if let Some(name) = command.split(' ').find_map(|arg| arg.strip_prefix("out/")) {
+                let stem = &name[..=name.find('_').unwrap()];
+                for entry in fs::read_dir(&out).unwrap().map(|entry| entry.unwrap()) {
+                    if entry.file_name().to_str().unwrap().starts_with(stem) {
+                        let _ = fs::remove_file(entry.path());
                     }
                 }
             }
         }
     };
-    std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
+    let work = &work;
+    std::thread::scope(|scope| (0..THREADS).for_each(|number| _ = scope.spawn(move || work(number))));
     let wrong = wrong.into_inner().unwrap();
     wrong.iter().for_each(|e| println!("{e}"));
     assert!(wrong.is_empty(), "{} of {n} runs ended as they must not", wrong.len());
-}
-
-fn words(line: &str) -> Vec<String> {
-    line.split(' ').map(str::to_owned).collect()
+    println!("{n} runs");
 }
 
 /// The commands that read a file as a model; `out` is the name of what some of them write.
-fn of_model(file: &str, out: &str) -> Vec<Vec<String>> {
+fn of_model(file: &str, out: &str) -> Vec<String> {
     [
         format!("show {file}"),
         format!("show {file} --json"),
@@ -149,13 +188,11 @@ fn of_model(file: &str, out: &str) -> Vec<Vec<String>> {
         format!("repair {file} --json -o {out}-28_"),
         format!("repair {file} --from model.gguf --dry-run"),
     ]
-    .iter()
-    .map(|line| words(line))
-    .collect()
+    .into()
 }
 
 /// The commands that read a file as an importance matrix.
-fn of_matrix(file: &str, out: &str) -> Vec<Vec<String>> {
+fn of_matrix(file: &str, out: &str) -> Vec<String> {
     [
         format!("imatrix show {file}"),
         format!("imatrix show {file} --json"),
@@ -165,9 +202,7 @@ fn of_matrix(file: &str, out: &str) -> Vec<Vec<String>> {
         format!("imatrix merge {file} {file} -o {out}-7_.gguf"),
         format!("quantize model.gguf {out}-8_ Q4_K_M --imatrix {file} -j 2"),
     ]
-    .iter()
-    .map(|line| words(line))
-    .collect()
+    .into()
 }
 
 /// A folder with a sound model and a recipe.
@@ -188,10 +223,13 @@ fn every_command_is_run() {
     let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let names =
         listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
-    let run: Vec<Vec<String>> = [of_model("f", "o"), of_matrix("f", "o")].concat();
+    let run: Vec<String> = [of_model("f", "o"), of_matrix("f", "o")].concat();
     let of_no_file = ["completions", "man", "help"];
-    let missing: Vec<&str> =
-        names.filter(|name| !of_no_file.contains(name) && !run.iter().any(|command| command[0] == *name)).collect();
+    let missing: Vec<&str> = names
+        .filter(|name| {
+            !of_no_file.contains(name) && !run.iter().any(|command| command.split(' ').next() == Some(*name))
+        })
+        .collect();
     assert_eq!(missing, [""; 0]);
 }
 
@@ -201,11 +239,11 @@ fn files_that_claim_much() {
     let dir = prepared();
     let mut commands = Vec::new();
     for (i, name) in hostile::write(dir.path()).into_iter().enumerate() {
-        let mut all = of_model(name, &format!("out-{i}"));
+        let mut all = of_model(name, &format!("{OUT}/{i}"));
         // Reading all data of 256 GiB takes too long, sparse or not.
         if ["imatrix-sums.gguf", "imatrix-counts.gguf"].contains(&name) {
             all.retain(|command| {
-                let has = |word: &str| command.iter().any(|other| other == word);
+                let has = |word: &str| command.split(' ').any(|other| other == word);
                 let reads_all = has("--data")
                     || has("hash")
                     || has("diff")
@@ -215,7 +253,7 @@ fn files_that_claim_much() {
             });
         }
         commands.extend(all);
-        commands.extend(of_matrix(name, &format!("out-{i}")));
+        commands.extend(of_matrix(name, &format!("{OUT}/{i}")));
     }
     run_all(dir.path(), commands);
 }
@@ -227,8 +265,8 @@ fn checkpoints_that_claim_much() {
     let sound: PathBuf = glossary();
     let mut commands = Vec::new();
     for (i, name) in hostile::write_checkpoints(dir.path(), &sound).into_iter().enumerate() {
-        commands.push(words(&format!("convert {name} -o out-{i}_ -j 2")));
-        commands.push(words(&format!("convert {name} --dry-run")));
+        commands.push(format!("convert {name} -o {OUT}/{i}_ -j 2"));
+        commands.push(format!("convert {name} --dry-run"));
     }
     run_all(dir.path(), commands);
 }
@@ -244,11 +282,37 @@ fn pytorch_files() {
     for (i, case) in torch::hostile::all().iter().enumerate() {
         let name = format!("{i}.bin");
         fs::write(dir.path().join(&name), &case.bytes).unwrap();
-        commands.push(words(&format!("convert {name} -o written-{i}.gguf -j 2")));
+        commands.push(format!("convert {name} -o written-{i}.gguf -j 2"));
     }
-    let files = || fs::read_dir(dir.path()).unwrap().count();
+    assert_nothing_is_written(dir.path(), commands);
+}
+
+/// Each hostile folder of safetensors: refused, and nothing is written.
+#[test]
+fn safetensors_folders() {
+    let dir = prepared();
+    let mut commands = Vec::new();
+    for (i, case) in tensor_files::all().iter().enumerate() {
+        let folder = dir.path().join(i.to_string());
+        fs::create_dir(&folder).unwrap();
+        write_small_files(&folder);
+        for (name, bytes) in &case.files {
+            fs::write(folder.join(name), bytes).unwrap();
+        }
+        commands.push(format!("convert {i} -o written-{i}.gguf -j 2"));
+        commands.push(format!("convert {i} -o written-{i}.gguf --type Q8_0,f16 --dry-run --check-range --json -j 2"));
+    }
+    assert_nothing_is_written(dir.path(), commands);
+}
+
+/// Runs commands that must be refused before they write anything.
+fn assert_nothing_is_written(dir: &Path, commands: Vec<String>) {
+    let files = || {
+        let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name != OUT).collect::<BTreeSet<_>>()
+    };
     let before = files();
-    run_all(dir.path(), commands);
+    run_all(dir, commands);
     assert_eq!(files(), before, "something was written");
 }
 
@@ -261,11 +325,11 @@ fn the_corpus() {
     for (i, case) in corpus::all().iter().enumerate() {
         let name = format!("{i}.gguf");
         fs::write(dir.path().join(&name), &case.bytes).unwrap();
-        let out = format!("out-{i}");
+        let out = format!("{OUT}/{i}");
         let all = [of_model(&name, &out), of_matrix(&name, &out)].concat();
-        // Another fifth of the commands for each file; the one that copies for all.
-        commands.extend(all.iter().skip(i % 5).step_by(5).cloned());
-        commands.push(words(&format!("quantize {name} {out}_ COPY -j 2")));
+        // Another tenth of the commands for each file, so each command for hundreds of files; the one that copies for all.
+        commands.extend(all.iter().skip(i % 10).step_by(10).cloned());
+        commands.push(format!("quantize {name} {out}_ COPY -j 2"));
     }
     run_all(dir.path(), commands);
 }

@@ -5,6 +5,8 @@
 //! the architecture's key-values in file order.
 
 use core::fmt;
+use std::collections::HashMap;
+
 use gguf_format::{GgmlType, Value};
 use gguf_model::arch::Checkpoint;
 use gguf_pipeline::plan::{Input, Keep, Op, Place, Reason, TensorPlan};
@@ -359,10 +361,10 @@ pub enum PlanError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A tensor that the architecture does not know.
+    /// Tensors that the architecture does not know.
     Unmapped {
-        /// The checkpoint's name.
-        tensor: String,
+        /// All of them by their names in the checkpoint, in its order.
+        tensors: Vec<String>,
         /// GGUF's name of the architecture.
         architecture: &'static str,
         /// Number of blocks that the configuration says there are.
@@ -489,8 +491,8 @@ impl PlanError {
     /// The checkpoint's name of the tensor that the error is about, if the checkpoint has it.
     pub fn tensor(&self) -> Option<&str> {
         match self {
-            PlanError::Unmapped { tensor, .. }
-            | PlanError::Dtype { tensor, .. }
+            PlanError::Unmapped { tensors, .. } => tensors.first().map(String::as_str),
+            PlanError::Dtype { tensor, .. }
             | PlanError::Shape { tensor, .. }
             | PlanError::Pattern { tensor, .. }
             | PlanError::Packed { tensor, .. }
@@ -548,11 +550,17 @@ impl fmt::Display for PlanError {
                 supported.join(", ")
             ),
             PlanError::Packed { tensor, problem } => write!(f, "the tensor {tensor:?} of packed weights {problem}"),
-            PlanError::Unmapped { tensor, architecture, n_blocks } => write!(
-                f,
-                "the tensor {tensor:?} has no place in the architecture {architecture} with {n_blocks} blocks; does \
-                    config.json belong to this checkpoint?"
-            ),
+            PlanError::Unmapped { tensors, architecture, n_blocks } => {
+                match tensors.as_slice() {
+                    [tensor] => write!(f, "the tensor {tensor:?} has")?,
+                    _ => write!(f, "{} tensors have", tensors.len())?,
+                }
+                write!(f, " no place in the architecture {architecture} with {n_blocks} blocks")?;
+                if tensors.len() > 1 {
+                    write!(f, ": {}", Patterns(tensors))?;
+                }
+                f.write_str("; does config.json belong to this checkpoint?")
+            }
             PlanError::Dtype { tensor, dtype } => {
                 write!(f, "the tensor {tensor:?} has the format {dtype}, expected F16, BF16, F32 or F64")
             }
@@ -602,6 +610,41 @@ impl fmt::Display for PlanError {
                 write!(f, "the tensor {tensor:?} cannot become a part of {name}: it {problem}")
             }
             PlanError::Duplicate { name } => write!(f, "two tensors of the checkpoint both become {name}"),
+        }
+    }
+}
+
+/// Names of tensors for a message: those that differ only in numbers are shown as one, with `*` in place of the numbers.
+struct Patterns<'a>(&'a [String]);
+
+impl fmt::Display for Patterns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let pattern = |name: &str| {
+            let parts: Vec<&str> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
+            parts.join(".")
+        };
+        // In the order of the checkpoint.
+        let mut patterns: Vec<(String, &str, usize)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for name in self.0 {
+            let place = *places.entry(pattern(name)).or_insert(patterns.len());
+            match patterns.get_mut(place) {
+                Some((.., n)) => *n += 1,
+                None => patterns.push((pattern(name), name, 1)),
+            }
+        }
+        for (i, (pattern, name, n)) in patterns.iter().take(SHOWN).enumerate() {
+            f.write_str(if i == 0 { "" } else { ", " })?;
+            match n {
+                1 => write!(f, "{name:?}")?,
+                n => write!(f, "{pattern:?} ({n} tensors)")?,
+            }
+        }
+        match patterns.iter().skip(SHOWN).map(|(.., n)| n).sum::<usize>() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gguf_format::{ByteOrder, GgmlType, Gguf};
 use gguf_hf::{Error, Options, OutType, Warning, convert, plan};
 use gguf_pipeline::plan::Reason;
+use gguf_pipeline::range::{Extent, check_range};
 use gguf_pipeline::{Error as PipelineError, Event, Progress, RunOptions, RunSummary};
 use gguf_quants::float::f32_to_f16;
 use gguf_test::checkpoint::*;
@@ -152,6 +153,41 @@ fn values_that_become_infinite_are_counted() {
     };
     assert_eq!(overflows(OutType::F16), [("token_embd.weight".to_owned(), 2)]);
     assert_eq!(overflows(OutType::BF16), []);
+}
+
+/// Rows of queries are rearranged: the index of a value is its place in the output.
+#[test]
+fn values_out_of_range_are_found_before_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    write_llama(dir.path());
+    let list = llama_tensors();
+    let mut tensors: Vec<Tensor<'_>> =
+        list.iter().enumerate().map(|(i, (n, s))| (n.as_str(), "F32", s.as_slice(), llama_data(i, s))).collect();
+    let queries = tensors.iter_mut().find(|t| t.0 == "model.layers.1.self_attn.q_proj.weight").unwrap();
+    for (at, value) in [(4 * HIDDEN + 3, -1e6f32), (7 * HIDDEN, f32::NAN), (7 * HIDDEN + 1, 2e5)] {
+        queries.3[at as usize * 4..at as usize * 4 + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    fs::write(dir.path().join("model.safetensors"), safetensors(&tensors)).unwrap();
+    let plans = [OutType::F16, OutType::F32].map(|ty| plan(dir.path(), &Options::default().ty(ty)).unwrap().plan);
+    let (half, single) = (&plans[0], &plans[1]);
+    for (extent, threads) in [(Extent::Sample, 1), (Extent::All, 1), (Extent::All, 3)] {
+        let found = check_range(&[half], extent, NonZeroUsize::new(threads), &()).unwrap();
+        let [tensor] = found[0].as_slice() else { panic!("{found:?}") };
+        assert_eq!(tensor.tensor, "blk.1.attn_q.weight");
+        // Of the two halves of a head, each of 4 rows, the rows alternate: 4 becomes 1, and 7 stays.
+        let (overflow, not_finite) = (tensor.overflow.unwrap(), tensor.not_finite.unwrap());
+        assert_eq!((overflow.count, overflow.index, overflow.value), (2, HIDDEN + 3, -1e6));
+        assert_eq!((not_finite.count, not_finite.index), (1, 7 * HIDDEN));
+        assert_eq!(tensor.n_checked, tensor.n_values);
+        let run = run(dir.path(), &dir.path().join("out.gguf"), &Options::default().ty(OutType::F16)).unwrap();
+        assert_eq!(run.overflows.iter().map(|o| o.values).collect::<Vec<_>>(), [overflow.count]);
+    }
+    let found = check_range(&[single], Extent::Sample, None, &()).unwrap();
+    assert!(found.iter().all(Vec::is_empty), "{found:?}");
+    let found = check_range(&[single], Extent::All, None, &()).unwrap();
+    assert!(found[0].iter().all(|tensor| tensor.overflow.is_none()) && found[0].len() == 1, "{found:?}");
+    // They are not of one source.
+    assert!(matches!(check_range(&[half, single], Extent::All, None, &()), Err(PipelineError::Apart { .. })));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Needs the shared test data: `GGUF_SHARED` names its folder. Without it the tests are ignored; with it they have to find
 //! the data.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +16,7 @@ use gguf_hf::config::Config;
 use gguf_hf::metadata::{self, MetadataOptions, ParameterCounts};
 use gguf_hf::tokenizer::{self, PreSource, TokenizerOptions};
 use gguf_hf::{NextTokens, Options, OutType, Warning, convert, plan};
+use gguf_io::ModelFile;
 use gguf_pipeline::RunOptions;
 use gguf_test::peers::{self, Peers};
 use serde_json::Value;
@@ -571,8 +573,13 @@ fn configurations_are_those_of_transformers() {
 fn packed_weights_have_the_same_bytes() {
     let out = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_peer.py");
+    let experts = tempfile::tempdir().unwrap();
+    let mut make = Peers::get().python(&peers::data("../tools/make-checkpoint.py"));
+    let made = make.arg("deepseek3").arg(experts.path()).output().expect("the peers' Python runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let mut peer = Peers::get().python(&script);
-    peer.arg(peers::peers().join("llama.cpp")).arg(peers::data("hf/models/llama-f32")).arg(out.path());
+    peer.arg(peers::peers().join("llama.cpp")).arg(peers::data("hf/models/llama-f32"));
+    peer.arg(experts.path().join("deepseek3")).arg(out.path());
     let output = peer.output().expect("the peers' Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let cases = String::from_utf8(output.stdout).unwrap();
@@ -587,7 +594,38 @@ fn packed_weights_have_the_same_bytes() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(cases.lines().count() >= 40, "{cases}");
+    assert!(cases.lines().count() >= 43, "{cases}");
+}
+
+/// Packed weights that llama.cpp's converter does not read: the packages that define their formats decode the same values.
+fn packed_weights_have_the_values_of_their_packages() {
+    let out = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_packages.py");
+    let mut packages = Peers::get().python(&script);
+    packages.arg(peers::packages().unwrap()).arg(peers::data("hf/models/llama-f32")).arg(out.path());
+    let output = packages.output().expect("the peers' Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cases = String::from_utf8(output.stdout).unwrap();
+    let (options, run) = (Options::default().ty(OutType::F32), RunOptions::default().force(true));
+    let (mut failures, mut n_tensors) = (Vec::new(), 0);
+    for case in cases.lines() {
+        // The tensors are in another order.
+        let values = |kind: &str| -> Result<BTreeMap<String, Vec<u8>>, String> {
+            let to = out.path().join(format!("{kind}.gguf"));
+            convert(out.path().join(kind).join(case), &to, &options, &run, &()).map_err(|e| e.to_string())?;
+            let file = ModelFile::open(&to).map_err(|e| e.to_string())?;
+            let read = |t: gguf_io::Tensor<'_>| Ok((t.name().to_string(), t.read().map_err(|e| e.to_string())?));
+            file.tensors().map(read).collect()
+        };
+        match (values("packed"), values("decoded")) {
+            (Ok(packed), Ok(decoded)) if packed == decoded => n_tensors += packed.len(),
+            (Ok(_), Ok(_)) => failures.push(format!("{case}: other values")),
+            (packed, decoded) => failures.push(format!("{case}: {:?} {:?}", packed.err(), decoded.err())),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    println!("{n_tensors} tensors of {} checkpoints", cases.lines().count());
+    assert!(cases.lines().count() >= 33, "{cases}");
 }
 
 /// Names of classes, one in a line, of language models that the converter can load.
@@ -638,4 +676,5 @@ gguf_test::tests! {
     [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes;
     [Peers, Torch] the_registry_of_the_reference_is_covered;
     [Shared, Peers, Torch] checkpoints_of_torch_have_the_same_bytes, packed_weights_have_the_same_bytes;
+    [Shared, Peers, Torch, Packages] packed_weights_have_the_values_of_their_packages;
 }

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Checkpoints with packed weights, and what llama.cpp's converter makes of them.
 
-  packed_peer.py CONVERTER MODEL DIR
+  packed_peer.py CONVERTER MODEL EXPERTS DIR
 
-CONVERTER is the folder of convert_hf_to_gguf.py, MODEL a checkpoint of LlamaForCausalLM whose tokenizer and configuration are taken.
+CONVERTER is the folder of convert_hf_to_gguf.py, MODEL a checkpoint of LlamaForCausalLM whose tokenizer and configuration are taken, and
+EXPERTS one of DeepseekV3ForCausalLM whose experts are packed.
 Writes DIR/CASE for each case and DIR/CASE.gguf, and prints the names of the cases. Needs torch and safetensors.
 """
 import contextlib, io, json, os, shutil, sys
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HIDDEN, WIDE, HEADS, KV, VOCAB = 192, 320, 3, 1, 768
 
@@ -172,33 +173,85 @@ CASES = {
 }
 
 
+def int4_experts(model, shape_dtype):
+    """The tensors of a mixture of experts whose routed experts are int4 in groups of 32, as in Kimi K2 Thinking; the others are BF16."""
+    g = torch.Generator().manual_seed(11)
+    tensors = {}
+    for name, w in load_file(os.path.join(model, "model.safetensors")).items():
+        end = name.rsplit(".", 2)[-2]
+        if "experts" in name:
+            n, k = (w.shape[0], EXPERT) if end == "down_proj" else (EXPERT, w.shape[1])
+            w = ((torch.rand(n, k, generator=g) - 0.5) * 0.2).bfloat16()
+        if ".mlp.experts." in name:
+            base = name.removesuffix(".weight")
+            tensors[f"{base}.weight_packed"] = words(n, k // 8, g=g)
+            tensors[f"{base}.weight_scale"] = uniform(torch.bfloat16)(n, k // 32, g=g)
+            tensors[f"{base}.weight_shape"] = torch.tensor([n, k], dtype=shape_dtype)
+        else:
+            tensors[name] = w
+    return tensors
+
+
+# Values of a row of the experts' down projection: three groups.
+EXPERT = 96
+INT4_EXPERTS = {
+    **compressed("pack-quantized", type="int", strategy="group", group_size=32, num_bits=4, symmetric=True, dynamic=False, actorder=None),
+    "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"],
+    "kv_cache_scheme": None, "quantization_status": "compressed",
+}
+
+
+def kimi_k2(config, tensors):
+    return {**config, "quantization_config": INT4_EXPERTS}, tensors
+
+
+def kimi_k25(config, tensors):
+    """The language model of a model that sees: its configuration is nested, and its tensors are renamed."""
+    text = {**config, "model_type": "kimi_k2", "quantization_config": INT4_EXPERTS}
+    config = {"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "torch_dtype": "bfloat16", "text_config": text}
+    sight = {"vision_tower.encoder.final_layernorm.weight": torch.ones(32).bfloat16(), "mm_projector.pre_norm.weight": torch.ones(32).bfloat16()}
+    return config, {**{f"language_model.{name}": w for name, w in tensors.items()}, **sight}
+
+
+EXPERTS = {"kimi-k2": (kimi_k2, torch.int32), "kimi-k2-shape64": (kimi_k2, torch.int64), "kimi-k25": (kimi_k25, torch.int32)}
+
+
 def main():
-    converter, model, out = sys.argv[1:4]
+    converter, model, experts, out = sys.argv[1:5]
     sys.path[:0] = [converter, os.path.join(converter, "gguf-py")]
     os.chdir(converter)
-    import convert_hf_to_gguf
     with open(os.path.join(model, "config.json")) as f:
         config = json.load(f)
     config.pop("quantization_config", None)
     config.update(hidden_size=HIDDEN, intermediate_size=WIDE, num_attention_heads=HEADS, num_key_value_heads=KV, head_dim=HIDDEN // HEADS,
                   num_hidden_layers=2, vocab_size=VOCAB, tie_word_embeddings=True)
     for case, (quantization, make) in CASES.items():
-        dir = os.path.join(out, case)
-        os.makedirs(dir)
-        for name in os.listdir(model):
-            if name.startswith(("tokenizer", "special_tokens")):
-                shutil.copy(os.path.join(model, name), dir)
-        with open(os.path.join(dir, "config.json"), "w") as f:
-            json.dump({**config, "quantization_config": quantization}, f)
         plain, packed, g = base()
         make(plain, packed, g)
-        save_file({name: tensor.contiguous() for name, tensor in plain.items()}, os.path.join(dir, "model.safetensors"))
         # Only one of the formats fails when tensors are read late, for a reason of its own.
-        lazy = ["--no-lazy"] if case == "bitnet" else []
-        sys.argv = ["convert_hf_to_gguf.py", *lazy, "--outfile", os.path.join(out, f"{case}.gguf"), dir]
-        with contextlib.redirect_stdout(io.StringIO()):
-            convert_hf_to_gguf.main()
-        print(case, flush=True)
+        convert(out, case, model, {**config, "quantization_config": quantization}, plain, ["--no-lazy"] if case == "bitnet" else [])
+    with open(os.path.join(experts, "config.json")) as f:
+        config = {**json.load(f), "moe_intermediate_size": EXPERT}
+    for case, (make, shape_dtype) in EXPERTS.items():
+        convert(out, case, experts, *make(config, int4_experts(experts, shape_dtype)), [])
 
 
-main()
+def convert(out, case, model, config, tensors, options):
+    """Writes a checkpoint with the tokenizer of `model`, and converts it."""
+    import convert_hf_to_gguf
+    dir = os.path.join(out, case)
+    os.makedirs(dir)
+    for name in os.listdir(model):
+        if name.startswith(("tokenizer", "special_tokens")):
+            shutil.copy(os.path.join(model, name), dir)
+    with open(os.path.join(dir, "config.json"), "w") as f:
+        json.dump(config, f)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, os.path.join(dir, "model.safetensors"))
+    sys.argv = ["convert_hf_to_gguf.py", *options, "--outfile", os.path.join(out, f"{case}.gguf"), dir]
+    with contextlib.redirect_stdout(io.StringIO()):
+        convert_hf_to_gguf.main()
+    print(case, flush=True)
+
+
+if __name__ == "__main__":
+    main()

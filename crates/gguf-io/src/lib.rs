@@ -39,6 +39,6 @@ pub use model::Model;
 pub use output::Output;
 pub use plain::Plain;
 pub use read_at::{InMemory, ReadAt};
-pub use room::check_room;
+pub use room::{Room, check_room, rooms};
 pub use tensor::Tensor;
 pub use writer::{TensorWriter, WriteError, Writer};

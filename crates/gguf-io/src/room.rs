@@ -1,6 +1,42 @@
 //! Room on disks.
 
+use std::path::{Path, PathBuf};
+
 use crate::{Error, Output};
+
+/// The room on a disk, and how much of it files will take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Room {
+    /// The first of the files.
+    pub path: PathBuf,
+    /// Where the disk is mounted.
+    pub disk: PathBuf,
+    /// Bytes that the files take.
+    pub needed: u64,
+    /// Bytes that are free.
+    pub free: u64,
+}
+
+impl Room {
+    /// Checks that the room suffices.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`].
+    pub fn check(&self) -> Result<(), Error> {
+        if self.needed <= self.free {
+            return Ok(());
+        }
+        let Room { path, disk, needed, free } = self.clone();
+        Err(Error::NoRoom { path, disk, needed, free })
+    }
+}
+
+/// The room on the disks where new files of these lengths would be, one entry per disk. Folders that do not exist, disks that do not tell,
+/// and systems other than Linux, have no entry.
+pub fn rooms<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<Room> {
+    linux::rooms(files)
+}
 
 /// Checks that the disks have room for all these files, given with the lengths that they will have. What a file occupies already
 /// counts. Disks that do not tell, and systems other than Linux, pass.
@@ -18,6 +54,7 @@ mod linux {
     use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
 
+    use super::Room;
     use crate::{Error, Output};
 
     /// What a file takes of a disk, or all files on it together.
@@ -34,12 +71,9 @@ mod linux {
         let mut needs = Vec::new();
         for (file, bytes) in files {
             let there = file.file().metadata().map_err(file.io("look at"))?;
-            let Ok(disk) = rustix::fs::fstatvfs(file.file()) else { continue };
-            // File systems without blocks do not say how much they hold.
-            if disk.f_blocks > 0 {
-                let needed = bytes.saturating_sub(there.blocks().saturating_mul(512));
-                needs.push((there.dev(), Need { file, needed, free: disk.f_bavail.saturating_mul(disk.f_frsize) }));
-            }
+            let Some(free) = rustix::fs::fstatvfs(file.file()).ok().and_then(free) else { continue };
+            let needed = bytes.saturating_sub(there.blocks().saturating_mul(512));
+            needs.push((there.dev(), Need { file, needed, free }));
         }
         match shortage(needs) {
             Some(Need { file, needed, free }) => {
@@ -49,14 +83,39 @@ mod linux {
         }
     }
 
-    /// The first disk, by its number, that has no room for all of its files.
-    pub(super) fn shortage<T>(files: impl IntoIterator<Item = (u64, Need<T>)>) -> Option<Need<T>> {
+    pub(super) fn rooms<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<Room> {
+        let need = |(file, needed): (&'a Path, u64)| {
+            let folder = crate::output::folder(file);
+            let free = free(rustix::fs::statvfs(folder).ok()?)?;
+            Some((fs::metadata(folder).ok()?.dev(), Need { file, needed, free }))
+        };
+        let room = |Need { file, needed, free }: Need<&Path>| Room {
+            path: file.to_owned(),
+            disk: mount_of(file),
+            needed,
+            free,
+        };
+        by_disk(files.filter_map(need)).into_values().map(room).collect()
+    }
+
+    /// The bytes that are free on a disk. File systems without blocks do not say how much they hold.
+    fn free(disk: rustix::fs::StatVfs) -> Option<u64> {
+        (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// What the files of each disk take together, by the number of the disk.
+    fn by_disk<T>(files: impl IntoIterator<Item = (u64, Need<T>)>) -> BTreeMap<u64, Need<T>> {
         let mut disks: BTreeMap<u64, Need<T>> = BTreeMap::new();
         for (disk, Need { file, needed, free }) in files {
             let all = disks.entry(disk).or_insert(Need { file, needed: 0, free });
             all.needed = all.needed.saturating_add(needed);
         }
-        disks.into_values().find(|all| all.needed > all.free)
+        disks
+    }
+
+    /// The first disk, by its number, that has no room for all of its files.
+    pub(super) fn shortage<T>(files: impl IntoIterator<Item = (u64, Need<T>)>) -> Option<Need<T>> {
+        by_disk(files).into_values().find(|all| all.needed > all.free)
     }
 
     /// Where the disk of a new file is mounted: the last folder on the way up that is on it.
@@ -76,6 +135,10 @@ mod linux {
 mod linux {
     pub(super) fn check<'a>(_: impl Iterator<Item = (&'a crate::Output, u64)>) -> Result<(), crate::Error> {
         Ok(())
+    }
+
+    pub(super) fn rooms<'a>(_: impl Iterator<Item = (&'a std::path::Path, u64)>) -> Vec<super::Room> {
+        Vec::new()
     }
 }
 
@@ -122,5 +185,17 @@ mod tests {
             other => panic!("{other}"),
         }
         each(u64::MAX).unwrap_err();
+    }
+
+    #[test]
+    fn room_is_that_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b, nowhere) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("no/c"));
+        let found = rooms([(a.as_path(), 3), (b.as_path(), u64::MAX - 9), (nowhere.as_path(), 7)].into_iter());
+        let [room] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((room.path.as_path(), room.needed), (a.as_path(), u64::MAX - 6));
+        assert!(room.free > 0 && folder.path().canonicalize().unwrap().starts_with(&room.disk));
+        assert!(matches!(room.check(), Err(Error::NoRoom { .. })));
+        Room { needed: room.free, ..room.clone() }.check().unwrap();
     }
 }

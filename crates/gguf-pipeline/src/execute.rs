@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
         progress: &dyn Progress,
     ) -> Result<Vec<Vec<Overflow>>, Error> {
         let overflows = Mutex::new(BTreeMap::new());
-        let known = Known { squares: Mutex::default(), means: Mutex::default(), progress };
+        let known = Known::new(progress);
         let buffers = || Buffers { known: &known, input: Input::default(), values: Vec::new(), outs: Vec::new() };
         let add = |plan, index, values| {
             if values > 0 {
@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
 }
 
 /// Reads elements of the tensor with that number, in the order of the output and as values of the type of its operation. They are whole blocks.
-fn read<'b>(
+pub(crate) fn read<'b>(
     index: usize,
     draft: &Draft,
     tensor: &TensorPlan,
@@ -631,7 +631,7 @@ impl Buffers<'_> {
 
 /// What was read of a chunk.
 #[derive(Default)]
-struct Input {
+pub(crate) struct Input {
     /// In the order of the output.
     raw: Vec<u8>,
     /// In the order of the source.
@@ -641,12 +641,18 @@ struct Input {
 }
 
 /// What chunks need to know of more than themselves.
-struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// The squares of rows that are encoded in parts, by tensor and row, for types that look at whole rows.
     squares: Mutex<BTreeMap<(usize, u64), RowSquares>>,
     /// The means of the absolute values of tensors that are rounded to three values.
     means: Mutex<BTreeMap<usize, f32>>,
     progress: &'a dyn Progress,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn new(progress: &'a dyn Progress) -> Known<'a> {
+        Known { squares: Mutex::default(), means: Mutex::default(), progress }
+    }
 }
 
 /// Where a chunk goes.

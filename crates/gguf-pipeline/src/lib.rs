@@ -6,7 +6,8 @@
 //!   draft that is laid out; [`Plan::run`] executes it, [`run_all`] several over one source.
 //! * [`Source`] provides tensor data, [`Importance`] the weights of columns; implement them for custom sources.
 //! * [`Progress`] receives [events](Event), and can cancel the work.
-//! * [`scan_tensors`] searches for NaN and infinity, [`report`] measures errors, [`workers`] is the worker loop.
+//! * [`scan_tensors`] searches for NaN and infinity, [`range`] for values that a plan's types cannot hold; [`report`] measures errors,
+//!   [`workers`] is the worker loop.
 #![forbid(unsafe_code)]
 
 mod chunk;
@@ -21,6 +22,7 @@ mod ops;
 mod options;
 pub mod plan;
 mod progress;
+pub mod range;
 pub mod report;
 mod run;
 mod scan;
@@ -35,6 +37,6 @@ pub use importance::Importance;
 pub use options::{RunOptions, RunSummary};
 pub use plan::{Draft, Plan, TensorPlan};
 pub use progress::{Cancelled, Event, Progress};
-pub use run::run_all;
+pub use run::{rooms, run_all};
 pub use scan::{TensorScan, scan_tensors};
 pub use source::{Source, Stored};

@@ -45,6 +45,16 @@ const PLAIN: &[Plain] = &[
     Plain { ty: GgmlType::F64, decode: float::decode_f64, encode: None, overflows: None },
 ];
 
+/// How values of a float type are decoded; `None` for other types.
+pub(crate) fn decoder(ty: GgmlType) -> Option<fn(&[u8], &mut [f32])> {
+    PLAIN.iter().find(|plain| plain.ty == ty).map(|plain| plain.decode)
+}
+
+/// Counts the finite values that become infinite in a type; `None` for types in which none do.
+pub(crate) fn overflow_counter(ty: GgmlType) -> Option<fn(&[f32]) -> u64> {
+    PLAIN.iter().find(|plain| plain.ty == ty)?.overflows
+}
+
 /// Values that are converted at once; their `f32` form stays in the first-level cache.
 const RUN: usize = 2048;
 

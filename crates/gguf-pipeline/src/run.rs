@@ -1,6 +1,8 @@
 //! The run of plans, from their options to their summaries.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use gguf_io::Room;
 
 use crate::chunk::Lane;
 use crate::error::Error;
@@ -62,4 +64,14 @@ pub fn run_all<'a>(
         report: errors.next().map(|errors| errors.into_report(plan.tensors())),
     });
     Ok(summaries.collect())
+}
+
+/// The room on the disks of the outputs, and how much of it they take; see [`gguf_io::rooms`]. A run checks it before its work.
+pub fn rooms(plans: &[(&Plan, &Path)]) -> Vec<Room> {
+    let files = |(plan, out): &(&Plan, &Path)| {
+        let lengths: Vec<u64> = plan.files().iter().map(|file| file.file_bytes()).collect();
+        plan.output_paths(out).into_iter().zip(lengths)
+    };
+    let files: Vec<(PathBuf, u64)> = plans.iter().flat_map(files).collect();
+    gguf_io::rooms(files.iter().map(|(path, bytes)| (path.as_path(), *bytes)))
 }

@@ -24,6 +24,8 @@ pub enum Need {
     Torch,
     /// Programs that load image models, as sources in a folder of llama.cpp's; see CONTRIBUTING.md.
     ImageLoaders,
+    /// The packages that define formats of packed weights, in the folder that `GGUF_PACKAGES` names; see CONTRIBUTING.md.
+    Packages,
     /// The right to mount, and `mkfs.btrfs`.
     SmallBtrfs,
     /// Somebody who asks for it with `--ignored`, for this reason.
@@ -40,6 +42,7 @@ impl Need {
             Need::SmallDisk => (!crate::disk::is_possible()).then_some("needs the right to mount"),
             Need::Torch => (!peers::has_torch()).then_some("needs PyTorch in the Python of GGUF_PEERS"),
             Need::ImageLoaders => peers::image_loaders().is_none().then_some("needs image-loaders in GGUF_PEERS"),
+            Need::Packages => peers::packages().is_none().then_some("needs GGUF_PACKAGES"),
             Need::SmallBtrfs => {
                 (!crate::disk::is_btrfs_possible()).then_some("needs the right to mount, and mkfs.btrfs")
             }

@@ -7,6 +7,8 @@ use std::process::Command;
 pub const PEERS: &str = "GGUF_PEERS";
 /// The variable that names the folder of the reference data and the tools that go with it.
 pub const SHARED: &str = "GGUF_SHARED";
+/// The variable that names the folder that `.ci/packages` fills.
+pub const PACKAGES: &str = "GGUF_PACKAGES";
 
 /// The folder that a variable names, if it is set.
 pub fn folder(variable: &str) -> Option<PathBuf> {
@@ -34,6 +36,11 @@ pub fn has_torch() -> bool {
 /// The folder with the sources of programs that load image models, if it is there.
 pub fn image_loaders() -> Option<PathBuf> {
     folder(PEERS).map(|peers| peers.join("image-loaders")).filter(|loaders| loaders.is_dir())
+}
+
+/// The folder of the packages that define formats of packed weights, if it is known.
+pub fn packages() -> Option<PathBuf> {
+    folder(PACKAGES)
 }
 
 /// A program of llama.cpp's that comes as source.

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use clap::builder::{StringValueParser, TypedValueParser};
 use gguf_format::{ByteOrder, Str};
 use gguf_hf::{Conversion, NextTokens, Options, OutType, OutputKind, Skipped};
+use gguf_io::{Output, Room};
 use gguf_model::image::IMAGE_MODELS;
-use gguf_pipeline::{RunOptions, RunSummary};
+use gguf_pipeline::{Plan, RunOptions, RunSummary};
 use gguf_quantize::mix::{Target, UnknownName};
 use serde_json::{Value, json};
 
 use super::output::{self, Shards};
+use super::preflight::{self, Checked, Range, RangeCheck};
 use super::quantize::{self, Answer, Names, Shown, Written, each_once, plan_all, warn_once, write_all};
 use super::set::parse_room;
 use super::writing::{HashOption, print_written};
@@ -57,7 +59,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = [
         "dir", "output", "ty", "name", "metadata", "base", "pre", "vocab_only", "mtp", "no_mtp", "fuse_qkv", "fuse_gate_up_exps", "fp8_as_q8",
         "sentence_transformers_dense_modules", "mistral_format", "disable_mistral_community_chat_template", "big_endian", "threads",
-        "dry_run", "resume", "reserve", "force", "allow_invalid", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
+        "dry_run", "resume", "reserve", "force", "allow_invalid", "check_range", "quiet", "hash", "pure", "leave_output_tensor", "output_tensor_type",
         "token_embedding_type", "tensor_type", "tensor_type_file", "imatrix", "include_weights", "exclude_weights", "override_kv",
         "prune_layers", "provenance", "split_max_size", "split_max_tensors",
     ])]
@@ -158,9 +160,16 @@ pub struct Args {
     #[arg(short, long)]
     force: bool,
 
-    /// Write the output even if the configuration and the tensors contradict each other, so that llama.cpp rejects it
+    /// Write the output even if the configuration and the tensors contradict each other, so that llama.cpp rejects it,
+    /// or if --check-range finds values out of range
     #[arg(long)]
     allow_invalid: bool,
+
+    /// Before anything is written, read all values and stop if some become infinite in their output type or are not
+    /// finite. By default, tensors that become f16 from a type of larger range are sampled (up to 65,536 values each, in
+    /// 16 runs from the first to the last), and findings are warnings
+    #[arg(long)]
+    check_range: bool,
 
     /// Print one JSON object: the plan with --dry-run, the architectures with --list, or the written files
     #[arg(long)]
@@ -242,14 +251,22 @@ impl Args {
         // The projector is planned before the model is written.
         let projector = self.projector(ui, dir, &types)?;
         let beside = projector.as_ref().map(|(_, _, out)| out.as_path());
+        let checked = match &projector {
+            Some((projector, _, out)) => Some(self.check_range(ui, dir, &[(&projector.plan, Some(out))])?),
+            None => None,
+        };
         let verdict = match types.as_slice() {
             [ty] => self.convert(ui, dir, *ty, beside),
             types => self.convert_all(ui, dir, types, beside),
         }?;
-        let Some((projector, is_invalid, out)) = projector else { return Ok(verdict) };
-        let written =
-            if self.dry_run { dry_run(ui, &projector, Some(&out)) } else { self.write(ui, &projector, &out) }?;
-        Ok(verdict.max(written).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
+        let Some(((projector, is_invalid, out), (range, in_range))) = projector.zip(checked) else {
+            return Ok(verdict);
+        };
+        let written = match self.dry_run {
+            true => dry_run(ui, &projector, Some(&out), &range),
+            false => self.write(ui, &projector, &out),
+        }?;
+        Ok(verdict.max(written).max(in_range).max(if is_invalid { Verdict::Bad } else { Verdict::Good }))
     }
 
     /// Plans the projector that is written beside the model: whether llama.cpp would reject it, and its path.
@@ -388,7 +405,7 @@ impl Args {
                 }
                 _ => {}
             }
-            skipped.clone_from(&conversion.skipped);
+            skipped.push(conversion.skipped.clone());
             let mut draft = conversion.plan.to_draft();
             // All conversions of a folder read the same tensors, and one source is read for all.
             draft.source = source.get_or_insert(draft.source).clone();
@@ -407,14 +424,21 @@ impl Args {
                 None => PathBuf::new(),
             };
             Self::check_beside(&out, beside)?;
-            outputs.push(Written { target, plan, out });
+            outputs.push(Written { target, plan, out, checked: None });
         }
+        let out = |written: &Written| self.output.is_some().then(|| written.out.clone());
+        let outs: Vec<Option<PathBuf>> = outputs.iter().map(out).collect();
+        let plans: Vec<_> = outputs.iter().zip(&outs).map(|(written, out)| (&written.plan, out.as_deref())).collect();
+        let (ranges, in_range) = self.check_range(ui, dir, &plans)?;
         if self.dry_run {
-            plan_all(ui, &outputs)?;
-            if !self.json {
-                print_left_out(ui, &skipped)?;
+            for ((output, skipped), range) in outputs.iter_mut().zip(&skipped).zip(ranges) {
+                output.checked = Some(Checked::new(skipped, range));
             }
-            return Ok(verdict);
+            let planned = plan_all(ui, &outputs)?;
+            if !self.json {
+                print_left_out(ui, skipped.last().map_or(&[], Vec::as_slice))?;
+            }
+            return Ok(verdict.max(planned).max(in_range));
         }
         let options = self.run_options().protect(self.quantization.files());
         write_all(ui, &outputs, &options, self.answer())
@@ -428,10 +452,17 @@ impl Args {
             Self::check_beside(&conversion.output_path(out), beside)?;
         }
         let verdict = match (&self.output, file_type) {
-            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target),
-            (Some(out), _) if !self.dry_run => self.write(ui, &conversion, out),
-            (out, _) => dry_run(ui, &conversion, out.as_deref()),
-        }?;
+            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target)?,
+            (out, _) => {
+                let path = out.as_ref().map(|out| output::path_of(&conversion.output_path(out), &conversion.plan));
+                let (range, in_range) =
+                    self.check_range(ui, dir, &[(&conversion.plan, path.transpose()?.as_deref())])?;
+                in_range.max(match out {
+                    Some(out) if !self.dry_run => self.write(ui, &conversion, out),
+                    out => dry_run(ui, &conversion, out.as_deref(), &range),
+                }?)
+            }
+        };
         Ok(if is_invalid { verdict.max(Verdict::Bad) } else { verdict })
     }
 
@@ -480,6 +511,26 @@ impl Args {
         (!self.allow_invalid).then(|| Failure::Bad(format!("{}: {problem}", dir.display())))
     }
 
+    /// Checks that the values of plans fit their types, before the outputs are written; see [`RangeCheck::run`].
+    fn check_range(
+        &self,
+        ui: &mut Ui,
+        dir: &Path,
+        plans: &[(&Plan, Option<&Path>)],
+    ) -> Result<(Vec<Range>, Verdict), Failure> {
+        // All values take a while to read.
+        if self.check_range && !self.dry_run && !self.resume {
+            let outputs: Vec<(&Plan, &Path)> = plans.iter().filter_map(|(plan, out)| Some((*plan, (*out)?))).collect();
+            for path in outputs.iter().flat_map(|(plan, out)| plan.output_paths(out)) {
+                Output::may_write(&path, self.force)?;
+            }
+            gguf_pipeline::rooms(&outputs).iter().try_for_each(Room::check)?;
+        }
+        let (all, allow, dry_run) = (self.check_range, self.allow_invalid, self.dry_run);
+        let check = RangeCheck { all, allow, dry_run, quiet: self.quiet, threads: self.threads };
+        check.run(ui, dir, &plans.iter().map(|(plan, _)| *plan).collect::<Vec<_>>())
+    }
+
     fn answer(&self) -> Answer {
         Answer { shown: Shown::Path, quiet: self.quiet, hashing: self.hash.how(self.threads, self.quiet) }
     }
@@ -499,19 +550,23 @@ impl Args {
         }
         let plan = self.shards.apply(ui, planned.plan)?;
         let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
-        match out {
+        let (range, in_range) = self.check_range(ui, dir, &[(&plan, out.as_deref())])?;
+        let rooms = out.as_ref().map_or(Vec::new(), |out| gguf_pipeline::rooms(&[(&plan, out)]));
+        let verdict = match out {
             Some(out) if !self.dry_run => {
                 let options = self.run_options().protect(self.quantization.files());
                 quantize::write(ui, &plan, &options, &target, &out, self.answer())
             }
-            _ if self.json => quantize::print_json(ui, &plan, &target),
+            _ if self.json => print_json(ui, &plan, &target, &conversion.skipped, &range, &rooms),
             out => {
                 quantize::print_plan(ui, &plan, &target)?;
                 print_left_out(ui, &conversion.skipped)?;
+                let verdict = preflight::print_rooms(ui, &rooms)?;
                 out.map_or(Ok(()), |out| ui.print_path(&out))?;
-                Ok(Verdict::Good)
+                Ok(verdict)
             }
-        }
+        }?;
+        Ok(verdict.max(in_range))
     }
 
     fn write(&self, ui: &mut Ui, conversion: &Conversion, out: &Path) -> Outcome {
@@ -650,11 +705,30 @@ fn lines_of(names: &[&str], room: usize) -> Vec<String> {
     lines
 }
 
+/// Prints what would be written as JSON, with what is known besides: tensors that are left out, values out of range, and the disks.
+fn print_json(
+    ui: &mut Ui,
+    plan: &Plan,
+    target: &dyn fmt::Display,
+    skipped: &[Skipped],
+    ranges: &[Range],
+    rooms: &[Room],
+) -> Outcome {
+    let mut planned = quantize::json_plan(plan, target);
+    if let Some(range) = ranges.first() {
+        planned = planned.with(Checked::new(skipped, range.clone()), rooms);
+    }
+    json::print(ui, 3, &planned)?;
+    Ok(preflight::judge_rooms(ui, rooms))
+}
+
 /// Prints what would be written.
-fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome {
+fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>, ranges: &[Range]) -> Outcome {
     let plan = &conversion.plan;
+    let out = out.map(|out| output::path_of(&conversion.output_path(out), plan)).transpose()?;
+    let rooms = out.as_ref().map_or(Vec::new(), |out| gguf_pipeline::rooms(&[(plan, out)]));
     if ui.schema.is_some() {
-        return quantize::print_json(ui, plan, &conversion.ty);
+        return print_json(ui, plan, &conversion.ty, &conversion.skipped, ranges, &rooms);
     }
     let columns = [
         Column::name("TENSOR").styled(Style::Cyan),
@@ -687,8 +761,9 @@ fn dry_run(ui: &mut Ui, conversion: &Conversion, out: Option<&Path>) -> Outcome 
     for line in wrap(&said, ui.width.unwrap_or(usize::MAX)) {
         writeln!(ui.out, "{line}")?;
     }
+    let verdict = preflight::print_rooms(ui, &rooms)?;
     if let Some(out) = out {
-        ui.print_path(&output::path_of(&conversion.output_path(out), plan)?)?;
+        ui.print_path(&out)?;
     }
-    Ok(Verdict::Good)
+    Ok(verdict)
 }

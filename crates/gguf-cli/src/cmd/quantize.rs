@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::OsStringValueParser;
 use gguf_format::Str;
 use gguf_format::keys::{FileType, GENERAL_FILE_TYPE as FILE_TYPE};
+use gguf_io::Room;
 use gguf_pipeline::plan::Reason;
 use gguf_pipeline::plan::{Draft, Plan, TensorPlan};
 use gguf_pipeline::{RunOptions, RunSummary};
@@ -19,6 +20,7 @@ use gguf_quantize::{ChooseTypes, Quantization, QuantizeOptions};
 use serde::Serialize;
 
 use crate::cmd::output::{self, Shards};
+use crate::cmd::preflight::{Checked, JsonDisk};
 use crate::cmd::set::parse_room;
 use crate::cmd::writing::{HashOption, Hashing};
 use crate::failure::{Failure, Outcome, Verdict};
@@ -240,7 +242,7 @@ impl How {
             warn_once(ui, &mut said, planned.warnings.iter().map(ToString::to_string));
             let plan = self.shards.apply(ui, planned.plan)?;
             let out = out.map_or(Ok(PathBuf::new()), |out| output::path_of(out, &plan))?;
-            outputs.push(Written { target: target.to_string(), plan, out });
+            outputs.push(Written { target: target.to_string(), plan, out, checked: None });
         }
         if self.dry_run {
             return plan_all(ui, &outputs);
@@ -461,6 +463,11 @@ pub struct JsonPlan {
     tensor_bytes: u64,
     n_weights: u64,
     tensors: Vec<JsonTensor>,
+    /// What a conversion has found out besides.
+    #[serde(flatten)]
+    checked: Option<Checked>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disks: Vec<JsonDisk>,
 }
 
 #[derive(Serialize)]
@@ -483,7 +490,7 @@ pub fn print_json(ui: &mut Ui, plan: &Plan, target: &dyn Display) -> Outcome {
     Ok(Verdict::Good)
 }
 
-fn json_plan(plan: &Plan, target: &dyn Display) -> JsonPlan {
+pub fn json_plan(plan: &Plan, target: &dyn Display) -> JsonPlan {
     let sizes = Sizes::of(plan);
     let tensors = plan.tensors().iter().map(|tensor| JsonTensor {
         name: String::from_utf8_lossy(&tensor.name).into_owned(),
@@ -504,5 +511,14 @@ fn json_plan(plan: &Plan, target: &dyn Display) -> JsonPlan {
         tensor_bytes: sizes.to,
         n_weights: sizes.weights,
         tensors: tensors.collect(),
+        checked: None,
+        disks: Vec::new(),
+    }
+}
+
+impl JsonPlan {
+    /// Adds what a conversion has found out, and the room on the disks of its outputs.
+    pub fn with(self, checked: Checked, rooms: &[Room]) -> JsonPlan {
+        JsonPlan { checked: Some(checked), disks: rooms.iter().map(JsonDisk::from).collect(), ..self }
     }
 }

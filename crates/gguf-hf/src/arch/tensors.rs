@@ -44,6 +44,7 @@ pub(super) fn add(
     let rows = Rows::new(architecture, checkpoint);
     let mut slots: BTreeMap<SlotKey, Slot> = BTreeMap::new();
     let (mut first_of, mut ids) = (None, None);
+    let (n_blocks, mut unmapped) = (plan.fields.n_blocks, Vec::new());
     for (index, source) in sources.iter().enumerate() {
         let name = match names::of_text_model(checkpoint, &renames, &source.name) {
             Ok(name) => match names::in_appended_block(checkpoint, &name, n_main) {
@@ -86,7 +87,6 @@ pub(super) fn add(
         if matches.iter().any(counts) {
             matches.retain(counts);
         }
-        let n_blocks = plan.fields.n_blocks;
         let count = |found: &Match| n_blocks_of(found.tensor.row.stack(), &hparams, n_blocks);
         let is_beyond = |found: &Match| found.key.block.is_some_and(|block| block >= count(found));
         if next_tokens == NextTokens::LeftOut && matches.iter().any(is_beyond) {
@@ -106,8 +106,8 @@ pub(super) fn add(
             continue;
         }
         if matches.is_empty() || matches.iter().any(is_beyond) {
-            let (tensor, architecture) = (source.name.clone(), plan.architecture);
-            return Err(PlanError::Unmapped { tensor, architecture, n_blocks });
+            unmapped.push(source.name.clone());
+            continue;
         }
         for found in matches {
             let slot = slots.entry(found.key).or_insert_with(|| Slot::new(&found));
@@ -115,6 +115,10 @@ pub(super) fn add(
                 return Err(PlanError::Duplicate { name: found.key.output_name(&found.tensor) });
             }
         }
+    }
+
+    if !unmapped.is_empty() {
+        return Err(PlanError::Unmapped { tensors: unmapped, architecture: plan.architecture, n_blocks });
     }
 
     // A tensor is written where the last of its sources is read, and all experts of a block together.

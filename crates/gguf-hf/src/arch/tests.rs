@@ -153,6 +153,11 @@ fn what_cannot_be_planned_is_named() {
         (json!({"rope_scaling": [1]}), &[], "rope_scaling is [1]"),
         (json!({}), &[source("model.layers.2.mlp.up_proj.weight", f16, &[2, 2])], "model.layers.2.mlp.up_proj.weight"),
         (json!({}), &[source("model.embed.weight", f16, &[2, 2])], "no place in the architecture llama with 2 blocks"),
+        (
+            json!({}),
+            &["model.layers.2.x.weight", "model.layers.3.x.weight", "y"].map(|name| source(name, f16, &[2, 2])),
+            "3 tensors have no place in the architecture llama with 2 blocks: \"model.layers.*.x.weight\" (2 tensors), \"y\"; ",
+        ),
         (json!({}), &[source("lm_head.weight", i32, &[2, 2])], "format I32"),
         (
             json!({}),

@@ -11,7 +11,6 @@ import ast, importlib.util, os, sys, types
 import torch
 from safetensors.torch import save_file
 
-sys_argv = sys.argv[1:4]
 g = torch.Generator().manual_seed(16)
 
 
@@ -69,6 +68,8 @@ def bnb4(kind, nested, dtype, shape, block, storage=torch.uint8):
     if nested:
         largest = F.dequantize_blockwise(state.absmax, state.state2) + state.offset
     decoded = _dequantize_4bit_compute(codes.view(torch.uint8).reshape(-1), largest, state.code, block, shape, dtype)
+    if shape[1] % block == 0:
+        assert torch.equal(decoded, F.dequantize_4bit(codes, state)), "the kernel for CPUs decodes otherwise"
     return {"w.weight": codes, **packed, "decoded": decoded}
 
 
@@ -80,7 +81,7 @@ def bnb8(shape):
 
 
 def main():
-    autoawq, gptqmodel, out = sys_argv
+    autoawq, gptqmodel, out = sys.argv[1:4]
     cases = {
         "awq": awq(autoawq, 64, 16, 32),
         "awq-one-group": awq(autoawq, 24, 24, 24),
@@ -97,4 +98,5 @@ def main():
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, os.path.join(out, f"{name}.safetensors"))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::report::{JsonReport, json_report};
 use super::{Answer, JsonPlan, Shown, Sizes, json_plan, print_plan, tensors};
+use crate::cmd::preflight::{self, Checked, JsonDisk};
 use crate::cmd::writing::print_written;
 use crate::failure::{Failure, Outcome, Verdict};
 use crate::json;
@@ -21,12 +22,16 @@ pub struct Written {
     pub target: String,
     pub plan: Plan,
     pub out: PathBuf,
+    /// What a conversion has found out besides.
+    pub checked: Option<Checked>,
 }
 
 /// The plans of several outputs.
 #[derive(Serialize)]
 struct JsonPlans {
     plans: Vec<JsonPlan>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disks: Vec<JsonDisk>,
 }
 
 /// The reports of several outputs.
@@ -44,13 +49,24 @@ struct JsonReportOf<'a> {
 
 /// Prints what would be written: the plan of each output, and a list of all with their sizes.
 pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
-    if ui.schema.is_some() {
-        let plans = outputs.iter().map(|output| json_plan(&output.plan, &output.target));
-        json::print(ui, 4, &JsonPlans { plans: plans.collect() })?;
-        return Ok(Verdict::Good);
-    }
     // A dry run needs no output.
     let is_named = outputs.iter().all(|output| !output.out.as_os_str().is_empty());
+    let rooms = match is_named {
+        true => gguf_pipeline::rooms(&outputs.iter().map(|o| (&o.plan, o.out.as_path())).collect::<Vec<_>>()),
+        false => Vec::new(),
+    };
+    if ui.schema.is_some() {
+        let plan = |output: &Written| {
+            let plan = json_plan(&output.plan, &output.target);
+            match &output.checked {
+                Some(checked) => plan.with(checked.clone(), &[]),
+                None => plan,
+            }
+        };
+        let disks = rooms.iter().map(JsonDisk::from).collect();
+        json::print(ui, 4, &JsonPlans { plans: outputs.iter().map(plan).collect(), disks })?;
+        return Ok(preflight::judge_rooms(ui, &rooms));
+    }
     let mut columns = vec![
         Column::left("FILE TYPE").styled(Style::Cyan),
         Column::right("BITS/WEIGHT").left_out(1),
@@ -58,7 +74,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
     ];
     columns.extend(is_named.then(|| Column::whole("FILE")));
     let mut table = Table::new(columns);
-    for Written { target, plan, out } in outputs {
+    for Written { target, plan, out, .. } in outputs {
         print_plan(ui, plan, target)?;
         writeln!(ui.out)?;
         let bits = bits_per_weight(Sizes::of(plan).bits_per_weight());
@@ -73,7 +89,7 @@ pub fn plan_all(ui: &mut Ui, outputs: &[Written]) -> Outcome {
         }
     }
     table.print(ui, 0)?;
-    Ok(Verdict::Good)
+    preflight::print_rooms(ui, &rooms)
 }
 
 /// Writes several outputs from one read, and prints a summary.

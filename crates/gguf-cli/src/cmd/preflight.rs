@@ -1,0 +1,192 @@
+//! What is found out before a conversion: the room on the disks, tensors that are left out, and values that do not fit.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use gguf_format::{GgmlType, ValueRef};
+use gguf_hf::Skipped;
+use gguf_io::Room;
+use gguf_pipeline::Plan;
+use gguf_pipeline::range::{self, Extent, OutOfRange, Values};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome, Verdict};
+use crate::json;
+use crate::ui::{Ui, grouped, shown_path, size};
+use crate::watch::Watch;
+
+/// The most tensors with values out of range that are listed.
+const MAX_LISTED: usize = 10;
+
+/// How values are checked, and what follows.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeCheck {
+    /// All values are checked, and those that do not fit are an error.
+    pub all: bool,
+    /// They are only a warning.
+    pub allow: bool,
+    pub dry_run: bool,
+    pub quiet: bool,
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl RangeCheck {
+    /// Checks the values of plans with one source, and prints what is found, which is returned for each plan. The verdict is bad if it keeps the
+    /// plans from being run.
+    ///
+    /// # Errors
+    /// When values cannot be read; and unless it is a dry run, when a plan must not be run.
+    pub fn run(self, ui: &mut Ui, dir: &Path, plans: &[&Plan]) -> Result<(Vec<Range>, Verdict), Failure> {
+        let extent = if self.all { Extent::All } else { Extent::Sample };
+        let watch = Watch::new(self.quiet || !self.all);
+        let found = range::check_range(plans, extent, self.threads, &watch);
+        watch.clear();
+        let found = found?;
+        // Of several plans, a tensor is listed once.
+        let mut tensors: Vec<&OutOfRange> = found.iter().flatten().collect();
+        tensors.sort_by_key(|tensor| tensor.overflow.is_none());
+        let mut seen = HashSet::new();
+        tensors.retain(|tensor| seen.insert(tensor.tensor.as_str()));
+        for tensor in tensors.iter().take(MAX_LISTED) {
+            ui.warning(&tensor.to_string());
+        }
+        if let Some(more @ 1..) = tensors.len().checked_sub(MAX_LISTED) {
+            ui.warning(&format!(
+                "{} more tensors have values that are out of range or not finite; --dry-run --json lists all",
+                grouped(more as u64)
+            ));
+        }
+        let ranges = found.iter().map(|tensors| Range::of(self.all, tensors)).collect();
+        let remedy = match tensors.iter().find(|t| t.overflow.is_some()).map(|t| t.ty) {
+            Some(GgmlType::F16) => "use --type bf16 or f32",
+            Some(_) => "use --type f32",
+            None => "correct the checkpoint",
+        };
+        if tensors.is_empty() {
+            return Ok((ranges, Verdict::Good));
+        }
+        if !self.all {
+            ui.warning(&format!("only a sample of the values was checked; {remedy}, or check all with --check-range"));
+            return Ok((ranges, Verdict::Good));
+        }
+        if self.allow {
+            return Ok((ranges, Verdict::Good));
+        }
+        let n = match tensors.len() {
+            1 => "a tensor has".to_owned(),
+            n => format!("{} tensors have", grouped(n as u64)),
+        };
+        let problem = format!(
+            "{n} values that are out of range or not finite; {remedy}, or write them nevertheless with --allow-invalid"
+        );
+        let failure = Failure::Bad(format!("{}: {problem}", dir.display()));
+        if !self.dry_run {
+            return Err(failure);
+        }
+        ui.error(&failure);
+        Ok((ranges, Verdict::Bad))
+    }
+}
+
+/// What was found out about a plan, for JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Checked {
+    /// The tensors of the checkpoint that are not written.
+    left_out: Vec<LeftOut>,
+    range: Range,
+}
+
+impl Checked {
+    pub fn new(skipped: &[Skipped], range: Range) -> Checked {
+        let left_out = |skipped: &Skipped| LeftOut { name: skipped.name.clone(), reason: skipped.reason };
+        Checked { left_out: skipped.iter().map(left_out).collect(), range }
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct LeftOut {
+    name: String,
+    reason: &'static str,
+}
+
+/// Values out of range, for JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Range {
+    /// `sample` or `all`.
+    checked: &'static str,
+    tensors: Vec<JsonTensor>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct JsonTensor {
+    name: String,
+    #[serde(rename = "type")]
+    ty: String,
+    n_values: u64,
+    n_checked: u64,
+    overflow: Option<JsonValues>,
+    not_finite: Option<JsonValues>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct JsonValues {
+    count: u64,
+    index: u64,
+    value: json::Shown<'static>,
+}
+
+impl Range {
+    fn of(all: bool, tensors: &[OutOfRange]) -> Range {
+        let values = |values: Values| JsonValues {
+            count: values.count,
+            index: values.index,
+            value: json::Shown { value: ValueRef::F32(values.value), full: true },
+        };
+        let tensor = |tensor: &OutOfRange| JsonTensor {
+            name: tensor.tensor.clone(),
+            ty: tensor.ty.to_string(),
+            n_values: tensor.n_values,
+            n_checked: tensor.n_checked,
+            overflow: tensor.overflow.map(values),
+            not_finite: tensor.not_finite.map(values),
+        };
+        Range { checked: if all { "all" } else { "sample" }, tensors: tensors.iter().map(tensor).collect() }
+    }
+}
+
+/// The room on a disk, for JSON.
+#[derive(Debug, Serialize)]
+pub struct JsonDisk {
+    /// Where it is mounted.
+    #[serde(serialize_with = "json::serialize_path")]
+    path: PathBuf,
+    needed: u64,
+    free: u64,
+}
+
+impl From<&Room> for JsonDisk {
+    fn from(room: &Room) -> JsonDisk {
+        JsonDisk { path: room.disk.clone(), needed: room.needed, free: room.free }
+    }
+}
+
+/// Prints the room on the disks of the outputs of a dry run.
+pub fn print_rooms(ui: &mut Ui, rooms: &[Room]) -> Outcome {
+    for Room { disk, needed, free, .. } in rooms {
+        let (disk, needed) = (shown_path(disk), grouped(*needed));
+        writeln!(ui.out, "{disk}: {needed} bytes needed, {} ({} bytes) free", size(*free), grouped(*free))?;
+    }
+    Ok(judge_rooms(ui, rooms))
+}
+
+/// Prints an error for each disk that has too little room.
+pub fn judge_rooms(ui: &mut Ui, rooms: &[Room]) -> Verdict {
+    let mut verdict = Verdict::Good;
+    for problem in rooms.iter().filter_map(|room| room.check().err()) {
+        ui.error(&problem.into());
+        verdict = Verdict::CouldNotRun;
+    }
+    verdict
+}

@@ -1,0 +1,132 @@
+//! What `gguf convert` finds out before it writes: values out of range, tensors without a place, and the room on the disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gguf_test::files::{folder, glossary, names, text};
+use gguf_test::program::{Run, gguf};
+use serde_json::{Value, json};
+
+/// A copy of a checkpoint in BF16 with some values of its embeddings replaced. There are 2048 rows of 256.
+fn checkpoint(dir: &Path, values: &[(usize, f32)]) -> PathBuf {
+    let to = dir.join("model");
+    fs::create_dir(&to).unwrap();
+    for name in names(&glossary()) {
+        fs::copy(glossary().join(&name), to.join(&name)).unwrap();
+    }
+    let path = to.join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let head = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let tensors: Value = serde_json::from_slice(&bytes[8..head]).unwrap();
+    let start = head + tensors["model.embed_tokens.weight"]["data_offsets"][0].as_u64().unwrap() as usize;
+    for (index, value) in values {
+        let at = start + index * 2;
+        bytes[at..at + 2].copy_from_slice(&value.to_le_bytes()[2..]);
+    }
+    fs::write(path, bytes).unwrap();
+    to
+}
+
+/// Converts to a file beside the checkpoint, or to several.
+fn convert(model: &Path, options: &[&str]) -> Run {
+    let name = if options.iter().any(|option| option.contains(',')) { "out-{ftype}.gguf" } else { "out.gguf" };
+    let out = model.with_file_name(name);
+    gguf([&["convert", text(model), "-o", text(&out)], options].concat())
+}
+
+/// The answer of a dry run.
+fn planned(model: &Path, options: &[&str]) -> Value {
+    serde_json::from_str(&convert(model, &[options, &["--dry-run", "--json"]].concat()).out).unwrap()
+}
+
+/// The last value of the embeddings that a sample covers and the first that it does not: the sample has 16 runs of 4096 values.
+const SAMPLED: usize = 4095;
+const NOT_SAMPLED: usize = 4096;
+
+#[test]
+fn a_sample_finds_values_that_half_precision_does_not_hold() {
+    let dir = folder();
+    let model = checkpoint(dir.path(), &[(SAMPLED, 70000.0), (NOT_SAMPLED, -1e9)]);
+    let warning = "token_embd.weight: 1 value exceeds the range of f16, the first 69632.0 at index 4095 \
+                   (in a sample of 65536 of 524288 values)";
+    convert(&model, &["--type", "f16"]).exits(0).says(&[
+        warning,
+        "use --type bf16 or f32, or check all with --check-range",
+        "token_embd.weight: 2 values exceed the range of f16 and became infinite",
+    ]);
+    let found = json!({
+        "name": "token_embd.weight", "type": "f16", "n_values": 524_288, "n_checked": 65536,
+        "overflow": {"count": 1, "index": 4095, "value": 69632.0}, "not_finite": null,
+    });
+    let of = |plan: &Value| plan["range"].clone();
+    assert_eq!(of(&planned(&model, &["--type", "f16"])), json!({"checked": "sample", "tensors": [found]}));
+    // Only the type with the smaller range is sampled.
+    let plans = planned(&model, &["--type", "q8_0,f16,bf16"]);
+    let tensors = |i: usize| plans["plans"][i]["range"]["tensors"].as_array().unwrap().len();
+    assert_eq!([tensors(0), tensors(1), tensors(2)], [0, 1, 0]);
+    let said = convert(&model, &["--type", "bf16", "--force"]).exits(0).err;
+    assert!(!said.contains("warning"), "{said}");
+}
+
+#[test]
+fn nothing_is_written_if_the_check_of_all_values_fails() {
+    let dir = folder();
+    let model = checkpoint(dir.path(), &[(NOT_SAMPLED, -1e9), (500_000, f32::NAN)]);
+    let said = convert(&model, &["--type", "f16", "--dry-run"]).exits(0).err;
+    assert!(!said.contains("warning"), "a sample has them: {said}");
+    let found = "token_embd.weight: 1 value exceeds the range of f16, the first -998244350.0 at index 4096; \
+                 1 value is not finite, the first NaN at index 500000";
+    let checked = ["--type", "f16", "--check-range"];
+    convert(&model, &checked)
+        .exits(1)
+        .says(&[found, "a tensor has values that are out of range or not finite; use --type bf16 or f32"]);
+    assert_eq!(names(dir.path()), ["model"]);
+    convert(&model, &[&checked[..], &["--dry-run"]].concat()).exits(1).says(&[found]).prints(&["token_embd.weight"]);
+    let range = &planned(&model, &checked)["range"];
+    assert_eq!(
+        (&range["checked"], &range["tensors"][0]["not_finite"]),
+        (&json!("all"), &json!({"count": 1, "index": 500_000, "value": "NaN"}))
+    );
+    // Quantized types cannot hold NaN.
+    convert(&model, &["--type", "Q4_K_M", "--check-range"]).exits(1).says(&["1 value is not finite"]);
+    assert_eq!(names(dir.path()), ["model"]);
+
+    // The bytes are those of a conversion without the check.
+    convert(&model, &["--type", "f16", "-q"]).exits(0);
+    let out = dir.path().join("out.gguf");
+    let before = fs::read(&out).unwrap();
+    convert(&model, &checked).exits(2).says(&["already exists"]);
+    convert(&model, &[&checked[..], &["--allow-invalid", "--force"]].concat()).exits(0).says(&[found]);
+    assert!(fs::read(&out).unwrap() == before);
+}
+
+#[test]
+fn tensors_without_a_place_are_all_listed() {
+    let dir = folder();
+    let model = checkpoint(dir.path(), &[]);
+    let config = fs::read_to_string(model.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["num_hidden_layers"] = 1.into();
+    fs::write(model.join("config.json"), config.to_string()).unwrap();
+    convert(&model, &[]).exits(1).says(&[
+        "18 tensors have no place in the architecture llama with 1 blocks",
+        "\"model.layers.*.mlp.down_proj.weight\" (2 tensors), ",
+    ]);
+    let error = &planned(&model, &[])["error"];
+    let tensors = error["tensors"].as_array().unwrap();
+    assert_eq!((tensors.len(), &tensors[0]), (18, &json!("model.layers.1.input_layernorm.weight")));
+    assert_eq!(error["kind"], "bad_input");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_dry_run_says_what_room_there_is() {
+    let dir = folder();
+    let model = checkpoint(dir.path(), &[]);
+    let plan = planned(&model, &["--type", "f16"]);
+    assert_eq!(plan["disks"][0]["needed"], plan["file_bytes"]);
+    assert!(plan["disks"][0]["free"].as_u64().unwrap() > 0);
+    convert(&model, &["--type", "f16", "--dry-run"]).exits(0).prints(&[": 5,821,120 bytes needed, ", " bytes) free\n"]);
+    convert(&model, &["--type", "Q4_K_M", "--dry-run"]).exits(0).prints(&[": 1,870,272 bytes needed, "]);
+    assert_eq!(names(dir.path()), ["model"]);
+}
