@@ -1,12 +1,12 @@
-//! Room on disks.
+//! Free space on disks.
 
 use crate::{Error, Output};
 
-/// Checks that the disks have room for all these files, given with the lengths that they will have. What a file occupies already
-/// counts. Disks that do not tell, and systems other than Linux, pass.
+/// Checks that the disks have enough space for all these files, given with their final lengths. Space already allocated to a file is
+/// included. Disks that do not report free space, and systems other than Linux, pass.
 ///
 /// # Errors
-/// [`Error::NoRoom`] for the first disk that has not enough, and [`Error::Io`].
+/// [`Error::NoRoom`] for the first disk with insufficient space, and [`Error::Io`].
 pub fn check_room<'a>(files: impl Iterator<Item = (&'a Output, u64)>) -> Result<(), Error> {
     linux::check(files)
 }
@@ -20,13 +20,13 @@ mod linux {
 
     use crate::{Error, Output};
 
-    /// What a file takes of a disk, or all files on it together.
+    /// The space needed by a file, or by all files on a disk.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub(super) struct Need<T> {
         /// The file, or the first of several.
         pub(super) file: T,
         pub(super) needed: u64,
-        /// The room on the disk.
+        /// Free space on the disk.
         pub(super) free: u64,
     }
 
@@ -35,7 +35,7 @@ mod linux {
         for (file, bytes) in files {
             let there = file.file().metadata().map_err(file.io("look at"))?;
             let Ok(disk) = rustix::fs::fstatvfs(file.file()) else { continue };
-            // File systems without blocks do not say how much they hold.
+            // File systems without blocks do not report their size.
             if disk.f_blocks > 0 {
                 let needed = bytes.saturating_sub(there.blocks().saturating_mul(512));
                 needs.push((there.dev(), Need { file, needed, free: disk.f_bavail.saturating_mul(disk.f_frsize) }));
@@ -49,7 +49,7 @@ mod linux {
         }
     }
 
-    /// The first disk, by its number, that has no room for all of its files.
+    /// The first disk, by its number, without enough space for all of its files.
     pub(super) fn shortage<T>(files: impl IntoIterator<Item = (u64, Need<T>)>) -> Option<Need<T>> {
         let mut disks: BTreeMap<u64, Need<T>> = BTreeMap::new();
         for (disk, Need { file, needed, free }) in files {
@@ -59,7 +59,7 @@ mod linux {
         disks.into_values().find(|all| all.needed > all.free)
     }
 
-    /// Where the disk of a new file is mounted: the last folder on the way up that is on it.
+    /// The mount point of the disk of a new file: the highest parent directory on the same disk.
     fn mount_of(path: &Path) -> PathBuf {
         let folder = crate::output::folder(path);
         let mut mount = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn each_disk_needs_room_for_its_own_files() {
         use linux::{Need, shortage};
-        // Number of the disk, bytes needed, bytes free; the file that lacks room, and what is needed in all.
+        // Disk number, bytes needed, bytes free; the first file without space, and the total need.
         type Files<'a> = &'a [(u64, u64, u64)];
         let cases: [(Files<'_>, Option<(usize, u64)>); 7] = [
             (&[], None),
