@@ -1,10 +1,9 @@
 //! Memory for a head that is being read.
 //!
-//! The head of a small file, or of a stream of unknown length, is a plain vector that doubles. That of a larger one is
-//! read into anonymous memory of its own, where pages can be taken many at a time and the kernel can hand out huge ones:
-//! on a virtual machine the page faults of a vector cost more than reading and walking the head together. Address space is
-//! reserved up to the length of the file; memory is taken only as bytes arrive, and never more than three times as much
-//! as was read and 64 KiB.
+//! The head of a small file, or of a stream of unknown length, is a vector that doubles. The head of a larger one is read into separate
+//! anonymous memory, where pages can be faulted in batches and the kernel can provide huge ones: on a virtual machine, the page faults of a
+//! vector cost more than reading and parsing the head together. Address space is reserved up to the length of the file; memory is committed
+//! only as bytes arrive, and is at most three times the bytes read plus 64 KiB.
 
 use std::io::{self, Read};
 

@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// Not a regular file, or not the expected kind of file or directory.
     NotAFile(PathBuf),
-    /// The file, or the first one of a model.
+    /// No tensor has that name.
     NoTensor {
         /// The file; of a model, the first one.
         path: PathBuf,

@@ -24,7 +24,7 @@ pub mod space;
 
 use record::{Found, Record};
 
-/// Bytes that are written at once.
+/// Bytes to write at once.
 const PIECE: usize = 256 << 10;
 
 /// A step of an edit in place, in order. The process may end at any of them.

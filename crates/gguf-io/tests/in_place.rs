@@ -52,7 +52,7 @@ impl Case {
     }
 }
 
-/// The cases that the file system at hand allows.
+/// The cases supported by the file system of the test.
 fn cases() -> Vec<Case> {
     let mut cases = vec![
         Case::new(100, 0, 100, 0),
