@@ -1,5 +1,5 @@
-//! Every command over every hostile file, with half a gigabyte of address space and a limit on time: an error or a result, and never
-//! an abort, whatever a file claims.
+//! Every command on every hostile file, with half a gigabyte of address space and a time limit: an error or a result, but never an abort,
+//! regardless of the file's claims.
 #![cfg(target_os = "linux")]
 
 use std::collections::VecDeque;
@@ -16,13 +16,13 @@ use gguf_test::{corpus, hostile, program, torch};
 /// Address space in KiB.
 const MEMORY: u32 = 512 << 10;
 
-/// What a command may take; several tests may run at once. The slowest takes a tenth on an idle machine.
+/// The timeout of a command; several tests may run at once. The slowest takes a tenth on an idle machine.
 const TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } else { 180 });
 
-/// Threads reserve address space, so there are few.
+/// Threads reserve address space, so their number is small.
 const THREADS: usize = 2;
 
-/// Runs the program in a folder with limits; returns an unexpected end.
+/// Runs the program in a directory with limits; returns an unexpected result.
 fn run(dir: &Path, args: &[&str]) -> Result<(), String> {
     let script = format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
@@ -58,13 +58,13 @@ fn run(dir: &Path, args: &[&str]) -> Result<(), String> {
     let said = said.join().unwrap();
     match status.code() {
         Some(0 | 1) => Ok(()),
-        // An error of the command, which it explains.
+        // An explained error of the command.
         Some(2) if said.contains("gguf: ") => Ok(()),
         code => Err(format!("gguf {}: code {code:?}, {status}: {said}", args.join(" "))),
     }
 }
 
-/// Runs commands, some side by side; the outputs of those that write have names of their own.
+/// Runs commands, some in parallel; each has a separate output.
 fn run_all(dir: &Path, commands: Vec<Vec<String>>) {
     let n = commands.len();
     let (queue, wrong) = (Mutex::new(VecDeque::from(commands)), Mutex::new(Vec::new()));
@@ -96,7 +96,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// The commands that read a file as a model; `out` is the name of what some of them write.
+/// The commands that read a file as a model; `out` is the name of their outputs.
 fn of_model(file: &str, out: &str) -> Vec<Vec<String>> {
     [
         format!("show {file}"),
@@ -170,7 +170,7 @@ fn of_matrix(file: &str, out: &str) -> Vec<Vec<String>> {
     .collect()
 }
 
-/// A folder with a sound model and a recipe.
+/// A directory with a valid model and a recipe.
 fn prepared() -> tempfile::TempDir {
     let dir = folder();
     let out = dir.path().join("model.gguf");
@@ -181,7 +181,7 @@ fn prepared() -> tempfile::TempDir {
     dir
 }
 
-/// A command that is new would go unseen otherwise.
+/// Detects new commands that are not tested.
 #[test]
 fn every_command_is_run() {
     let help = program::gguf(["help"]).exits(0).out;
@@ -202,7 +202,7 @@ fn files_that_claim_much() {
     let mut commands = Vec::new();
     for (i, name) in hostile::write(dir.path()).into_iter().enumerate() {
         let mut all = of_model(name, &format!("out-{i}"));
-        // Reading all data of 256 GiB takes too long, sparse or not.
+        // Reading all data of 256 GiB takes too long, even if it is sparse.
         if ["imatrix-sums.gguf", "imatrix-counts.gguf"].contains(&name) {
             all.retain(|command| {
                 let has = |word: &str| command.iter().any(|other| other == word);
@@ -233,7 +233,7 @@ fn checkpoints_that_claim_much() {
     run_all(dir.path(), commands);
 }
 
-/// Each hostile PyTorch file as that of a checkpoint: refused, and nothing is written.
+/// Each hostile PyTorch file in a checkpoint: rejected, and nothing is written.
 #[test]
 fn pytorch_files() {
     let dir = prepared();
@@ -252,7 +252,7 @@ fn pytorch_files() {
     assert_eq!(files(), before, "something was written");
 }
 
-/// The corpus of the format. Most of its files are refused in the same way by every command, so each is given to some.
+/// The corpus of the format. Every command rejects most of its files in the same way, so each file is tested with some of them.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "takes minutes without optimisation")]
 fn the_corpus() {
@@ -263,7 +263,7 @@ fn the_corpus() {
         fs::write(dir.path().join(&name), &case.bytes).unwrap();
         let out = format!("out-{i}");
         let all = [of_model(&name, &out), of_matrix(&name, &out)].concat();
-        // Another fifth of the commands for each file; the one that copies for all.
+        // Another fifth of the commands for each file; the copying command for all.
         commands.extend(all.iter().skip(i % 5).step_by(5).cloned());
         commands.push(words(&format!("quantize {name} {out}_ COPY -j 2")));
     }
