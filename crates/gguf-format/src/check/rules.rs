@@ -4,7 +4,7 @@ crate::rules! {
     /// Every rule that [`structure`](super::structure), [`format`](fn@super::format) and [`padding`](super::padding) apply.
     pub RULES:
 
-    // What is not readable at all.
+    // Unreadable files.
     #[structural] FILE_KIND "file.kind" Error
         "a file that starts with the bytes GGUF" "a GGUF file starts with the bytes 47 47 55 46"
         "gguf.md, File Structure, magic";
@@ -165,7 +165,7 @@ crate::rules! {
         "the bytes GGUF at the start, in both byte orders" "most readers reject it; rewrite the file"
         "gguf.md, magic";
 
-    // What known readers refuse.
+    // Restrictions of known readers.
     READERS_VERSION "readers.version" Warning
         "version 2 or 3" "rewrite the file as version 3; llama.cpp and gguf-py reject version 1"
         "gguf.cpp, gguf_init_from_reader: version; gguf_reader.py, READER_SUPPORTED_VERSIONS";
