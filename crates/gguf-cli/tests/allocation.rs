@@ -78,8 +78,8 @@ fn memory_is_not_reserved_by_the_numbers_of_files() {
             n_known += usize::from(known.is_some());
             if found.len() != known.map_or(0, |(_, n, _)| *n) {
                 wrong.push(format!(
-                    "{relative}: {} places that reserve memory by a number. Use try_reserve or what grows; or, where the number is \
-                     bounded, say in this test by what.\n{}",
+                    "{relative}: {} allocations of a given size. Use try_reserve or a growing collection, or if the size is bounded, \
+                     document the bound in this test.\n{}",
                     found.len(),
                     found.join("\n")
                 ));
