@@ -370,7 +370,7 @@ fn convert_dry_run_writes_nothing() {
     let run = gguf(["convert", text(&glossary()), "--dry-run", "--type", "f16", "-o", text(&out)]).exits(0).silently();
     run.prints(&[
         "TENSOR                    SHAPE       FROM  TO     BYTES  REASON\n",
-        "token_embd.weight         256 x 2048  bf16  f16  1048576  as asked\n",
+        "token_embd.weight         256 x 2048  bf16  f16  1048576  requested type\n",
         "output_norm.weight        256         bf16  f32     1024  vector\n",
         "llama, f16: 29 tensors, 2.89 M parameters, 32 keys, 5.82 MB (5,821,120 bytes)\n",
         "out.gguf\n",

@@ -45,7 +45,7 @@ fn set_says_what_it_would_do() {
     assert_eq!(json["changes"][0]["after"], "Other");
     assert_eq!(json["file_bytes"], before.len());
     let run = gguf(["set", "-n", "--rewrite", "--reserve", "1KiB", text(&file)]).exits(0);
-    run.prints(&["would be edited as a new file of ", "because a new file was asked for", "1,024 bytes of space"]);
+    run.prints(&["would be edited as a new file of ", "because a rewrite was requested", "1,024 bytes of space"]);
     assert!(fs::read(&file).unwrap() == before);
 }
 

@@ -75,10 +75,10 @@ fn repair_mends_and_saves() {
     let mut wrong = bytes.clone();
     wrong[..4].copy_from_slice(b"XXXX");
     fs::write(&path, &wrong).unwrap();
-    gguf(["repair", text(&path)]).exits(1).prints(&["To mend  the file begins with the bytes 58 58 58 58"]);
-    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["mended: the file begins with the bytes 58 58 58 58"]);
+    gguf(["repair", text(&path)]).exits(1).prints(&["Repairs  the file begins with the bytes 58 58 58 58"]);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["repaired: the file begins with the bytes 58 58 58 58"]);
     assert!(fs::read(&path).unwrap() == bytes);
-    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["nothing can be mended without an intact copy\n"]);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["nothing can be repaired without an intact copy\n"]);
 
     fs::write(&path, &bytes[..bytes.len() - 128]).unwrap();
     let out = dir.path().join("out.gguf");

@@ -203,7 +203,7 @@ impl EditPlan {
         let file_bytes = self.file.file_bytes();
         let old_offset = self.file.gguf().data_offset();
         let why = match n_links(&self.real) {
-            _ if options.rewrite => Some("a new file was asked for"),
+            _ if options.rewrite => Some("a rewrite was requested"),
             // The edit would be visible under the other names, but not the journal.
             2.. => Some("the file has several names (hard links)"),
             _ if file_bytes <= old_offset => Some("the file has no data"),
@@ -474,7 +474,7 @@ impl EditPlan {
             return Err(EditError::SameFile.at(out));
         }
         let output = Output::create(out, replace)?;
-        self.choose_new_file(out, "a copy was asked for")?;
+        self.choose_new_file(out, "a copy was requested")?;
         self.write(output, progress, false)?;
         Ok(self.way)
     }

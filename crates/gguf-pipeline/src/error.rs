@@ -234,7 +234,7 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::OutOfTensor { tensor, bytes } => {
-                write!(f, "the tensor {tensor:?} has {bytes} bytes, and more were asked for")
+                write!(f, "the tensor {tensor:?} has {bytes} bytes; a read beyond its end was requested")
             }
             Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: its format cannot be converted to its type"),
             Error::Input(e) | Error::Output(e) => write!(f, "{e}"),

@@ -152,7 +152,7 @@ impl fmt::Display for NothingToQuantize {
         f.write_str(match self {
             NothingToQuantize::Matrix => "an importance matrix; give the model that it was measured on",
             NothingToQuantize::Adapter => {
-                "a LoRA adapter, which llama.cpp applies as it is; quantize the model that it belongs to"
+                "a LoRA adapter, which llama.cpp applies without quantizing it; quantize the model that it belongs to"
             }
             NothingToQuantize::NoTensors => {
                 "a vocabulary without tensors: nothing to quantize; give a model with tensors"

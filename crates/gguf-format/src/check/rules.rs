@@ -126,13 +126,13 @@ crate::rules! {
         "keys of printable ASCII characters" "rename the key"
         "gguf.md, gguf_metadata_kv_t, key";
     KEY_NUL "key.nul" Warning
-        "keys without NUL bytes" "rename the key; readers in C see only what stands before the NUL"
+        "keys without NUL bytes" "rename the key; C programs read only the part before the NUL"
         "gguf.h, gguf_get_key";
     STRING_UTF8 "value.utf8" Warning
         "strings in UTF-8" "rewrite the text as UTF-8"
         "gguf.md, gguf_string_t";
     STRING_NUL "value.nul" Warning
-        "strings without NUL bytes" "readers in C see only what stands before the NUL"
+        "strings without NUL bytes" "C programs read only the part before the NUL"
         "gguf.md, gguf_string_t: not null-terminated";
     ALIGNMENT_SMALL "alignment.small" Note
         "an alignment that is a multiple of 8" "ggml reads any power of two; the specification asks for a multiple of 8"
@@ -144,7 +144,7 @@ crate::rules! {
         "a name for each tensor" "name the tensor"
         "gguf.md, gguf_tensor_info_t, name";
     TENSOR_NAME_NUL "tensor.name.nul" Warning
-        "tensor names without NUL bytes" "rename the tensor; ggml sees only what stands before the NUL"
+        "tensor names without NUL bytes" "rename the tensor; ggml reads only the part before the NUL"
         "gguf.cpp, gguf_init_from_reader: ggml_set_name";
     TENSOR_NAME_UTF8 "tensor.name.utf8" Warning
         "tensor names in UTF-8" "rename the tensor; gguf-py rejects the file"

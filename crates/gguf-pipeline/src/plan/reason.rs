@@ -24,7 +24,7 @@ impl fmt::Display for Keep {
             Keep::Copy => "everything is copied",
             Keep::Vector => "not a matrix",
             Keep::NotAWeight => "not a weight",
-            Keep::LeaveOutput => "the output matrix is left as it is",
+            Keep::LeaveOutput => "the output matrix, on request",
             Keep::Kind(kind) => kind,
         })
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Reason {
             Reason::Small => "few elements",
             Reason::Half => "half precision instead of the requested type",
             Reason::NotAWeight => "not a weight",
-            Reason::Asked => "as asked",
+            Reason::Asked => "requested type",
             Reason::Kept(keep) => return write!(f, "kept: {keep}"),
             Reason::TokenEmbeddingType => "chosen for token embeddings",
             Reason::OutputTensorType => "chosen for the output matrix",

@@ -33,7 +33,7 @@ gguf_format::rules! {
         "finite values" "measure the matrix again, or ignore the entry"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix contains non-finite value";
     IMATRIX_NEGATIVE "imatrix.negative" Error
-        "sums of squares and counts, which are never below zero" "the file is damaged; fetch it or measure the matrix again"
+        "sums of squares and counts, which are never negative" "the file is damaged; fetch it or measure the matrix again"
         "imatrix.cpp, collect_imatrix: acc[j] += x[j] * x[j]";
     IMATRIX_ZERO "imatrix.zero" Warning
         "an entry with some column that is not 0" "the quantizers cannot tell its columns apart; measure the matrix again"
@@ -53,7 +53,7 @@ gguf_format::rules! {
         "the tensor is quantized without weights; measure the matrix on this model, with more text"
         "llama-quant.cpp, llama_model_quantize_impl: did not find weights";
     IMATRIX_OUTPUT "imatrix.uncovered.output" Note
-        "an entry for the output, which is there only when it was asked for"
+        "an entry for the output, which is measured only on request"
         "no action needed; llama-imatrix measures the output only on request"
         "imatrix.cpp, collect_imatrix: process_output";
     IMATRIX_FOREIGN "imatrix.foreign" Error
