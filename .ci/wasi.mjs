@@ -1,4 +1,4 @@
-// Runs a WASI program under node, as cargo's runner does: `node .ci/wasi.mjs program.wasm arguments...` It sees the checkout only.
+// Runs a WASI program under node, as cargo's runner does: `node .ci/wasi.mjs program.wasm arguments...` It can access only the checkout.
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { WASI } from "node:wasi";

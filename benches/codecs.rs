@@ -1,4 +1,4 @@
-//! How long each codec takes, beside ggml in the same run: see [`HELP`].
+//! Time of each codec, compared with ggml in the same run: see [`HELP`].
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ lib/libggml-base.so; without it our own figures stand alone.
 
 const ROW_LEN: usize = 4096;
 const WEIGHTS: usize = 1 << 20;
-/// Calls go on for so long, but there are at least three.
+/// Time for repeated calls, of which there are at least three.
 const BUDGET: Duration = Duration::from_millis(900);
 
 #[derive(Clone, Copy)]
@@ -39,12 +39,12 @@ enum Task {
     Decode,
 }
 
-/// The least time of one call of each, in seconds a weight.
+/// The minimum time of each function, in seconds per weight.
 struct Times {
     isas: Vec<(Isa, f64)>,
     ggml: Option<f64>,
     copy: f64,
-    /// Bytes read and written for a weight.
+    /// Bytes read and written per weight.
     bytes: f64,
 }
 
@@ -135,7 +135,7 @@ fn measure(
         Task::Decode => None,
     };
 
-    // First that it is right.
+    // Correctness first.
     let what = format!("{} of the benchmark", codec.ty);
     let mut tally = compare::Tally::default();
     match (task, ggml) {
@@ -159,7 +159,7 @@ fn measure(
         return Err(tally.examples.join("\n").into());
     }
 
-    // Ours, ggml's and the copies in turn, so that a change of the machine's speed meets all of them. The first round warms up.
+    // Ours, ggml's and the copies alternately, so that changes of the machine's speed affect all of them. The first round warms up.
     let has_peer = match (task, ggml) {
         (_, None) => None,
         (Task::Encode(_), Some(ggml)) => Some(ggml),
@@ -210,7 +210,7 @@ fn measure(
     })
 }
 
-/// Whether encoding takes so long that a smaller buffer will do.
+/// Whether encoding is so slow that a smaller buffer suffices.
 fn is_slow(ggml: Option<&Ggml>, codec: &Codec, task: Task) -> Result<bool, Box<dyn Error>> {
     let Task::Encode(weights) = task else { return Ok(false) };
     let mut random = Random::new("warm", 0);
@@ -218,7 +218,7 @@ fn is_slow(ggml: Option<&Ggml>, codec: &Codec, task: Task) -> Result<bool, Box<d
     let matrix = weights.columns(&mut random, ROW_LEN);
     let mut packed = vec![0; codec.packed_bytes(values.len()).ok_or("no whole blocks")?];
     let mut took = Duration::ZERO;
-    // ggml makes tables at the first call.
+    // ggml creates tables on the first call.
     for _ in 0..2 {
         let start = Instant::now();
         match ggml {

@@ -1,4 +1,4 @@
-//! Comparing with ggml, bit for bit.
+//! Compares codecs with ggml, bit for bit.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -10,20 +10,20 @@ use gguf_quants::{Isa, Rows};
 use crate::Ggml;
 use gguf_test::data::{Kind, Random, Scales, Weights, blocks};
 
-/// What was compared, and what differed.
+/// Amounts of compared and different data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Weights encoded by ggml and by each instruction set.
     pub encoded: u64,
-    /// Those of them that the plain reference encoded as well.
+    /// The part of them that the scalar reference also encoded.
     pub scalar: u64,
-    /// Blocks of which an instruction set gave other bytes.
+    /// Blocks with different bytes in an instruction set.
     pub different_blocks: u64,
     /// Weights decoded by ggml and by each instruction set.
     pub decoded: u64,
-    /// Weights of which an instruction set gave other bits.
+    /// Weights with different bits in an instruction set.
     pub different_weights: u64,
-    /// The first differences, in words.
+    /// Descriptions of the first differences.
     pub examples: Vec<String>,
 }
 
@@ -52,22 +52,22 @@ impl AddAssign for Tally {
     }
 }
 
-/// Where the numbers of a sample come from.
+/// The origin of a sample's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Made up.
+    /// Generated.
     Made(Kind),
-    /// The rows of a trained model.
+    /// Rows of a trained model.
     Real,
 }
 
 impl Source {
-    /// Every kind that is made up, and real rows if there are any.
+    /// All generated kinds, and real rows if there are any.
     pub fn all(real: bool) -> impl Iterator<Item = Source> {
         Kind::ALL.map(Source::Made).into_iter().chain(real.then_some(Source::Real))
     }
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Source::Made(kind) => kind.name(),
@@ -76,20 +76,20 @@ impl Source {
     }
 }
 
-/// Rows to encode, named so that they can be made again.
+/// The parameters of a reproducible sample of rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// To be encoded as.
+    /// The target type.
     pub ty: GgmlType,
-    /// What numbers.
+    /// The kind of numbers.
     pub source: Source,
-    /// What matrix.
+    /// The kind of matrix.
     pub weights: Weights,
-    /// Which of the many that are alike.
+    /// The index among similar samples.
     pub number: u64,
     /// Values in a row.
     pub row_len: usize,
-    /// Rows.
+    /// Number of rows.
     pub n_rows: usize,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Sample {
 }
 
 impl Sample {
-    /// The `number`th sample of about `len` weights; the length of a row changes with the number.
+    /// Sample `number` of about `len` weights; the length of a row depends on the number.
     pub fn new(codec: &Codec, source: Source, weights: Weights, number: u64, len: usize) -> Sample {
         let block = codec.ty.info().map_or(1, |t| t.block_len as usize);
         let row_len = match number % 6 {
@@ -116,7 +116,7 @@ impl Sample {
         Sample { ty: codec.ty, source, weights, number, row_len, n_rows }
     }
 
-    /// The values and the matrix. `real` are the rows of [`Source::Real`].
+    /// The values and the matrix. `real` are the rows for [`Source::Real`].
     pub fn rows(&self, real: &[f32]) -> (Vec<f32>, Option<Vec<f32>>) {
         let mut random =
             Random::new(&format!("{} {} {}", self.ty, self.source.name(), self.weights.name()), self.number);
@@ -124,7 +124,7 @@ impl Sample {
         let values = match self.source {
             Source::Made(kind) => kind.values(self.ty, &mut random, n),
             Source::Real => {
-                // Each time around begins a few values later, so that the blocks are others.
+                // Each cycle starts some values later, so that the blocks differ.
                 let start = (self.number as usize * n) % real.len() + 8 * (self.number as usize * n / real.len());
                 real.iter().cycle().skip(start % real.len()).take(n).copied().collect()
             }
@@ -136,7 +136,7 @@ impl Sample {
 /// Encodes a sample with ggml and with each instruction set, and decodes ggml's bytes with all of them.
 ///
 /// # Errors
-/// When the library lacks a function.
+/// If the library lacks a function.
 pub fn sample(
     ggml: &Ggml,
     codec: &Codec,
@@ -153,7 +153,7 @@ pub fn sample(
     Ok(tally)
 }
 
-/// Compares what each instruction set makes of rows with ggml's bytes.
+/// Compares the encoded rows of each instruction set with ggml's bytes.
 pub fn encoded(codec: &Codec, isas: &[Isa], rows: Rows<'_>, theirs: &[u8], what: &dyn fmt::Display) -> Tally {
     let block_bytes = codec.ty.info().map_or(1, |t| t.block_bytes as usize);
     let n = rows.values().len() as u64;
@@ -184,10 +184,10 @@ pub fn encoded(codec: &Codec, isas: &[Isa], rows: Rows<'_>, theirs: &[u8], what:
     tally
 }
 
-/// Decodes blocks with ggml and with each instruction set. Where ggml cannot decode the type nothing is compared.
+/// Decodes blocks with ggml and with each instruction set. If ggml cannot decode the type, nothing is compared.
 ///
 /// # Errors
-/// When the library lacks a function.
+/// If the library lacks a function.
 pub fn decoded(
     ggml: &Ggml,
     codec: &Codec,
@@ -226,7 +226,7 @@ pub fn decoded(
 /// Decodes random blocks with ggml and with each instruction set.
 ///
 /// # Errors
-/// When the library lacks a function.
+/// If the library lacks a function.
 pub fn random_blocks(
     ggml: &Ggml,
     codec: &Codec,

@@ -1,10 +1,10 @@
-//! How long `gguf convert` takes for checkpoints of two gigabytes, against copying the files, and how much memory it holds: `cargo build
-//! --release && cargo bench -p gguf-benches --bench convert [-- FOLDER]`.
+//! Time and memory of `gguf convert` for checkpoints of two gigabytes, compared with copying the files: `cargo build --release && cargo
+//! bench -p gguf-benches --bench convert [-- FOLDER]`.
 //!
-//! One checkpoint is a Llama, whose tensors are copied except for the rows of the query and key matrices. The other is a mixture of
-//! experts with all experts of a block in one tensor, which is transposed and split. Every number of them follows from its place, so
-//! outputs are checked without the checkpoint before anything is printed. The checkpoints are written to FOLDER (a temporary one if none
-//! is given), which needs 8 GB; those of an earlier run are used again.
+//! One checkpoint is a Llama, whose tensors are copied except for the rows of the query and key matrices. The other is a mixture of experts
+//! with all experts of a block in one tensor, which is transposed and split. Every number is a function of its position, so outputs are
+//! verified without the checkpoint before anything is printed. The checkpoints are written to FOLDER (by default a temporary one), which
+//! needs 8 GB; those of an earlier run are reused.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -19,20 +19,20 @@ use serde_json::{Value, json};
 /// Number of runs, of which the median is reported; conversion and copying alternate.
 const ROUNDS: usize = 5;
 
-/// Elements of each output tensor that are compared with what they have to be.
+/// Elements of each output tensor to verify.
 const SAMPLES: u64 = 4096;
 
-/// A tensor of a checkpoint, and those of the output that are made of it: name, and where element `i` of it comes from.
+/// A tensor of a checkpoint, and the output tensors made from it: their names, and the origin of element `i`.
 struct Tensor {
     name: String,
     shape: Vec<u64>,
     outputs: Vec<(String, Origin)>,
 }
 
-/// Where an element of an output is in the tensor of the checkpoint.
+/// The position of an output element in the checkpoint's tensor.
 type Origin = Box<dyn Fn(u64) -> u64>;
 
-/// The bits of a number in bfloat16 at a place of a tensor: finite, and small enough for any type.
+/// The bits of a bfloat16 number at a position of a tensor: finite, and small enough for any type.
 fn bits(tensor: u64, place: u64) -> u16 {
     let mixed = (place ^ tensor << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let random = (mixed ^ mixed >> 29) as u16;
@@ -81,7 +81,7 @@ fn llama() -> (Value, Vec<Tensor>) {
     (config, tensors)
 }
 
-/// A mixture of experts as Llama 4 keeps it.
+/// A mixture of experts in the layout of Llama 4.
 fn experts() -> (Value, Vec<Tensor>) {
     let (ff, layers, experts, heads, kv) = (1024, 8, 16, 16, 4);
     let config = json!({
@@ -95,7 +95,7 @@ fn experts() -> (Value, Vec<Tensor>) {
     for layer in 0..layers {
         let to = |part: &str| format!("blk.{layer}.{part}.weight");
         let part = |name: &str| format!("model.layers.{layer}.{name}");
-        // Of an expert, a row of the checkpoint holds what one input gives to the gate and then to the way up.
+        // For each expert, a row of the checkpoint contains the weights of one input for the gate, then for the up projection.
         let half = |first: u64| -> Origin {
             Box::new(move |i| {
                 let (expert, rest) = (i / (ff * EMBD), i % (ff * EMBD));
@@ -123,7 +123,7 @@ fn experts() -> (Value, Vec<Tensor>) {
         for (name, output, rows) in [("v_proj", "attn_v", head * kv), ("o_proj", "attn_output", EMBD)] {
             tensors.push(copied(&part(&format!("self_attn.{name}.weight")), &[rows, EMBD], &to(output)));
         }
-        // Llama 4 rotates neighbours already.
+        // Llama 4 already rotates adjacent pairs.
         for (name, output, rows) in [("q_proj", "attn_q", EMBD), ("k_proj", "attn_k", head * kv)] {
             tensors.push(copied(&part(&format!("self_attn.{name}.weight")), &[rows, EMBD], &to(output)));
         }
@@ -131,7 +131,7 @@ fn experts() -> (Value, Vec<Tensor>) {
     (config, tensors)
 }
 
-/// Vectors and small matrices that conversion needs beside the large tensors; they are zero.
+/// Vectors and small matrices required besides the large tensors; they are zero.
 fn small(config: &Value) -> Vec<(String, Vec<u64>)> {
     let mut small = vec![("model.norm.weight".to_owned(), vec![EMBD])];
     for layer in 0..config["num_hidden_layers"].as_u64().unwrap_or(0) {
@@ -144,7 +144,7 @@ fn small(config: &Value) -> Vec<(String, Vec<u64>)> {
     small
 }
 
-/// Writes a checkpoint, unless it is there.
+/// Writes a checkpoint, unless it exists.
 fn write(dir: &Path, config: &Value, tensors: &[Tensor]) -> Outcome<()> {
     let file = dir.join("model.safetensors");
     if file.exists() {
@@ -152,7 +152,7 @@ fn write(dir: &Path, config: &Value, tensors: &[Tensor]) -> Outcome<()> {
     }
     fs::create_dir_all(dir)?;
     fs::write(dir.join("config.json"), serde_json::to_vec_pretty(config)?)?;
-    // Some vocabulary; it takes no time.
+    // An arbitrary vocabulary; it takes no time.
     let vocab: serde_json::Map<String, Value> = (0..256).map(|i| (format!("t{i}"), json!(i))).collect();
     let model = json!({"type": "BPE", "vocab": vocab, "merges": []});
     fs::write(dir.join("tokenizer.json"), serde_json::to_vec(&json!({"model": model, "added_tokens": []}))?)?;
@@ -184,7 +184,7 @@ fn write(dir: &Path, config: &Value, tensors: &[Tensor]) -> Outcome<()> {
     Ok(())
 }
 
-/// Compares elements of the output, evenly spread, with what the checkpoint has in their place.
+/// Compares evenly spread elements of the output with the checkpoint.
 fn check(file: &Path, tensors: &[Tensor]) -> Outcome<()> {
     let model = ModelFile::open(file)?;
     let bytes = File::open(file)?;
@@ -222,8 +222,8 @@ fn main() -> Outcome<()> {
         let bytes = fs::metadata(&weights)?.len();
         let (mut copies, mut runs, mut peak) = (Vec::new(), Vec::new(), 0);
         for round in 0..2 * ROUNDS {
-            // Both begin alike: nothing left to write, and memory that was freed long ago, which a virtual machine may have given back
-            // to its host.
+            // Equal conditions for both: nothing left to write, and memory that was freed long ago, which a virtual machine may have
+            // returned to its host.
             assert!(Command::new("sync").status()?.success(), "sync fails");
             std::thread::sleep(Duration::from_secs(4));
             if round % 2 == 0 {

@@ -1,4 +1,4 @@
-//! Every type against ggml, at full length: see [`HELP`].
+//! Complete comparison of every type with ggml: see [`HELP`].
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -33,9 +33,9 @@ GGUF_PEERS names the folder with lib/libggml-base.so; GGUF_SHARED, if set, that 
 rows. Ends with an error when anything differs.
 ";
 
-/// Weights in one piece of work.
+/// Weights per job.
 const PIECE: usize = 1 << 16;
-/// The plain reference is slow, and takes one piece in this number.
+/// The scalar reference is slow, and is only included in one of this many jobs.
 const SCALAR_SHARE: u64 = 10;
 
 /// A row of the table.
@@ -45,7 +45,7 @@ struct Cell {
     tally: Mutex<Tally>,
 }
 
-/// A piece of work.
+/// A job.
 #[derive(Clone, Copy)]
 enum Job {
     Encode { cell: usize, source: Source, number: u64 },
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    // All types in turn, so that a difference shows early and the time that is left is foreseen well.
+    // All types alternately, so that differences appear early and the remaining time is predictable.
     let mut jobs = vec![];
     for number in 0..weights.div_ceil(PIECE as u64) {
         for (cell, c) in cells.iter().enumerate() {
@@ -161,7 +161,7 @@ fn run<'a>(
             };
             let isas: Vec<Isa> =
                 isas.iter().copied().filter(|isa| *isa != Isa::Scalar || number.is_multiple_of(SCALAR_SHARE)).collect();
-            // The kinds of matrix and the lengths of rows come in all combinations.
+            // The kinds of matrix and the lengths of rows occur in all combinations.
             let sample = Sample::new(cell.codec, source, weights, number + number / 6, PIECE);
             Ok((cell, compare::sample(ggml, cell.codec, &isas, &sample, real)?))
         }
@@ -236,7 +236,7 @@ fn thousands(n: u64) -> String {
     out
 }
 
-/// Writes what ggml makes of the rows and blocks that the tests of the codecs keep.
+/// Records ggml's results for the rows and blocks of the codecs' tests.
 fn record(ggml: &Ggml, options: &Options, folder: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder)?;
     let mut decoded = String::new();

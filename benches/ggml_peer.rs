@@ -1,4 +1,4 @@
-//! Calls ggml for another process, so that only this one ends where ggml aborts; see `isolated.rs`.
+//! Calls ggml on behalf of another process, so that an abort in ggml only ends this one; see `isolated.rs`.
 
 use std::error::Error;
 

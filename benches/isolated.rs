@@ -1,8 +1,8 @@
 //! ggml in a separate process, for values on which it aborts.
 //!
-//! A request is five numbers of 32 bits (what to do, type, length of a row, bytes of data, bytes of weights) and the data; the
-//! answer is a length and that many bytes, or [`ABORTED`]. Each call of the quantizer is made in a fork: the tables that the
-//! codebook types need take ggml seconds to make, and survive the abort so.
+//! A request consists of five 32-bit numbers (operation, type, length of a row, bytes of data, bytes of weights) and the data; the answer
+//! is a length and that many bytes, or [`ABORTED`]. Each call of the quantizer runs in a fork: ggml needs seconds to create the tables of
+//! the codebook types, which thus survive an abort.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::Ggml;
 
 const QUANTIZE: u32 = 0;
 const VALIDATE: u32 = 1;
-/// In place of a length.
+/// Sent instead of a length.
 const ABORTED: u32 = u32::MAX;
 
 /// A process that calls ggml.
@@ -25,15 +25,15 @@ pub struct Isolated {
 }
 
 impl Isolated {
-    /// `program` is the path of `ggml-peer`, which Cargo gives tests and benchmarks as `CARGO_BIN_EXE_ggml-peer`.
+    /// `program` is the path of `ggml-peer`, available to tests and benchmarks as `CARGO_BIN_EXE_ggml-peer`.
     pub fn new(program: impl AsRef<Path>) -> Isolated {
         Isolated { program: program.as_ref().to_owned(), running: None }
     }
 
-    /// [`Ggml::quantize`]; `None` where ggml aborts.
+    /// [`Ggml::quantize`]; `None` if ggml aborts.
     ///
     /// # Errors
-    /// When the process cannot be started.
+    /// If the process cannot be started.
     pub fn quantize(
         &mut self,
         ty: GgmlType,
@@ -47,7 +47,7 @@ impl Isolated {
     /// [`Ggml::validate`].
     ///
     /// # Errors
-    /// When the process cannot be started, or ends.
+    /// If the process cannot be started, or ends.
     pub fn validate(&mut self, ty: GgmlType, packed: &[u8]) -> io::Result<bool> {
         let answer = self.call(VALIDATE, ty, 0, packed, &[])?;
         answer.map(|a| a == [1]).ok_or_else(|| io::Error::other("ggml_validate_row_data aborts"))
@@ -64,7 +64,7 @@ impl Isolated {
         let (_, input, output) = match &mut self.running {
             Some(running) => running,
             none => {
-                // A trace of each abort would start a debugger.
+                // Otherwise each abort would start a debugger for a backtrace.
                 let mut child = Command::new(&self.program)
                     .env("GGML_NO_BACKTRACE", "1")
                     .stdin(Stdio::piped())
@@ -100,10 +100,10 @@ impl Drop for Isolated {
     }
 }
 
-/// Answers requests until there are no more.
+/// Answers requests until the input ends.
 ///
 /// # Errors
-/// When a request is cut short, or ggml lacks a function.
+/// If a request is truncated, or ggml lacks a function.
 pub fn serve(ggml: &Ggml, mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     loop {
         let mut head = [0; 20];
@@ -143,7 +143,7 @@ pub fn serve(ggml: &Ggml, mut input: impl Read, mut output: impl Write) -> io::R
     }
 }
 
-/// Does it in a copy of this process; whether that came to its end.
+/// Runs a closure in a forked process; returns whether it completed.
 #[cfg(unix)]
 fn survive(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
     use std::ffi::c_int;
@@ -152,16 +152,15 @@ fn survive(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
         fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
         fn _exit(status: c_int) -> !;
     }
-    // SAFETY: the process has one thread, so the copy may do all that the original may; it ends without running what the
-    // original registered for its end.
+    // SAFETY: the process has one thread, so the child may do everything; it exits without running registered exit handlers.
     let pid = unsafe { fork() };
     if pid == 0 {
         let status = if work().is_ok() { 0 } else { 1 };
-        // SAFETY: it only ends the copy.
+        // SAFETY: only ends the child.
         unsafe { _exit(status) }
     }
     let mut status = 0;
-    // SAFETY: the copy is waited for once, and `status` lives across the call.
+    // SAFETY: the child is waited for once, and `status` outlives the call.
     if pid < 0 || unsafe { waitpid(pid, &raw mut status, 0) } != pid {
         return Err(io::Error::last_os_error());
     }

@@ -1,4 +1,4 @@
-//! What the benchmarks and the comparisons with ggml share: the real library, rows to encode, and the comparison itself.
+//! Shared code of the benchmarks and comparisons with ggml: the real library, rows to encode, and the comparison itself.
 
 pub mod compare;
 mod isolated;

@@ -1,7 +1,7 @@
-//! How much memory each command holds that works on whole files, for a model of 10 GB: `cargo build --release && cargo bench -p
-//! gguf-benches --bench memory [-- FOLDER]`. Fails if a command holds 200 MiB or more.
+//! Peak memory of each command that processes whole files, for a model of 10 GB: `cargo build --release && cargo bench -p gguf-benches
+//! --bench memory [-- FOLDER]`. Fails if a command uses 200 MiB or more.
 //!
-//! The model is sparse, in FOLDER (a temporary one if none is given). Outputs may take up to 20 GB of the disk; they are deleted.
+//! The model is sparse, in FOLDER (by default a temporary one). Outputs take up to 20 GB of the disk; they are deleted.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use gguf_io::Model;
 /// In KiB.
 const LIMIT: u64 = 200 << 10;
 
-/// Commands, and outputs that are deleted after each. Words are separated by spaces.
+/// Commands, and their outputs, which are deleted afterwards. Words are separated by spaces.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("show model.gguf --kv --tensors", &[]),
     ("check model.gguf --data", &[]),
@@ -88,7 +88,7 @@ fn head() -> Head {
     head
 }
 
-/// Writes the model under each of its names: one to edit, one to compare with, one of version 2, and one that lacks its end.
+/// Writes the model under several names: one to edit, one to compare with, one of version 2, and a truncated one.
 fn write(dir: &Path) -> Outcome<u64> {
     let head = head();
     let layout = head.layout()?;

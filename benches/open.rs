@@ -1,8 +1,8 @@
-//! How long opening a file takes: ours, ggml's `gguf_init_from_file` in the same run, and the floor, a bare walk over the
-//! mapped bytes. Only opening is timed, not freeing.
+//! Time of opening a file, compared with ggml's `gguf_init_from_file` in the same run, and with the minimum, a scan of the mapped bytes.
+//! Only opening is timed, not freeing.
 //!
-//! Run with `cargo bench -p gguf-benches --bench open [FILE]`. The file defaults to llama.cpp's vocabulary of Llama 3
-//! (7.8 MB, 408,000 strings) from the folder in `GGUF_PEERS`; without it, to a made-up one of the same size.
+//! Run with `cargo bench -p gguf-benches --bench open [FILE]`. The file defaults to llama.cpp's vocabulary of Llama 3 (7.8 MB, 408,000
+//! strings) from the directory in `GGUF_PEERS`; without it, to a generated one of the same size.
 
 use std::error::Error;
 use std::fs;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     drop(ours);
 
-    // In turn, so that a change of the machine's speed meets all of them.
+    // Alternately, so that changes of the machine's speed affect all of them.
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         times[0].push(time(|| ModelFile::open(&file))?);
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times one call; what it gives is dropped outside.
+/// Times one call; the result is dropped outside.
 fn time<T, E>(call: impl FnOnce() -> Result<T, E>) -> Result<Duration, E> {
     let start = Instant::now();
     let result = black_box(call()?);
@@ -84,9 +84,9 @@ fn strings(gguf: &Gguf<'_>) -> usize {
     gguf.kvs().filter_map(|kv| kv.value.as_array()?.strings().map(Iterator::count)).sum()
 }
 
-/// The least that anything must do: find the end of the head, without keeping or checking anything.
+/// The minimum work of any reader: finding the end of the head, without keeping or checking anything.
 fn walk_mapped(path: &Path) -> Result<u64, Box<dyn Error>> {
-    // SAFETY: nobody changes the files of a benchmark.
+    // SAFETY: nothing changes the files of a benchmark.
     let map = unsafe { gguf_io::Map::new(&fs::File::open(path)?) }?;
     let mut scan = gguf_format::HeadScan::new(None);
     scan.advance(&map)?;

@@ -7,30 +7,30 @@ use gguf_format::GgmlType;
 use gguf_quants::Isa;
 use gguf_quants::codec::{Codec, codecs};
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Debug, Default)]
 pub struct Options {
     /// `--types q4_K,q6_K`: only these.
     pub types: Option<Vec<GgmlType>>,
     /// `--isa avx2,scalar`: only these.
     pub isas: Option<Vec<Isa>>,
-    /// `--weights N`: how much is compared.
+    /// `--weights N`: the amount to compare.
     pub weights: Option<u64>,
     /// `--threads N`.
     pub threads: Option<usize>,
-    /// `--write FILE`: the table.
+    /// `--write FILE`: the file of the table.
     pub write: Option<PathBuf>,
     /// `--record FOLDER`: vectors for the tests.
     pub record: Option<PathBuf>,
-    /// `--markdown`: the table as the README has it.
+    /// `--markdown`: the table in the format of the README.
     pub markdown: bool,
 }
 
 impl Options {
-    /// Reads the command line; prints `help` and gives `None` when that was asked for.
+    /// Parses the command line; prints `help` and returns `None` if it was requested.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the command line is invalid.
     pub fn read(help: &str) -> Result<Option<Options>, Box<dyn Error>> {
         let mut options = Options::default();
         let mut args = std::env::args().skip(1);
@@ -47,7 +47,7 @@ impl Options {
                 "--write" => options.write = Some(from_root(&value()?)),
                 "--record" => options.record = Some(from_root(&value()?)),
                 "--markdown" => options.markdown = true,
-                // Cargo adds it.
+                // Added by Cargo.
                 "--bench" => {}
                 "--help" | "-h" => {
                     println!("{}", help.trim());
@@ -59,18 +59,18 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// The codecs asked for.
+    /// The requested codecs.
     pub fn codecs(&self) -> Vec<&'static Codec> {
         codecs().iter().filter(|c| self.types.as_ref().is_none_or(|t| t.contains(&c.ty))).collect()
     }
 
-    /// The instruction sets asked for, of those that this machine has.
+    /// The requested instruction sets, as far as this machine has them.
     pub fn isas(&self) -> Vec<Isa> {
         Isa::available().filter(|isa| self.isas.as_ref().is_none_or(|i| i.contains(isa))).collect()
     }
 }
 
-/// Cargo starts benchmarks in the folder of their package; paths are meant from the workspace's.
+/// Resolves a path from the root of the workspace, because Cargo starts benchmarks in the directory of their package.
 fn from_root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("")).join(path)
 }

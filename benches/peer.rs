@@ -1,7 +1,7 @@
 //! The real ggml, loaded at run time, for benchmarks and comparisons.
 //!
-//! The folder named by the environment variable `GGUF_PEERS` holds `lib/libggml-base.so` and llama.cpp's sources in
-//! `llama.cpp/`. Without it, benchmarks print our own figures only.
+//! The directory in the environment variable `GGUF_PEERS` contains `lib/libggml-base.so` and llama.cpp's sources in `llama.cpp/`. Without
+//! it, benchmarks only print our own figures.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gguf_format::GgmlType;
 use libloading::Library;
 
-/// The folder of the peers, if there is one.
+/// The directory of the peers, if set.
 pub fn folder() -> Option<PathBuf> {
     gguf_test::peers::folder(gguf_test::peers::PEERS)
 }
@@ -36,19 +36,19 @@ impl Ggml {
     /// Loads `libggml-base` from the peers' folder.
     ///
     /// # Errors
-    /// What the loader says.
+    /// Those of the loader.
     pub fn load(peers: &Path) -> Result<Ggml, libloading::Error> {
-        // SAFETY: ggml's initialisers only set up tables of their own.
+        // SAFETY: ggml's initialisers only set up its own tables.
         unsafe { Library::new(peers.join("lib/libggml-base.so")) }.map(Ggml)
     }
 
-    /// `gguf_init_from_file` without tensor data; `None` when ggml refuses the file.
+    /// `gguf_init_from_file` without tensor data; `None` if ggml rejects the file.
     ///
     /// # Errors
-    /// When the library lacks the function.
+    /// If the library lacks the function.
     pub fn open(&self, path: &Path) -> Result<Option<GgmlFile<'_>>, libloading::Error> {
         let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
-        // SAFETY: the signature is that of gguf.h; `name` lives across the call; a null `ctx` asks for no tensors.
+        // SAFETY: the signature is that of gguf.h; `name` outlives the call; a null `ctx` requests no tensors.
         let context = unsafe {
             let init = self
                 .0
@@ -59,7 +59,7 @@ impl Ggml {
     }
 }
 
-/// The part of `struct ggml_type_traits` of `ggml.h` that is used.
+/// The required part of `struct ggml_type_traits` of `ggml.h`.
 #[repr(C)]
 struct TypeTraits {
     type_name: *const c_char,
@@ -76,12 +76,12 @@ type ToFloat = unsafe extern "C" fn(*const c_void, *mut f32, i64);
 type QuantizeChunk = unsafe extern "C" fn(u32, *const f32, *mut c_void, i64, i64, i64, *const f32) -> usize;
 
 impl Ggml {
-    /// `ggml_quantize_chunk`: rows of `row_len` values to `packed`, which has just the size that they need; `weights` has one
-    /// entry for each column. For types that it does not take, the plain function for rows, without a matrix. ggml ends the
-    /// process on a matrix that is missing, and on some values that overflow; see [`Isolated`](crate::Isolated).
+    /// `ggml_quantize_chunk`: encodes rows of `row_len` values to `packed`, which has exactly the required size; `weights` has one entry
+    /// for each column. For unsupported types, uses the function for rows, without a matrix. ggml aborts if a required matrix is missing,
+    /// and for some values that overflow; see [`Isolated`](crate::Isolated).
     ///
     /// # Errors
-    /// When the library lacks the function.
+    /// If the library lacks the function.
     pub fn quantize(
         &self,
         ty: GgmlType,
@@ -94,14 +94,14 @@ impl Ggml {
         assert!(weights.is_none_or(|w| w.len() == row_len) && values.len().is_multiple_of(row_len));
         if is_row_only(ty) {
             let name = format!("quantize_row_{ty}_ref\0");
-            // SAFETY: the signature is that of ggml-quants.h; the lengths of both sides were checked.
+            // SAFETY: the signature is that of ggml-quants.h; the lengths of both buffers were checked.
             unsafe {
                 let quantize = self.0.get::<unsafe extern "C" fn(*const f32, *mut c_void, i64)>(name.as_bytes())?;
                 quantize(values.as_ptr(), packed.as_mut_ptr().cast(), values.len() as i64);
             }
             return Ok(());
         }
-        // SAFETY: the signature is that of ggml.h; the lengths of all three sides were checked.
+        // SAFETY: the signature is that of ggml.h; the lengths of all three buffers were checked.
         unsafe {
             let quantize = self.0.get::<QuantizeChunk>(b"ggml_quantize_chunk\0")?;
             let (rows, weights) = (values.len() / row_len, weights.map_or(std::ptr::null(), <[f32]>::as_ptr));
@@ -110,23 +110,23 @@ impl Ggml {
         Ok(())
     }
 
-    /// `ggml_quantize_init`: makes the tables that the type's encoder needs, if they are not there yet.
+    /// `ggml_quantize_init`: creates the tables of the type's encoder, if they do not exist yet.
     ///
     /// # Errors
-    /// When the library lacks the function.
+    /// If the library lacks the function.
     pub fn prepare(&self, ty: GgmlType) -> Result<(), libloading::Error> {
         // SAFETY: the signature is that of ggml.h.
         unsafe { self.0.get::<unsafe extern "C" fn(u32)>(b"ggml_quantize_init\0")?(ty.0) };
         Ok(())
     }
 
-    /// `to_float` of the type's traits, or where they lack it, the function for rows; false when ggml has neither.
+    /// `to_float` of the type's traits, or otherwise the function for rows; false if ggml has neither.
     ///
     /// # Errors
-    /// When the library lacks `ggml_get_type_traits`.
+    /// If the library lacks `ggml_get_type_traits`.
     pub fn to_float(&self, ty: GgmlType, packed: &[u8], values: &mut [f32]) -> Result<bool, libloading::Error> {
         assert_eq!(ty.tensor_bytes([values.len() as u64]), Ok(packed.len() as u64));
-        // SAFETY: the signatures are those of ggml.h and ggml-quants.h; the lengths of both sides were checked.
+        // SAFETY: the signatures are those of ggml.h and ggml-quants.h; the lengths of both buffers were checked.
         unsafe {
             let traits = self.0.get::<unsafe extern "C" fn(u32) -> *const TypeTraits>(b"ggml_get_type_traits\0")?;
             let to_float = match (*traits(ty.0)).to_float {
@@ -141,12 +141,12 @@ impl Ggml {
         Ok(true)
     }
 
-    /// `ggml_validate_row_data`, which says on stderr what it finds.
+    /// `ggml_validate_row_data`, which reports problems on stderr.
     ///
     /// # Errors
-    /// When the library lacks the function.
+    /// If the library lacks the function.
     pub fn validate(&self, ty: GgmlType, packed: &[u8]) -> Result<bool, libloading::Error> {
-        // SAFETY: the signature is that of ggml.h; ggml reads as many whole blocks as the bytes hold.
+        // SAFETY: the signature is that of ggml.h; ggml reads only whole blocks within the bytes.
         unsafe {
             let validate =
                 self.0.get::<unsafe extern "C" fn(u32, *const c_void, usize) -> bool>(b"ggml_validate_row_data\0")?;
@@ -155,7 +155,7 @@ impl Ggml {
     }
 }
 
-/// Types that ggml encodes only as the other side of a product, not for files: `ggml_quantize_chunk` refuses them.
+/// Types that ggml encodes only as operands of products, not for files: `ggml_quantize_chunk` rejects them.
 fn is_row_only(ty: GgmlType) -> bool {
     [GgmlType::Q8_1, GgmlType::Q8_K].contains(&ty)
 }
@@ -164,10 +164,10 @@ impl GgmlFile<'_> {
     /// The keys, in file order.
     ///
     /// # Errors
-    /// When the library lacks a function.
+    /// If the library lacks a function.
     pub fn keys(&self) -> Result<Vec<Vec<u8>>, libloading::Error> {
-        // SAFETY: the signatures are those of gguf.h; ids below `gguf_get_n_kv` are valid and give NUL-terminated keys
-        // that live as long as the context.
+        // SAFETY: the signatures are those of gguf.h; ids below `gguf_get_n_kv` are valid and give NUL-terminated keys that are valid as
+        // long as the context.
         unsafe {
             let n = self.ggml.0.get::<unsafe extern "C" fn(*const c_void) -> i64>(b"gguf_get_n_kv\0")?;
             let key =

@@ -1,4 +1,4 @@
-//! Runs of the program, timed as a user would.
+//! Runs and times the program, like a user.
 
 use std::error::Error;
 use std::fs;
@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a benchmark gives back.
+/// The result of a benchmark.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The program, which Cargo puts beside the folder of the benchmarks.
+/// The path of the program, one directory above the benchmarks.
 ///
 /// # Errors
-/// When it is not there.
+/// If it does not exist.
 pub fn program() -> Outcome<PathBuf> {
     let me = std::env::current_exe()?;
     let found = me.ancestors().nth(2).map(|dir| dir.join("gguf")).filter(|program| program.exists());
     found.ok_or_else(|| "there is no program beside this one; cargo build --release makes it".into())
 }
 
-/// Runs a command without its output; how long it took, and how many KiB it held at most.
+/// Runs a command without its output; returns the time, and the peak memory in KiB.
 ///
 /// # Errors
-/// When it cannot be run, or fails.
+/// If it cannot be run, or fails.
 pub fn timed(mut command: Command) -> Outcome<(Duration, u64)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn()?;
@@ -44,7 +44,7 @@ fn peak_kib(child: &Child) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())
 }
 
-/// The middle one of some times.
+/// The median of several times.
 pub fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()

@@ -1,9 +1,9 @@
-//! How long `gguf quantize` takes for a model of a billion weights, against llama.cpp's quantizer and against copying the file, and
-//! how much memory it holds: `cargo build --release && cargo bench -p gguf-benches --bench quantize [-- FOLDER]`.
+//! Time and memory of `gguf quantize` for a model of a billion weights, compared with llama.cpp's quantizer and with copying the file:
+//! `cargo build --release && cargo bench -p gguf-benches --bench quantize [-- FOLDER]`.
 //!
-//! Both work with two threads, one after the other, and the files are compared before anything is printed. The model is written
-//! to FOLDER (a temporary one if none is given) and needs 9 GB there with what is made of it; files of an earlier run are used
-//! again. llama.cpp comes from the folder in `GGUF_PEERS`; without it, our own times are printed only.
+//! Both use two threads, one after the other, and the files are compared before anything is printed. The model is written to FOLDER (by
+//! default a temporary one), which needs 9 GB including the outputs; files of an earlier run are reused. llama.cpp comes from the directory
+//! in `GGUF_PEERS`; without it, only our own times are printed.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use gguf_io::ModelFile;
 /// Number of runs of ggufkit and of copying, of which the median is reported.
 const ROUNDS: usize = 3;
 
-/// What is made: the file type, and whether with an importance matrix.
+/// The file types, and whether an importance matrix is used.
 const CASES: &[(&str, bool)] =
     &[("Q8_0", false), ("Q6_K", false), ("Q6_K", true), ("Q4_K_M", false), ("Q4_K_M", true), ("IQ3_XXS", true)];
 
@@ -90,7 +90,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Quantizes with the program; how long it took, and how many KiB it held at most.
+/// Quantizes with the program; returns the time, and the peak memory in KiB.
 fn quantize(program: &Path, model: &Path, out: &Path, ty: &str, matrix: Option<&Path>) -> Outcome<(Duration, u64)> {
     let mut command = Command::new(program);
     command.arg("quantize").arg(model).arg(out).args([ty, "-f", "-q", "-j", "2"]);
@@ -122,7 +122,7 @@ fn same(a: &Path, b: &Path) -> Outcome<bool> {
     }
 }
 
-/// llama.cpp in a separate process; its start is not timed.
+/// llama.cpp in a separate process, whose start is not timed.
 struct Llama(Child, BufReader<std::process::ChildStdout>);
 
 impl Llama {

@@ -6,10 +6,10 @@ use std::path::Path;
 use gguf_format::GgmlType;
 use gguf_io::ModelFile;
 
-/// The values of every matrix of a GGUF in bf16, f16 or f32, one after the other.
+/// The values of all matrices of a GGUF in bf16, f16 or f32.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn real_rows(file: &Path) -> Result<Vec<f32>, Box<dyn Error>> {
     let model = ModelFile::open(file)?;
     let mut values = vec![];

@@ -1,9 +1,9 @@
-//! How long `gguf quantize` takes for eight file types from one read, against a run for each of them, and how much memory it holds:
-//! `cargo build --release && cargo bench -p gguf-benches --bench several [-- FOLDER]`.
+//! Time and memory of `gguf quantize` for eight file types from one read, compared with separate runs: `cargo build --release && cargo
+//! bench -p gguf-benches --bench several [-- FOLDER]`.
 //!
-//! The model of a billion weights and its importance matrix are written to FOLDER (a temporary one if none is given), which needs 10 GB;
-//! files of an earlier run are used again. Both ways work with two threads and take turns. The files are compared before anything is
-//! printed. Processor time is that of all threads, as Linux counts it, in hundredths of a second; elsewhere it is 0.
+//! The model of a billion weights and its importance matrix are written to FOLDER (by default a temporary one), which needs 10 GB; files of
+//! an earlier run are reused. Both ways use two threads and alternate. The files are compared before anything is printed. Processor time is
+//! the sum of all threads, as reported by Linux, in hundredths of a second; elsewhere it is 0.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,21 +13,21 @@ use std::time::Duration;
 
 use gguf_benches::{Outcome, median, program, timed};
 
-/// Runs of which the median counts.
+/// Number of runs, of which the median is reported.
 const ROUNDS: usize = 3;
 
-/// What is made together: types that share many tensors, as publishers offer them, and types from the smallest to the largest.
+/// Sets of types: types that share many tensors, as offered by publishers, and types from the smallest to the largest.
 const SETS: [[&str; 8]; 2] = [
     ["Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_M", "Q2_K"],
     ["Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "IQ3_XXS", "Q2_K", "IQ2_XXS"],
 ];
 
-/// What a run, or several one after the other, has taken.
+/// The cost of one or several runs.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     wall: Duration,
     processor: Duration,
-    /// The most memory that a process held.
+    /// The peak memory of a process.
     kib: u64,
 }
 
@@ -73,7 +73,7 @@ fn main() -> Outcome<()> {
                 let own = dir.join("own.gguf");
                 sum.add(quantize(&own, &[ty])?);
                 let other = dir.join(format!("together-{}.gguf", ty.to_lowercase()));
-                assert!(same(&own, &other)?, "{ty} differs from the file of a run of its own");
+                assert!(same(&own, &other)?, "{ty} differs from the file of a separate run");
                 fs::remove_file(own)?;
                 fs::remove_file(other)?;
             }
@@ -98,10 +98,10 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The processor time of all processes that this one has started and waited for.
+/// The processor time of all child processes that have ended.
 fn processor_time() -> Duration {
     let status = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in brackets may have spaces; the times are the 14th and 15th field behind it, in ticks of a hundredth of a second.
+    // The name in parentheses may contain spaces; the times are the 14th and 15th fields after it, in hundredths of a second.
     let behind = status.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks = behind.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
     Duration::from_millis(ticks * 10)

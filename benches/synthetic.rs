@@ -76,7 +76,7 @@ fn imatrix_head() -> Head {
     head
 }
 
-/// Nearly normal numbers, a sum of four even ones in each.
+/// Approximately normal numbers, each the sum of four uniform ones.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,14 +1,14 @@
-//! What every fuzz target of legacy files does: any bytes behind a magic give an error or a plan that can be read to its end.
+//! The fuzz targets of legacy files: arbitrary bytes after a magic give an error or a plan that can be read to its end.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use gguf_legacy::{Answers, Error, Input, Options};
 
-/// The longest tensor that is read whole.
+/// The maximum size of a tensor to read.
 const MOST: u64 = 1 << 22;
 
-/// Takes the bytes after the magic and does everything but write.
+/// Performs all operations except writing on the bytes after the magic.
 pub fn exercise(magic: &[u8], data: &[u8]) {
     let bytes: Arc<Vec<u8>> = Arc::new([magic, data].concat());
     if let Some(found) = gguf_legacy::recognise_source(&*bytes).expect("memory can be read") {

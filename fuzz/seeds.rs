@@ -1,4 +1,4 @@
-//! Writes the seeds of the fuzz targets, a folder for each: `seeds FOLDER`. They are the hostile files of the tests, and small sound
+//! Writes the seeds of the fuzz targets, a directory for each: `seeds FOLDER`. They are the hostile files of the tests, and small valid
 //! files of every kind that a target reads.
 
 use gguf_test::torch::hostile::{self, SOUND, sound_data};
@@ -8,10 +8,10 @@ use gguf_test::{checkpoint, corpus, legacy};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Larger files slow a fuzzer down more than they teach it.
+/// The maximum size: larger files slow a fuzzer down more than they help.
 const LARGEST: usize = 4096;
 
-/// What stands between the files in the input of a target.
+/// The separator between the files in the input of a target.
 const SEPARATOR: &[u8] = b"\n=FILE=\n";
 
 fn main() -> io::Result<()> {
@@ -20,7 +20,7 @@ fn main() -> io::Result<()> {
     };
     for target in ["parse", "prefix_growth", "round_trip", "check"] {
         for case in corpus::all().iter().filter(|c| c.bytes.len() <= LARGEST) {
-            // Two of the targets take their last bytes for something else.
+            // Two of the targets interpret their last bytes differently.
             let more: &[u8] = match target {
                 "prefix_growth" => &[7, 31],
                 "check" => &[0, 0],
@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
             write(&folder, target, &case.name, &[&case.bytes, more].concat())?;
         }
     }
-    // Legacy targets put the magic and the version before their input themselves.
+    // Legacy targets add the magic and the version to their input themselves.
     for file in legacy::all() {
         let (target, skip, first): (&str, usize, &[u8]) = match (&file.bytes[..4], file.bytes[4]) {
             (b"lmgg", _) => ("legacy_ggml", 4, &[]),
@@ -64,7 +64,7 @@ fn write(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()
     fs::write(folder.join(name), bytes)
 }
 
-/// The small files that `llama-imatrix` wrote, and matrices of one entry.
+/// The small files from `llama-imatrix`, and matrices of one entry.
 fn matrices(folder: &Path) -> io::Result<()> {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gguf-quantize/tests/data/imatrix");
     for file in fs::read_dir(files)? {
@@ -110,7 +110,7 @@ fn safetensors(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Sound PyTorch files and all hostile ones, and the pickles of the sound ones alone.
+/// Valid PyTorch files and all hostile ones, and the pickles of the valid ones alone.
 fn torch_files(folder: &Path) -> io::Result<()> {
     let sound = torch::state_dict(&[SOUND]);
     let half = Saved { name: "h", class: "HalfStorage", key: "1", elements: 3, shape: &[3], strides: &[1], ..SOUND };
@@ -130,7 +130,7 @@ fn torch_files(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files of one input, the first byte before them.
+/// Joins the files of one input after its first byte.
 fn joined(first: &[u8], files: &[&[u8]]) -> Vec<u8> {
     [first, &files.join(SEPARATOR)].concat()
 }
@@ -156,7 +156,7 @@ fn tokenizers(folder: &Path) -> io::Result<()> {
     write(folder, "tokenizer", "json-alone", &joined(&[1], &[bpe]))
 }
 
-/// Files of the kinds that the target numbers, each once per size of vocabulary.
+/// Files of the kinds of the target, each with every size of the vocabulary.
 fn vocabularies(folder: &Path) -> io::Result<()> {
     const KINDS: u8 = 11;
     let pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u{2581}a", -1.5, 1), ("<0x0A>", 0.0, 6)];

@@ -1,7 +1,7 @@
-//! Codecs against the real ggml, on a sample of what `cargo bench -p gguf-benches --bench exact` compares: every codec, every
-//! instruction set that this machine has, every kind of numbers and of matrix.
+//! Compares codecs with the real ggml, on a sample of the data of `cargo bench -p gguf-benches --bench exact`: every codec, every
+//! instruction set of this machine, every kind of numbers and of matrix.
 //!
-//! `GGUF_PEERS` names the folder of the peers; without it there is nothing to compare with and the tests are ignored.
+//! `GGUF_PEERS` is the directory of the peers; without it the tests are ignored.
 
 use std::fs;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use gguf_quants::{Isa, Rows};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Debug code is slow.
+/// Debug builds are slow.
 const PIECE: usize = if cfg!(debug_assertions) { 2048 } else { 8192 };
 
 fn ggml() -> Ggml {
@@ -58,7 +58,7 @@ fn every_encoder_gives_the_bytes_of_ggml() {
         let mut tally = Tally::default();
         let mut number = 0;
         for (kind, weights) in Kind::ALL.into_iter().flat_map(|k| matrices(codec).iter().map(move |w| (k, w))) {
-            // The lengths of rows come in all combinations with the others.
+            // The lengths of rows occur in all combinations with the other parameters.
             number += 1;
             let sample = Sample::new(codec, Source::Made(kind), *weights, 1_000_000 + number, PIECE);
             if codec.can_encode() {
@@ -79,7 +79,7 @@ fn real_rows_have_the_bytes_of_ggml() {
     let tally = each_codec(|codec| {
         let mut tally = Tally::default();
         for (i, weights) in matrices(codec).iter().enumerate() {
-            // Far from each other in the model.
+            // Distant places of the model.
             let sample = Sample::new(codec, Source::Real, *weights, 25 * i as u64, 2 * PIECE);
             if codec.can_encode() {
                 tally += compare::sample(&ggml, codec, &isas, &sample, &real).unwrap();
@@ -90,7 +90,7 @@ fn real_rows_have_the_bytes_of_ggml() {
     assert_clean(&tally);
 }
 
-/// From one block to more than the widest kernels take at once, and from any row on.
+/// From one block to more than the widest kernels process at once, starting at any row.
 fn any_number_of_blocks() {
     let ggml = ggml();
     let most = if cfg!(debug_assertions) { 34 } else { 70 };
@@ -112,7 +112,7 @@ fn any_number_of_blocks() {
             ggml.quantize(codec.ty, &values, block_len, weights.as_deref(), &mut theirs).unwrap();
             for isa in Isa::available() {
                 for n in 1..=most {
-                    // The plain reference takes one block after the other anyway.
+                    // The scalar reference processes one block after the other anyway.
                     if isa == Isa::Scalar && n % 16 != 0 {
                         continue;
                     }
@@ -145,7 +145,7 @@ fn every_decoder_gives_the_bits_of_ggml() {
     assert!(tally.decoded > 0);
 }
 
-/// A matrix changes nothing where the table says that it is ignored, and ggml agrees.
+/// If the table says that a matrix is ignored, it changes nothing here and in ggml.
 fn a_matrix_is_ignored_where_the_table_says_so() {
     let ggml = ggml();
     let isas: Vec<Isa> = Isa::available().collect();
@@ -160,7 +160,7 @@ fn a_matrix_is_ignored_where_the_table_says_so() {
     assert_clean(&tally);
 }
 
-/// From every type to every other: ggml's `to_float` and `ggml_quantize_chunk`, one after the other, give the same.
+/// Conversions between all types are equal to ggml's `to_float` followed by `ggml_quantize_chunk`.
 fn requantizing_gives_the_bytes_of_ggml() {
     let ggml = ggml();
     let isas = [Isa::best()];
@@ -195,7 +195,7 @@ fn requantizing_gives_the_bytes_of_ggml() {
     assert_clean(&tally);
 }
 
-/// Where ggml gives bytes for impossible values we give the same, and where it aborts we refuse.
+/// For impossible values, ggml's bytes are matched, and its aborts become errors.
 fn impossible_values_are_refused_where_ggml_aborts() {
     let failures = Mutex::new(vec![]);
     let ggml = Mutex::new(Isolated::new(env!("CARGO_BIN_EXE_ggml-peer")));
@@ -236,7 +236,7 @@ fn impossible_values_are_refused_where_ggml_aborts() {
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Why a type's validity is judged otherwise than by ggml, where it is.
+/// The reason why a type's validity check differs from ggml's, if it does.
 fn judged_otherwise(ty: GgmlType) -> Option<&'static str> {
     match ty {
         GgmlType::NVFP4 => Some("ggml takes every scale, also those that are NaN"),
@@ -278,7 +278,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Removed types against the library of their time: the values that it made of the tensors of a file that it wrote.
+/// Removed types compared with the library of their time, on a file that it wrote.
 fn q4_2_decodes_as_in_may_2023() {
     let path = peers::data("legacy/ggjt-v1/tiny-llama.ggjt-v1.q4_2.bin");
     let file = fs::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The name that programs linked to the shared library look for at run time; its number changes with the interface.
+//! The soname, which programs linked to the shared library look up at run time; its number changes with the interface.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

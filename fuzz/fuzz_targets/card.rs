@@ -1,5 +1,5 @@
-//! Reading any files as a model card, generation settings and configuration ends and stays small. The files follow each other, with a
-//! separator between them.
+//! Parsing arbitrary files as a model card, generation settings and configuration terminates with bounded memory. The files are separated
+//! by a separator.
 #![no_main]
 
 mod common;
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
             found.warnings.iter().for_each(|warning| assert!(!warning.to_string().is_empty()));
             let mut keys: Vec<&str> = found.kvs.iter().map(|(key, _)| key.as_str()).collect();
             keys.sort_unstable();
-            assert!(keys.windows(2).all(|w| w[0] != w[1]), "a key twice");
+            assert!(keys.windows(2).all(|w| w[0] != w[1]), "duplicate key");
         }
         Err(e) => assert!(!e.to_string().is_empty()),
     }

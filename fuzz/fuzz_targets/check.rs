@@ -1,5 +1,5 @@
-//! Judging any bytes ends, stays small, and calls nothing safe that is not: a safe file is read, and each of its tensors
-//! lies aligned inside the file and apart from the others. The last two bytes say how much longer the file is.
+//! Checking arbitrary bytes terminates with bounded memory, and only readable files are safe: each of the tensors is aligned, inside the
+//! file and disjoint from the others. The last two bytes are the additional length of the file.
 #![no_main]
 
 use gguf_format::{Gguf, check};
@@ -37,10 +37,10 @@ fuzz_target!(|data: &[u8]| {
     assert!(ranges.windows(2).all(|w| w[0].1 <= w[1].0), "tensors overlap in part");
     let mut names: Vec<_> = gguf.tensors().map(|t| t.name).collect();
     names.sort_unstable();
-    assert!(names.windows(2).all(|w| w[0] != w[1]), "a tensor twice");
+    assert!(names.windows(2).all(|w| w[0] != w[1]), "duplicate tensor");
     let mut keys: Vec<_> = gguf.kvs().map(|kv| kv.key).collect();
     keys.sort_unstable();
-    assert!(keys.windows(2).all(|w| w[0] != w[1]), "a key twice");
+    assert!(keys.windows(2).all(|w| w[0] != w[1]), "duplicate key");
     let padding = check::padding(&gguf, file_bytes, |at, buf| {
         let start = usize::try_from(at).unwrap_or(usize::MAX);
         match start.checked_add(buf.len()).and_then(|end| data.get(start..end)) {

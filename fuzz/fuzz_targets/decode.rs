@@ -1,4 +1,4 @@
-//! Any bytes decode as any type without a panic, and to the same bits with each instruction set.
+//! Arbitrary bytes decode as any type without a panic, and to the same bits with each instruction set.
 #![no_main]
 
 use gguf_quants::Isa;
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     let decode = |isa| {
         let mut values = vec![1e33f32; n];
         codec.decode_with(isa, packed, &mut values).expect("whole blocks");
-        // Which of two NaNs a sum hands on is the compiler's choice; for ggml's own types it is made as in ggml.
+        // Which of two NaNs a sum returns is up to the compiler; for ggml's current types it must match ggml.
         let bits = |v: &f32| if v.is_nan() && info.removed { f32::NAN.to_bits() } else { v.to_bits() };
         values.iter().map(bits).collect::<Vec<_>>()
     };

@@ -1,12 +1,12 @@
-//! Any numbers with any matrix are encoded as any type without a panic, and to the same bytes with each instruction set, or
-//! refused by all of them at the same block.
+//! Arbitrary numbers with any matrix are encoded as any type without a panic, and to the same bytes with each instruction set, or rejected
+//! by all of them at the same block.
 #![no_main]
 
 use gguf_quants::codec::{CodecError, Matrix, codecs};
 use gguf_quants::{Isa, Rows};
 use libfuzzer_sys::fuzz_target;
 
-/// Numbers from bytes: their bits as they are, or for more of them from fewer bytes, small integers times a power of two.
+/// Numbers from bytes: raw bits, or to get more of them from fewer bytes, small integers times a power of two.
 fn numbers(form: u8, data: &[u8]) -> Vec<f32> {
     match form & 3 {
         0 => data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
@@ -25,12 +25,12 @@ fuzz_target!(|data: &[u8]| {
     let row_len = block_len * (1 + usize::from(blocks_in_row % 3));
     let mut values = numbers(*form, data);
     let weights = with_matrix.is_multiple_of(2).then(|| {
-        // The end of the data, whose numbers are also values: a short input has both.
+        // The end of the data, which also provides values: short inputs have both.
         let mut weights = numbers(*weights_form, &data[data.len() - data.len().min(row_len)..]);
         weights.resize(row_len, 1.0);
         weights
     });
-    // The last row is filled up.
+    // Pads the last row.
     values.resize(values.len().next_multiple_of(row_len), 0.0);
     let rows = Rows::new(&values, row_len, weights.as_deref()).expect("whole rows");
     let encode = |isa| {

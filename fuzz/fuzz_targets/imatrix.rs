@@ -1,5 +1,5 @@
-//! Reading any bytes as an importance matrix ends and stays small. What is read can be checked, measured, merged and written in
-//! both formats; and a matrix that was written is read again as it was.
+//! Parsing arbitrary bytes as an importance matrix terminates with bounded memory. A valid matrix can be checked, measured, merged and
+//! written in both formats, and written matrices round-trip.
 #![no_main]
 
 use gguf_quantize::imatrix::{Format, Imatrix, ImatrixFile, Merge, check, in_previous_block};
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Writes a matrix and reads it again. Names that no file can hold are refused.
+/// Writes a matrix and reads it back. Names that no file can contain are rejected.
 fn again(matrix: &Imatrix) {
     let Ok(bytes) = matrix.write(Vec::new()) else { return };
     let names_are_cut = matrix.format == Format::Legacy

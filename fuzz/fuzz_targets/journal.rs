@@ -1,5 +1,5 @@
-//! Whatever a journal and a partial file say, resumed work ends in the bytes of uninterrupted work or in an error. The first byte says
-//! whether the true first line of the journal comes before the data, and what the partial file holds.
+//! For any contents of a journal and a partial file, resumed work gives the bytes of uninterrupted work or an error. The first byte selects
+//! whether the data is preceded by the valid first line of the journal, and the contents of the partial file.
 #![no_main]
 
 mod common;
@@ -14,7 +14,7 @@ use gguf_io::Writer;
 use gguf_pipeline::{Draft, Error, Event, Progress, RunOptions};
 use libfuzzer_sys::fuzz_target;
 
-/// A model that is copied, and what an interrupted copy left.
+/// A model to copy, and the files of an interrupted copy.
 struct Job {
     input: PathBuf,
     out: PathBuf,
@@ -23,7 +23,7 @@ struct Job {
     partial: Vec<u8>,
 }
 
-/// Ends the work before its last chunk.
+/// Cancels the work before its last chunk.
 struct Stop;
 
 impl Progress for Stop {
@@ -74,7 +74,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = fs::remove_file(&job.out);
     let journal = match how & 3 {
         0 => data.to_vec(),
-        // One byte of the first line is another.
+        // One byte of the first line is changed.
         1 => {
             let mut line = job.first_line.clone();
             let [at, to, rest @ ..] = data else { return };

@@ -1,4 +1,4 @@
-//! Any bytes as drafts of GGUF.
+//! Arbitrary bytes as drafts of GGUF.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

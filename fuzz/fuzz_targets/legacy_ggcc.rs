@@ -1,4 +1,4 @@
-//! Any bytes as GGCC files.
+//! Arbitrary bytes as GGCC files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

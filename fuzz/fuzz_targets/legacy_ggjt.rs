@@ -1,4 +1,4 @@
-//! Any bytes as GGJT files; the first byte chooses the version.
+//! Arbitrary bytes as GGJT files; the first byte selects the version.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as LoRA adapters (GGLA).
+//! Arbitrary bytes as LoRA adapters (GGLA).
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as GGMF files.
+//! Arbitrary bytes as GGMF files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

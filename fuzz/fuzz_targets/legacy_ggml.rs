@@ -1,4 +1,4 @@
-//! Any bytes as GGML files.
+//! Arbitrary bytes as GGML files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

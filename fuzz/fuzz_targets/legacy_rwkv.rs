@@ -1,4 +1,4 @@
-//! Any bytes as files of rwkv.cpp.
+//! Arbitrary bytes as files of rwkv.cpp.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

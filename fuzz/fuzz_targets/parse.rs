@@ -1,4 +1,4 @@
-//! Any bytes are read or rejected, and every head that is read can be used.
+//! Arbitrary bytes are parsed or rejected, and every parsed head can be used.
 #![no_main]
 
 use gguf_test::corpus;

@@ -1,5 +1,4 @@
-//! A head that arrives in pieces is read as if it had been there at once. The last byte says how large the pieces are, the
-//! one before it how they grow.
+//! A head that arrives in pieces gives the same result as at once. The last byte is the size of the pieces, the one before it their growth.
 #![no_main]
 
 use gguf_test::corpus;

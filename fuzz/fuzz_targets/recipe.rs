@@ -1,5 +1,5 @@
-//! Reading any text as a recipe ends and stays small. What is read is read again from how it is written, and its rules are found in
-//! names in bounded time.
+//! Parsing arbitrary text as a recipe terminates with bounded memory. A parsed recipe round-trips, and its rules match names in bounded
+//! time.
 #![no_main]
 
 use gguf_quantize::mix::recipe::Recipe;

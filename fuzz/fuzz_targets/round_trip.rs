@@ -1,5 +1,4 @@
-//! What can be read is written again to the same bytes: unchanged, with every array built anew, and by way of another
-//! dialect.
+//! Valid files re-encode to the same bytes: unchanged, with every array rebuilt, and by way of another dialect.
 #![no_main]
 
 use gguf_test::corpus;

@@ -1,5 +1,5 @@
-//! Parsing any bytes as the head of a safetensors file ends and stays small. The tensors of a head that is accepted cover the data
-//! without gap or overlap. The first two bytes say how much data there is.
+//! Parsing arbitrary bytes as the head of a safetensors file terminates with bounded memory. The tensors of an accepted head cover the data
+//! without gap or overlap. The first two bytes are the length of the data.
 #![no_main]
 
 use gguf_hf::safetensors::{MAX_DIMS, header_bytes, parse_header};

@@ -1,5 +1,5 @@
-//! Reading any files as those of a tokenizer ends and stays small. The first byte says which class of models they are for; the files
-//! follow each other, with a separator between them.
+//! Parsing arbitrary files as those of a tokenizer terminates with bounded memory. The first byte selects the class of models; the files
+//! are separated by a separator.
 #![no_main]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Reading any bytes as a file of `torch.save` ends and stays small. Tensors that are accepted lie in the file.
+//! Parsing arbitrary bytes as a file of `torch.save` terminates with bounded memory. Accepted tensors are inside the file.
 #![no_main]
 
 use gguf_hf::torch::tensors;

@@ -1,4 +1,4 @@
-//! Reading any bytes as the pickle of a PyTorch file ends and stays small. Tensors that are accepted lie in their storage.
+//! Parsing arbitrary bytes as the pickle of a PyTorch file terminates with bounded memory. Accepted tensors are inside their storage.
 #![no_main]
 
 use gguf_hf::torch::tensors;

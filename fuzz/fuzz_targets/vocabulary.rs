@@ -1,5 +1,5 @@
-//! Reading any file as a vocabulary that is not in `tokenizer.json` ends and stays small. The first byte says which kind of file it
-//! is, and which size the model's parameters give the vocabulary.
+//! Parsing arbitrary files as vocabularies outside of `tokenizer.json` terminates with bounded memory. The first byte selects the kind of
+//! file, and the vocabulary size given by the model's parameters.
 #![no_main]
 
 mod common;
@@ -8,7 +8,7 @@ use gguf_hf::tokenizer::{TokenizerOptions, key_values};
 use gguf_model::arch::Vocab;
 use libfuzzer_sys::fuzz_target;
 
-/// Files, and the class of models that reads each.
+/// Files, with the class of models that uses each.
 const KINDS: &[(&str, Vocab)] = &[
     ("tokenizer.model", Vocab::SentencePiece),
     ("tokenizer.model", Vocab::T5),
@@ -23,7 +23,7 @@ const KINDS: &[(&str, Vocab)] = &[
     ("tekken.json", Vocab::Llama),
 ];
 
-/// Sizes of the vocabulary: not given, and smaller and larger than that of the file.
+/// Sizes of the vocabulary: unknown, and smaller and larger than that of the file.
 const SIZES: [u64; 4] = [0, 3, 300, 5000];
 
 fuzz_target!(|data: &[u8]| {

@@ -1,7 +1,7 @@
-//! How long `gguf_init_from_file` and `gguf_free` take together: ours, and ggml's in the same run.
+//! Time of `gguf_init_from_file` plus `gguf_free`, compared with ggml in the same run.
 //!
-//! Run with `cargo bench -p gguf-capi --bench init [FILE]`; `GGUF_PEERS` names the folder of ggml's library and of llama.cpp's
-//! sources, whose vocabulary of Llama 3 (7.8 MB, 408,000 strings) is the file unless another is given.
+//! Run with `cargo bench -p gguf-capi --bench init [FILE]`; `GGUF_PEERS` is the directory of ggml's library and of llama.cpp's sources. The
+//! default file is llama.cpp's vocabulary of Llama 3 (7.8 MB, 408,000 strings).
 
 #[cfg(unix)]
 fn main() {
@@ -21,7 +21,7 @@ fn main() {
     let ggml = ggml(&peers);
     let apis = [Api::ours(), Api::theirs(&ggml)];
 
-    // Both see the same in it.
+    // Both libraries must read the same contents.
     let seen = apis.each_ref().map(|api| {
         // SAFETY: the path is a C string; the context is freed once.
         unsafe {
@@ -34,7 +34,7 @@ fn main() {
     });
     assert!(seen[0] == seen[1], "the libraries see different things in {file}");
 
-    // In turn, so that a change of the machine's speed meets both.
+    // Alternately, so that changes of the machine's speed affect both.
     let mut times = [const { Vec::new() }; 2];
     for _ in 0..ROUNDS {
         for (api, times) in apis.iter().zip(&mut times) {

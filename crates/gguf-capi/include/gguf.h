@@ -78,11 +78,11 @@ enum ggml_type {
 };
 #endif
 
-/* ggml's own structures, which this library hands on. */
+/* ggml's structures, which this library only passes on. */
 struct ggml_tensor;
 struct ggml_context;
 
-/* GGUF_ENUM_IS_DECLARED is for comparing this header with ggml's, which declares the same. */
+/* GGUF_ENUM_IS_DECLARED allows comparing this header with ggml's, which declares the same enumeration. */
 #ifndef GGUF_ENUM_IS_DECLARED
 /* Types of values. */
 enum gguf_type {
@@ -107,11 +107,11 @@ struct gguf_context;
 struct gguf_init_params {
     /* Whether the tensors of ctx are made without their data. */
     bool no_alloc;
-    /* Where a pointer to a new ggml_context with the tensors goes; NULL for none. The caller frees it with ggml_free. */
+    /* The location for a pointer to a new ggml_context with the tensors, or NULL. The caller frees it with ggml_free. */
     struct ggml_context ** ctx;
 };
 
-/* Reads up to len bytes from an offset of the file into output; returns how many. */
+/* Reads up to len bytes from an offset of the file into output; returns the number of bytes read. */
 typedef size_t (*gguf_reader_callback_t)(void * userdata, void * output, uint64_t offset, size_t len);
 #endif
 
@@ -120,25 +120,25 @@ typedef size_t (*gguf_reader_callback_t)(void * userdata, void * output, uint64_
 /* An empty context, to build a file. */
 struct gguf_context * gguf_init_empty(void);
 
-/* From a file; NULL, and a message on stderr, when it is missing or refused. */
+/* From a file; NULL, and a message on stderr, if it is missing or rejected. */
 struct gguf_context * gguf_init_from_file(const char * fname, struct gguf_init_params params);
 
-/* Reads from the current position of an open file, which may contain the GGUF as a part. Afterwards, the position is after the
- * bytes that were read. */
+/* Reads from the current position of an open file, which may contain the GGUF as a part. Afterwards, the position is after the bytes that
+ * were read. */
 struct gguf_context * gguf_init_from_file_ptr(FILE * file, struct gguf_init_params params);
 
 /* From memory, which is copied. */
 struct gguf_context * gguf_init_from_buffer(const void * data, size_t size, struct gguf_init_params params);
 
-/* From a callback: max_chunk_read bounds what it is asked for at once (0: nothing does), max_expected_size is the length of
- * the file or more. It is never asked for bytes that are not needed, and must not throw. */
+/* From a callback: max_chunk_read limits the length of each request (0: unlimited), max_expected_size is at least the length of the file.
+ * Only required bytes are requested. The callback must not throw. */
 struct gguf_context * gguf_init_from_callback(gguf_reader_callback_t callback, void * userdata, size_t max_chunk_read,
                                               uint64_t max_expected_size, struct gguf_init_params params);
 
-/* Frees a context and what its pointers lead to; NULL is allowed. */
+/* Frees a context and everything its pointers refer to; NULL is allowed. */
 void gguf_free(struct gguf_context * ctx);
 
-/* --- What a context says --- */
+/* --- Reading a context --- */
 
 /* u8, i8, ..., str, arr; NULL for a number that is not a type. */
 const char * gguf_type_name(enum gguf_type type);
@@ -146,15 +146,15 @@ const char * gguf_type_name(enum gguf_type type);
 /* The version that was read, and will be written: 2 or 3. */
 uint32_t gguf_get_version(const struct gguf_context * ctx);
 
-/* What general.alignment says, 32 if nothing. */
+/* The value of general.alignment, 32 by default. */
 size_t gguf_get_alignment(const struct gguf_context * ctx);
 
-/* Where the data section starts in the file, in an embedded GGUF too; aligned if and only if there is a tensor. */
+/* The start of the data section in the file, even for an embedded GGUF; aligned if and only if there is a tensor. */
 size_t gguf_get_data_offset(const struct gguf_context * ctx);
 
 int64_t gguf_get_n_kv(const struct gguf_context * ctx);
 
-/* The id of a key, from 0; -1 when it is not there. Removing a key moves those behind it down by one. */
+/* The id of a key, from 0; -1 if it does not exist. Removing a key decrements the ids of the following ones. */
 int64_t gguf_find_key(const struct gguf_context * ctx, const char * key);
 const char * gguf_get_key(const struct gguf_context * ctx, int64_t key_id);
 
@@ -189,14 +189,14 @@ const char * gguf_get_arr_str(const struct gguf_context * ctx, int64_t key_id, s
 
 int64_t gguf_get_n_tensors(const struct gguf_context * ctx);
 
-/* The id of a tensor, from 0; -1 when it is not there. */
+/* The id of a tensor, from 0; -1 if it does not exist. */
 int64_t gguf_find_tensor(const struct gguf_context * ctx, const char * name);
 
-/* Where the data of a tensor starts in the data section. */
+/* The offset of a tensor's data in the data section. */
 size_t gguf_get_tensor_offset(const struct gguf_context * ctx, int64_t tensor_id);
 const char * gguf_get_tensor_name(const struct gguf_context * ctx, int64_t tensor_id);
 
-/* GGML_MAX_DIMS dimensions, the contiguous one first; 1 where the tensor has none. */
+/* GGML_MAX_DIMS dimensions, the contiguous one first; missing ones are 1. */
 const int64_t * gguf_get_tensor_ne(const struct gguf_context * ctx, int64_t tensor_id);
 enum ggml_type gguf_get_tensor_type(const struct gguf_context * ctx, int64_t tensor_id);
 
@@ -205,11 +205,11 @@ size_t gguf_get_tensor_size(const struct gguf_context * ctx, int64_t tensor_id);
 
 /* --- Changing a context --- */
 
-/* Removes a key; returns the id that it had, -1 when it was not there. */
+/* Removes a key; returns its former id, or -1 if it did not exist. */
 int64_t gguf_remove_key(struct gguf_context * ctx, const char * key);
 
-/* Sets a key. The pair is the last one afterwards, also when the key was there before. general.alignment must be a power of
- * two of type u32; tensors that are there already move to it. */
+/* Sets a key. The pair becomes the last one, even if the key existed. general.alignment must be a power of two of type u32; existing
+ * tensors are realigned. */
 void gguf_set_val_u8(struct gguf_context * ctx, const char * key, uint8_t val);
 void gguf_set_val_i8(struct gguf_context * ctx, const char * key, int8_t val);
 void gguf_set_val_u16(struct gguf_context * ctx, const char * key, uint16_t val);
@@ -235,23 +235,23 @@ void gguf_set_kv(struct gguf_context * ctx, const struct gguf_context * src);
 /* Appends a tensor of ggml; its name must be new. Its data, or its backend's buffer, is read when the file is written. */
 void gguf_add_tensor(struct gguf_context * ctx, const struct ggml_tensor * tensor);
 
-/* Gives a tensor another type; those behind it move, so that the data stays one block. */
+/* Changes the type of a tensor; the following ones move, so that the data stays contiguous. */
 void gguf_set_tensor_type(struct gguf_context * ctx, const char * name, enum ggml_type type);
 
-/* Says where the data of a tensor is: gguf_get_tensor_size bytes, read when the file is written. */
+/* Sets the location of a tensor's data: gguf_get_tensor_size bytes, read when the file is written. */
 void gguf_set_tensor_data(struct gguf_context * ctx, const char * name, const void * data);
 
 /* --- Writing --- */
 
-/* Three ways lead to the same file:
+/* Three ways to write the same file:
  *  - gguf_write_to_file(ctx, fname, false): everything at once;
  *  - gguf_write_to_file(ctx, fname, true), and the data appended by the program, each tensor padded to the alignment;
- *  - the data written behind gguf_get_meta_size(ctx) bytes, and those filled in with gguf_get_meta_data at the end.
- * gguf_write_to_file lets the file appear under its name when it is whole and on the disk. */
+ *  - the data written after gguf_get_meta_size(ctx) bytes, which are filled in with gguf_get_meta_data at the end.
+ * gguf_write_to_file renames the file when it is complete and on the disk. */
 bool gguf_write_to_file_ptr(const struct gguf_context * ctx, FILE * file, bool only_meta);
 bool gguf_write_to_file(const struct gguf_context * ctx, const char * fname, bool only_meta);
 
-/* Bytes of header, key-values and tensor infos, with the padding behind them. */
+/* Size of header, key-values and tensor infos, including the padding after them. */
 size_t gguf_get_meta_size(const struct gguf_context * ctx);
 void gguf_get_meta_data(const struct gguf_context * ctx, void * data);
 

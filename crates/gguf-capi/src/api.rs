@@ -1,4 +1,4 @@
-//! The functions of `gguf.h`, with its names, signatures and meaning.
+//! The functions of `gguf.h`, with its names, signatures and semantics.
 //!
 //! A getter of the wrong type aborts, as documented in `gguf.h`, with a message that names the key, its type and the requested
 //! type. Other misuse (an invalid id, a null pointer, a duplicate tensor) prints a message to stderr, returns 0, null or false, and
@@ -16,35 +16,35 @@ use crate::ggml::Tensor;
 use crate::source::{self, Callback, InitParams, Stream};
 use crate::write;
 
-/// `GGUF_TYPE_COUNT` of `gguf.h`, which no value has.
+/// `GGUF_TYPE_COUNT` of `gguf.h`, not a valid type.
 const TYPE_COUNT: u32 = 13;
 
-/// `GGML_TYPE_COUNT` of `ggml.h`, which no tensor has.
+/// `GGML_TYPE_COUNT` of `ggml.h`, not a valid type.
 const GGML_TYPE_COUNT: u32 = 43;
 
-/// The context behind a pointer of C.
+/// The context of a C pointer.
 ///
 /// # Safety
-/// The pointer is null or came from a function that makes contexts, the context was not freed, and nobody changes it
-/// meanwhile.
+/// The pointer is null or comes from a function that creates contexts, the context has not been freed, and nothing modifies it during its
+/// use.
 unsafe fn context<'a>(ctx: *const Context) -> Result<&'a Context, Failure> {
     // SAFETY: as above.
     unsafe { ctx.as_ref() }.ok_or_else(|| Failure::new("the context is NULL"))
 }
 
-/// The context behind a pointer of C, to change it.
+/// The context of a C pointer, for modification.
 ///
 /// # Safety
-/// As [`context`], and nobody reads it meanwhile either.
+/// As for [`context`], and nothing reads it during its use either.
 pub(crate) unsafe fn context_mut<'a>(ctx: *mut Context) -> Result<&'a mut Context, Failure> {
     // SAFETY: as above.
     unsafe { ctx.as_mut() }.ok_or_else(|| Failure::new("the context is NULL"))
 }
 
-/// The bytes of a string of C.
+/// The bytes of a C string.
 ///
 /// # Safety
-/// The pointer is null or points to a string with a NUL that lives as long as it is used.
+/// The pointer is null or points to a NUL-terminated string that outlives the result.
 pub(crate) unsafe fn c_bytes<'a>(text: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
     if text.is_null() {
         return Err(Failure::new(format!("{what} is NULL")));
@@ -63,33 +63,33 @@ pub extern "C" fn gguf_init_empty() -> *mut Context {
     guard("gguf_init_empty", null_mut(), || boxed(Context::default()))
 }
 
-/// The context of a file; null, and a message, when there is no such file or it is refused.
+/// The context of a file; null, with a message, if the file is missing or rejected.
 ///
 /// # Safety
-/// `fname` is null or a C string; `params.ctx` is null or points to a pointer that may be written.
+/// `fname` is null or a C string; `params.ctx` is null or points to a writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: InitParams) -> *mut Context {
     reported("gguf_init_from_file", null_mut(), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { c_bytes(fname, "the file name") }?;
         let named = |text: &str| format!("{}: {text}", Str(bytes));
-        // SAFETY: it is not null, as was checked, and the caller vouches for it.
+        // SAFETY: not null, as checked, and otherwise guaranteed by the caller.
         let path = unsafe { CStr::from_ptr(fname) };
-        // An edit in place that was interrupted is finished before anybody reads.
+        // An interrupted edit in place is completed before reading.
         gguf_io::in_place::finish(source::path_of(bytes)).map_err(|e| Failure::new(e.to_string()))?;
         let mut stream = Stream::open(path, c"rb").map_err(|e| Failure::new(named(&e.to_string())))?;
-        // SAFETY: the caller vouches for the parameters.
+        // SAFETY: the parameters are guaranteed by the caller.
         let made = unsafe { source::from_stream(&mut stream, params) };
-        // Nothing was written, so nothing can get lost.
+        // Nothing was written, so nothing can be lost.
         let _ = stream.close();
         made.map(boxed).map_err(|e| Failure { text: named(&e.text), ..e })
     })
 }
 
-/// The context of the GGUF that starts where a stream stands.
+/// The context of the GGUF at the current position of a stream.
 ///
 /// # Safety
-/// `file` is null or open; `params.ctx` is null or points to a pointer that may be written.
+/// `file` is null or open; `params.ctx` is null or points to a writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: InitParams) -> *mut Context {
     const NAME: &str = "gguf_init_from_file_ptr";
@@ -97,14 +97,14 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: InitPa
         keep(NAME, &Failure::new("the file is NULL"));
         return null_mut();
     }
-    // SAFETY: the caller vouches for both.
+    // SAFETY: both are guaranteed by the caller.
     reported(NAME, null_mut(), || unsafe { source::from_stream(&mut Stream::new(file), params) }.map(boxed))
 }
 
-/// The context of a GGUF in memory. The memory is not needed afterwards.
+/// The context of a GGUF in memory, which may be freed afterwards.
 ///
 /// # Safety
-/// `data` is null or has `size` bytes; `params.ctx` is null or points to a pointer that may be written.
+/// `data` is null or has `size` bytes; `params.ctx` is null or points to a writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_buffer(data: *const c_void, size: usize, params: InitParams) -> *mut Context {
     const NAME: &str = "gguf_init_from_buffer";
@@ -115,16 +115,16 @@ pub unsafe extern "C" fn gguf_init_from_buffer(data: *const c_void, size: usize,
     reported(NAME, null_mut(), || {
         // SAFETY: the caller guarantees this many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data.cast(), size) };
-        // SAFETY: the caller vouches for the parameters.
+        // SAFETY: the parameters are guaranteed by the caller.
         unsafe { source::from_bytes(bytes, params) }.map(boxed)
     })
 }
 
-/// The context of a GGUF that a callback reads.
+/// The context of a GGUF read by a callback.
 ///
 /// # Safety
-/// `callback` is null or writes at most as many bytes as it is asked for, and does not throw; `params.ctx` is null or points
-/// to a pointer that may be written.
+/// `callback` is null or writes at most the requested number of bytes, and does not throw; `params.ctx` is null or points to a writable
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_callback(
     callback: Option<Callback>,
@@ -139,24 +139,24 @@ pub unsafe extern "C" fn gguf_init_from_callback(
         return null_mut();
     };
     reported(NAME, null_mut(), || {
-        // SAFETY: the caller vouches for the callback and the parameters.
+        // SAFETY: the callback and the parameters are guaranteed by the caller.
         unsafe { source::from_callback(callback, userdata, max_chunk_read, max_expected_size, params) }.map(boxed)
     })
 }
 
-/// Frees a context and all that pointers from it lead to; null is nothing to free.
+/// Frees a context and everything its pointers refer to; null is ignored.
 ///
 /// # Safety
-/// The pointer is null or a context that was not freed yet and is not used afterwards.
+/// The pointer is null or a context that has not been freed and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_free(ctx: *mut Context) {
     if !ctx.is_null() {
-        // SAFETY: the caller vouches for it; contexts are made in boxes.
+        // SAFETY: guaranteed by the caller; contexts are boxed.
         guard("gguf_free", (), || drop(unsafe { Box::from_raw(ctx) }));
     }
 }
 
-/// The names that gguf.h gives to value types.
+/// The names of value types in gguf.h.
 const TYPE_NAMES: [&CStr; TYPE_COUNT as usize] =
     [c"u8", c"i8", c"u16", c"i16", c"u32", c"i32", c"f32", c"bool", c"str", c"arr", c"u64", c"i64", c"f64"];
 
@@ -170,17 +170,17 @@ fn type_name(ty: ValueType) -> &'static str {
     TYPE_NAMES.get(ty.0 as usize).and_then(|name| name.to_str().ok()).unwrap_or("no type")
 }
 
-/// Functions that read a context; each is reported and gives `$otherwise` when it fails.
+/// Functions that read a context; failures are reported and return `$otherwise`.
 macro_rules! readers {
     ($($(#[$doc:meta])* fn $name:ident($ctx:ident $(, $arg:ident: $ty:ty)*) -> $ret:ty, or $otherwise:expr, $body:expr;)*) => { $(
         $(#[$doc])*
         ///
         /// # Safety
-        /// The context is null or was not freed, and nobody changes it meanwhile. Other pointers are null or C strings.
+        /// The context is null or has not been freed, and is not modified during the call. Other pointers are null or C strings.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(ctx: *const Context $(, $arg: $ty)*) -> $ret {
             reported(stringify!($name), $otherwise, || {
-                // SAFETY: the caller vouches for it.
+                // SAFETY: guaranteed by the caller.
                 let $ctx = unsafe { context(ctx) }?;
                 $body
             })
@@ -189,25 +189,25 @@ macro_rules! readers {
 }
 
 readers! {
-    /// The version of the file, and of what will be written.
+    /// The version of the file, which is also used for writing.
     fn gguf_get_version(ctx) -> u32, or 0, Ok(ctx.version.number());
     /// The alignment of tensor data.
     fn gguf_get_alignment(ctx) -> usize, or 0, Ok(ctx.alignment as usize);
-    /// Where the data section starts, from the start of the file; aligned if there is a tensor.
+    /// The start of the data section, from the start of the file; aligned if there is a tensor.
     fn gguf_get_data_offset(ctx) -> usize, or 0, Ok(ctx.data_offset as usize);
-    /// How many key-value pairs there are.
+    /// The number of key-value pairs.
     fn gguf_get_n_kv(ctx) -> i64, or 0, Ok(ctx.entries.len() as i64);
-    /// The id of a key; -1 when it is not there.
+    /// The id of a key; -1 if it does not exist.
     fn gguf_find_key(ctx, key: *const c_char) -> i64, or -1, {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { c_bytes(key, "the key") }?;
         Ok(ctx.find_key(key).map_or(-1, |i| i as i64))
     };
-    /// The key of an id.
+    /// The key with that id.
     fn gguf_get_key(ctx, key_id: i64) -> *const c_char, or null(), Ok(ctx.entry(key_id)?.c_key().as_ptr().cast());
     /// The type of a value; `GGUF_TYPE_COUNT` for an invalid id.
     fn gguf_get_kv_type(ctx, key_id: i64) -> u32, or TYPE_COUNT, Ok(ctx.entry(key_id)?.value().value_type().0);
-    /// The type of an array's elements; aborts when the value is not an array.
+    /// The type of an array's elements; aborts if the value is not an array.
     fn gguf_get_arr_type(ctx, key_id: i64) -> u32, or TYPE_COUNT, {
         let entry = ctx.entry(key_id)?;
         match entry.value() {
@@ -223,7 +223,7 @@ readers! {
         }
         Ok(entry.view()?.string(0).map_or(null(), |s| s.as_ptr().cast()))
     };
-    /// The bytes of a value in this machine's order; aborts when it is a string or an array.
+    /// The bytes of a value in this machine's order; aborts if it is a string or an array.
     fn gguf_get_val_data(ctx, key_id: i64) -> *const c_void, or null(), {
         let entry = ctx.entry(key_id)?;
         let (elem, n) = shape(entry.value());
@@ -234,7 +234,7 @@ readers! {
     };
     /// The number of elements of an array; 1 for a single value.
     fn gguf_get_arr_n(ctx, key_id: i64) -> usize, or 0, Ok(shape(ctx.entry(key_id)?.value()).1 as usize);
-    /// The elements of an array in this machine's order, aligned; aborts when they are strings. Null when there are none.
+    /// The elements of an array in this machine's order, aligned; null if there are none; aborts if they are strings.
     fn gguf_get_arr_data(ctx, key_id: i64) -> *const c_void, or null(), {
         let entry = ctx.entry(key_id)?;
         if shape(entry.value()).0 == ValueType::STRING {
@@ -242,7 +242,7 @@ readers! {
         }
         Ok(entry.view()?.numbers().cast())
     };
-    /// The string at `i` of an array; aborts when they are not strings.
+    /// The string at `i` of an array; aborts if the elements are not strings.
     fn gguf_get_arr_str(ctx, key_id: i64, i: usize) -> *const c_char, or null(), {
         let entry = ctx.entry(key_id)?;
         if !matches!(entry.view()?, View::Strings { .. }) {
@@ -253,31 +253,31 @@ readers! {
         })?;
         Ok(string.as_ptr().cast())
     };
-    /// How many tensors there are.
+    /// The number of tensors.
     fn gguf_get_n_tensors(ctx) -> i64, or 0, Ok(ctx.tensors.len() as i64);
-    /// The id of a tensor; -1 when it is not there.
+    /// The id of a tensor; -1 if it does not exist.
     fn gguf_find_tensor(ctx, name: *const c_char) -> i64, or -1, {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { c_bytes(name, "the name") }?;
         Ok(ctx.find_tensor(name).map_or(-1, |i| i as i64))
     };
-    /// Where a tensor's data starts in the data section.
+    /// The offset of a tensor's data in the data section.
     fn gguf_get_tensor_offset(ctx, tensor_id: i64) -> usize, or 0, Ok(ctx.info(tensor_id)?.offset as usize);
     /// The name of a tensor.
     fn gguf_get_tensor_name(ctx, tensor_id: i64) -> *const c_char, or null(),
         Ok(ctx.info(tensor_id)?.tensor.name.as_ptr().cast());
-    /// The shape of a tensor: four dimensions, 1 where it has none.
+    /// The shape of a tensor: four dimensions, where missing ones are 1.
     fn gguf_get_tensor_ne(ctx, tensor_id: i64) -> *const i64, or null(), Ok(ctx.info(tensor_id)?.tensor.ne.as_ptr());
     /// The type of a tensor; `GGML_TYPE_COUNT` for an invalid id.
     fn gguf_get_tensor_type(ctx, tensor_id: i64) -> u32, or GGML_TYPE_COUNT, Ok(ctx.info(tensor_id)?.tensor.ty);
-    /// Bytes of a tensor's data.
+    /// Size of a tensor's data.
     fn gguf_get_tensor_size(ctx, tensor_id: i64) -> usize, or 0,
         Ok(ctx.info(tensor_id)?.tensor.n_bytes().unwrap_or(0) as usize);
-    /// Bytes of the head, padded; 0 when nothing is written because a change was refused.
+    /// Size of the head, padded; 0 if nothing can be written because a change was rejected.
     fn gguf_get_meta_size(ctx) -> usize, or 0, Ok(write::meta(ctx)?.1);
 }
 
-/// Ends the process, as gguf.h says of a getter of the wrong type.
+/// Aborts the process, as documented in gguf.h for a getter of the wrong type.
 fn wrong_type(function: &str, entry: &Entry, asked: &str) -> ! {
     let found = match entry.value() {
         ValueRef::Array(a) => format!("an array of {} {}", a.len(), type_name(a.elem_type())),
@@ -287,7 +287,7 @@ fn wrong_type(function: &str, entry: &Entry, asked: &str) -> ! {
     std::process::abort()
 }
 
-/// The one value of an entry, or of an array of one; ends the process when it has another type.
+/// The single value of an entry, or of an array of one element; aborts if it has another type.
 fn single<'a, T: FromValue<'a>>(function: &str, entry: &'a Entry, asked: ValueType) -> Result<T, Failure> {
     let value = entry.value();
     if shape(value) != (asked, 1) {
@@ -297,7 +297,7 @@ fn single<'a, T: FromValue<'a>>(function: &str, entry: &'a Entry, asked: ValueTy
         ValueRef::Array(a) => a.get(0),
         v => Some(v),
     };
-    // A bool is true for every byte but 0.
+    // A bool is true for every byte except 0.
     let value = value.map(|v| if let ValueRef::Bool(b) = v { ValueRef::Bool((b != 0).into()) } else { v });
     value.and_then(|v| v.get().ok()).ok_or_else(|| Failure::new("the value cannot be read"))
 }
@@ -325,7 +325,7 @@ value_getters! {
     gguf_get_val_bool bool BOOL false;
 }
 
-/// The context that a function changes, and a copy of the key or name it is given, which may be one of the context's own.
+/// The context to modify, and a copy of the given key or name, which may point into the context.
 ///
 /// # Safety
 /// As [`context_mut`] and [`c_bytes`].
@@ -334,31 +334,31 @@ pub(crate) unsafe fn context_and<'a>(
     text: *const c_char,
     what: &str,
 ) -> Result<(&'a mut Context, Vec<u8>), Failure> {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: both are guaranteed by the caller.
     let (text, ctx) = unsafe { (c_bytes(text, what).map(<[u8]>::to_vec), context_mut(ctx)?) };
     let text = or_refuse(ctx, text)?;
     Ok((ctx, text))
 }
 
-/// Refuses a change for a reason that was found before the context was asked.
+/// Rejects a change because of an error found before the context was modified.
 fn or_refuse<T>(ctx: &mut Context, result: Result<T, Failure>) -> Result<T, Failure> {
     result.map_err(|e| ctx.refuse(e.text))
 }
 
-/// Functions that set a key to `$value`, which is made before the context is touched, as it may come out of it.
+/// Functions that set a key to `$value`, which is computed before the context is modified, because it may point into it.
 macro_rules! setters {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*), $value:expr;)*) => { $(
         $(#[$doc])*
-        /// The pair is the last one afterwards.
+        /// The pair becomes the last one.
         ///
         /// # Safety
-        /// The context is null or was not freed, and nobody else uses it meanwhile. Other pointers are null or lead to what
-        /// gguf.h asks for.
+        /// The context is null or has not been freed, and nothing else uses it during the call. Other pointers are null or valid as
+        /// specified in gguf.h.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(ctx: *mut Context, key: *const c_char $(, $arg: $ty)*) {
             reported(stringify!($name), (), || {
                 let value: Result<Value, Failure> = $value;
-                // SAFETY: the caller vouches for both.
+                // SAFETY: both are guaranteed by the caller.
                 let (ctx, key) = unsafe { context_and(ctx, key, "the key") }?;
                 let value = or_refuse(ctx, value)?;
                 ctx.set(&key, Stored::Owned(value))
@@ -392,17 +392,17 @@ setters! {
     fn gguf_set_val_bool(val: bool), Ok(Value::Bool(val.into()));
     /// Sets a key to a string, which is copied.
     fn gguf_set_val_str(val: *const c_char), {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         unsafe { c_bytes(val, "the string") }.map(|s| Value::String(s.to_vec()))
     };
     /// Sets a key to an array of `n` numbers or bools, which are copied.
     fn gguf_set_arr_data(ty: u32, data: *const c_void, n: usize), {
-        // SAFETY: the caller vouches for `n` elements.
+        // SAFETY: `n` elements are guaranteed by the caller.
         unsafe { numbers(ValueType(ty), data, n) }.map(Value::Array)
     };
     /// Sets a key to an array of `n` strings, which are copied.
     fn gguf_set_arr_str(data: *const *const c_char, n: usize), {
-        // SAFETY: the caller vouches for `n` strings.
+        // SAFETY: `n` strings are guaranteed by the caller.
         unsafe { strings(data, n) }.map(Value::Array)
     };
 }
@@ -410,72 +410,72 @@ setters! {
 /// Sets all keys of another context, in its order.
 ///
 /// # Safety
-/// Both contexts are null or were not freed; nobody else uses the first, or changes the second, meanwhile.
+/// Both contexts are null or have not been freed; nothing else uses the first, or modifies the second, during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut Context, src: *const Context) {
     reported("gguf_set_kv", (), || {
-        // SAFETY: the caller vouches for it. The pairs are copies, so both may be the same context.
+        // SAFETY: guaranteed by the caller. The pairs are copies, so both may be the same context.
         let pairs = unsafe { context(src) }.and_then(Context::pairs);
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let ctx = unsafe { context_mut(ctx) }?;
         let pairs = or_refuse(ctx, pairs)?;
         pairs.into_iter().try_for_each(|(key, value)| ctx.set(&key, value))
     })
 }
 
-/// Removes a key; returns the id that it had, -1 when it was not there.
+/// Removes a key; returns its former id, or -1 if it did not exist.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody else uses it meanwhile; `key` is null or a C string.
+/// The context is null or has not been freed, and nothing else uses it during the call; `key` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_remove_key(ctx: *mut Context, key: *const c_char) -> i64 {
     reported("gguf_remove_key", -1, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: both are guaranteed by the caller.
         let (ctx, key) = unsafe { context_and(ctx, key, "the key") }?;
         Ok(ctx.remove(&key)?.map_or(-1, |i| i as i64))
     })
 }
 
-/// Appends a tensor of ggml: its description, and where its data is.
+/// Appends a tensor of ggml: its description, and the location of its data.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody else uses it meanwhile; `tensor` is null or a tensor of ggml.
+/// The context is null or has not been freed, and nothing else uses it during the call; `tensor` is null or a tensor of ggml.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_add_tensor(ctx: *mut Context, tensor: *const Tensor) {
     reported("gguf_add_tensor", (), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let ctx = unsafe { context_mut(ctx) }?;
         if tensor.is_null() {
             return Err(ctx.refuse("the tensor is NULL".into()));
         }
-        // SAFETY: the caller vouches for it; every field is a number or a pointer, for which all bits are valid.
+        // SAFETY: guaranteed by the caller; every field is a number or a pointer, for which all bits are valid.
         let tensor = unsafe { tensor.read() };
         ctx.add_tensor(&tensor)
     })
 }
 
-/// Gives a tensor another type; the offsets of those behind it change with its size.
+/// Changes the type of a tensor; the offsets of the following ones change with its size.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody else uses it meanwhile; `name` is null or a C string.
+/// The context is null or has not been freed, and nothing else uses it during the call; `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut Context, name: *const c_char, ty: u32) {
     reported("gguf_set_tensor_type", (), || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: both are guaranteed by the caller.
         let (ctx, name) = unsafe { context_and(ctx, name, "the name") }?;
         ctx.set_tensor_type(&name, ty)
     })
 }
 
-/// Says where a tensor's data is, which is read when the file is written.
+/// Sets the location of a tensor's data, which is read when the file is written.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody else uses it meanwhile; `name` is null or a C string; `data` has as many
-/// bytes as the tensor and lives until the file is written.
+/// The context is null or has not been freed, and nothing else uses it during the call; `name` is null or a C string; `data` has the size
+/// of the tensor and is valid until the file is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_data(ctx: *mut Context, name: *const c_char, data: *const c_void) {
     reported("gguf_set_tensor_data", (), || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: both are guaranteed by the caller.
         let (ctx, name) = unsafe { context_and(ctx, name, "the name") }?;
         ctx.tensor_mut(&name)?.tensor.data = data.cast_mut();
         Ok(())
@@ -502,7 +502,7 @@ unsafe fn numbers(ty: ValueType, data: *const c_void, n: usize) -> Result<Array,
     // SAFETY: the caller guarantees this many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes) };
     for raw in bytes.chunks_exact(size) {
-        // Of a known size, as the type is of one.
+        // The size of the type was checked.
         let mut word = [0; 8];
         word[..size].copy_from_slice(raw);
         let [b0, b1, b2, b3, ..] = word;
@@ -535,43 +535,43 @@ unsafe fn strings(data: *const *const c_char, n: usize) -> Result<Array, Failure
     }
     let mut array = Array::new(ValueType::STRING);
     for i in 0..n {
-        // SAFETY: the caller vouches for `n` pointers to strings.
+        // SAFETY: `n` pointers to strings are guaranteed by the caller.
         let string = unsafe { c_bytes(data.add(i).read(), "a string of the array") }?;
         array.push(ValueRef::String(Str(string))).map_err(|e| Failure::new(e.to_string()))?;
     }
     Ok(array)
 }
 
-/// Writes the head, and the data unless `only_meta`, where a stream stands.
+/// Writes the head, and the data unless `only_meta`, at the current position of a stream.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody changes it meanwhile; `file` is null or open; the data of all tensors can
-/// be read.
+/// The context is null or has not been freed, and is not modified during the call; `file` is null or open; the data of all tensors is
+/// readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const Context, file: *mut FILE, only_meta: bool) -> bool {
     reported("gguf_write_to_file_ptr", false, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let ctx = unsafe { context(ctx) }?;
         if file.is_null() {
             return Err(Failure::new("the file is NULL"));
         }
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let mut stream = unsafe { Stream::new(file) };
         write::write(ctx, &mut stream, only_meta).map(|()| true)
     })
 }
 
-/// Writes the head, and the data unless `only_meta`, to a file that appears whole or not at all.
+/// Writes the head, and the data unless `only_meta`, to a file that appears complete or not at all.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody changes it meanwhile; `fname` is null or a C string; the data of all
-/// tensors can be read.
+/// The context is null or has not been freed, and is not modified during the call; `fname` is null or a C string; the data of all tensors
+/// is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file(ctx: *const Context, fname: *const c_char, only_meta: bool) -> bool {
     reported("gguf_write_to_file", false, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let ctx = unsafe { context(ctx) }?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let path = unsafe { c_bytes(fname, "the file name") }?;
         write::write_to_file(ctx, source::path_of(path), only_meta).map(|()| true)
     })
@@ -580,16 +580,16 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const Context, fname: *const c
 /// Stores the head, padded: `gguf_get_meta_size` bytes.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody changes it meanwhile; `data` is null or has room for this many bytes.
+/// The context is null or has not been freed, and is not modified during the call; `data` is null or has `gguf_get_meta_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const Context, data: *mut c_void) {
     reported("gguf_get_meta_data", (), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let (meta, padded) = write::meta(unsafe { context(ctx) }?)?;
         if data.is_null() {
             return Err(Failure::new("the data is NULL"));
         }
-        // SAFETY: the caller vouches for the room, which is that of the padded head; the bytes are our own.
+        // SAFETY: the caller guarantees the size of the padded head; the source is our own.
         unsafe {
             let data = data.cast::<u8>();
             data.copy_from_nonoverlapping(meta.as_ptr(), meta.len());

@@ -1,4 +1,4 @@
-//! `struct gguf_context`: key-values and tensors, and what setting and removing them means.
+//! `struct gguf_context`: key-values and tensors, with the semantics of setting and removing them.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -11,23 +11,23 @@ use gguf_format::{
 use crate::failure::Failure;
 use crate::ggml::{Tensor, c_prefix};
 
-/// The byte order of this machine, which is the one that gguf.h reads and writes.
+/// The byte order of this machine, used by gguf.h for reading and writing.
 pub const NATIVE: ByteOrder = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-/// What a `gguf_context *` of gguf.h points to.
+/// The target of a `gguf_context *` of gguf.h.
 #[derive(Debug)]
 pub struct Context {
     pub(crate) version: Version,
     pub(crate) entries: Vec<Entry>,
     pub(crate) tensors: Vec<Info>,
     pub(crate) alignment: u64,
-    /// Where the data section starts in the file that was read; 0 without a file.
+    /// The start of the data section in the source file; 0 without a file.
     pub(crate) data_offset: u64,
-    /// Why a change was refused, if one was: what would be written is not what the program meant.
+    /// The reason why a change was rejected, if any: the context no longer matches the program's intention.
     pub(crate) refused: Option<String>,
 }
 
-/// A tensor, and where its data starts in the data section.
+/// A tensor, with the offset of its data in the data section.
 #[derive(Debug, Clone, Copy)]
 pub struct Info {
     pub tensor: Tensor,
@@ -35,7 +35,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Where the tensor behind this one starts.
+    /// The start of the following tensor.
     fn end(&self, alignment: u64) -> Option<u64> {
         align_up(self.offset.checked_add(self.tensor.n_bytes()?)?, alignment)
     }
@@ -50,28 +50,28 @@ pub struct Entry {
     view: OnceLock<View>,
 }
 
-/// Where a value is.
+/// The storage of a value.
 #[derive(Debug, Clone)]
 pub enum Stored {
-    /// The pair of that number of a head that was read. Nothing of it is decoded before it is requested.
+    /// The pair with that index of a parsed head, decoded on demand.
     Read(Arc<Gguf<'static>>, u64),
     Owned(Value),
 }
 
-/// A key and its value, on the way from one context to another.
+/// A key and its value, to copy from one context to another.
 pub type Pair = (Box<[u8]>, Stored);
 
-/// A value as C programs see it, made when it is first asked for.
+/// The C representation of a value, created on first access.
 #[derive(Debug)]
 pub enum View {
     /// Numbers in this machine's order, in words so that they are aligned for every type.
     Numbers(Box<[u64]>),
-    /// Strings with a NUL each, and where they start.
+    /// NUL-terminated strings, and their offsets.
     Strings { text: Box<[u8]>, starts: Box<[usize]> },
 }
 
 impl View {
-    /// `None` without the memory for it.
+    /// `None` if there is not enough memory.
     fn of(value: ValueRef<'_>) -> Option<View> {
         let (elem, n) = shape(value);
         let n = usize::try_from(n).ok()?;
@@ -104,7 +104,7 @@ impl View {
         Some(View::Numbers(numbers.into()))
     }
 
-    /// The numbers; null when there are none, as ggml gives for an empty array.
+    /// The numbers; null if there are none, as ggml returns for an empty array.
     pub fn numbers(&self) -> *const u8 {
         match self {
             View::Numbers(words) if !words.is_empty() => words.as_ptr().cast(),
@@ -136,13 +136,13 @@ fn push_number(out: &mut Vec<u8>, v: ValueRef<'_>) {
         ValueRef::I64(v) => out.extend(v.to_ne_bytes()),
         ValueRef::F32(v) => out.extend(v.to_ne_bytes()),
         ValueRef::F64(v) => out.extend(v.to_ne_bytes()),
-        // ggml takes every byte but 0 for true, and C allows only 0 and 1 in a bool.
+        // ggml treats every byte except 0 as true, and C allows only 0 and 1 in a bool.
         ValueRef::Bool(v) => out.push((v != 0).into()),
         ValueRef::String(_) | ValueRef::Array(_) => {}
     }
 }
 
-/// Calls with each string of a string or an array of strings.
+/// Calls the function with each string of a string or an array of strings.
 fn each_string<'a>(value: ValueRef<'a>, mut call: impl FnMut(&'a [u8])) {
     match value {
         ValueRef::String(s) => call(s.as_bytes()),
@@ -151,7 +151,7 @@ fn each_string<'a>(value: ValueRef<'a>, mut call: impl FnMut(&'a [u8])) {
     }
 }
 
-/// The type of a value or of an array's elements, and how many there are: gguf.h takes a single value for an array of one.
+/// The type of a value or of an array's elements, and their number: gguf.h treats a single value as an array of one.
 pub fn shape(value: ValueRef<'_>) -> (ValueType, u64) {
     match value {
         ValueRef::Array(a) => (a.elem_type(), a.len()),
@@ -180,7 +180,7 @@ impl Entry {
 
     pub fn value(&self) -> ValueRef<'_> {
         match &self.value {
-            // The pair was there when the entry was made.
+            // The pair existed when the entry was created.
             Stored::Read(gguf, i) => gguf.kv_by_index(*i).map_or(ValueRef::U8(0), |kv| kv.value),
             Stored::Owned(value) => value.as_ref(),
         }
@@ -193,7 +193,7 @@ impl Entry {
         let view = View::of(self.value());
         let view =
             view.ok_or_else(|| Failure::new(format!("not enough memory for the value of {}", Str(self.key()))))?;
-        // Where another thread was faster, its view stays.
+        // If another thread was faster, its view is used.
         Ok(self.view.get_or_init(|| view))
     }
 }
@@ -212,7 +212,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// How this context is written.
+    /// The dialect for writing this context.
     pub(crate) fn dialect(&self) -> Dialect {
         Dialect::new(self.version).with_order(NATIVE)
     }
@@ -225,7 +225,7 @@ impl Context {
         self.tensors.iter().position(|t| t.tensor.name() == name)
     }
 
-    /// Sets a key: the pair of that key goes, and the new one is the last.
+    /// Sets a key: removes an existing pair with the key, and appends the new one.
     pub(crate) fn set(&mut self, key: &[u8], value: Stored) -> Result<(), Failure> {
         if key.is_empty() {
             return Err(self.refuse("a key is empty".into()));
@@ -245,7 +245,7 @@ impl Context {
         alignment.map_or(Ok(()), |alignment| self.align(alignment))
     }
 
-    /// Removes a key; returns the id it had.
+    /// Removes a key; returns its former id.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<Option<usize>, Failure> {
         let Some(i) = self.find_key(key) else { return Ok(None) };
         self.entries.remove(i);
@@ -255,7 +255,7 @@ impl Context {
         Ok(Some(i))
     }
 
-    /// The pairs of this context as another one takes them: keys and strings end at their first NUL.
+    /// The pairs of this context to copy to another one: keys and strings end at their first NUL.
     pub(crate) fn pairs(&self) -> Result<Vec<Pair>, Failure> {
         let pair = |e: &Entry| {
             let mut has_nul = false;
@@ -285,7 +285,7 @@ impl Context {
         Ok(())
     }
 
-    /// The tensor of that name, which a function is about to change.
+    /// The tensor with that name, for modification.
     pub(crate) fn tensor_mut(&mut self, name: &[u8]) -> Result<&mut Info, Failure> {
         match self.find_tensor(name) {
             Some(i) => Ok(&mut self.tensors[i]),
@@ -293,7 +293,7 @@ impl Context {
         }
     }
 
-    /// Gives a tensor another type; those behind it move.
+    /// Changes the type of a tensor; the following ones move.
     pub(crate) fn set_tensor_type(&mut self, name: &[u8], ty: u32) -> Result<(), Failure> {
         let mut tensor = self.tensor_mut(name)?.tensor;
         if tensor.set_type(ty).and_then(|()| tensor.n_bytes()).is_none() {
@@ -304,8 +304,8 @@ impl Context {
         self.pack()
     }
 
-    /// Makes the data section follow an alignment that the key-values set. ggml leaves the tensors where they are, and
-    /// writes a file that it does not read.
+    /// Applies an alignment set by the key-values to the data section. ggml leaves the tensors in place, and writes a file that it cannot
+    /// read.
     fn align(&mut self, alignment: u64) -> Result<(), Failure> {
         if self.alignment == alignment {
             return Ok(());
@@ -314,7 +314,7 @@ impl Context {
         self.pack()
     }
 
-    /// Puts the tensors one after the other.
+    /// Places the tensors one after the other.
     fn pack(&mut self) -> Result<(), Failure> {
         let mut next = Some(0);
         for info in &mut self.tensors {
@@ -327,18 +327,18 @@ impl Context {
         Ok(())
     }
 
-    /// A change that was not made: from now on nothing is written, as a file without it would be wrong.
+    /// Rejects a change: from now on nothing is written, because the file would be wrong.
     pub(crate) fn refuse(&mut self, why: String) -> Failure {
         self.refused.get_or_insert_with(|| why.clone());
         Failure::new(why)
     }
 
-    /// The entry of an id.
+    /// The entry with that id.
     pub(crate) fn entry(&self, id: i64) -> Result<&Entry, Failure> {
         at(&self.entries, id).ok_or_else(|| no_id("key", id, self.entries.len()))
     }
 
-    /// The tensor of an id.
+    /// The tensor with that id.
     pub(crate) fn info(&self, id: i64) -> Result<&Info, Failure> {
         at(&self.tensors, id).ok_or_else(|| no_id("tensor", id, self.tensors.len()))
     }
@@ -353,7 +353,7 @@ fn no_id(what: &str, id: i64, n: usize) -> Failure {
     Failure::new(format!("there is no {what} with id {id}; ids are {valid:?}"))
 }
 
-/// A value whose strings end at their first NUL.
+/// A copy of a value with strings cut at their first NUL.
 fn cut_at_nul(value: ValueRef<'_>) -> Result<Value, Failure> {
     let ValueRef::Array(_) = value else {
         return Ok(Value::String(value.as_str().map_or(Vec::new(), |s| c_prefix(s.as_bytes()).to_vec())));

@@ -1,4 +1,4 @@
-//! Saying what went wrong: on the error stream where ggml's functions say it, and in the calling thread's last error.
+//! Reports errors: on stderr like ggml's functions, and as the calling thread's last error.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -6,10 +6,10 @@ use std::fmt;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The offset of a failure that has none.
+/// The offset of failures without one.
 pub const NO_OFFSET: u64 = u64::MAX;
 
-/// Why a function failed.
+/// The reason of a failed function.
 #[derive(Debug)]
 pub struct Failure {
     pub text: String,
@@ -59,21 +59,21 @@ thread_local! {
     static LAST: RefCell<(CString, Option<u64>)> = RefCell::default();
 }
 
-/// Keeps a failure as the last error of this thread.
+/// Stores a failure as the last error of this thread.
 pub fn keep(function: &str, failure: &Failure) {
     let text = format!("{function}: {}", failure.text).replace('\0', "\\0");
     let kept = (CString::new(text).unwrap_or_default(), failure.offset);
-    // A thread that is ending has no last error any more.
+    // A thread that is ending no longer has a last error.
     let _ = LAST.try_with(|last| last.replace(kept));
 }
 
-/// Keeps a failure and says it on the error stream, as ggml's functions do in its place.
+/// Stores a failure and prints it to stderr, like ggml's functions.
 pub fn report(function: &str, failure: &Failure) {
     keep(function, failure);
     let _ = writeln!(std::io::stderr(), "{function}: {}", failure.text);
 }
 
-/// The last error of this thread: an empty text if there was none.
+/// The last error of this thread; empty if there was none.
 pub fn last() -> (*const c_char, u64) {
     LAST.try_with(|last| {
         let last = last.borrow();
@@ -82,7 +82,7 @@ pub fn last() -> (*const c_char, u64) {
     .unwrap_or((c"".as_ptr(), NO_OFFSET))
 }
 
-/// Runs the body of a C function, so that nothing unwinds into C: a panic is reported, and `otherwise` returned.
+/// Runs the body of a C function without unwinding into C: a panic is reported, and `otherwise` returned.
 pub fn guard<T>(function: &str, otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         report(function, &Failure::new("internal error"));
@@ -102,7 +102,7 @@ pub fn reported<T>(function: &str, otherwise: T, body: impl FnOnce() -> Result<T
     }
 }
 
-/// As [`reported`], for functions that ggml does not have: the failure is kept, and nothing is printed.
+/// As [`reported`], for functions that ggml does not have: the failure is stored, and nothing is printed.
 pub fn kept<T>(function: &str, otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
     match guard(function, None, || Some(body())) {
         Some(Ok(value)) => value,

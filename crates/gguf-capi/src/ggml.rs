@@ -1,4 +1,4 @@
-//! What belongs to ggml: `struct ggml_tensor`, and functions that are found at run time in the ggml of the program.
+//! Definitions of ggml: `struct ggml_tensor`, and functions looked up at run time in the program's ggml.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{size_of, transmute_copy};
@@ -10,14 +10,13 @@ use crate::failure::Failure;
 /// `GGML_MAX_DIMS` of `ggml.h`.
 pub const MAX_DIMS: usize = 4;
 
-/// `GGML_MAX_NAME` of `ggml.h`: bytes of a name, with its NUL.
+/// `GGML_MAX_NAME` of `ggml.h`: size of a name, including its NUL.
 pub const MAX_NAME: usize = 64;
 
 /// `sizeof(struct ggml_object)`, which precedes every tensor in a `ggml_context`.
 const OBJECT_BYTES: usize = 3 * size_of::<usize>() + 8;
 
-/// `struct ggml_tensor` of `ggml.h`. Copies are made of tensors that callers add, since ggml reads the data of a tensor in a
-/// backend's buffer through the tensor.
+/// `struct ggml_tensor` of `ggml.h`. Added tensors are copied, because ggml needs the structure to read data in a backend's buffer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor {
@@ -38,8 +37,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of that shape, packed, without data. `None` when the type has no blocks, a row is not a whole number of
-    /// them, or the name is too long.
+    /// A packed tensor of that shape, without data. `None` if the type has no blocks, a row is not a whole number of them, or the name is
+    /// too long.
     pub(crate) fn new(name: &[u8], ty: u32, ne: [i64; MAX_DIMS]) -> Option<Tensor> {
         let mut stored = [0; MAX_NAME];
         stored.get_mut(..name.len()).filter(|_| name.len() < MAX_NAME)?.copy_from_slice(name);
@@ -64,13 +63,13 @@ impl Tensor {
         Some(tensor)
     }
 
-    /// Gives it another type, and the strides of a packed tensor of it; `None` when a row is not a whole number of blocks.
+    /// Changes the type, and sets the strides of a packed tensor; `None` if a row is not a whole number of blocks.
     pub(crate) fn set_type(&mut self, ty: u32) -> Option<()> {
         let info = type_info(ty)?;
         let blocks =
             self.ne[0].checked_div(info.block_len.into()).filter(|b| b * i64::from(info.block_len) == self.ne[0])?;
         self.ty = ty;
-        // Strides of an empty tensor may leave the range, and nobody uses them.
+        // Strides of an empty tensor may overflow; they are not used.
         let row = (info.block_bytes as usize).wrapping_mul(blocks as usize);
         self.nb = [info.block_bytes as usize, row, 0, 0];
         for i in 2..MAX_DIMS {
@@ -84,7 +83,7 @@ impl Tensor {
         c_prefix(&self.name)
     }
 
-    /// Bytes from the first element to the end of the last one; `None` when that does not fit 64 bits or the type is none
+    /// The size from the first element to the end of the last one; `None` if it does not fit in 64 bits or the type is unknown
     /// (`ggml_nbytes` of `ggml.c`).
     pub(crate) fn n_bytes(&self) -> Option<u64> {
         let info = type_info(self.ty)?;
@@ -103,29 +102,29 @@ impl Tensor {
         Some(bytes)
     }
 
-    /// Whether the elements follow each other without gaps (`ggml_is_contiguous` of `ggml.c`).
+    /// Whether the elements are contiguous (`ggml_is_contiguous` of `ggml.c`).
     pub(crate) fn is_contiguous(&self) -> bool {
         let mut packed = *self;
         packed.set_type(self.ty).is_some()
             && (0..MAX_DIMS).all(|i| {
-                // The stride of a dimension with one step is never used.
+                // The stride of a dimension of size 1 is never used.
                 let one_step = if i == 0 { type_info(self.ty).map_or(1, |t| t.block_len.into()) } else { 1 };
                 self.ne[i] == one_step || self.nb[i] == packed.nb[i]
             })
     }
 
-    /// How many dimensions a file states: up to the last one that is not 1, and one at least.
+    /// The number of dimensions in a file: up to the last one that is not 1, at least one.
     pub(crate) fn n_dims(&self) -> usize {
         self.ne.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1)
     }
 }
 
-/// The row of a type that today's ggml has.
+/// The description of a type that current ggml supports.
 pub fn type_info(ty: u32) -> Option<&'static TypeInfo> {
     GgmlType(ty).info().filter(|t| !t.removed)
 }
 
-/// The bytes before the first NUL: what a C program sees of a string.
+/// The bytes before the first NUL: the C string.
 pub fn c_prefix(bytes: &[u8]) -> &[u8] {
     bytes.split(|&b| b == 0).next().unwrap_or_default()
 }
@@ -138,10 +137,10 @@ pub struct InitParams {
     pub no_alloc: bool,
 }
 
-/// A `struct ggml_context`, which only ggml looks into.
+/// A `struct ggml_context`, opaque to this library.
 pub type GgmlContext = c_void;
 
-/// The functions of ggml that are used, with the signatures of `ggml.h` and `ggml-backend.h`.
+/// The required functions of ggml, with the signatures of `ggml.h` and `ggml-backend.h`.
 #[derive(Debug)]
 pub struct Ggml {
     pub init: unsafe extern "C" fn(InitParams) -> *mut GgmlContext,
@@ -155,9 +154,9 @@ pub struct Ggml {
 }
 
 impl Ggml {
-    /// The ggml that this process has loaded. It is looked for anew each time, as a program may load it late.
+    /// Finds the ggml loaded by this process. It is looked up for each use, because a program may load it late.
     pub fn find() -> Result<Ggml, Failure> {
-        // A program's own libraries are in the global scope. A library loaded by a plug-in is not, but has a name.
+        // A program's own libraries are in the global scope. A library loaded by a plug-in is not, but can be found by name.
         let names: [Option<&CStr>; 3] = [None, Some(c"libggml-base.so"), Some(c"libggml-base.so.0")];
         let ggml = names.into_iter().find_map(Ggml::find_in).ok_or_else(|| {
             Failure::new(
@@ -179,8 +178,8 @@ impl Ggml {
         let scope = match library {
             None => libc::RTLD_DEFAULT,
             Some(name) => {
-                // SAFETY: the name is a C string; RTLD_NOLOAD only finds what is loaded already. The handle is kept: it
-                // pins a library that the program uses anyway.
+                // SAFETY: the name is a C string; RTLD_NOLOAD only finds loaded libraries. The handle is kept: it pins a library that the
+                // program uses anyway.
                 let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
                 if handle.is_null() {
                     return None;
@@ -204,7 +203,7 @@ impl Ggml {
     }
 }
 
-/// A function of that name.
+/// Looks up a function by name.
 ///
 /// # Safety
 /// `F` is a function pointer with the signature of the function, and `scope` a handle of `dlopen` or `RTLD_DEFAULT`.
@@ -212,7 +211,7 @@ unsafe fn symbol<F: Copy>(scope: *mut c_void, name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: the caller gives a valid scope; the name is a C string.
     let address = unsafe { libc::dlsym(scope, name.as_ptr()) };
-    // SAFETY: the address is that of a function, and the caller vouches for its signature.
+    // SAFETY: the address is that of a function, and the caller guarantees its signature.
     (!address.is_null()).then(|| unsafe { transmute_copy::<*mut c_void, F>(&address) })
 }
 

@@ -1,4 +1,4 @@
-//! From a head to a context: what gguf.h takes and what it refuses (`gguf_init_from_reader` of `gguf.cpp`).
+//! Converts a head to a context, with the limits of gguf.h (`gguf_init_from_reader` of `gguf.cpp`).
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -13,16 +13,16 @@ use crate::context::{Context, Entry, Info, NATIVE, Stored, shape};
 use crate::failure::Failure;
 use crate::ggml::{Ggml, GgmlContext, InitParams, MAX_DIMS, MAX_NAME, Tensor, c_prefix, type_info};
 
-/// The longest string and the longest array (`GGUF_MAX_STRING_LENGTH`, `GGUF_MAX_ARRAY_ELEMENTS`).
+/// The maximum lengths of strings and arrays (`GGUF_MAX_STRING_LENGTH`, `GGUF_MAX_ARRAY_ELEMENTS`).
 const MAX_LEN: u64 = 1 << 30;
 
-/// What ggml allocates besides the memory that is asked for: the context itself, and what its allocator adds.
+/// Additional memory allocated by ggml: the context itself, and its allocator's overhead.
 const SPARE: usize = 4096;
 
-/// What of a file is taken at once, where nobody knows whether there is so much.
+/// The maximum allocation at a time if the length of the source is unknown.
 const PIECE: usize = 1 << 20;
 
-/// What gguf.h takes at most. What states more is refused before it is read.
+/// The limits of gguf.h, checked before reading.
 const LIMITS: Limits = Limits {
     tensors: u64::MAX,
     kvs: u64::MAX,
@@ -37,8 +37,8 @@ fn scan(total: u64) -> HeadScan {
     HeadScan::new(Some(total)).keep_nuls().within(LIMITS)
 }
 
-/// Looks at a head while it is read, each time that it has doubled. A file can go on for any length after something that
-/// gguf.h refuses, and would be read into memory until its end.
+/// Checks a head while it is read, each time that it has doubled. Otherwise a file that is invalid for gguf.h would be read into memory up
+/// to its end.
 struct Watch {
     next: usize,
 }
@@ -61,16 +61,16 @@ impl Watch {
     }
 }
 
-/// Whether this many more bytes can be allocated. A later allocation that fails would end the process.
+/// Checks that this many more bytes can be allocated. A later failed allocation would abort the process.
 fn room(bytes: usize) -> Result<(), Failure> {
     let mut tried = Vec::<u8>::new();
     tried.try_reserve_exact(bytes).map_err(|_| no_memory())?;
-    // The compiler may leave out memory that nobody looks at.
+    // Prevents the compiler from removing the unused allocation.
     drop(std::hint::black_box(tried));
     Ok(())
 }
 
-/// A key or a name for a message: the start of it, where it is long.
+/// A key or a name for a message, truncated.
 fn shown(text: &[u8]) -> Str<'_> {
     Str(text.get(..80).unwrap_or(text))
 }
@@ -83,12 +83,12 @@ fn no_memory() -> Failure {
 pub fn read_head(reader: &mut impl Read, total: u64) -> Result<Gguf<'static>, Failure> {
     let mut watch = Watch::new();
     let head = gguf_io::read_head_with(reader, scan(total), |bytes, scan| watch.look(bytes, scan))?;
-    // The index, which has less than a word for every byte.
+    // The index has less than a word for every byte.
     room(head.bytes().len())?;
     Ok(head.into_gguf()?)
 }
 
-/// ggml knows nothing of files that count the terminators of strings: the NULs of those are read as they stand.
+/// ggml does not know files with counted terminators of strings: their NULs are part of the strings.
 fn keeping_nuls(head: Gguf<'static>, total: u64) -> Result<Gguf<'static>, Failure> {
     if !head.dialect().nul_strings {
         return Ok(head);
@@ -99,8 +99,7 @@ fn keeping_nuls(head: Gguf<'static>, total: u64) -> Result<Gguf<'static>, Failur
     Ok(Gguf::from_scan(bytes, &scan)?)
 }
 
-/// Reads a head from a source that may not be asked for more than is needed. `read` fills the buffer from an offset on, or
-/// fails.
+/// Reads a head from a source that must not be read beyond what is needed. `read` fills the buffer starting at an offset, or fails.
 pub fn read_head_exactly(
     total: u64,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<(), Failure>,
@@ -109,7 +108,7 @@ pub fn read_head_exactly(
     let mut bytes = Vec::new();
     while let Progress::Need(need) = scan.advance(&bytes)? {
         let need = usize::try_from(need).map_err(|_| no_memory())?;
-        // In pieces, as what a length promises need not be there.
+        // In pieces, because claimed lengths may be wrong.
         while bytes.len() < need {
             let start = bytes.len();
             let end = need.min(start + PIECE);
@@ -142,7 +141,7 @@ pub fn context(head: Gguf<'static>, start: u64, total: u64) -> Result<Context, F
     })?;
     let mut head_end = head.head_bytes();
     if !context.tensors.is_empty() {
-        // The data section starts at a multiple of the alignment, which has to be in the file even if no data is.
+        // The data section starts at a multiple of the alignment, which must be in the file even if there is no data.
         head_end = align_up(head_end, context.alignment)
             .filter(|&at| at <= total)
             .ok_or_else(|| Failure::at(head_end, "the file ends before the data section starts"))?;
@@ -151,7 +150,7 @@ pub fn context(head: Gguf<'static>, start: u64, total: u64) -> Result<Context, F
     Ok(context)
 }
 
-/// Refuses the versions and byte orders that gguf.h does not read on this machine.
+/// Rejects versions and byte orders that gguf.h cannot read on this machine.
 fn dialect(head: &Gguf<'_>) -> Result<(), Failure> {
     let dialect = head.dialect();
     if dialect.reversed_magic {
@@ -166,7 +165,7 @@ fn dialect(head: &Gguf<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hands over the pairs that gguf.h takes, up to the first that it refuses; returns the alignment.
+/// Calls `take` with the pairs that gguf.h accepts, up to the first invalid one; returns the alignment.
 fn key_values<'a>(head: &'a Gguf<'_>, mut take: impl FnMut(KvRef<'a>) -> Result<(), Failure>) -> Result<u64, Failure> {
     let mut seen = HashSet::new();
     let mut alignment = None;
@@ -184,7 +183,7 @@ fn key_values<'a>(head: &'a Gguf<'_>, mut take: impl FnMut(KvRef<'a>) -> Result<
             return Err(bad("duplicate key"));
         }
         value(&kv).map_err(bad)?;
-        // Found as C programs find it: by the bytes before a NUL.
+        // Keys are compared as C strings, up to a NUL.
         if alignment.is_none() && c_prefix(key) == ALIGNMENT_KEY.as_bytes() {
             alignment = Some(kv.value);
         }
@@ -210,7 +209,7 @@ fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
     let is_long = |bytes: &[u8]| bytes.len() as u64 > MAX_LEN;
     let is_too_long = match kv.value {
         ValueRef::String(s) => is_long(s.as_bytes()),
-        // Only an array that is long itself is walked.
+        // Only the elements of nested arrays are visited.
         ValueRef::Array(a) => {
             is_long(a.encoded_bytes()) && a.strings().into_iter().flatten().any(|s| is_long(s.as_bytes()))
         }
@@ -219,12 +218,11 @@ fn value(kv: &KvRef<'_>) -> Result<(), &'static str> {
     if is_too_long { Err("a string is longer than 1 GiB") } else { Ok(()) }
 }
 
-/// How many elements a shape has; `None` for a shape that ggml does not take.
+/// The number of elements of a shape; `None` for a shape that ggml rejects.
 ///
-/// ggml's reader multiplies the dimensions from the first on, so after a zero nothing overflows. Its constructor of tensors
-/// leaves out zeros after the first dimension, and aborts the process where a product reaches the limit that the next
-/// dimension sets. Releases differ in which shapes near 2^63 they read. A shape is taken here only if all of them take it, with
-/// and without a `ggml_context`.
+/// ggml's reader multiplies the dimensions in order, so nothing overflows after a zero. Its constructor of tensors skips zeros after the
+/// first dimension, and aborts the process if a product reaches the limit given by the next dimension. Releases differ for shapes near
+/// 2^63. A shape is accepted here only if all of them accept it, with and without a `ggml_context`.
 fn n_elements(ne: [i64; MAX_DIMS]) -> Option<i64> {
     let [first, rest @ ..] = ne;
     let mut product = first;
@@ -234,7 +232,7 @@ fn n_elements(ne: [i64; MAX_DIMS]) -> Option<i64> {
     (product < i64::MAX).then_some(if ne.contains(&0) { 0 } else { product })
 }
 
-/// Hands over the tensors that gguf.h takes, up to the first that it refuses.
+/// Calls `take` with the tensors that gguf.h accepts, up to the first invalid one.
 fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     let mut next = 0u64;
@@ -276,20 +274,20 @@ fn tensors(head: &Gguf<'_>, alignment: u64, mut take: impl FnMut(Info) -> Result
     Ok(())
 }
 
-/// Bytes of the data section, with the padding after the last tensor.
+/// Size of the data section, including the padding after the last tensor.
 fn data_bytes(context: &Context) -> Option<u64> {
     let Some(last) = context.tensors.last() else { return Some(0) };
     last.offset.checked_add(align_up(last.tensor.n_bytes()?, context.alignment)?)
 }
 
-/// Fills memory with the data section from its start on.
+/// Fills memory with the data section, from its start.
 ///
 /// # Safety
-/// So many bytes from the pointer on may be written, and need not be initialised.
+/// The given number of bytes at the pointer is writable, and may be uninitialised.
 pub type ReadData<'a> = &'a mut dyn FnMut(*mut u8, usize) -> Result<(), Failure>;
 
-/// Makes a `ggml_context` with the tensors of a context; with their data, if `read` is given. `there` is how many bytes of
-/// data the file has.
+/// Creates a `ggml_context` with the tensors of a context; with their data, if `read` is given. `there` is the size of the data in the
+/// file.
 pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -> Result<*mut GgmlContext, Failure> {
     let ggml = Ggml::find()?;
     let too_large = || Failure::new("the tensors do not fit into memory");
@@ -304,7 +302,7 @@ pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -
     let overhead = unsafe { (ggml.tensor_overhead)() };
     let objects = context.tensors.len() + usize::from(read.is_some());
     let mem_size = objects.checked_mul(overhead).and_then(|o| o.checked_add(data_bytes)).ok_or_else(too_large)?;
-    // ggml ends the process where memory is short, so whether it is, is tried before, with some more for what ggml adds.
+    // ggml aborts the process if memory is exhausted, so the allocation is tested first, including ggml's overhead.
     room(mem_size.checked_add(SPARE).ok_or_else(too_large)?)?;
     let params = InitParams { mem_size, mem_buffer: std::ptr::null_mut(), no_alloc: read.is_none() };
     // SAFETY: the signature is that of ggml.h, and the memory is ggml's own.
@@ -312,18 +310,18 @@ pub fn ggml_context(context: &Context, read: Option<ReadData<'_>>, there: u64) -
     if made.is_null() {
         return Err(Failure::new("ggml cannot create a context for the tensors"));
     }
-    // SAFETY: the context was just made, with memory for the tensors and the data.
+    // SAFETY: the context was just created, with memory for the tensors and the data.
     match unsafe { fill(&ggml, made, context, data_bytes, read) } {
         Ok(()) => Ok(made),
         Err(failure) => {
-            // SAFETY: it was made above, and nobody else has seen it.
+            // SAFETY: created above, and not shared.
             unsafe { (ggml.free)(made) };
             Err(failure)
         }
     }
 }
 
-/// Puts the tensors, and their data, into a new `ggml_context`.
+/// Adds the tensors, and their data, to a new `ggml_context`.
 ///
 /// # Safety
 /// `made` is a context of this ggml with memory for all tensors, and for `data_bytes` of data if `read` is given.
@@ -344,7 +342,7 @@ unsafe fn fill(
             data = blob.as_ref().ok_or_else(no_tensor)?.data.cast();
             (ggml.set_name)(blob, c"GGUF tensor data binary blob".as_ptr());
         }
-        // ggml allocated so much for the tensor, and nobody else has it.
+        // ggml allocated this size for the tensor, which is not shared.
         read(data, data_bytes)?;
     }
     // SAFETY: the context is valid throughout; shapes have four dimensions, names a NUL.
@@ -355,7 +353,7 @@ unsafe fn fill(
             let Some(tensor) = tensor.as_mut() else { return Err(no_tensor()) };
             (ggml.set_name)(tensor, info.tensor.name.as_ptr().cast());
             if !no_alloc {
-                // Inside the data, whose size was summed up from the offsets.
+                // Inside the data, whose size was computed from the offsets.
                 tensor.data = data.wrapping_add(info.offset as usize).cast();
             }
         }

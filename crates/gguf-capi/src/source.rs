@@ -1,4 +1,4 @@
-//! Where heads and data come from: C streams, memory, callbacks.
+//! Sources of heads and data: C streams, memory, callbacks.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::io::{self, Read, Write};
@@ -18,20 +18,20 @@ use crate::read::{self, ReadData};
 pub struct InitParams {
     /// A C bool: 0 or 1.
     pub no_alloc: u8,
-    /// Where a pointer to a new `ggml_context` goes; null when none is wanted.
+    /// The location for a pointer to a new `ggml_context`, or null.
     pub ctx: *mut *mut GgmlContext,
 }
 
-/// `gguf_reader_callback_t` of `gguf.h`. It may be C++ and must not throw all the same.
+/// `gguf_reader_callback_t` of `gguf.h`. It may be C++ code, but must not throw.
 pub type Callback = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, u64, usize) -> usize;
 
-/// A stream of C.
+/// A C stream.
 #[derive(Debug)]
 pub struct Stream(*mut FILE);
 
 impl Stream {
     /// # Safety
-    /// The stream is open, and stays so as long as this value is used.
+    /// The stream is open, and is not closed while this value is used.
     pub unsafe fn new(file: *mut FILE) -> Stream {
         Stream(file)
     }
@@ -62,9 +62,9 @@ impl Stream {
     /// Reads up to `len` bytes.
     ///
     /// # Safety
-    /// So many bytes from `to` on may be written.
+    /// `len` bytes at `to` are writable.
     unsafe fn read_raw(&self, to: *mut u8, len: usize) -> io::Result<usize> {
-        // SAFETY: the stream is open; the caller vouches for the memory.
+        // SAFETY: the stream is open; the memory is guaranteed by the caller.
         let n = unsafe { libc::fread(to.cast(), 1, len, self.0) };
         // SAFETY: the stream is open.
         if n < len && unsafe { libc::ferror(self.0) } != 0 { Err(io::Error::last_os_error()) } else { Ok(n) }
@@ -73,14 +73,14 @@ impl Stream {
 
 impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: the buffer is as long as it says.
+        // SAFETY: the buffer has this length.
         unsafe { self.read_raw(buf.as_mut_ptr(), buf.len()) }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        // SAFETY: the stream is open, the buffer as long as it says.
+        // SAFETY: the stream is open, and the buffer has this length.
         let n = unsafe { libc::fwrite(buf.as_ptr().cast(), 1, buf.len(), self.0) };
         if n < buf.len() { Err(io::Error::last_os_error()) } else { Ok(n) }
     }
@@ -91,10 +91,10 @@ impl Write for Stream {
     }
 }
 
-/// Makes the `ggml_context` that the parameters ask for, and stores it where they say.
+/// Creates the `ggml_context` requested by the parameters, and stores its pointer.
 ///
 /// # Safety
-/// `params.ctx` is null or points to a pointer that may be written.
+/// `params.ctx` is null or points to a writable pointer.
 unsafe fn with_tensors(
     context: Context,
     params: InitParams,
@@ -104,8 +104,8 @@ unsafe fn with_tensors(
     if !params.ctx.is_null() {
         let read = if params.no_alloc == 0 { Some(read) } else { None };
         let made = read::ggml_context(&context, read, there);
-        // Null when it fails, as in ggml.
-        // SAFETY: the caller vouches for the pointer.
+        // Null on failure, as in ggml.
+        // SAFETY: the pointer is guaranteed by the caller.
         unsafe { params.ctx.write(*made.as_ref().unwrap_or(&std::ptr::null_mut())) };
         made?;
     }
@@ -119,7 +119,7 @@ fn missing(len: usize) -> Failure {
 /// Reads from the current position of a stream. Afterwards, the position is after the head or the data.
 ///
 /// # Safety
-/// `params.ctx` is null or points to a pointer that may be written.
+/// `params.ctx` is null or points to a writable pointer.
 pub unsafe fn from_stream(stream: &mut Stream, params: InitParams) -> Result<Context, Failure> {
     let start = stream.position()?;
     stream.seek(0, libc::SEEK_END)?;
@@ -133,17 +133,17 @@ pub unsafe fn from_stream(stream: &mut Stream, params: InitParams) -> Result<Con
     let there = total.saturating_sub(at - start);
     let mut read = |to, len| {
         stream.seek(at, libc::SEEK_SET)?;
-        // SAFETY: the memory is there, as who calls vouches.
+        // SAFETY: the memory is guaranteed by the caller of the closure.
         if unsafe { stream.read_raw(to, len) }? < len { Err(missing(len)) } else { Ok(()) }
     };
-    // SAFETY: the caller vouches for the parameters.
+    // SAFETY: the parameters are guaranteed by the caller.
     unsafe { with_tensors(context, params, there, &mut read) }
 }
 
 /// From memory, which is copied.
 ///
 /// # Safety
-/// `params.ctx` is null or points to a pointer that may be written.
+/// `params.ctx` is null or points to a writable pointer.
 pub unsafe fn from_bytes(mut bytes: &[u8], params: InitParams) -> Result<Context, Failure> {
     let all = bytes;
     let total = all.len() as u64;
@@ -151,19 +151,18 @@ pub unsafe fn from_bytes(mut bytes: &[u8], params: InitParams) -> Result<Context
     let data = usize::try_from(context.data_offset).ok().and_then(|at| all.get(at..)).unwrap_or_default();
     let mut read = |to: *mut u8, len| {
         let data = data.get(..len).ok_or_else(|| missing(len))?;
-        // SAFETY: the memory is there, as who calls vouches, and it is not the caller's buffer.
+        // SAFETY: the memory is guaranteed by the caller of the closure, and does not overlap the buffer.
         unsafe { data.as_ptr().copy_to_nonoverlapping(to, len) };
         Ok(())
     };
-    // SAFETY: the caller vouches for the parameters.
+    // SAFETY: the parameters are guaranteed by the caller.
     unsafe { with_tensors(context, params, data.len() as u64, &mut read) }
 }
 
-/// From a callback, which is never asked for a byte that is not needed, nor for more than `max_chunk` bytes at once.
+/// From a callback: only required bytes are requested, at most `max_chunk` at a time.
 ///
 /// # Safety
-/// The callback writes at most as many bytes as it is asked for, and `params.ctx` is null or points to a pointer that may
-/// be written.
+/// The callback writes at most the requested number of bytes, and `params.ctx` is null or points to a writable pointer.
 pub unsafe fn from_callback(
     callback: Callback,
     userdata: *mut c_void,
@@ -177,9 +176,9 @@ pub unsafe fn from_callback(
         while done < len {
             let n = max_chunk.min(len - done);
             let pos = at.checked_add(done as u64).ok_or_else(|| Failure::new("the file is too long"))?;
-            // SAFETY: so much room is left behind `to`; the caller vouches for the callback.
+            // SAFETY: `to` has this much space left; the callback is guaranteed by the caller.
             let got = unsafe { callback(userdata, to.wrapping_add(done).cast(), pos, n) };
-            // One that says it read more than it was asked for is not to be believed in anything.
+            // A callback that returns more than was requested cannot be trusted.
             if got != n {
                 return Err(Failure::at(pos, format_args!("the callback read {got} bytes of {n}")));
             }
@@ -191,11 +190,11 @@ pub unsafe fn from_callback(
     let context = read::context(head, 0, total)?;
     let at = context.data_offset;
     let mut read = |to, len| read_raw(at, to, len);
-    // SAFETY: the caller vouches for the parameters.
+    // SAFETY: the parameters are guaranteed by the caller.
     unsafe { with_tensors(context, params, total.saturating_sub(at), &mut read) }
 }
 
-/// A path of C.
+/// A path from C.
 pub fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }

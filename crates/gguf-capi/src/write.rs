@@ -1,4 +1,4 @@
-//! Contexts to files, with the bytes of `gguf_write_out` of `gguf.cpp`.
+//! Writes contexts, with the same bytes as `gguf_write_out` of `gguf.cpp`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use crate::context::{Context, Info};
 use crate::failure::Failure;
 use crate::ggml::Ggml;
 
-/// What is copied at once out of the memory of another device.
+/// The maximum number of bytes to copy at a time from another device.
 const PIECE: usize = 16 << 20;
 
-/// The head, and its length with padding: what `gguf_get_meta_data` gives. The padding is left to the caller, as an alignment
-/// can ask for 2 GiB of it.
+/// The head, and its length including padding: the result of `gguf_get_meta_data`. The caller adds the padding, because the alignment can
+/// be up to 2 GiB.
 pub fn meta(context: &Context) -> Result<(Vec<u8>, usize), Failure> {
     if let Some(why) = &context.refused {
         return Err(Failure::new(format!("not written, because an earlier change was rejected: {why}")));
@@ -42,7 +42,7 @@ fn write_zeros(n: u64, out: &mut dyn Write) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), n), out).map(|_| ())
 }
 
-/// A value as it is written: a bool that is neither 0 nor 1 becomes 1.
+/// A value as it is written: a bool other than 0 and 1 becomes 1.
 fn written(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Bool(b) => Value::Bool((b != 0).into()),
@@ -53,11 +53,11 @@ fn written(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// Writes head and, unless `only_meta`, data.
+/// Writes the head and, unless `only_meta`, the data.
 pub fn write(context: &Context, out: &mut dyn Write, only_meta: bool) -> Result<(), Failure> {
     let (meta, padded) = meta(context)?;
     if !only_meta {
-        // Before the first byte: what a tensor lacks is found before a file is half written.
+        // Checked before the first byte, so that no file is left half written.
         context.tensors.iter().try_for_each(writable)?;
     }
     out.write_all(&meta)?;
@@ -94,7 +94,7 @@ fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
         return Ok(0);
     }
     if tensor.buffer.is_null() {
-        // SAFETY: who set the data promised that this many bytes can be read from it (gguf_set_tensor_data of gguf.h).
+        // SAFETY: guaranteed to be readable by the caller of gguf_set_tensor_data (gguf.h).
         let bytes = unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), n) };
         out.write_all(bytes)?;
         return Ok(n as u64);
@@ -104,7 +104,7 @@ fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
     let mut done = 0;
     while done < n {
         let len = piece.len().min(n - done);
-        // SAFETY: the tensor is a copy of one of ggml's, whose buffer lives as its data does; the piece is inside of it.
+        // SAFETY: the tensor is a copy of one of ggml's, whose buffer is as valid as its data; the piece is inside of it.
         unsafe { (ggml.backend_tensor_get)(tensor, piece.as_mut_ptr().cast(), done, len) };
         out.write_all(piece.get(..len).unwrap_or_default())?;
         done += len;
@@ -114,7 +114,7 @@ fn data(info: &Info, out: &mut dyn Write) -> Result<u64, Failure> {
 
 /// Writes a file that appears once it is complete; a target that is not a regular file, such as a pipe, is written directly.
 pub fn write_to_file(context: &Context, path: &Path, only_meta: bool) -> Result<(), Failure> {
-    // A link stays, and what it leads to is replaced.
+    // A link is kept, and its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let named = |e: io::Error| Failure::new(format!("{}: {e}", path.display()));
     let there = fs::metadata(&path).ok();

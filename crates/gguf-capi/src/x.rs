@@ -1,7 +1,7 @@
-//! What gguf.h does not have, under names that begin with `gguf_x_` (`include/gguf_x.h`): errors with an offset, tensors
-//! without ggml, everything that is wrong with a file, models in several files, mapped data, and data as `f32`.
+//! Functions that gguf.h does not have, with the prefix `gguf_x_` (`include/gguf_x.h`): errors with an offset, tensors without ggml,
+//! checks, models in several files, mapped data, and data as `f32`.
 //!
-//! These functions print nothing. One that fails gives null, false or -1, and [`gguf_x_last_error`] says why.
+//! These functions print nothing. Failures return null, false or -1, and [`gguf_x_last_error`] has the reason.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -21,25 +21,24 @@ use crate::ggml::{MAX_DIMS, Tensor};
 use crate::read;
 use crate::source::path_of;
 
-/// Why the last function of this thread that failed did; an empty text if none did. It stays until the next failure of this
-/// thread.
+/// The reason of the last failure on this thread; empty if there was none. Valid until the next failure on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn gguf_x_last_error() -> *const c_char {
     failure::last().0
 }
 
-/// The byte of the file that the last error of this thread is about; `UINT64_MAX` when it is about none.
+/// The byte offset of the last error of this thread; `UINT64_MAX` if it has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn gguf_x_last_error_offset() -> u64 {
     failure::last().1
 }
 
-/// Appends a tensor of `n_dims` dimensions, as `gguf_add_tensor` does with one of ggml's. `data` may be null as long as only
-/// the head is written.
+/// Appends a tensor of `n_dims` dimensions, like `gguf_add_tensor` for a tensor of ggml. `data` may be null as long as only the head is
+/// written.
 ///
 /// # Safety
-/// The context is null or was not freed, and nobody else uses it meanwhile; `name` is null or a C string; `ne` is null or has
-/// `n_dims` numbers; `data` is null or has the bytes of the tensor and lives until the file is written.
+/// The context is null or has not been freed, and nothing else uses it during the call; `name` is null or a C string; `ne` is null or has
+/// `n_dims` numbers; `data` is null or has the size of the tensor and is valid until the file is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_add_tensor(
     ctx: *mut Context,
@@ -50,7 +49,7 @@ pub unsafe extern "C" fn gguf_x_add_tensor(
     data: *const c_void,
 ) -> bool {
     kept("gguf_x_add_tensor", false, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: both are guaranteed by the caller.
         let (ctx, name) = unsafe { context_and(ctx, name, "the name") }?;
         let n_dims = n_dims as usize;
         let mut shape = [1; MAX_DIMS];
@@ -68,7 +67,7 @@ pub unsafe extern "C" fn gguf_x_add_tensor(
     })
 }
 
-/// Everything that was found wrong with a file.
+/// The findings about a file.
 #[derive(Debug)]
 pub struct Report {
     findings: Vec<CFinding>,
@@ -82,7 +81,7 @@ struct CFinding {
     texts: [CString; 5],
 }
 
-/// `struct gguf_x_finding` of `gguf_x.h`. The texts live as long as the report.
+/// `struct gguf_x_finding` of `gguf_x.h`. The texts are valid as long as the report.
 #[repr(C)]
 #[derive(Debug)]
 pub struct XFinding {
@@ -114,17 +113,17 @@ impl Report {
     }
 }
 
-/// Checks a file: its structure, what the specification asks for, and the model in it. Null when it cannot be opened.
+/// Checks a file: its structure, the specification, and the model in it. Null if the file cannot be opened.
 ///
 /// # Safety
 /// `fname` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_check_file(fname: *const c_char) -> *mut Report {
     kept("gguf_x_check_file", std::ptr::null_mut(), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
         let named = |e: std::io::Error| Failure::new(format!("{}: {e}", path.display()));
-        // Before opening: to open a pipe would wait for its other end.
+        // Checked first, because opening a pipe would block.
         if !path.metadata().map_err(named)?.is_file() {
             return Err(Failure::new(format!("{} is not a regular file", path.display())));
         }
@@ -158,40 +157,40 @@ pub unsafe extern "C" fn gguf_x_check_buffer(data: *const c_void, size: usize) -
 /// The number of findings; 0 for null.
 ///
 /// # Safety
-/// The report is null or was not freed.
+/// The report is null or has not been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_report_n(report: *const Report) -> usize {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: guaranteed by the caller.
     unsafe { report.as_ref() }.map_or(0, |r| r.findings.len())
 }
 
 /// Stores a finding; false if the index is out of range.
 ///
 /// # Safety
-/// The report is null or was not freed; `finding` is null or may be written.
+/// The report is null or has not been freed; `finding` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_report_get(report: *const Report, i: usize, finding: *mut XFinding) -> bool {
     kept("gguf_x_report_get", false, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let found = unsafe { report.as_ref() }.and_then(|r| r.findings.get(i));
         let found =
             found.filter(|_| !finding.is_null()).ok_or_else(|| Failure::new(format!("there is no finding {i}")))?;
         let [code, place, message, expected, hint] = found.texts.each_ref().map(|t| t.as_ptr());
         let (severity, offset) = (found.severity, found.offset);
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the location is guaranteed by the caller.
         unsafe { finding.write(XFinding { severity, offset, code, place, message, expected, hint }) };
         Ok(true)
     })
 }
 
-/// Frees a report; null is nothing to free.
+/// Frees a report; null is ignored.
 ///
 /// # Safety
-/// The report is null or was not freed yet, and it and its texts are not used afterwards.
+/// The report is null or has not been freed, and it and its texts are not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_report_free(report: *mut Report) {
     if !report.is_null() {
-        // SAFETY: the caller vouches for it; reports are made in boxes.
+        // SAFETY: guaranteed by the caller; reports are boxed.
         drop(unsafe { Box::from_raw(report) });
     }
 }
@@ -206,7 +205,7 @@ pub struct Model {
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
-/// Where a tensor is.
+/// The location of a tensor.
 #[derive(Debug)]
 struct Place {
     file: usize,
@@ -214,7 +213,7 @@ struct Place {
     name: CString,
 }
 
-/// `struct gguf_x_tensor` of `gguf_x.h`. The name lives as long as the model.
+/// `struct gguf_x_tensor` of `gguf_x.h`. The name is valid as long as the model.
 #[repr(C)]
 #[derive(Debug)]
 pub struct XTensor {
@@ -229,9 +228,9 @@ pub struct XTensor {
 
 impl Model {
     /// # Safety
-    /// Nobody writes to the files or truncates them while the model lives.
+    /// Nothing writes to the files or truncates them during the lifetime of the model.
     unsafe fn open(path: &Path) -> Result<Model, Failure> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let files = unsafe { Files::map(path) }?;
         let (mut tensors, mut by_name) = (Vec::new(), HashMap::new());
         for (file, model_file) in files.files().iter().enumerate() {
@@ -259,44 +258,44 @@ impl Model {
     }
 }
 
-/// Opens a model from any of its files, and maps them; null when one is missing or cannot be read.
+/// Opens a model from any of its files, and maps them; null if one is missing or cannot be read.
 ///
 /// # Safety
-/// `fname` is null or a C string. Nobody writes to the files or truncates them before the model is freed.
+/// `fname` is null or a C string. Nothing writes to the files or truncates them before the model is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_model_open(fname: *const c_char) -> *mut Model {
     kept("gguf_x_model_open", std::ptr::null_mut(), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let path = path_of(unsafe { c_bytes(fname, "the file name") }?);
-        // SAFETY: the caller vouches for the files.
+        // SAFETY: the files are guaranteed by the caller.
         let model = unsafe { Model::open(path) }?;
         Ok(Box::into_raw(Box::new(model)))
     })
 }
 
-/// Frees a model, with its contexts and all that was mapped; null is nothing to free.
+/// Frees a model, with its contexts and maps; null is ignored.
 ///
 /// # Safety
-/// The model is null or was not freed yet, and nothing of it is used afterwards.
+/// The model is null or has not been freed, and nothing of it is used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_model_free(model: *mut Model) {
     if !model.is_null() {
-        // SAFETY: the caller vouches for it; models are made in boxes.
+        // SAFETY: guaranteed by the caller; models are boxed.
         drop(unsafe { Box::from_raw(model) });
     }
 }
 
-/// Functions that read a model; each keeps its failure and gives `$otherwise` then.
+/// Functions that read a model; failures are stored and return `$otherwise`.
 macro_rules! readers {
     ($($(#[$doc:meta])* fn $name:ident($model:ident $(, $arg:ident: $ty:ty)*) -> $ret:ty, or $otherwise:expr, $body:expr;)*) => { $(
         $(#[$doc])*
         ///
         /// # Safety
-        /// The model is null or was not freed. Other pointers are null or lead to what `gguf_x.h` asks for.
+        /// The model is null or has not been freed. Other pointers are null or valid as specified in `gguf_x.h`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(model: *const Model $(, $arg: $ty)*) -> $ret {
             kept(stringify!($name), $otherwise, || {
-                // SAFETY: the caller vouches for it.
+                // SAFETY: guaranteed by the caller.
                 let $model = unsafe { model.as_ref() }.ok_or_else(|| Failure::new("the model is NULL"))?;
                 $body
             })
@@ -307,13 +306,13 @@ macro_rules! readers {
 readers! {
     /// The number of files; 0 for null.
     fn gguf_x_model_n_files(model) -> usize, or 0, Ok(model.paths.len());
-    /// The path of a file; it lives as long as the model.
+    /// The path of a file, valid as long as the model.
     fn gguf_x_model_path(model, file: usize) -> *const c_char, or null(), {
         let path = model.paths.get(file).ok_or_else(|| Failure::new(format!("there is no file {file}")))?;
         Ok(path.as_ptr())
     };
-    /// The context of a file, for the functions of gguf.h that read one; it lives as long as the model. Null when gguf.h
-    /// refuses the file.
+    /// The context of a file, for the functions of gguf.h that read one; valid as long as the model. Null if gguf.h cannot represent the
+    /// file.
     fn gguf_x_model_context(model, file: usize) -> *const Context, or null(), match model.contexts.get(file) {
         Some(Ok(context)) => Ok(std::ptr::from_ref(context)),
         Some(Err(why)) => Err(Failure { text: why.text.clone(), offset: why.offset }),
@@ -321,13 +320,13 @@ readers! {
     };
     /// The number of tensors in all files; 0 for null.
     fn gguf_x_model_n_tensors(model) -> i64, or 0, Ok(model.tensors.len() as i64);
-    /// The number of the tensor of that name; -1 when it is not there.
+    /// The index of the tensor with that name; -1 if it does not exist.
     fn gguf_x_model_find_tensor(model, name: *const c_char) -> i64, or -1, {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { c_bytes(name, "the name") }?;
         model.by_name.get(name).map(|&i| i as i64).ok_or_else(|| Failure::new(format!("there is no tensor {}", Str(name))))
     };
-    /// Stores what a file says of a tensor, and where its data is in the file.
+    /// Stores the description of a tensor, and the location of its data in the file.
     fn gguf_x_model_tensor(model, i: i64, tensor: *mut XTensor) -> bool, or false, {
         let (place, found) = model.tensor(i)?;
         let info = found.info();
@@ -345,16 +344,16 @@ readers! {
         }
         let (n_dims, size) = (info.dims.len() as u32, range.end - range.start);
         let found = XTensor { name: place.name.as_ptr(), ty: info.ty.0, n_dims, ne, file: place.file, offset: range.start, size };
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the location is guaranteed by the caller.
         unsafe { tensor.write(found) };
         Ok(true)
     };
-    /// The data of a tensor, mapped: null when the file does not hold it all. It lives as long as the model.
+    /// The mapped data of a tensor; null if the file does not contain all of it. Valid as long as the model.
     fn gguf_x_model_tensor_data(model, i: i64) -> *const c_void, or null(), {
         let data = model.tensor(i)?.1.as_bytes()?;
         Ok(data.ok_or_else(|| Failure::new("the file is not mapped"))?.as_ptr().cast())
     };
-    /// Stores `n` elements of a tensor as floats, from element `first` on. Both are whole numbers of blocks.
+    /// Stores `n` elements of a tensor as floats, starting at element `first`. Both must be whole numbers of blocks.
     fn gguf_x_model_tensor_f32(model, i: i64, first: u64, n: u64, out: *mut f32) -> bool, or false, {
         let (_, tensor) = model.tensor(i)?;
         let (name, ty) = (tensor.name(), tensor.ty());
@@ -367,7 +366,7 @@ readers! {
         let packed = range.and_then(|r| data.get(r)).ok_or_else(|| {
             Failure::new(format!("elements {first} to {first} + {n} of {name} are not whole blocks of {ty}"))
         })?;
-        // SAFETY: the caller vouches for the floats.
+        // SAFETY: the floats are guaranteed by the caller.
         unsafe { decode(ty, packed, out, n as usize) }
     };
 }
@@ -378,7 +377,7 @@ readers! {
 /// `out` is null or has room for `n` floats.
 unsafe fn decode(ty: GgmlType, packed: &[u8], out: *mut f32, n: usize) -> Result<bool, Failure> {
     let codec = codec(ty).ok_or_else(|| Failure::new(format!("{ty} cannot be decoded")))?;
-    // Before the floats are touched, as the room was promised for this number of them.
+    // Checked before the floats are touched, because the caller only guarantees this number of them.
     if codec.packed_bytes(n) != Some(packed.len()) {
         return Err(Failure::new(format!("{} bytes are not {n} elements of {ty}", packed.len())));
     }
@@ -397,16 +396,16 @@ unsafe fn decode(ty: GgmlType, packed: &[u8], out: *mut f32, n: usize) -> Result
     Ok(true)
 }
 
-/// Whether data of a tensor type can be had as floats.
+/// Whether data of a tensor type can be decoded to floats.
 #[unsafe(no_mangle)]
 pub extern "C" fn gguf_x_can_decode(ty: u32) -> bool {
     codec(GgmlType(ty)).is_some()
 }
 
-/// Stores the elements that `n_bytes` of packed data hold as `n` floats: the values of ggml's `to_float`.
+/// Decodes `n_bytes` of packed data to `n` floats: the values of ggml's `to_float`.
 ///
 /// # Safety
-/// `data` is null or has `n_bytes` bytes; `out` is null or has room for `n` floats, and is not in `data`.
+/// `data` is null or has `n_bytes` bytes; `out` is null or has space for `n` floats, and does not overlap `data`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_x_decode(ty: u32, data: *const c_void, n_bytes: usize, out: *mut f32, n: usize) -> bool {
     kept("gguf_x_decode", false, || {

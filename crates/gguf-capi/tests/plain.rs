@@ -1,4 +1,4 @@
-//! Tests that need no ggml: files, their bytes, and the functions of `gguf_x.h`.
+//! Tests that do not need ggml: files, their bytes, and the functions of `gguf_x.h`.
 #![cfg(unix)]
 
 use std::ffi::CStr;
@@ -31,7 +31,7 @@ fn meta(ctx: *const Context) -> Vec<u8> {
     }
 }
 
-/// A head of more than a megabyte, with everything that gguf.h takes.
+/// A head of more than a megabyte, with all kinds of values that gguf.h accepts.
 fn large_head() -> Head {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -131,7 +131,7 @@ fn counted_nuls_are_kept_as_ggml_keeps_them() {
         assert_eq!(CStr::from_ptr(gguf_get_val_str(ctx, 0)), c"n");
         assert_eq!(CStr::from_ptr(gguf_get_arr_str(ctx, 1, 1)), c"b");
         assert!(meta(ctx) == bytes);
-        // A context that takes them has C strings.
+        // C strings, after copying to another context.
         let copy = gguf_init_empty();
         gguf_set_kv(copy, ctx);
         let plain = Head { dialect: Dialect::new(Version::V3), ..head.clone() };
@@ -254,8 +254,7 @@ fn shapes_that_ggml_cannot_make_are_refused() {
     assert_eq!(taken.map(is_read), [true; 5]);
 }
 
-/// Heads that say much, and have only zeros behind their first bytes, up to a tebibyte. A refusal costs no more than some of
-/// it.
+/// Heads with large claims, followed by zeros, up to a tebibyte. Rejecting them reads only a small part.
 #[test]
 fn nothing_is_read_for_a_length_that_is_refused() {
     struct Source {
@@ -316,6 +315,6 @@ fn errors_have_an_offset() {
     // SAFETY: the text lives until the next error of this thread.
     let text = unsafe { CStr::from_ptr(gguf_x_last_error()) }.to_str().unwrap();
     assert_eq!(text, "gguf_init_from_buffer: byte 33: value type 0 (a): invalid value type 99; expected 0 to 12");
-    // Kept per thread.
+    // Stored per thread.
     std::thread::spawn(|| assert_eq!(gguf_x_last_error_offset(), u64::MAX)).join().unwrap();
 }

@@ -314,11 +314,11 @@ const FINDINGS: &[(&str, &str)] = &[
     ("file.tail", "gguf repair FILE --mend appends zero bytes"),
     ("key.spelling", "rename the key with gguf rename FILE OLD=NEW"),
     ("key.ascii", "rename the key with gguf rename FILE OLD=NEW"),
-    ("key.nul", "rename the key with gguf edit FILE; readers in C see only what stands before the NUL"),
+    ("key.nul", "rename the key with gguf edit FILE; C programs read only the part before the NUL"),
     ("value.utf8", "rewrite the text as UTF-8 with gguf set FILE KEY=TEXT"),
     (
         "value.nul",
-        "write the text without it with gguf set FILE KEY=TEXT; readers in C see only what stands before the NUL",
+        "write the text without it with gguf set FILE KEY=TEXT; C programs read only the part before the NUL",
     ),
     (
         "tensor.name.64",
@@ -336,7 +336,7 @@ const FINDINGS: &[(&str, &str)] = &[
     ("readers.offsets", "llama.cpp rejects it; gguf upgrade FILE OUT rewrites the file"),
     ("readers.key", "rename the key with gguf rename FILE OLD=NEW"),
     // Models.
-    ("arch.missing", "nothing else says how to read the model; gguf set FILE general.architecture=NAME sets it"),
+    ("arch.missing", "the model cannot be loaded without it; gguf set FILE general.architecture=NAME sets it"),
     ("key.missing", "add the key with gguf set FILE KEY=VALUE; converting again from the source does, too"),
     ("key.type", "gguf set FILE KEY=VALUE rewrites the value in this type"),
     ("key.width", "llama.cpp does not convert it; gguf set FILE KEY=VALUE rewrites the value in this type"),

@@ -1,14 +1,13 @@
-//! Memory whose size is a number is reserved where the libraries say why the number is small, or that it may not be had. Everything
-//! else grows with what is read.
+//! Allocations of a computed size are fallible, or the size has a documented bound. All others grow with the data that is read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Expressions that reserve memory by a number, and abort if there is none.
+/// Expressions that allocate a given size, and abort if memory is exhausted.
 const INFALLIBLE: &[&str] =
     &["with_capacity(", ".reserve(", ".reserve_exact(", ".resize(", ".resize_with(", ".repeat(", "vec![", "from_elem("];
 
-/// The number of places in each file, and their bounds. Of `vec![`, only the form with a number is searched.
+/// The number of places in each file, and their bounds. Only `vec![` with a length is searched.
 const KNOWN: &[(&str, usize, &str)] = &[
     ("gguf-format/src/check.rs", 1, "digits of a number"),
     ("gguf-format/src/check/repeats.rs", 1, "names in the head that share a hash"),
@@ -79,8 +78,8 @@ fn memory_is_not_reserved_by_the_numbers_of_files() {
             n_known += usize::from(known.is_some());
             if found.len() != known.map_or(0, |(_, n, _)| *n) {
                 wrong.push(format!(
-                    "{relative}: {} places that reserve memory by a number. Use try_reserve or what grows; or, where the number is \
-                     bounded, say in this test by what.\n{}",
+                    "{relative}: {} allocations of a given size. Use try_reserve or a growing collection, or if the size is bounded, \
+                     document the bound in this test.\n{}",
                     found.len(),
                     found.join("\n")
                 ));
@@ -88,14 +87,14 @@ fn memory_is_not_reserved_by_the_numbers_of_files() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(n_known, KNOWN.len(), "a file of the list is gone");
+    assert_eq!(n_known, KNOWN.len(), "a listed file no longer exists");
 }
 
-/// The lines that reserve memory by a number, comments and tests left out.
+/// The lines with such expressions, without comments and tests.
 fn places(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let is_number = |line: &str, what: &str| match what {
-        // `vec![a; n]`, and not a list or a list of lists.
+        // `vec![a; n]`, but not a list or a list of lists.
         "vec![" => line.split("vec![").skip(1).any(|rest| {
             let (mut depth, mut n) = (0, 0);
             for c in rest.chars() {
@@ -119,7 +118,7 @@ fn places(text: &str) -> Vec<String> {
     found.collect()
 }
 
-/// All sources in a folder but tests in files of their own.
+/// All sources in a directory except separate test files.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

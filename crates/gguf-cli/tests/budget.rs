@@ -1,4 +1,4 @@
-//! `gguf quantize` with a size in place of a file type, and its report.
+//! `gguf quantize` with a size instead of a file type, and its report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn model(dir: &Path) -> PathBuf {
     out
 }
 
-/// Types that are tried in a moment even without optimisation.
+/// Types that are fast to try even without optimisation.
 const QUICK: &str = "q4_0,q5_0,q8_0";
 
 #[test]
@@ -98,7 +98,7 @@ fn the_report_is_a_table_or_json() {
         assert!(relative > 0.004 && relative < 0.006 && cosine > 0.9999, "{t}");
         assert!(t["weighted"].is_null());
     }
-    // There is nothing to measure when nothing is written.
+    // Without output, nothing can be measured.
     gguf(["quantize", model, "Q8_0", "--report", "--dry-run"]).exits(2).says(&["cannot be used with"]);
     gguf(["quantize", model, out, "COPY", "--report", "-q", "-f"])
         .exits(0)

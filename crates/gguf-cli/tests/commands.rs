@@ -1,4 +1,4 @@
-//! Every command on a good file, a broken one and a missing one: what it prints, where, and how it exits.
+//! Every command on a valid, a damaged and a missing file: its output, streams and exit code.
 
 use std::fs;
 use std::process::Stdio;
@@ -65,7 +65,7 @@ fn show_tells_where_a_pattern_belongs() {
     ] {
         gguf([&["show", text(&file)], args].concat()).exits(2).says(&[said]);
     }
-    // Such a file may exist.
+    // A file with such a name may exist.
     let odd = small(dir.path(), "a*b.gguf");
     gguf(["show", "--tensors", text(&odd)]).exits(0).prints(&["output_norm.weight"]);
 }
@@ -137,7 +137,7 @@ fn an_embedded_file_is_found_at_its_offset() {
     gguf(["show", "--at", "x", text(&outer)]).exits(2);
 }
 
-/// A model in two shards, which are called `<prefix>-0000X-of-00002.gguf`.
+/// A model in two shards, `<prefix>-0000X-of-00002.gguf`.
 fn shards(dir: &std::path::Path, prefix: &str) -> [std::path::PathBuf; 2] {
     let tensors: [(&str, &[u64], GgmlType); 2] =
         [("token_embd.weight", &[32, 1000], GgmlType::F16), ("output_norm.weight", &[32], GgmlType::F32)];
@@ -232,7 +232,7 @@ fn check_names_what_is_no_gguf() {
         gguf([command, text(dir.path())]).exits(2).says(&["gguf: error: "]);
     }
     gguf(["get", text(&missing), "x"]).exits(2);
-    // A bad file and one that cannot be read: the higher exit code is returned.
+    // An invalid file and a missing one: the higher exit code is returned.
     gguf(["check", text(&dir.path().join("file")), text(&missing)]).exits(2);
 }
 
@@ -276,7 +276,7 @@ fn check_lists_its_rules() {
     let mut unique = codes.clone();
     unique.sort_unstable();
     unique.dedup();
-    assert_eq!(unique.len(), codes.len(), "a code is there twice");
+    assert_eq!(unique.len(), codes.len(), "duplicate code");
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn convert_writes_once() {
     gguf(["show", text(&out)]).exits(0).prints(&["big-endian"]);
     convert(&format!("{to} --force --vocab-only -q")).exits(0);
     gguf(["show", text(&out)]).exits(0).prints(&[", 0 tensors\n", "2,048 tokens"]);
-    // Into a folder, and by a template.
+    // Into a directory, and by a template.
     fs::remove_file(&out).unwrap();
     let run = convert(&format!("-o {} --type f16 -q", text(dir.path()))).exits(0);
     assert!(run.out.ends_with("-F16.gguf\n"), "{}", run.out);
@@ -370,7 +370,7 @@ fn convert_dry_run_writes_nothing() {
     let run = gguf(["convert", text(&glossary()), "--dry-run", "--type", "f16", "-o", text(&out)]).exits(0).silently();
     run.prints(&[
         "TENSOR                    SHAPE       FROM  TO     BYTES  REASON\n",
-        "token_embd.weight         256 x 2048  bf16  f16  1048576  as asked\n",
+        "token_embd.weight         256 x 2048  bf16  f16  1048576  requested type\n",
         "output_norm.weight        256         bf16  f32     1024  vector\n",
         "llama, f16: 29 tensors, 2.89 M parameters, 32 keys, 5.82 MB (5,821,120 bytes)\n",
         "out.gguf\n",
@@ -454,7 +454,7 @@ fn a_closed_pipe_is_no_error() {
         assert_eq!(output.status.code(), Some(code), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
-    // A verdict stands, whether its reasons are read or not.
+    // The exit code does not depend on whether the findings are read.
     fs::write(&file, "no model").unwrap();
     let mut child = program().arg("check").arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -554,7 +554,7 @@ fn paths_that_are_no_utf8_stay_whole_in_json() {
 fn long_names_neither_stop_nor_widen_a_table() {
     let dir = folder();
     let file = dir.path().join("long.gguf");
-    // By hand, because no writer takes such names.
+    // By hand, because writers reject such names.
     let string = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let build = |key: &str, name: &str| {
         let mut bytes = [&b"GGUF\x03\0\0\0"[..], &2u64.to_le_bytes(), &101u64.to_le_bytes()].concat();
@@ -572,13 +572,13 @@ fn long_names_neither_stop_nor_widen_a_table() {
         build(&key, &name);
         for (option, long) in [("--kv", &key), ("--tensors", &name)] {
             let run = gguf(["show", option, text(&file)]);
-            // A reader may refuse names of such a length, but not fall over them.
+            // A reader may reject names of such a length, but must not crash.
             assert!(run.code == 0 || run.err.contains("gguf: error: "), "{}", run.err);
             assert!(run.code != 0 || run.out.contains(long.as_str()));
             assert!(run.out.len() < n + 10_000, "{option}: {}", run.out.len());
         }
     }
-    // What is escaped is five times as long.
+    // Escaped text is five times as long.
     build(&"\x01".repeat(20_000), "t");
     let run = gguf(["show", "--kv", text(&file)]).exits(0).prints(&["k.0   ", &r"\u{1}".repeat(20_000)]);
     assert!(run.out.len() < 110_000, "{}", run.out.len());
@@ -595,7 +595,7 @@ fn json_takes_no_memory_by_the_key() {
     }
     write(&file, &head, &[]);
     drop(head);
-    // 200 MB of address space; as one tree of values, the object takes 300.
+    // 200 MB of address space; as one tree of values, the object needs 300.
     let line = format!("ulimit -v 200000; exec {} show --json --full {}", env!("CARGO_BIN_EXE_gguf"), text(&file));
     let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -750,7 +750,7 @@ fn what_is_no_command_gets_a_tip() {
     assert!(!gguf(["blah"]).exits(2).err.contains("tip: "));
 }
 
-/// The tensors of an encoder of images with one block, as LLaVA has it beside Mistral models.
+/// The tensors of an image encoder with one block, as used by LLaVA with Mistral models.
 const ENCODER: &[(&str, &[u64])] = &[
     ("vision_tower.ln_pre.weight", &[4]),
     ("vision_tower.patch_conv.weight", &[4, 3, 2, 2]),
@@ -806,7 +806,7 @@ fn convert_writes_model_and_projector() {
         "mm.2.weight",
     ]);
     gguf(["show", &out, "--tensors"]).exits(0).prints(&["blk.1.attn_q.weight"]);
-    // What quantizes the model leaves the encoder as it is.
+    // Quantizing the model does not quantize the encoder.
     let quantized = format!("--mmproj={}", path("half.gguf"));
     gguf(["convert", text(&model), "-o", &path("q.gguf"), "--type", "Q4_0", &quantized, "-q"]).exits(0);
     assert_eq!(fs::read(path("half.gguf")).unwrap(), fs::read(&projector).unwrap());

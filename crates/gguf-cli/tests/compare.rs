@@ -1,4 +1,4 @@
-//! `gguf diff` and `gguf hash`: what they print, and their exit codes.
+//! `gguf diff` and `gguf hash`: output and exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn templates_are_compared_line_by_line() {
         .prints(&["\nlist: 3 and 4 elements, 1 different; the first at 1: 2 and 5\n"]);
 }
 
-/// The figures of a model and its quantization are those of the report that quantizing gives.
+/// The figures of a comparison between a model and its quantization are those of the quantization's report.
 #[test]
 fn diff_of_a_quantization_is_its_report() {
     let dir = folder();
@@ -105,7 +105,7 @@ fn diff_of_a_quantization_is_its_report() {
         for figure in figures {
             assert_eq!(diff["total"][figure], report["total"][figure], "{ty} {figure}");
         }
-        // The worst first.
+        // Sorted in descending order.
         let sorted = gguf(["diff", text(&model), text(&quantized), "--json", "--sort", "error"]).exits(1).json();
         let errors: Vec<f64> =
             sorted["tensors"].as_array().unwrap().iter().filter_map(|t| t["error"]["relative"].as_f64()).collect();

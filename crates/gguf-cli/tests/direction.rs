@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each crate may import of the others.
+/// The crates that each crate may import.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-format", &[]),
     ("gguf-quants", &["gguf-format"]),
@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("gguf-test", &["gguf-format", "gguf-quants", "gguf-io", "gguf-capi"]),
 ];
 
-/// All crates under the surfaces.
+/// All crates below the surfaces.
 const ALL: &[&str] = &[
     "gguf-format",
     "gguf-quants",
@@ -36,7 +36,7 @@ const ALL: &[&str] = &[
     "ggufkit",
 ];
 
-/// All crates under the facade.
+/// All crates below the facade.
 const LIBRARIES: &[&str] = ALL.split_at(ALL.len() - 1).0;
 
 #[test]
@@ -65,8 +65,8 @@ fn crates_import_downwards() {
     assert_eq!(seen, MAY_IMPORT.len());
 }
 
-/// Libraries know no command line: neither the options of the program nor its commands. What to do in its terms is in
-/// `gguf-cli/src/hints.rs`.
+/// Libraries do not refer to the command line: neither to the options of the program nor to its commands. `gguf-cli/src/hints.rs` has the
+/// hints in these terms.
 #[test]
 fn libraries_name_no_option_of_the_program() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -88,7 +88,7 @@ fn libraries_name_no_option_of_the_program() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// The names of the program's options: the fields behind `#[arg(long)]`.
+/// The names of the program's options: the fields with `#[arg(long)]`.
 fn options_of(folder: &Path) -> BTreeSet<String> {
     let mut options = BTreeSet::new();
     for file in sources(folder) {
@@ -108,7 +108,7 @@ fn options_of(folder: &Path) -> BTreeSet<String> {
     options
 }
 
-/// All sources in a folder.
+/// All sources in a directory.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

@@ -1,5 +1,5 @@
-//! A disk that is full: an error that leaves nothing behind, and what stood there before. Needs the right to mount a small file
-//! system, as root or as a user with a namespace of users; without it the test is ignored.
+//! A full disk: an error that leaves no output and keeps existing files. Requires the permission to mount a small file system, as root or
+//! in a user namespace; otherwise the test is ignored.
 
 use gguf_test::disk;
 use gguf_test::files::{folder, glossary, names, text};

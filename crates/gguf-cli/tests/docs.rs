@@ -1,9 +1,10 @@
 //! Tests of the README and the book: console blocks are run and their output is compared, code blocks are checked, links resolve, and
 //! every page is listed in the table of contents.
 //!
-//! A `console` block contains commands, each after `$ `, and their output. The blocks of a page form one session: they run in order in a
-//! folder that contains `examples` and is also the home folder. A line `...` matches any lines; times and rates match any others. Commands in
-//! `<!-- setup: … -->` run first; `<!-- legacy: NAME -->` creates a legacy model. Pipes to `jq` are skipped where it is not installed.
+//! A `console` block contains commands, each after `$ `, and their output. The commands of all pages run in one folder after those
+//! of the README, because a reader may follow any of them in the folder of the sources. It contains `examples` and is also the home folder. A
+//! line `...` matches any lines; times and rates match any others. Commands in `<!-- setup: … -->` create files of the reader's own;
+//! `<!-- legacy: NAME -->` creates a legacy model. Pipes to `jq` are skipped where it is not installed.
 //!
 //! Commands that cannot be run in a test, such as an installation, are in `sh` and `text` blocks. Their syntax is checked, and so are the
 //! options of `gguf` in them.
@@ -14,9 +15,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
 use gguf_test::files::folder;
 use gguf_test::{legacy, program};
+use tempfile::TempDir;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -143,15 +146,28 @@ fn directives<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.strip_prefix(start.as_str())?.strip_suffix(" -->"))
 }
 
+/// The pages with the folders in which their commands run. The README runs first and makes the example models; after it, all pages share its
+/// folder, so that none overwrites or depends on a file of another. The introduction makes the example models in the README's place.
+fn pages_with_folders() -> Vec<(PathBuf, Rc<TempDir>)> {
+    let with_examples = || {
+        let dir = folder();
+        std::os::unix::fs::symlink(root().join("examples"), dir.path().join("examples")).unwrap();
+        Rc::new(dir)
+    };
+    let shared = with_examples();
+    let (readme, introduction) = (root().join("README.md"), root().join("docs/introduction.md"));
+    let others = pages().into_iter().filter(|page| *page != readme && *page != introduction);
+    let others: Vec<_> = others.map(|page| (page, shared.clone())).collect();
+    [vec![(readme, shared), (introduction, with_examples())], others].concat()
+}
+
 #[test]
 fn commands_print_what_is_shown() {
     let has_jq = Command::new("jq").arg("--version").output().is_ok();
     let mut n_run = 0;
     let mut wrong = Vec::new();
-    for page in pages() {
+    for (page, dir) in pages_with_folders() {
         let text = fs::read_to_string(&page).unwrap();
-        let dir = folder();
-        std::os::unix::fs::symlink(root().join("examples"), dir.path().join("examples")).unwrap();
         for name in directives(&text, "legacy") {
             fs::write(dir.path().join(name), legacy::llama(legacy::GGJT1, 2, 2).write("", "").bytes).unwrap();
         }

@@ -1,4 +1,4 @@
-//! `gguf set`, `unset`, `rename` and `edit`: what they change, what they print, and how they exit.
+//! `gguf set`, `unset`, `rename` and `edit`: changes, output and exit codes.
 
 use std::fs;
 use std::io::Write;
@@ -45,7 +45,7 @@ fn set_says_what_it_would_do() {
     assert_eq!(json["changes"][0]["after"], "Other");
     assert_eq!(json["file_bytes"], before.len());
     let run = gguf(["set", "-n", "--rewrite", "--reserve", "1KiB", text(&file)]).exits(0);
-    run.prints(&["would be edited as a new file of ", "because a new file was asked for", "1,024 bytes of space"]);
+    run.prints(&["would be edited as a new file of ", "because a rewrite was requested", "1,024 bytes of space"]);
     assert!(fs::read(&file).unwrap() == before);
 }
 
@@ -104,7 +104,7 @@ fn set_reads_json_and_templates() {
     gguf(["get", text(&file), "llama.big"]).exits(1);
     let run = gguf(["get", text(&file), "tokenizer.chat_template"]).exits(0);
     assert_eq!(run.out.trim_end(), fs::read_to_string(&template).unwrap());
-    // What `show` prints of one file is the metadata of another.
+    // The metadata printed by `show` can be applied to another file.
     let shown = gguf(["show", "--json", "--full", text(&file)]).exits(0).json();
     let other = dir.path().join("other.gguf");
     write(&other, &head(&[("a", &[32], GgmlType::F32)]), &[]);
@@ -202,14 +202,14 @@ fn rename_gives_keys_and_tensors_other_names() {
     gguf(["rename", text(&file), "norm.weight=token_embd.weight"])
         .exits(2)
         .says(&["the name token_embd.weight is taken"]);
-    // A name that a key and a tensor have.
+    // A name shared by a key and a tensor.
     gguf(["set", "-q", text(&file), "norm.weight:u8=1"]).exits(0);
     gguf(["rename", text(&file), "norm.weight=x"])
         .exits(2)
         .says(&["norm.weight is both a key and a tensor; choose with --keys or --tensors\n"]);
     gguf(["rename", "--tensors", text(&file), "norm.weight=x"]).exits(0).says(&["tensor norm.weight is now x"]);
     gguf(["rename", "--keys", text(&file), "x=y"]).exits(1).says(&["there is no key x"]);
-    // Names change places.
+    // Swapped names.
     gguf(["rename", "-q", text(&file), "x=t", "token_embd.weight=x", "t=token_embd.weight"]).exits(0);
 }
 
@@ -259,7 +259,7 @@ fn edit_runs_an_editor() {
     assert_eq!(names(dir.path()), ["m.gguf"]);
 }
 
-/// A journal beside a file, as an edit leaves it that is killed.
+/// A journal beside a file, as left by a killed edit.
 #[test]
 fn an_interrupted_edit_is_finished_by_whatever_opens_the_file() {
     use gguf_io::in_place::{EditStep, journal_path, replace_start};
@@ -292,7 +292,7 @@ fn an_interrupted_edit_is_finished_by_whatever_opens_the_file() {
     }
     interrupt();
     gguf(["set", text(&file), "general.name=Small"]).exits(0).says(&["m.gguf: completed an interrupted edit\n"]);
-    // Of a file that is another one meanwhile, nothing is touched.
+    // If the file has been replaced since, nothing is touched.
     interrupt();
     let other = dir.path().join("other.gguf");
     write(&other, &head(&[]), &[]);
@@ -315,10 +315,10 @@ fn writers_leave_room() {
         let description = format!("general.description={}", "d".repeat(8000));
         gguf(["set", text(file), "--in-place", &description]).exits(0).says(&["in place, in reserved space"]);
         gguf(["check", "-q", text(file)]).exits(0);
-        // The key that holds the room is in no list to edit.
+        // The padding key cannot be edited.
         gguf(["set", "-n", text(file), "ggufkit.pad=x"]).exits(2).says(&["only reserves space"]);
     }
-    // The size of a file that is asked for counts the room.
+    // A requested file size includes the reserved space.
     let sized = dir.path().join("s.gguf");
     gguf(["quantize", text(&plain), text(&sized), "--target-size", "2MB", "-q", "--reserve", "64KiB"]).exits(0);
     let bytes = fs::metadata(&sized).unwrap().len();

@@ -1,5 +1,5 @@
-//! Editing on a disk that is full, or that may not be written: the file is as it was, and nothing is left beside it. Needs the right to
-//! mount a small file system, as root or as a user with a namespace of users; without it the tests are ignored.
+//! Editing on a full or read-only disk: the file is unchanged, and no other files are left. Requires the permission to mount a small file
+//! system, as root or in a user namespace; otherwise the tests are ignored.
 
 use gguf_test::disk;
 use gguf_test::files::{folder, glossary, small};
@@ -18,7 +18,7 @@ const FULL: &str = r#"
     cmp m.gguf same.gguf && echo same
 "#;
 
-/// The same where nothing may be written, and with a journal that would have to be finished.
+/// The same on a read-only disk, including with a journal to complete.
 const READ_ONLY: &str = r#"
     set -u; gguf=$1; model=$2; cd "$0"
     cp "$model" m.gguf; printf 'GGUF edit' >m.gguf.edit; cp "$model" n.gguf
@@ -47,12 +47,12 @@ fn what_may_not_be_written_is_left_alone() {
     let model = small(model.path(), "m.gguf");
     let output = disk::script(dir.path(), READ_ONLY).arg(path()).arg(&model).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A journal that was never complete keeps nobody from reading.
+    // An incomplete journal does not prevent reading.
     assert_eq!(out, "Small\ncode 0\ncode 2\nSmall\ncode 0\n", "{err}");
     assert!(err.contains("Read-only file system"), "{err}");
 }
 
-/// Leaves the disk less and less room, and inserts bytes: the journal does not fit, then the new head does not, then all does.
+/// Inserts bytes with less and less free space: the journal does not fit, then the new head does not, then everything fits.
 const ALMOST_FULL: &str = r#"
     set -u; gguf=$1; cd "$0"
     "$gguf" set "$2" --output base.gguf -q >/dev/null
@@ -83,7 +83,7 @@ fn a_disk_that_fills_up_leaves_the_old_head_or_the_new_one() {
     assert_eq!(found, ["same: .edit: cannot write", "same: : cannot edit in place", "done"], "{out}{err}");
 }
 
-/// Edits a file and copies it, and shows after each whether the disk is fuller by the data.
+/// Edits a file and copies it, and prints after each whether the free space decreased by the size of the data.
 const SHARED: &str = r#"
     set -u; gguf=$1; cd "$0"
     used() { sync; df -k --output=used . | tail -n 1; }

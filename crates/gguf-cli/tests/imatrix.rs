@@ -1,4 +1,4 @@
-//! `gguf imatrix`: what it prints, writes and refuses. The files beside the library's tests are those of llama-imatrix.
+//! `gguf imatrix`: output, files and errors. The test files of the library come from llama-imatrix.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn imatrix(args: &[&str]) -> Run {
     gguf([&["imatrix"], args].concat())
 }
 
-/// An old file of one entry.
+/// A file with one entry in the old format.
 fn old(dir: &Path, name: &str, entry: &str, n_calls: i32, values: &[f32]) -> PathBuf {
     let mut out = Vec::new();
     for n in [1, entry.len() as i32] {
@@ -31,7 +31,7 @@ fn old(dir: &Path, name: &str, entry: &str, n_calls: i32, values: &[f32]) -> Pat
     path
 }
 
-/// For every weight of the example that has 256 or 768 columns, one chunk in which all are the same.
+/// For every weight of the example with 256 or 768 columns, one chunk with equal values.
 fn of_the_example(dir: &Path) -> PathBuf {
     let weights = ["attn_k", "attn_output", "attn_q", "attn_v", "ffn_down", "ffn_gate", "ffn_up"];
     let names = (0..3).flat_map(|block| weights.map(|w| format!("blk.{block}.{w}.weight")));
@@ -208,7 +208,7 @@ fn a_matrix_is_checked_alone_and_with_a_model() {
     gguf([Path::new("convert"), &glossary(), Path::new("-o"), &model, Path::new("-q")]).exits(0);
     let small = dir.path().join("small.gguf");
     gguf(["quantize", text(&model), text(&small), "Q4_K_M", "-q"]).exits(0);
-    // What is quantized already is judged as the original is.
+    // A quantized model is checked like the original.
     for model in [&model, &small, &glossary()] {
         for ty in ["Q4_K_M", "IQ2_XS", "24"] {
             let run = imatrix(&["check", text(&matrix), text(model), ty]);

@@ -1,6 +1,5 @@
-//! The program against real llama.cpp: what it converts is loaded and run there. Needs the folder of the peers in
-//! `GGUF_PEERS` (llama.cpp's libraries and bindings) and the folder of shared data and tools in `GGUF_SHARED`; without
-//! them the tests are ignored.
+//! Loads and runs converted models in real llama.cpp. Requires the directory of the peers in `GGUF_PEERS` (llama.cpp's libraries and
+//! bindings) and the directory of shared data and tools in `GGUF_SHARED`; otherwise the tests are ignored.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -44,7 +43,7 @@ fn the_converted_example_runs_in_llama_cpp() {
     }
 }
 
-/// Writes a model in shards: of so many tensors each, the last ones first.
+/// Writes a model in shards with given numbers of tensors, the last ones first.
 fn split(from: &Path, prefix: &Path, sizes: &[usize]) -> PathBuf {
     let bytes = std::fs::read(from).unwrap();
     let gguf = Gguf::parse(bytes.as_slice()).unwrap();
@@ -115,13 +114,13 @@ fn what_llama_cpp_wrote_has_no_errors() {
     let mut bad = Vec::new();
     for entry in std::fs::read_dir(peers.data("hf/ref")).expect("reference files") {
         let path = entry.unwrap().path();
-        // The converter leaves the halves of packed types unswapped in big-endian files.
+        // The converter does not swap the halves of packed types in big-endian files.
         if path.extension().is_none_or(|e| e != "gguf") || path.to_string_lossy().contains("bigendian") {
             continue;
         }
         seen += 1;
         let check = gguf(&["check", "--data", "--quiet", path.to_str().unwrap()]);
-        // Some have fewer rows of embeddings than tokens, and llama.cpp refuses them.
+        // Some have fewer rows of embeddings than tokens, and llama.cpp rejects them.
         if !check.status.success() && !refused(&path) {
             bad.push(format!("{}: {}", path.display(), String::from_utf8_lossy(&check.stdout)));
         }

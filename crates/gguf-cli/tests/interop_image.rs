@@ -1,6 +1,6 @@
-//! Image models: the same bytes as ComfyUI-GGUF's converter, and what the loaders of ComfyUI-GGUF, InvokeAI and diffusers read.
+//! Image models: the same bytes as ComfyUI-GGUF's converter, and loading in ComfyUI-GGUF, InvokeAI and diffusers.
 //!
-//! Needs the sources of the three in the folder `image-loaders` of `GGUF_PEERS`, and PyTorch; CONTRIBUTING.md says how to get them.
+//! Requires the sources of all three in the directory `image-loaders` of `GGUF_PEERS`, and PyTorch; see CONTRIBUTING.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use gguf_test::files::text;
 use gguf_test::peers::{self, Peers};
 use gguf_test::program::gguf;
 
-/// Runs the peer; gives what it prints.
+/// Runs the peer; returns its output.
 fn peer(mode: &str, args: &[String]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image_peer.py");
     let mut peer = Peers::get().python(&script);
@@ -19,7 +19,7 @@ fn peer(mode: &str, args: &[String]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs `gguf`, which writes the last path.
+/// Runs `gguf` with the last path as output.
 fn run(command: &str, paths: [&Path; 2], options: &[&str]) {
     let mut args = vec![command, text(paths[0])];
     if command == "convert" {
@@ -45,7 +45,7 @@ fn conversions_have_the_same_bytes_and_are_loaded() {
                 failures.push(format!("{name}: other bytes"));
             }
         }
-        // Names without their prefix, tensors left out, and one that ComfyUI-GGUF does not load.
+        // Prefixed names, omitted tensors, and a model that ComfyUI-GGUF cannot load.
         if ["flux-prefix", "flux-net", "cosmos", "scalar"].contains(&name) {
             continue;
         }
@@ -62,7 +62,7 @@ fn conversions_have_the_same_bytes_and_are_loaded() {
     assert!(n_tensors > 1000, "{n_tensors}");
 }
 
-/// Quantized in the same pass or in a second one, with the same bytes; loaded with the shapes of the checkpoint, and values near its own.
+/// Quantized in one pass or two, with the same bytes; loaded with the shapes of the checkpoint, and values close to the original.
 fn quantized_models_are_loaded() {
     let dir = tempfile::tempdir().unwrap();
     peer("make", &[dir.path().display().to_string()]);

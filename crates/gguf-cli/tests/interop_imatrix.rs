@@ -1,5 +1,5 @@
-//! Importance matrices written by the program, in the hands of real llama.cpp: its quantizer makes of them the bytes that it
-//! makes of the originals. Needs `GGUF_PEERS` and `GGUF_SHARED` as `interop.rs` does.
+//! Importance matrices written by the program, used by real llama.cpp: its quantizer gives the same bytes as with the original matrices.
+//! Requires `GGUF_PEERS` and `GGUF_SHARED` like `interop.rs`.
 
 use gguf_format::Gguf;
 use gguf_quantize::imatrix::{ImatrixFile, Merge};
@@ -27,16 +27,16 @@ fn llama_cpp_quantizes_the_same_with_what_is_written() {
     let of = |name: &str| peers.data(name).to_str().unwrap().to_owned();
     let (model, original, old) = (of("glossary-bf16.gguf"), of("glossary-imatrix.gguf"), of("glossary-imatrix.dat"));
 
-    // A sum of one is the original. A sum of two of the same is twice that: the same means, to the bit.
+    // Merging one matrix restores the original. Merging it twice doubles it: the same means, to the bit.
     let (single, double) = (path("single.gguf"), path("double.gguf"));
     imatrix(&["merge", &original, "-o", &single]);
     assert!(std::fs::read(&single).unwrap() == std::fs::read(&original).unwrap());
     imatrix(&["merge", &original, &original, "-o", &double]);
-    // What llama-imatrix makes of the original in the old format.
+    // The original in the old format, converted by llama-imatrix.
     let dat = path("x.dat");
     imatrix(&["convert", &original, &dat]);
     assert!(std::fs::read(&dat).unwrap() == std::fs::read(&old).unwrap());
-    // Back again, the means have been rounded, but are those of the old file, to the bit.
+    // Converted back, the means have been rounded, but are equal to those of the old file, to the bit.
     let back = path("back.gguf");
     imatrix(&["convert", &dat, &back, "--chunk-size", "128"]);
     let (from_old, from_back) = (ImatrixFile::open(&old).unwrap(), ImatrixFile::open(&back).unwrap());

@@ -1,5 +1,5 @@
-//! `gguf quantize` against `llama_model_quantize`: the same files of every reference model, for every file type and option,
-//! and real llama.cpp runs them as well as they should. Needs `GGUF_PEERS` and `GGUF_SHARED`, as `interop.rs` does.
+//! `gguf quantize` compared with `llama_model_quantize`: equal files for every reference model, file type and option, and plausible quality
+//! in real llama.cpp. Requires `GGUF_PEERS` and `GGUF_SHARED`, like `interop.rs`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use gguf_test::peers::Peers;
 use gguf_test::program::gguf;
 use serde_json::{Value, json};
 
-/// The reference models, by name: neither vocabularies nor adapters.
+/// The reference models, by name, without vocabularies and adapters.
 fn reference_models(peers: &Peers) -> Vec<PathBuf> {
     let entries = fs::read_dir(peers.data("hf/ref")).expect("reference files").map(|e| e.unwrap().path());
     let mut models: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "gguf")).collect();
@@ -27,7 +27,7 @@ fn reference_models(peers: &Peers) -> Vec<PathBuf> {
     models
 }
 
-/// A process that answers as llama.cpp does; started when it is needed, and again when it broke down.
+/// A llama.cpp process that answers requests; started on demand, and again after a crash.
 struct Peer<'p> {
     peers: &'p Peers,
     running: RefCell<Option<(Child, ChildStdin, BufReader<ChildStdout>)>>,
@@ -38,7 +38,7 @@ impl Peer<'_> {
         Peer { peers, running: RefCell::new(None) }
     }
 
-    /// The answer; an error when llama.cpp broke down.
+    /// The answer; an error if llama.cpp crashed.
     fn ask(&self, question: &Value) -> Result<Value, String> {
         let mut running = self.running.borrow_mut();
         let (_, stdin, stdout) = running.get_or_insert_with(|| {
@@ -73,17 +73,17 @@ impl Drop for Peer<'_> {
     }
 }
 
-/// Something to quantize, for us and for llama.cpp.
+/// A quantization for both programs.
 #[derive(Debug, Clone, Default)]
 struct Case {
     model: PathBuf,
     matrix: Option<PathBuf>,
     file_type: &'static str,
-    /// Further options, as on our command line.
+    /// Additional options of our command line.
     options: &'static str,
 }
 
-/// How an answer of ours compares.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     Same,
@@ -94,7 +94,7 @@ enum Outcome {
 }
 
 impl Case {
-    /// Runs both, in a separate folder.
+    /// Runs both, in a separate directory.
     fn compare(&self, peer: &Peer<'_>, dir: &Path) -> Outcome {
         let (ours, theirs) = (dir.join("ours.gguf"), dir.join("theirs.gguf"));
         let run = gguf(self.command(&ours));
@@ -120,7 +120,7 @@ impl Case {
         args.into_iter().chain(self.options.split_whitespace()).map(str::to_owned).collect()
     }
 
-    /// The same as llama-quantize would ask it of the library.
+    /// The request to the library that corresponds to llama-quantize's.
     fn question(&self, out: &Path) -> Value {
         let mut params = json!({});
         let mut question = json!({"in": self.model, "out": out});
@@ -170,10 +170,10 @@ impl Case {
     }
 }
 
-/// Compares two files. Documented differences are let pass:
-/// * With a matrix, ours has the keys that `llama-quantize` notes about it, which the library function does not write.
-/// * A copy of ours has the keys of its model; llama.cpp sets the file type, at worst a guess, and the quantization version.
-/// * Dimensions of 1 at the end are kept in ours; llama.cpp drops them.
+/// Compares two files. Documented differences are ignored:
+/// * With a matrix, ours has the keys that `llama-quantize` writes about it, but the library function does not.
+/// * Our copies keep the keys of the model; llama.cpp sets the file type, guessing it if necessary, and the quantization version.
+/// * Ours keeps trailing dimensions of 1; llama.cpp drops them.
 fn same(case: &Case, ours: &[u8], theirs: &[u8]) -> Outcome {
     if ours == theirs {
         return Outcome::Same;
@@ -231,7 +231,7 @@ fn compare_all(peers: &Peers, cases: &[Case]) -> Vec<(Case, Outcome)> {
     found.into_inner().unwrap()
 }
 
-/// All file types but NVFP4, which llama.cpp does not make, and other names of the same.
+/// All file types except aliases and NVFP4, which llama.cpp does not make.
 fn file_types() -> Vec<&'static str> {
     let alias = |name: &str| gguf_quantize::mix::ALIASES.iter().any(|(alias, _)| *alias == name);
     let names: Vec<_> = Target::names().filter(|&name| name != "NVFP4" && !alias(name)).collect();
@@ -239,8 +239,7 @@ fn file_types() -> Vec<&'static str> {
     names
 }
 
-/// An importance matrix for every weight of a model, the same every time: squares of numbers between 0 and 4, and now and then
-/// an expert that was not used.
+/// A reproducible importance matrix for every weight of a model: squares of numbers between 0 and 4, and occasionally an unused expert.
 fn write_matrix(model: &Path, path: &Path) {
     let bytes = fs::read(model).unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();
@@ -280,7 +279,7 @@ fn weights(model: &Path) -> (bool, bool) {
     (!weights.is_empty(), weights.iter().any(|t| t.shape[0] % 256 == 0))
 }
 
-/// What llama.cpp refuses and we do not, with the reason.
+/// Cases that only llama.cpp rejects, with the reason.
 const ONLY_THEY_REFUSE: &[(&str, &str)] = &[
     ("model endianness?", "big-endian models"),
     ("must be loaded with the first split", "any shard but the first"),
@@ -291,7 +290,7 @@ const ONLY_THEY_REFUSE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Asserts that all cases come to the same, or both refuse, or the difference is known. Gives the reasons for those seen.
+/// Asserts that all cases give equal files, or errors in both, or a known difference. Returns the reasons of those.
 #[track_caller]
 fn assert_same(peers: &Peers, cases: &[Case]) -> BTreeSet<&'static str> {
     let (mut seen, mut bad, mut n_refused) = (BTreeSet::new(), Vec::new(), 0);
@@ -311,7 +310,7 @@ fn assert_same(peers: &Peers, cases: &[Case]) -> BTreeSet<&'static str> {
     seen
 }
 
-/// The trained model with its own matrix, and every reference model with wide rows with one that is made up.
+/// The trained model with its own matrix, and every reference model with wide rows with a generated one.
 fn every_file_type_of_models_with_wide_rows() {
     let peers = Peers::get();
     let dir = folder();
@@ -338,8 +337,7 @@ fn every_file_type_of_models_with_wide_rows() {
     assert!(seen.is_empty(), "{seen:?}");
 }
 
-/// All other files there are: rows of 64 and 32, experts, shards, sources in blocks, adapters, vocabularies. The file types are
-/// such that every fallback is needed.
+/// All other files: rows of 64 and 32, experts, shards, quantized sources, adapters, vocabularies. The file types exercise every fallback.
 fn some_file_types_of_all_other_files() {
     const WITHOUT: &[&str] = &["Q2_K", "Q3_K_M", "Q5_K_M", "MXFP4_MOE", "Q2_0", "COPY"];
     const WITH: &[&str] = &["IQ2_M", "Q4_0"];
@@ -355,7 +353,7 @@ fn some_file_types_of_all_other_files() {
         // Only some of the sources have their matrices in F32, F16 or BF16.
         let options = if name.contains("q8_0") || name.contains("mxfp4") { "--allow-requantize" } else { "" };
         let case = |matrix, file_type| Case { model: model.clone(), matrix, file_type, options };
-        // A vocabulary has no tensors to quantize; llama.cpp copies it and gives it another label.
+        // A vocabulary has no tensors to quantize; llama.cpp copies it with another label.
         let is_vocabulary = name.contains("vocab-only");
         let types = WITHOUT.iter().filter(|ty| !is_vocabulary || **ty == "COPY");
         cases.extend(types.map(|ty| case(None, ty)));
@@ -369,7 +367,7 @@ fn some_file_types_of_all_other_files() {
     assert_eq!(seen.len(), ONLY_THEY_REFUSE.len(), "{seen:?}");
 }
 
-/// Options, on the trained model (`glossary`) or a reference model, with the matrix where a case says so.
+/// Options, for the trained model (`glossary`) or a reference model, optionally with the matrix.
 const OPTIONS: &[(&str, &str, bool, &str)] = &[
     ("glossary-bf16", "Q4_K_M", false, "--pure"),
     ("glossary-bf16", "Q4_K_M", true, "--pure"),
@@ -437,7 +435,7 @@ fn options() {
     assert!(seen.is_empty(), "{seen:?}");
 }
 
-/// llama.cpp does not take big-endian models. What they become is what their little-endian twins do.
+/// llama.cpp cannot read big-endian models. Their results are those of their little-endian counterparts.
 fn big_endian_models_become_what_little_endian_ones_do() {
     let peers = Peers::get();
     let dir = folder();
@@ -451,7 +449,7 @@ fn big_endian_models_become_what_little_endian_ones_do() {
     }
 }
 
-/// The perplexity of the trained model on text that it has not seen, as real llama.cpp computes it.
+/// The perplexity of the trained model on held-out text, computed by real llama.cpp.
 fn perplexity(peers: &Peers, peer: &Peer<'_>, model: &Path, n_lines: u32) -> f64 {
     let mut question = json!({"model": model, "text": peers.data("glossary/validation.txt")});
     if n_lines > 0 {
@@ -461,8 +459,7 @@ fn perplexity(peers: &Peers, peer: &Peer<'_>, model: &Path, n_lines: u32) -> f64
     answer["perplexity"].as_f64().unwrap_or_else(|| panic!("{}: {answer}", model.display()))
 }
 
-/// File types from good to bad, each with the matrix or without, and how much worse than the original they are at most, in
-/// percent of perplexity.
+/// File types from best to worst, with or without the matrix, and the maximum increase of perplexity over the original, in percent.
 const PERPLEXITIES: &[(&str, bool, f64)] = &[
     ("Q8_0", false, 0.3),
     ("Q5_K_M", true, 0.9),
@@ -473,7 +470,7 @@ const PERPLEXITIES: &[(&str, bool, f64)] = &[
     ("IQ1_S", true, 70.0),
 ];
 
-/// A part of the text will do: the file types are far enough apart.
+/// A part of the text suffices: the file types are far enough apart.
 fn perplexity_rises_as_it_should() {
     let peers = Peers::get();
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));
@@ -517,7 +514,7 @@ fn perplexity_rises_as_it_should() {
     }
 }
 
-/// With types that are quick to try, at the size of Q5_0.
+/// With types that are fast to try, at the size of Q5_0.
 fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
     let peers = Peers::get();
     let (peer, dir) = (Peer::of(&peers), folder());
@@ -533,7 +530,7 @@ fn types_chosen_for_a_size_are_as_good_as_a_mixture() {
     assert!(chosen < mixed * 1.003, "{chosen}, and the mixture has {mixed}");
 }
 
-/// Every file type as a row of `docs/file-types.md`, on standard output.
+/// Prints every file type as a row of `docs/file-types.md`.
 fn table_of_perplexity() {
     let peers = Peers::get();
     let (model, matrix) = (peers.data("glossary-bf16.gguf"), peers.data("glossary-imatrix.gguf"));

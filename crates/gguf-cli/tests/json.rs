@@ -1,5 +1,5 @@
-//! The JSON of every command, over good and bad inputs: it is one object in the common envelope, it fits the schema in `docs/json`, and
-//! the exit code is what the table of exit codes says.
+//! The JSON of every command, for valid and invalid inputs: it is one object in the common envelope and matches the schema in `docs/json`,
+//! and the exit code matches the table of exit codes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use gguf_test::legacy;
 use gguf_test::program::{gguf, program, words};
 use serde_json::Value;
 
-/// The schemas, by the names of their files.
+/// The schemas, by file name.
 struct Schemas(BTreeMap<String, Value>);
 
 impl Schemas {
@@ -28,7 +28,7 @@ impl Schemas {
         Schemas(parsed.collect())
     }
 
-    /// The file of the schema that an answer names.
+    /// The file of the schema named by an answer.
     fn of(&self, name: &str) -> Option<&str> {
         let names = |schema: &Value| {
             let schema = &schema["properties"]["schema"];
@@ -37,7 +37,7 @@ impl Schemas {
         self.0.iter().find(|(_, schema)| names(schema).contains(&name.into())).map(|(file, _)| file.as_str())
     }
 
-    /// Whether an answer fits the schema that it names; else why not.
+    /// Checks an answer against the schema that it names.
     fn judge(&self, answer: &Value) -> Result<(), String> {
         let mut members = answer.as_object().ok_or("no object")?.clone();
         let name = members.remove("schema").ok_or("no schema")?;
@@ -57,7 +57,7 @@ impl Schemas {
         Err(problems.join("; or "))
     }
 
-    /// Validation by the keywords that the schemas use, stricter in one point: members that a schema does not list are errors.
+    /// Validation by the keywords of the schemas, stricter in one point: members that a schema does not list are errors.
     fn fits(&self, file: &str, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
         let fail = |problem: &str| Err(format!("{at}: {problem}: {value}"));
         for (keyword, rule) in schema.as_object().unwrap() {
@@ -174,7 +174,7 @@ impl Files {
         self.dir.path().join(name)
     }
 
-    /// The words of a line; those that begin with `@` are files of the folder.
+    /// The words of a line; those that begin with `@` are files of the directory.
     fn args(&self, line: &str) -> Vec<String> {
         let file = |word: String| match word.strip_prefix('@') {
             Some("glossary") => text(&glossary()).to_owned(),
@@ -185,7 +185,7 @@ impl Files {
     }
 }
 
-/// Command lines that work, with their exit codes. `=@` marks the input, for others to take its place.
+/// Valid command lines, with their exit codes. `=@` marks the input, which is replaced by others.
 const LINES: &[(&str, i32)] = &[
     ("show =@model.gguf", 0),
     ("show =@small.gguf --full", 0),
@@ -283,7 +283,7 @@ fn every_answer_fits_its_schema() {
     }
 }
 
-/// The failure in an answer: of the whole, or of its first file.
+/// The error of an answer: of the whole, or of its first file.
 fn error(answer: &Value) -> &Value {
     match answer.get("error") {
         Some(error) => error,
@@ -300,14 +300,14 @@ fn bad_inputs_have_the_same_code_everywhere() {
         let rest = rest.split_once(' ').map_or("", |(_, rest)| rest);
         for (input, code) in [("none", 2), ("html.gguf", 1), ("empty.gguf", 1), ("head.gguf", 1)] {
             let with = format!("{start}@{input} {rest}");
-            // A matrix in the old format has a head of its own; what repair finds is its answer.
+            // A matrix in the old format has a different head; the findings of repair are its answer.
             let answer = run(&files, &schemas, &with, code);
             if code == 2 {
                 assert_eq!(error(&answer)["kind"], "not_found", "{with}: {answer}");
             }
         }
     }
-    // Files that options name.
+    // Files given by options.
     for line in [
         "convert @glossary -o @out.gguf --metadata @none",
         "convert @none -o @out.gguf",
@@ -344,7 +344,7 @@ fn bad_inputs_have_the_same_code_everywhere() {
     assert!(!files.path("out.gguf").exists());
 }
 
-/// A wrong command line prints no JSON; the error goes to standard error.
+/// An invalid command line prints no JSON; the error goes to standard error.
 #[test]
 fn wrong_use_has_no_answer() {
     for line in ["show --json", "show x --json --nonsense", "get x --json", "nonsense"] {
@@ -354,7 +354,7 @@ fn wrong_use_has_no_answer() {
     }
 }
 
-/// The schemas can tell wrong from right.
+/// The schemas reject invalid answers.
 #[test]
 fn answers_that_do_not_fit_are_found() {
     let schemas = Schemas::read();
@@ -374,7 +374,7 @@ fn answers_that_do_not_fit_are_found() {
     }
 }
 
-/// Every command that has the option is in the table, and has a schema.
+/// Every command with the option is in the table, and has a schema.
 #[test]
 fn no_command_is_left_out() {
     let schemas = Schemas::read();
@@ -393,7 +393,7 @@ fn no_command_is_left_out() {
             let help = gguf(words(&command).into_iter().chain(["--help".to_owned()])).exits(0);
             assert!(help.out.contains("--json"), "{command}");
             assert!(schemas.of(&format!("gguf.{}/1", command.replace(' ', "."))).is_some(), "{command}");
-            // An editor is needed for it.
+            // This command needs an editor.
             let is_there = LINES.iter().any(|(line, _)| line.starts_with(&command)) || command == "edit";
             assert!(is_there, "{command}");
             n += 1;

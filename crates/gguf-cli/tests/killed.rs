@@ -1,4 +1,4 @@
-//! Signals and limits that end a conversion. What is left at each step of a run: `killed.rs` of `ggufkit`.
+//! Signals and limits that end a conversion. `killed.rs` of `ggufkit` tests each step of a run.
 #![cfg(unix)]
 
 use std::fs;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 /// The glossary model with more layers: some tens of MB.
 const LAYERS: usize = 24;
 
-/// Runs that get a signal.
+/// Number of runs that receive a signal.
 const ATTEMPTS: usize = 30;
 
-/// Makes the checkpoint: the layers of the small one over and over.
+/// Creates the checkpoint: repeats the layers of the small one.
 fn checkpoint(dir: &Path) -> PathBuf {
     let from = glossary();
     let to = dir.join("model");
@@ -60,7 +60,7 @@ fn checkpoint(dir: &Path) -> PathBuf {
     to
 }
 
-/// The program, with the signals as they are by default: a shell's background job ignores some, and so would the program.
+/// The program, with default signal handling: a shell's background job ignores some signals, and children inherit that.
 fn interruptible() -> Command {
     if cfg!(not(target_os = "linux")) {
         return program();
@@ -70,7 +70,7 @@ fn interruptible() -> Command {
     command
 }
 
-/// Whether the program ended by the signal that it was sent, so that a shell's loop ends with it.
+/// Whether the program was terminated by the signal it received, so that a shell's loop ends with it.
 fn ended_by(signal: &str, status: ExitStatus) -> bool {
     let number = [("-HUP", 1), ("-INT", 2), ("-TERM", 15)].iter().find(|(name, _)| *name == signal).unwrap().1;
     status.signal() == Some(number)
@@ -96,7 +96,7 @@ fn what_a_signal_interrupts_is_kept_when_asked() {
     };
     let mut signals = ["-INT", "-TERM", "-HUP"].into_iter();
     let mut next = signals.next();
-    // A signal that comes when all chunks are done changes nothing, and is sent to another run.
+    // A signal after the last chunk has no effect, and the test tries another run.
     for _ in 0..ATTEMPTS {
         let Some(signal) = next else { break };
         let child = resume(&[]);
@@ -139,7 +139,7 @@ fn an_interrupted_conversion_cleans_up() {
         let Some(signal) = next else { break };
         fs::write(&out, "the old file").unwrap();
         let child = start(&from, &out);
-        // As soon as the temporary file is there.
+        // As soon as the temporary file exists.
         let deadline = Instant::now() + Duration::from_secs(60);
         while names(&place).len() < 2 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
@@ -161,7 +161,7 @@ fn an_interrupted_conversion_cleans_up() {
 fn an_interrupted_check_says_so() {
     let dir = folder();
     let file = dir.path().join("large.gguf");
-    // A sparse file: it takes long to read, and no space on the disk.
+    // A sparse file: it takes long to read, and needs no disk space.
     let n = 4 << 30;
     let mut head = gguf_format::Head::default();
     head.tensors.push(gguf_format::TensorInfo::new("a", [n], gguf_format::GgmlType::F32));
@@ -172,7 +172,7 @@ fn an_interrupted_check_says_so() {
         let mut command = interruptible();
         command.args(["check", "--data", text(&file), text(&file)]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Signals are caught before the files are opened.
+        // Signal handlers are installed before the files are opened.
         let is_open = || {
             let files = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
             files.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|to| to.ends_with("large.gguf"))

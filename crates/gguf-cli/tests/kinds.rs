@@ -1,4 +1,4 @@
-//! Files that are something else: each is named, with what to do.
+//! Files of other formats: each is identified, with a hint.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use gguf_test::program::{gguf, words};
 
 const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n";
 
-/// A tar archive, so far as its first block goes.
+/// The first block of a tar archive.
 fn tar() -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..6].copy_from_slice(b"m.gguf");
@@ -59,7 +59,7 @@ fn wrong_files_are_named_with_what_to_do() {
         fs::write(at(name), content).unwrap();
         gguf(["show", "--kv", text(&at(name))]).exits(1).says(said);
     }
-    // A summary says it in a line.
+    // A summary needs one line.
     gguf(["show", text(&at("model.gguf.part1of2"))]).exits(1).prints(&["  Incomplete     ", "gguf merge "]);
     gguf(["show", text(&at("cut.gguf"))]).exits(1).prints(&["  Incomplete     ", "`gguf check` has the details"]);
     fs::write(at("pointer"), POINTER).unwrap();
@@ -84,7 +84,7 @@ fn files_of_a_checkpoint_are_named_too() {
             copy(&glossary(), dir.path());
             fs::write(dir.path().join(name), content).unwrap();
             let run = gguf(["convert", text(dir.path()), "--dry-run"]);
-            // A configuration of the tokenizer can be done without.
+            // A tokenizer configuration is optional.
             if name != "tokenizer_config.json" {
                 run.exits(1).says(&[name]).says(said);
             }
@@ -126,7 +126,7 @@ fn folders_and_words_lead_to_the_right_command() {
     }
 }
 
-/// The names that the program itself chooses are not findings; others are, with a better one and the command.
+/// Names chosen by the program have no findings; others do, with a better name and the command.
 #[test]
 fn chosen_names_are_no_findings() {
     let dir = folder();

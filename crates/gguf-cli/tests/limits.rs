@@ -1,5 +1,5 @@
-//! Every command over every hostile file, with half a gigabyte of address space and a limit on time: an error or a result, and never
-//! an abort, whatever a file claims.
+//! Every command on every hostile file, with half a gigabyte of address space and a time limit: an error or a result, but never an abort,
+//! regardless of the file's claims.
 #![cfg(target_os = "linux")]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -19,10 +19,10 @@ use gguf_test::{corpus, hostile, program, tensor_files, torch};
 /// Address space in KiB.
 const MEMORY: u32 = 512 << 10;
 
-/// What a command may take; several tests may run at once. The slowest takes a tenth on an idle machine.
+/// The timeout of a command; several tests may run at once. The slowest takes a tenth on an idle machine.
 const TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 600 } else { 180 });
 
-/// Threads reserve address space, so there are few.
+/// Threads reserve address space, so their number is small.
 const THREADS: usize = 2;
 
 /// Runs the program with the arguments in each line of its input and says how each run ended: its code, and of what it said to standard error
@@ -205,7 +205,7 @@ fn of_matrix(file: &str, out: &str) -> Vec<String> {
     .into()
 }
 
-/// A folder with a sound model and a recipe.
+/// A directory with a valid model and a recipe.
 fn prepared() -> tempfile::TempDir {
     let dir = folder();
     let out = dir.path().join("model.gguf");
@@ -216,7 +216,7 @@ fn prepared() -> tempfile::TempDir {
     dir
 }
 
-/// A command that is new would go unseen otherwise.
+/// Detects new commands that are not tested.
 #[test]
 fn every_command_is_run() {
     let help = program::gguf(["help"]).exits(0).out;
@@ -271,7 +271,7 @@ fn checkpoints_that_claim_much() {
     run_all(dir.path(), commands);
 }
 
-/// Each hostile PyTorch file as that of a checkpoint: refused, and nothing is written.
+/// Each hostile PyTorch file in a checkpoint: rejected, and nothing is written.
 #[test]
 fn pytorch_files() {
     let dir = prepared();
@@ -316,7 +316,7 @@ fn assert_nothing_is_written(dir: &Path, commands: Vec<String>) {
     assert_eq!(files(), before, "something was written");
 }
 
-/// The corpus of the format. Most of its files are refused in the same way by every command, so each is given to some.
+/// The corpus of the format. Every command rejects most of its files in the same way, so each file is tested with some of them.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "takes minutes without optimisation")]
 fn the_corpus() {

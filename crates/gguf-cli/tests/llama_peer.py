@@ -31,7 +31,7 @@ def load_library():
     ggml.ggml_backend_load_all_from_path(LIB.encode())
     import llama_cpp
 
-    # Level 4 is that of errors.
+    # Level 4 are errors.
     log = llama_cpp.llama_log_callback(lambda level, text, _: said.append(text.decode(errors="replace")) if level == 4 else None)
     llama_cpp.llama_log_set(log, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
@@ -142,7 +142,7 @@ def perplexity(llama, question):
 
 
 def main():
-    # Answers go where standard output went; what the libraries print goes to standard error.
+    # Answers go to the original standard output; output of the libraries goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     llama, log = load_library()

@@ -1,7 +1,7 @@
-//! The list of all messages of the program and the libraries, `tests/messages.txt`. It allows a review of all texts at once,
-//! and shows in every change which messages are new.
+//! The list of all messages of the program and the libraries, `tests/messages.txt`. It allows reviewing all texts at once, and shows new
+//! messages in every change.
 //!
-//! The list is made from the sources: the string literals that read like a phrase. `UPDATE=1` writes it anew.
+//! The list is generated from the sources: the string literals that look like a phrase. `UPDATE=1` writes it.
 
 use std::fmt::Write;
 use std::fs;
@@ -26,14 +26,14 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What a source consists of, so far as it matters here.
+/// A token of a source, as far as it matters here.
 #[derive(Debug, PartialEq)]
 enum Token {
-    /// A string literal, with its escapes as they are written.
+    /// A string literal, with its escapes unchanged.
     Text(String),
     /// A word or a number.
     Word(String),
-    /// Any other character but white space.
+    /// Any other character except white space.
     Sign(char),
 }
 
@@ -71,7 +71,7 @@ fn tokens(source: &str) -> Vec<Token> {
     found
 }
 
-/// A raw string at the start, and the length of the literal.
+/// The raw string at the start, and the length of the literal.
 fn raw_string(rest: &str) -> Option<(String, usize)> {
     let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
     let n_marks = after.chars().take_while(|&c| c == '#').count();
@@ -81,7 +81,7 @@ fn raw_string(rest: &str) -> Option<(String, usize)> {
     Some((text[..len].to_owned(), rest.len() - text.len() + len + end.len()))
 }
 
-/// Where a string ends, whose quotation mark is behind.
+/// The length of a string after its opening quotation mark.
 fn string_len(text: &str) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {
@@ -93,7 +93,7 @@ fn string_len(text: &str) -> usize {
     panic!("a string does not end: {}", text.chars().take(60).collect::<String>());
 }
 
-/// The length of a character literal; of a lifetime, of its apostrophe.
+/// The length of a character literal, or of a lifetime's apostrophe.
 fn char_len(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
@@ -106,7 +106,7 @@ fn char_len(rest: &str) -> usize {
     }
 }
 
-/// Where something in brackets ends that opens at `at`.
+/// The end of a bracketed group that starts at `at`.
 fn end_of(tokens: &[Token], at: usize) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate().skip(at) {
@@ -122,7 +122,7 @@ fn end_of(tokens: &[Token], at: usize) -> usize {
     tokens.len()
 }
 
-/// The phrases of a source, without those of its tests, of its attributes, and of panics that mean a mistake in the program.
+/// The phrases of a source, without those of tests, attributes, and panics for programming errors.
 fn phrases(source: &str) -> Vec<String> {
     let tokens = tokens(source);
     let is = |i: usize, word: &str| matches!(tokens.get(i), Some(Token::Word(w)) if w == word);
@@ -136,7 +136,7 @@ fn phrases(source: &str) -> Vec<String> {
             let is_test = is(open + 1, "cfg") && is(open + 3, "test");
             i = end;
             if is_test {
-                // What the attribute stands at: to its semicolon, or to the end of its braces.
+                // The item of the attribute: up to its semicolon, or the end of its braces.
                 while i < tokens.len() && !sign(i, ';') && !sign(i, '{') {
                     i = if sign(i, '(') || sign(i, '[') { end_of(&tokens, i) } else { i + 1 };
                 }
@@ -162,14 +162,14 @@ fn phrases(source: &str) -> Vec<String> {
     found
 }
 
-/// A literal without the line breaks that only its source has.
+/// A literal without its escaped line breaks.
 fn in_one_line(text: &str) -> String {
     let mut lines = text.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();
     lines.fold(first, |text, line| text + line.trim_start()).replace('\n', "\\n")
 }
 
-/// Whether a text has two words of letters with a space between them.
+/// Whether a text has two words of letters separated by a space.
 fn is_phrase(text: &str) -> bool {
     let is_word = |word: &str| {
         let word = word.trim_matches(|c: char| c.is_ascii_punctuation());
@@ -189,13 +189,13 @@ fn all_messages_are_in_the_list() {
     let root = crates();
     let mut n = 0;
     for folder in fs::read_dir(&root).unwrap().map(|e| e.unwrap().path()).collect::<std::collections::BTreeSet<_>>() {
-        // What the tests share says nothing to users.
+        // Test support has no messages for users.
         if folder.ends_with("gguf-test") || !folder.join("src").is_dir() {
             continue;
         }
         for path in sources(&folder.join("src")) {
             let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
-            // Tables of names, without sentences; and tests in a file of their own.
+            // Tables of names, without sentences; and tests in a separate file.
             if name.contains("/arch/") || name.ends_with("/tests.rs") || name.contains("/tests/") {
                 continue;
             }

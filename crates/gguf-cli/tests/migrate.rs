@@ -1,4 +1,4 @@
-//! `gguf migrate`, as a user has it: questions, options, outputs and refusals.
+//! `gguf migrate`: questions, options, outputs and errors.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use gguf_test::files::{folder, glossary, text};
 use gguf_test::legacy::{self, Form, Legacy, Parts};
 use gguf_test::program::gguf;
 
-/// A legacy Llama in a folder.
+/// A legacy Llama in a directory.
 fn llama(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     fs::write(&path, legacy::llama(legacy::GGJT1, 2, 2).write("", "").bytes).unwrap();
@@ -33,7 +33,7 @@ fn without_a_terminal_questions_are_an_error_that_says_what_to_pass() {
     let run = gguf(["migrate", text(&file), "--context-length", "512"]).exits(2);
     assert!(!run.err.contains("--context-length"), "{}", run.err);
     run.says(&["--eps 1e-6"]);
-    // What was answered is enough.
+    // The given answers suffice.
     let out = dir.path().join("tiny.ggmlv3.q4_0.gguf");
     let run = gguf(["migrate", text(&file), "--context-length", "512", "--eps", "1e-5"]).exits(0);
     assert_eq!(run.out, format!("{}\n", out.display()));
@@ -42,7 +42,7 @@ fn without_a_terminal_questions_are_an_error_that_says_what_to_pass() {
     assert_eq!(get::<f32>(&out, "llama.attention.layer_norm_rms_epsilon"), 1e-5);
     assert_eq!(get::<String>(&out, "general.name"), "tiny");
     gguf(["check", text(&out)]).exits(0);
-    // It is there now, and nothing is left to be done.
+    // The output exists now, and the file needs no migration.
     gguf(["migrate", text(&file), "--yes"]).exits(2).says(&["already exists"]);
     gguf(["migrate", text(&file), "--yes", "-f", "-q"]).exits(0);
     gguf(["migrate", text(&out), "-o", text(&dir.path().join("x.gguf"))]).exits(2).says(&["already GGUF version 3"]);
@@ -60,7 +60,7 @@ fn questions_are_asked_on_a_terminal() {
     let mut command = Command::new("script");
     command.args(["-qec", &line, "/dev/null"]).env("TERM", "dumb").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // The first answer is that in brackets, the second is no number at first.
+    // The first answer is the default, the second is first invalid.
     child.stdin.take().unwrap().write_all(b"\nmany\n1e-5\n").unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -169,7 +169,7 @@ fn parts_are_joined() {
     fs::write(path("parts.bin.1"), &parts[1].bytes).unwrap();
     run("whole.bin").exits(0);
     let expected = fs::read(path("out.gguf")).unwrap();
-    // Any part stands for all.
+    // Any part can be given.
     for name in ["parts.bin", "parts.bin.1"] {
         run(name).exits(0);
         assert!(fs::read(path("out.gguf")).unwrap() == expected, "{name}");
@@ -194,7 +194,7 @@ fn what_contradicts_the_file_is_refused() {
     assert!(run.err.contains("as a GGJT version 1 file"), "{}", run.err);
 }
 
-/// The example model as llama.cpp's converter wrote such models in April 2023.
+/// The example model, as written by llama.cpp's converter in April 2023.
 fn glossary_in_ggjt(dir: &Path) -> (PathBuf, PathBuf) {
     let gguf_path = dir.join("reference.gguf");
     gguf(["convert", text(&glossary()), "-o", text(&gguf_path), "--type", "f16"]).exits(0);
@@ -241,7 +241,7 @@ fn the_original_folder_answers_everything() {
     let out = dir.path().join("out.gguf");
     let run = gguf(["migrate", text(&legacy), "--config", text(&glossary()), "-o", text(&out)]).exits(0);
     assert!(!run.err.contains("guessed"), "{}", run.err);
-    // The file is the one that converting the original gives: all tensors, and all keys, except for those about how it was made.
+    // The file is equal to the converted original: all tensors, and all keys, except for those about its origin.
     let (ours, theirs) = (ModelFile::open(&out).unwrap(), ModelFile::open(&reference).unwrap());
     for tensor in theirs.tensors() {
         let name = tensor.name().to_string_lossy();

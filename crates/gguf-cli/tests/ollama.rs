@@ -28,7 +28,7 @@ fn store(dir: &Path) -> (PathBuf, PathBuf) {
     (store, blob)
 }
 
-/// By the system's tool: the program is not asked about itself.
+/// Computed by the system's tool, independent of the program.
 fn sha256(path: &Path) -> String {
     let output = std::process::Command::new("sha256sum").arg(path).output().unwrap();
     String::from_utf8(output.stdout).unwrap()[..64].to_owned()

@@ -1,4 +1,4 @@
-//! A folder that the user may not write: every command that writes says so and leaves everything as it was.
+//! A read-only directory: every command that writes reports an error and changes nothing.
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::process::Command;
 use gguf_test::files::{folder, small};
 use gguf_test::program::path;
 
-/// A user who owns nothing.
+/// A user without any files.
 const NOBODY: u32 = 65534;
 
 /// Commands that write `out.gguf`, or change `m.gguf`.
@@ -59,6 +59,6 @@ fn a_folder_that_may_not_be_written_is_left_alone() {
         assert!(err.contains("Permission denied"), "{args:?}: {err}");
         assert_eq!(contents(dir.path()), before, "{args:?}");
     }
-    // So that the folder can be removed.
+    // Allows removing the directory.
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What publishers do: several file types from one read, names of outputs, shards, lists of file types.
+//! Commands for publishing: several file types from one read, names of outputs, shards, lists of file types.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn quantize(args: &[&str]) -> Run {
     gguf([&["quantize"], args].concat())
 }
 
-/// Whether the files of two folders are the same, and have the same names.
+/// Whether two directories have the same file names and contents.
 fn assert_same(a: &Path, b: &Path) {
     assert_eq!(names(a), names(b));
     for name in names(a) {
@@ -43,7 +43,7 @@ fn several_types_are_those_of_runs_of_their_own() {
         quantize(&[text(&model), text(&own), ty, "--imatrix", text(&matrix), "-q"]).exits(0);
     }
     let out = one.join("{name}-{size}-{FTYPE}.gguf");
-    // Apart, or as a list.
+    // Separately, or as a list.
     let args = [&[text(&model), text(&out), "Q4_K_M,Q5_K_M"], &TYPES[2..], &["--imatrix", text(&matrix)]].concat();
     let run =
         quantize(&args).exits(0).says(&["Q2_K: 1.35 MB (3.61 bits per weight)", "8 files: 29 tensors, 5.82 MB to"]);
@@ -55,7 +55,7 @@ fn several_types_are_those_of_runs_of_their_own() {
     let args = ["convert", text(&checkpoint), "-o", text(&converted), "--type", &types, "--imatrix", text(&matrix)];
     gguf(args).exits(0).says(&["8 files: 29 tensors"]);
     assert_same(&own, &converted);
-    // What the converter writes itself is among them.
+    // Including a type written directly by the converter.
     let both = [dir.path().join("{ftype}"), dir.path().join("alone")];
     gguf(["convert", text(&glossary()), "-o", text(&both[0]), "--type", "bf16,q8_0,q4_0", "-q"]).exits(0);
     gguf(["convert", text(&glossary()), "-o", text(&both[1]), "--type", "q8_0", "-q"]).exits(0);
@@ -88,7 +88,7 @@ fn several_types_need_names_of_their_own() {
         .says(&["use {ftype} in the name"]);
 }
 
-/// The plans of several types are those of each type, and the list below them has the sizes that the files get.
+/// The plans of several types are those of each type, and the list below them has the sizes of the files.
 #[test]
 fn several_types_are_planned() {
     let dir = folder();
@@ -138,7 +138,7 @@ fn several_types_are_planned() {
     }
 }
 
-/// The hash of each written file is that of `sha256sum`, whose format it has.
+/// The hash of each written file is that of `sha256sum`, in its format.
 #[test]
 fn written_files_are_hashed() {
     let dir = folder();
@@ -189,7 +189,7 @@ fn written_files_are_hashed() {
             fs::remove_file(out.join(name)).unwrap();
         }
     }
-    // What is hashed is written.
+    // Without an output there is nothing to hash.
     for line in [&["quantize", &model, "Q4_0", "-n"][..], &["quantize", &model, "--list"], &["convert", "--list"]] {
         gguf([line, &["--hash"]].concat()).exits(2).says(&["--hash"]);
     }
@@ -216,14 +216,14 @@ fn placeholders_work_in_every_output() {
         assert_eq!(names(&out), ["Glossary-2.9M-BF16.gguf"], "{command}");
         fs::remove_file(out.join("Glossary-2.9M-BF16.gguf")).unwrap();
     }
-    // Nothing is put in place of what the model does not say.
+    // Missing metadata leave empty cells.
     let bare = small(dir.path(), "bare.gguf");
     let run = gguf(["swap", text(&bare), text(&template)]).exits(2);
     run.says(&["cannot replace {ftype}: the model has no general.file_type"]);
     assert_eq!(names(&out), [""; 0]);
 }
 
-/// The shards of a command are those of `gguf split` from the file that it writes otherwise.
+/// The shards of a command are those of `gguf split` for its single file.
 #[test]
 fn every_command_that_writes_a_model_writes_shards() {
     let dir = folder();
@@ -287,7 +287,7 @@ fn every_command_that_writes_a_model_writes_shards() {
     }
 }
 
-/// The sizes of the list are those of the files.
+/// The sizes in the list are those of the files.
 #[test]
 fn file_types_are_listed_with_their_sizes() {
     let dir = folder();
@@ -302,19 +302,19 @@ fn file_types_are_listed_with_their_sizes() {
         let out = dir.path().join(name);
         quantize(&[&[text(&model), text(&out), name, "-q"], &with[..]].concat()).exits(0);
         assert_eq!(ty["file_bytes"], fs::metadata(&out).unwrap().len(), "{name}");
-        // What needs a matrix is refused without one.
+        // Types that need a matrix are rejected without one.
         let alone = quantize(&[text(&model), text(&out), name, "-q", "--force"]);
         assert_eq!(ty["needs_imatrix"], alone.err.contains("needs an importance matrix"), "{name}: {}", alone.err);
     }
     quantize(&[text(&model), "--list"]).exits(0).prints(&["BITS/WEIGHT", "Q4_K_M", "1870272", "required"]);
     quantize(&[text(&model), "out", "--list"]).exits(2);
-    // Completions and help know the types.
+    // Completions and help list the types.
     gguf(["completions", "bash"]).exits(0).prints(&["IQ3_XXS"]);
     gguf(["help", "quantize"]).exits(0).prints(&["IQ3_XXS", "iq3_xxs, 3.06 bits per weight"]);
 }
 
-/// A publisher's day: a checkpoint becomes a model, eight quantizations with a matrix from one read, and shards; with hashes and a card, which
-/// are right until a file changes.
+/// A complete publishing workflow: a checkpoint becomes a model, eight quantizations with a matrix from one read, and shards; with hashes
+/// and a card, which are correct until a file changes.
 #[test]
 fn a_checkpoint_is_published() {
     let dir = folder();
@@ -338,7 +338,7 @@ fn a_checkpoint_is_published() {
     let readme = at("README.md");
     fs::write(&readme, format!("{}\nAnd more text.\n", card.out.replace("\n\n", "\n\n# Glossary\n\n"))).unwrap();
     with(&["--check", text(&readme)]).exits(0).says(&["README.md: good: 9 models"]);
-    // The hashes are those of the files.
+    // The hashes match the files.
     let document = with(&["--json", "-q"]).exits(0).json();
     let models = document["models"].as_array().unwrap();
     assert_eq!(models.len(), 9);

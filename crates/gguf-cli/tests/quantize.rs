@@ -1,4 +1,4 @@
-//! `gguf quantize`: what it writes, what it says and what it refuses. That the bytes are llama.cpp's, the interop tests show.
+//! `gguf quantize`: files, output and errors. The interop tests compare the bytes with llama.cpp's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -144,7 +144,7 @@ fn numbers_that_are_none_are_refused() {
     assert!(!out.exists());
 }
 
-/// One pass gives what two give, whether the type is a mixture, floats, or has weights of importance.
+/// One pass gives the same result as two, for mixtures, floats, and weights of importance.
 #[test]
 fn a_checkpoint_is_quantized_on_the_way() {
     let dir = folder();
@@ -183,7 +183,7 @@ fn a_checkpoint_is_quantized_on_the_way() {
     assert!(plan.contains("token_embd.weight") && plan.contains("5.06 bits per weight"), "{plan}");
 }
 
-/// An importance matrix for a model: other weights for the columns of every matrix of a block.
+/// An importance matrix for a model: different weights for the columns of every matrix of a block.
 fn matrix_of(model: &Path) -> Vec<u8> {
     let bytes = fs::read(model).unwrap();
     let gguf = Gguf::parse(bytes.as_slice()).unwrap();
@@ -260,7 +260,7 @@ fn shards_stay_shards_when_asked() {
     }
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let paths = [path("out-00001-of-00002.gguf"), path("out-00002-of-00002.gguf")];
-    // A prefix, with or without what may come after it.
+    // A prefix, with or without a suffix.
     for out in ["out", "out.gguf", "out-00001-of-00002.gguf"] {
         let run = quantize(&[&path("in-00002-of-00002.gguf"), &path(out), "Q8_0", "--keep-split", "-q", "--force"]);
         assert_eq!(run.exits(0).silently().out.lines().collect::<Vec<_>>(), paths);
@@ -275,14 +275,14 @@ fn shards_stay_shards_when_asked() {
         assert_eq!(gguf.get("split.count"), Some(ValueRef::U16(2)));
     }
     program::gguf(["show", &paths[0]]).exits(0).prints(&["2 tensors"]);
-    // In a folder, the standard name.
+    // In a directory, the standard name.
     let run = quantize(&[&path("in-00001-of-00002.gguf"), &path(""), "Q8_0", "--keep-split", "-q"]).exits(0);
     assert_eq!(run.out.lines().next(), Some(path("Small-32K-Q8_0-00001-of-00002.gguf").as_str()));
     for folder in ["none/", "none/."] {
         let run = quantize(&[&path("in-00001-of-00002.gguf"), folder, "Q8_0", "--keep-split"]).exits(2);
         run.says(&["gguf: error: ", ": is a folder; --keep-split needs a prefix for the shard names"]);
     }
-    // The plan is that of the shards, and one file is made without the option.
+    // The plan is that of the shards, and a single file is written without the option.
     let plan =
         quantize(&[&path("in-00001-of-00002.gguf"), "Q8_0", "--keep-split", "--dry-run", "--json"]).exits(0).json();
     let bytes: u64 = paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
@@ -293,7 +293,7 @@ fn shards_stay_shards_when_asked() {
     assert_eq!((one.n_tensors(), one.get("split.count")), (2, None));
 }
 
-/// Everything that is read is safe from being replaced, also what only the options name.
+/// No input can be replaced, including files given by options.
 #[test]
 fn files_that_options_name_are_not_replaced() {
     let dir = folder();

@@ -1,4 +1,4 @@
-//! `gguf recipe`: a model's types as rules, and the same types again from them.
+//! `gguf recipe`: a model's types as rules, from which the same types result.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn write_matrix(model: &Path, path: &Path) {
     fs::write(path, matrix.write(Vec::new()).unwrap()).unwrap();
 }
 
-/// In a debug build, some file types.
+/// Debug builds test some file types.
 #[test]
 fn a_recipe_of_a_file_type_gives_the_same_bytes() {
     let dir = folder();
@@ -65,7 +65,7 @@ fn a_recipe_of_a_file_type_gives_the_same_bytes() {
             gguf([&apply, options.as_slice()].concat()).exits(0).silently();
             assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap(), "{ty}: {}", shown.out);
 
-            // The rules alone say the same, beside any file type.
+            // The rules alone give the same types, with any file type.
             if ["F32", "F16", "BF16"].contains(&ty) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `gguf repair` and `gguf estimate`: what they print, what they change, and how they exit.
+//! `gguf repair` and `gguf estimate`: output, changes and exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use gguf_test::files::{folder, glossary, head, names, small, text, write};
 use gguf_test::legacy;
 use gguf_test::program::gguf;
 
-/// A whole file, and one that lacks its last bytes.
+/// An intact file, and a truncated one.
 fn damaged(dir: &Path) -> (PathBuf, PathBuf, Vec<u8>) {
     let whole = small(dir, "whole.gguf");
     let bytes = fs::read(&whole).unwrap();
@@ -75,10 +75,10 @@ fn repair_mends_and_saves() {
     let mut wrong = bytes.clone();
     wrong[..4].copy_from_slice(b"XXXX");
     fs::write(&path, &wrong).unwrap();
-    gguf(["repair", text(&path)]).exits(1).prints(&["To mend  the file begins with the bytes 58 58 58 58"]);
-    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["mended: the file begins with the bytes 58 58 58 58"]);
+    gguf(["repair", text(&path)]).exits(1).prints(&["Repairs  the file begins with the bytes 58 58 58 58"]);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["repaired: the file begins with the bytes 58 58 58 58"]);
     assert!(fs::read(&path).unwrap() == bytes);
-    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["nothing can be mended without an intact copy\n"]);
+    gguf(["repair", text(&path), "--mend"]).exits(0).says(&["nothing can be repaired without an intact copy\n"]);
 
     fs::write(&path, &bytes[..bytes.len() - 128]).unwrap();
     let out = dir.path().join("out.gguf");
@@ -106,7 +106,7 @@ fn estimate_says_what_a_model_takes() {
     let dir = folder();
     let path = model(dir.path());
     let run = gguf(["estimate", text(&path), "--ctx", "4096"]).exits(0).silently();
-    // What llama.cpp reports of it: 6.00 MiB of caches, 10.51 MiB of compute buffers.
+    // llama.cpp's report: 6.00 MiB of caches, 10.51 MiB of compute buffers.
     run.prints(&[
         "  Context  4,096 tokens (trained on 512), 512 at a time\n",
         "  MEMORY       HOST\n  weights   5.77 MB\n  KV cache  6.29 MB\n  compute   11.0 MB\n",
@@ -125,7 +125,7 @@ fn estimate_says_what_a_model_takes() {
     assert!(part("1", "gpu", "weights") > 0 && part("1", "gpu", "kv_cache") == 0);
     assert_eq!(part("2", "gpu", "kv_cache") * 2, part("2", "host", "kv_cache"));
     assert_eq!(part("99", "host", "kv_cache"), 0);
-    // The embeddings are the output matrix as well, so both have them.
+    // The embeddings are also the output matrix, so both devices have them.
     assert_eq!(part("99", "host", "weights") + part("99", "gpu", "weights"), 5_774_336 + 2048 * 256 * 2);
     gguf(["estimate", text(&path), "--memory", "10GiB"]).exits(0).prints(&["fits in 10.7 GB; "]);
     gguf(["estimate", text(&path), "--memory", "1MiB"]).exits(1).prints(&["does not fit in 1.05 MB; "]);

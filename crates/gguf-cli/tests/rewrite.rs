@@ -1,4 +1,4 @@
-//! `gguf swap`, `upgrade`, `reorder`, `rm-tensor`, `add-tensor`, `graft`, `extract` and `cat`: what they print, leave and refuse.
+//! `gguf swap`, `upgrade`, `reorder`, `rm-tensor`, `add-tensor`, `graft`, `extract` and `cat`: output, files and errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn copies_say_what_they_are_and_keep_to_themselves() {
     ];
     for (args, said) in cases {
         let (command, rest) = args.split_first().unwrap();
-        // The output stands behind the input.
+        // The output follows the input.
         let (input, rest) = rest.split_first().unwrap();
         let args = [&[*command, *input, text(&out)][..], rest].concat();
         let before = fs::read(&model).unwrap();

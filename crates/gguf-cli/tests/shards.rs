@@ -1,4 +1,4 @@
-//! `gguf split` and `gguf merge`: what they print, what they leave, and what they refuse.
+//! `gguf split` and `gguf merge`: output, files and errors.
 
 use std::fs;
 use std::path::Path;
@@ -110,7 +110,7 @@ fn the_input_goes_when_the_output_is_verified() {
     let prefix = dir.path().join("t");
     gguf(["split", text(&model), text(&prefix), "--max-tensors", "1", "--delete-input"]).exits(0);
     assert_eq!(names(dir.path()), ["t-00001-of-00002.gguf", "t-00002-of-00002.gguf"]);
-    // Nothing goes when the output could not be written.
+    // Nothing is removed if the output cannot be written.
     fs::write(&model, "precious").unwrap();
     let first = dir.path().join("t-00001-of-00002.gguf");
     gguf(["merge", text(&first), "-o", text(&model), "--delete-input"]).exits(2);
@@ -164,7 +164,7 @@ fn pieces_are_joined() {
     assert_eq!(names(dir.path()), ["m.gguf", "model.gguf"]);
 }
 
-/// Ten gigabytes, all of them holes: memory and time do not depend on them.
+/// A sparse file of ten gigabytes: memory and time do not depend on its size.
 #[cfg(target_os = "linux")]
 #[test]
 fn large_models_take_little_memory() {
@@ -201,7 +201,7 @@ fn large_models_take_little_memory() {
     assert_eq!(fs::metadata(dir.path().join("merged.gguf")).unwrap().len(), layout.file_bytes());
 }
 
-/// A folder that may not be written to, unless by root, who may do everything.
+/// A read-only directory, except for root.
 #[cfg(unix)]
 #[test]
 fn a_folder_that_cannot_be_written_to_is_an_error() {

@@ -1,6 +1,6 @@
-//! What a terminal gets to see: tables that fit, colour when it is wanted, and nothing from a file that acts on it.
+//! Output on a terminal: table widths, colours, and escaped control sequences from files.
 //!
-//! The terminal is that of `script` (util-linux); where there is none, these tests say so and pass.
+//! The terminal is that of `script` (util-linux); without it, these tests print a message and pass.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,7 @@ fn on_terminal(columns: u32, environment: &[(&str, &str)], line: &str) -> Option
     on_terminal_with(columns, environment, &format!("{} {line}", env!("CARGO_BIN_EXE_gguf")))
 }
 
-/// The same for commands of a shell.
+/// The same for shell commands.
 fn on_terminal_with(columns: u32, environment: &[(&str, &str)], line: &str) -> Option<String> {
     if !cfg!(target_os = "linux") || Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script (util-linux) to make a terminal with");
@@ -53,7 +53,7 @@ fn tables_fit() {
             let Some(out) = on_terminal(columns, &[], &line) else { return };
             let (plain, coloured) = strip(&out);
             assert!(coloured, "{line}");
-            // The verdict names the whole path.
+            // The verdict contains the whole path.
             for l in plain.lines().filter(|l| !(line.starts_with("check") && l.contains(text(dir.path())))) {
                 assert!(l.trim_end_matches('\r').chars().count() <= columns as usize, "{columns}: {l:?}");
             }
@@ -81,14 +81,14 @@ fn narrow_terminals_cut_and_wrap() {
             let Some(out) = on_terminal(columns, &[], &format!("{line} {file}")) else { return };
             let plain = strip(&out).0;
             assert!(plain.lines().count() > 1, "{line}: {plain}");
-            // Messages name whole paths.
+            // Messages contain whole paths.
             let lines = plain.lines().filter(|l| !l.starts_with("gguf: error: "));
             for l in lines.map(|l| l.trim_end_matches('\r')) {
                 assert!(l.chars().count() <= columns as usize, "{line} at {columns}: {l:?}");
             }
         }
     }
-    // What is to be seen whole is.
+    // Requested values are complete.
     let Some(out) = on_terminal(40, &[], &format!("show --kv --full {}", text(&path))) else { return };
     assert!(strip(&out).0.contains(&"{{ something }} ".repeat(20)), "{out}");
 }
@@ -114,7 +114,7 @@ fn paths_stay_on_their_line() {
             std::fs::rename(odd.join("Small-32K-v1.0.gguf"), &to).unwrap();
         }
     }
-    // Elsewhere they are what they are.
+    // Without a terminal, output is unchanged.
     let run = gguf(["convert", text(&glossary()), "-q", "-f", "-o", text(&odd.join("out.gguf"))]).exits(0);
     assert_eq!(run.out, format!("{}\n", text(&odd.join("out.gguf"))));
 }
@@ -213,7 +213,7 @@ fn comparisons_and_values_fit() {
     }
 }
 
-/// Every table of every command, at three widths: the names in it are whole, however long they are.
+/// Every table of every command, at three widths: the names in it are complete, regardless of their length.
 #[test]
 fn names_are_whole_in_every_table() {
     let dir = folder();
@@ -285,7 +285,7 @@ fn names_are_whole_in_every_table() {
     std::fs::write(at("recipe"), "Q4_0\n").unwrap();
     gguf(["convert", text(&glossary()), "-o", text(&at("glossary.gguf")), "-q"]).exits(0);
     gguf(["split", text(&at(file)), text(&at("part")), "--max-tensors", "1", "-q"]).exits(0);
-    // No command is left out, but those without tables.
+    // Every command with a table is tested.
     let help = gguf(["--help"]).exits(0).out;
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let commands =
@@ -329,7 +329,7 @@ fn names_are_whole_in_every_table() {
     }
 }
 
-/// As [`on_terminal`], in a folder.
+/// As [`on_terminal`], in a directory.
 fn in_folder(folder: &std::path::Path, columns: u32, line: &str) -> Option<String> {
     let program = env!("CARGO_BIN_EXE_gguf");
     on_terminal_with(columns, &[], &format!("cd {}; {program} {line}", text(folder)))

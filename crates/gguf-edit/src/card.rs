@@ -1,7 +1,7 @@
-//! Model cards: a table of files in Markdown and the front matter that goes with it, made from models, and compared with a README.
+//! Model cards: a Markdown table of files with matching front matter, made from models, and compared with a README.
 //!
-//! A row is a model: one file, or all shards of it. Everything in the table comes from the files: hashes are SHA-256 of whole files, as
-//! the Hub shows them and `sha256sum` computes them.
+//! Each row is a model: one file, or all its shards. All data comes from the files; hashes are the SHA-256 of whole files, as shown by the
+//! Hub and computed by `sha256sum`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use gguf_pipeline::Progress;
 use crate::error::Error;
 use crate::file_hash::sha256;
 
-/// The longest text of the metadata that becomes part of a card, in bytes.
+/// The maximum length of metadata text in a card, in bytes.
 const LONGEST: usize = 1000;
 
 /// The table and the front matter of a model card.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Card {
-    /// The models, in the order in which they were given.
+    /// The models, in the given order.
     pub rows: Vec<Row>,
     /// The fields of the front matter.
     pub fields: Vec<(&'static str, Field)>,
@@ -31,17 +31,17 @@ pub struct Card {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Row {
-    /// Its files, the first shard first.
+    /// The files, the first shard first.
     pub files: Vec<FileRow>,
-    /// The label of its file type, such as `Q4_K_M`.
+    /// The label of the file type, such as `Q4_K_M`.
     pub file_type: Option<String>,
     /// Bits per weight.
     pub bits_per_weight: Option<f64>,
     /// Bytes of all files.
     pub bytes: u64,
-    /// The importance matrix that it was quantized with: the name of its file.
+    /// The file name of the importance matrix used for the quantization.
     pub matrix: Option<String>,
-    /// What it consists of: types of tensors with their share of the bytes.
+    /// The composition: types of tensors with their share of the bytes.
     pub description: String,
 }
 
@@ -49,11 +49,11 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileRow {
-    /// Its path.
+    /// The path.
     pub path: PathBuf,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its length.
+    /// The length.
     pub bytes: u64,
     /// The SHA-256 of all its bytes, in hexadecimal digits; `None` if it was not computed.
     pub sha256: Option<String>,
@@ -69,25 +69,25 @@ pub enum Field {
     List(Vec<String>),
 }
 
-/// How a README differs from a card.
+/// A difference between a README and a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CardDifference {
-    /// The text has no table of files.
+    /// The README has no table of files.
     NoTable,
     /// The table lacks a model.
     MissingRow {
-        /// Its file.
+        /// The file of the model.
         file: String,
     },
-    /// The table has a file that was not given.
+    /// The table lists a file that is not in the card.
     ExtraRow {
         /// The line of the README, from 1.
         line: usize,
         /// The file.
         file: String,
     },
-    /// A cell has another text.
+    /// A cell differs.
     Cell {
         /// The line of the README, from 1.
         line: usize,
@@ -95,18 +95,18 @@ pub enum CardDifference {
         file: String,
         /// The column.
         column: &'static str,
-        /// What the README has; `None` where the column is missing.
+        /// The text in the README; `None` if the column is missing.
         found: Option<String>,
-        /// What is right.
+        /// The expected text.
         expected: String,
     },
-    /// A field of the front matter has another value.
+    /// A field of the front matter differs.
     Field {
-        /// Its key.
+        /// The key.
         key: &'static str,
-        /// What the README has; `None` where the field is missing.
+        /// The value in the README; `None` if the field is missing.
         found: Option<String>,
-        /// What is right; of a list, what the README lacks.
+        /// The expected value; of a list, the missing items.
         expected: String,
     },
 }
@@ -133,11 +133,11 @@ impl fmt::Display for CardDifference {
     }
 }
 
-/// Makes the card of the models that these paths belong to. Several shards of one model are one row. Hashes are computed if `hash` says
-/// so, by as many threads as there are processors if `threads` is `None`.
+/// Makes the card of the models that these paths belong to. Several shards of one model are one row. If `hash` is set, hashes are computed
+/// by `threads` threads, by default the parallelism of the machine.
 ///
 /// # Errors
-/// When a file cannot be read, and when the work is cancelled.
+/// If a file cannot be read, or the work is cancelled.
 pub fn card<P: AsRef<Path>>(
     paths: &[P],
     hash: bool,
@@ -152,7 +152,7 @@ pub fn card<P: AsRef<Path>>(
             continue;
         }
         let model = Model::open(path)?;
-        // A truncated file is not to be published.
+        // A truncated file must not be published.
         for tensor in model.tensors() {
             tensor.byte_range()?;
         }
@@ -201,13 +201,13 @@ pub fn card<P: AsRef<Path>>(
     Ok(Card { rows, fields })
 }
 
-/// A text for a table or a field: in one line, without what acts on terminals or on tables.
+/// A text for a table or a field: on one line, without terminal control characters or table delimiters.
 fn safe(text: &str) -> String {
     let text: String = text.chars().take(LONGEST).collect();
     gguf_format::check::shown(gguf_format::Str(text.as_bytes()))
 }
 
-/// `q4_K 80 %, q6_K 19 %, f32 1 %`: the types of tensors by their share of the bytes.
+/// `q4_K 80 %, q6_K 19 %, f32 1 %`: the types of tensors with their share of the bytes.
 fn shares(s: &Summary) -> String {
     let percent = |bytes: u64| (bytes as f64 * 100.0 / s.tensor_bytes.max(1) as f64).round() as u64;
     let shares = s.types.iter().map(|share| match percent(share.bytes) {
@@ -217,7 +217,7 @@ fn shares(s: &Summary) -> String {
     shares.collect::<Vec<_>>().join(", ")
 }
 
-/// The front matter, as far as the metadata goes.
+/// The front matter from the metadata.
 fn fields_of(gguf: &Gguf<'_>) -> Vec<(&'static str, Field)> {
     let text = |key: &str| {
         let text = gguf.get_as::<&str>(key).ok().filter(|text| !text.trim().is_empty())?;
@@ -315,8 +315,8 @@ impl Card {
         lines.join("\n") + "\n"
     }
 
-    /// How a README differs from the card; `front_matter` are the fields that it has. Cells of columns that were not computed are not
-    /// compared, further columns and fields do not count, and a list may have more items.
+    /// The differences between a README and the card; `front_matter` are the fields of the README. Cells without a computed value are not
+    /// compared, additional columns and fields are ignored, and a list may have additional items.
     pub fn differences(&self, readme: &str, front_matter: &[(String, Vec<String>)]) -> Vec<CardDifference> {
         let mut found = Vec::new();
         for (key, field) in &self.fields {
@@ -372,7 +372,7 @@ fn line(cells: &[String]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// A text as YAML: bare where nothing can take it for something else, in double quotes otherwise.
+/// A text as YAML: plain if it is unambiguous, otherwise in double quotes.
 fn scalar(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -383,7 +383,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// The text of a cell without the marks of Markdown: code, emphasis and links.
+/// The text of a cell without Markdown markup: code, emphasis and links.
 fn plain(cell: &str) -> String {
     let mut text = cell.trim().replace("\\|", "|").replace(['`', '*'], "");
     while let Some(start) = text.find('[')
@@ -399,12 +399,12 @@ fn plain(cell: &str) -> String {
 /// A table of a README.
 struct Table {
     columns: Vec<String>,
-    /// With the number of the line, from 1.
+    /// The rows with their line numbers, from 1.
     rows: Vec<(usize, Vec<String>)>,
 }
 
 impl Table {
-    /// The first table with a column File.
+    /// The first table with a File column.
     fn find(readme: &str) -> Option<Table> {
         let mut lines = (1..).zip(readme.lines()).peekable();
         while let Some((_, text)) = lines.next() {
@@ -432,7 +432,7 @@ fn is_file(column: &str) -> bool {
     column.eq_ignore_ascii_case("File") || column.eq_ignore_ascii_case("Filename")
 }
 
-/// The cells of a line of a table; `None` for another line.
+/// The cells of a table row; `None` for other lines.
 fn cells(text: &str) -> Option<Vec<String>> {
     let text = text.trim();
     if !text.contains('|') {
@@ -506,7 +506,7 @@ mod tests {
         let card = example();
         let good = format!("# Title\n\n| a | b |\n|---|---|\n| c | d |\n\n{}\nText | more\n", card.table());
         assert_eq!(card.differences(&good, &front()), []);
-        // Links, emphasis, other columns and another order of rows are the same.
+        // Links, emphasis, additional columns and the order of rows do not matter.
         let linked =
             good.replace("| a.gguf |", "| [**a.gguf**](https://x/a.gguf) |").replace("File |", "File | More |");
         let linked = linked.replace("a.gguf) |", "a.gguf) | 1 |").replace("| b-1.gguf |", "| b-1.gguf | 2 |");

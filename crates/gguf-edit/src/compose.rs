@@ -1,20 +1,20 @@
-//! Tensors of several sources as those of one.
+//! Combines the tensors of several sources into one source.
 
 use std::sync::Arc;
 
 use gguf_pipeline::plan::Op;
 use gguf_pipeline::{Draft, Error, Source, Stored, TensorPlan};
 
-/// Sources whose tensors are counted on.
+/// Sources with a common numbering of tensors.
 #[derive(Debug, Default)]
 pub(crate) struct Composed {
     sources: Vec<Arc<dyn Source>>,
-    /// The source of each tensor, and its number there.
+    /// The source of each tensor, and its index there.
     tensors: Vec<(usize, usize)>,
 }
 
 impl Composed {
-    /// Adds a source; takes tensors that copy from it, which from then on copy from here.
+    /// Adds a source, and redirects tensors that copy from it to this source.
     pub(crate) fn add(&mut self, source: Arc<dyn Source>, tensors: &mut [TensorPlan]) {
         let number = self.sources.len();
         self.sources.push(source);
@@ -26,7 +26,7 @@ impl Composed {
         }
     }
 
-    /// The tensors of a draft that copies a model, and of other sources behind them.
+    /// The tensors of a draft that copies a model, followed by those of other sources.
     pub(crate) fn of(draft: &mut Draft) -> Composed {
         let mut composed = Composed::default();
         let source = std::mem::replace(&mut draft.source, Arc::new(Composed::default()));

@@ -1,4 +1,4 @@
-//! Copying ranges of files, by the system where it can.
+//! Copies ranges of files, in the kernel if possible.
 
 use std::fs::File;
 
@@ -8,13 +8,13 @@ use gguf_pipeline::{Event, Progress};
 
 use crate::EditError;
 
-/// Bytes between two looks at whether the work is to end.
+/// Bytes to copy between two checks for cancellation.
 const PIECE: u64 = 64 << 20;
 
 /// Copies a range of a file into an output.
 ///
 /// # Errors
-/// Those of the system, and when the work is cancelled.
+/// Those of the system, or if the work is cancelled.
 pub(crate) fn copy(
     from: &File,
     mut at: u64,

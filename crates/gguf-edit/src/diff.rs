@@ -1,7 +1,7 @@
-//! What two models have in common and what they do not: key-values, tensors, and how far apart the data is.
+//! The differences between two models: key-values, tensors, and errors of the data.
 //!
-//! Models are compared by what they say, not by how it is laid out: shards, the order of keys and tensors, versions and byte orders make no
-//! difference. Tensors of different types are compared as numbers; the figures are those of a quantization's report.
+//! Models are compared by content, not layout: shards, the order of keys and tensors, versions and byte orders are ignored. Tensors of
+//! different types are compared as numbers, with the same figures as in the report of a quantization.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -17,46 +17,46 @@ use crate::equal::first_differences;
 use crate::error::Error;
 use crate::split::SPLIT_KEYS;
 
-/// Bytes of rows that are compared at once, about, on each side.
+/// Approximate number of bytes of rows to compare at a time, on each side.
 const CHUNK: u64 = 512 << 10;
 
-/// What is compared.
+/// Options of a comparison.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct DiffOptions {
-    /// Compares metadata, names, shapes and types alone, and reads no data.
+    /// Compares only metadata, names, shapes and types, without reading data.
     pub no_data: bool,
-    /// Number of threads; `None` for as many as the machine has processors.
+    /// Number of threads; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl DiffOptions {
-    /// Whether data is left alone.
+    /// Sets whether data is skipped.
     pub fn no_data(mut self, yes: bool) -> DiffOptions {
         self.no_data = yes;
         self
     }
 
-    /// Sets the number of threads; `None` for as many as the machine has processors.
+    /// Sets the number of threads; `None` for the parallelism of the machine.
     pub fn threads(mut self, threads: Option<NonZeroUsize>) -> DiffOptions {
         self.threads = threads;
         self
     }
 }
 
-/// How two models differ. The first is `a`, the second `b`.
+/// The differences between two models, `a` and `b`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Diff {
-    /// Key-values that are not the same: those of `a` in their order, then those that only `b` has.
+    /// Different key-values: those of `a` in order, then those that only `b` has.
     pub keys: Vec<KeyDiff>,
-    /// Keys that are the same.
+    /// Number of equal key-values.
     pub n_same_keys: usize,
-    /// All tensors: those of `a` in their order, then those that only `b` has.
+    /// All tensors: those of `a` in order, then those that only `b` has.
     pub tensors: Vec<TensorDiff>,
 }
 
-/// A key whose values differ, or that one model has.
+/// A key whose values differ, or that only one model has.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct KeyDiff {
@@ -72,13 +72,13 @@ pub struct KeyDiff {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorDiff {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// Its shape and type in the first model.
+    /// The shape and type in the first model.
     pub a: Option<Side>,
-    /// Its shape and type in the second model.
+    /// The shape and type in the second model.
     pub b: Option<Side>,
-    /// How the data compares.
+    /// The result of the data comparison.
     pub data: DataDiff,
 }
 
@@ -86,30 +86,30 @@ pub struct TensorDiff {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Side {
-    /// Its number among the model's tensors.
+    /// The index among the model's tensors.
     pub index: usize,
-    /// Dimensions, the contiguous one first.
+    /// The dimensions, the contiguous one first.
     pub shape: Vec<u64>,
-    /// Its type.
+    /// The type.
     pub ty: GgmlType,
 }
 
-/// How the data of a tensor compares.
+/// The result of comparing a tensor's data.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum DataDiff {
-    /// It was not compared: one side is missing, shapes differ, or data was left alone.
+    /// Not compared: one side is missing, shapes differ, or data was skipped.
     NotCompared,
-    /// Type and bytes are the same.
+    /// Equal type and bytes.
     Same,
-    /// Types or bytes differ, and this is how far the numbers of the second model are from those of the first.
+    /// Different types or bytes, with the error of the second model's values.
     Numbers(Box<TensorError>),
-    /// Types or bytes differ, and a type is not decoded to numbers. With equal types, where the first differing byte is.
+    /// Different types or bytes, without decoded values. For equal types, the offset of the first difference.
     Bytes(Option<u64>),
 }
 
 impl TensorDiff {
-    /// Whether both models have the same tensor, so far as it was compared.
+    /// Whether both models have the same tensor, as far as it was compared.
     pub fn is_same(&self) -> bool {
         let sides = self.a.as_ref().zip(self.b.as_ref());
         let infos = sides.is_some_and(|(a, b)| (&a.shape, a.ty) == (&b.shape, b.ty));
@@ -118,12 +118,12 @@ impl TensorDiff {
 }
 
 impl Diff {
-    /// Whether the models are the same, so far as they were compared.
+    /// Whether the models are equal, as far as they were compared.
     pub fn is_same(&self) -> bool {
         self.keys.is_empty() && self.tensors.iter().all(TensorDiff::is_same)
     }
 
-    /// The error of all tensors that were compared as numbers together. Rows and columns in it have no meaning.
+    /// The error of all tensors that were compared as numbers. Its row and column have no meaning.
     pub fn total(&self) -> TensorError {
         let mut total = TensorError::new();
         for tensor in &self.tensors {
@@ -138,7 +138,7 @@ impl Diff {
 /// Compares two models, each with all its shards.
 ///
 /// # Errors
-/// When a file cannot be read, and when the work is cancelled.
+/// If a file cannot be read, or the work is cancelled.
 pub fn diff(
     a: impl AsRef<Path>,
     b: impl AsRef<Path>,
@@ -154,7 +154,7 @@ pub fn diff(
     Ok(Diff { keys, n_same_keys, tensors })
 }
 
-/// The keys that differ, and how many do not.
+/// The different key-values, and the number of equal ones.
 pub fn diff_keys(a: &Gguf<'_>, b: &Gguf<'_>) -> (Vec<KeyDiff>, usize) {
     let counts = |key: Str<'_>| SPLIT_KEYS.iter().all(|split| key != **split);
     let mut others: HashMap<(&[u8], usize), ValueRef<'_>> = HashMap::new();
@@ -189,7 +189,7 @@ pub fn diff_keys(a: &Gguf<'_>, b: &Gguf<'_>) -> (Vec<KeyDiff>, usize) {
     (keys, n_same)
 }
 
-/// Whether values are of one type and the same; numbers that are not numbers, where their bits are.
+/// Whether values have the same type and are equal; NaNs are compared by their bits.
 pub fn same_value(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (ValueRef::F32(a), ValueRef::F32(b)) => a.to_bits() == b.to_bits(),
@@ -202,7 +202,7 @@ pub fn same_value(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     }
 }
 
-/// Pairs tensors by name. Of duplicate names, the first is paired with the first.
+/// Pairs tensors by name. The first of duplicate names is paired with the first.
 fn pair_tensors(a: &GgufSource, b: &GgufSource) -> Vec<TensorDiff> {
     let side = |source: &GgufSource, index: usize| {
         let info = source.tensors().get(index)?;
@@ -227,7 +227,7 @@ fn pair_tensors(a: &GgufSource, b: &GgufSource) -> Vec<TensorDiff> {
     tensors
 }
 
-/// Fills in how the data of tensors of one shape compares.
+/// Compares the data of tensors of equal shapes.
 fn compare_data(
     a: &GgufSource,
     b: &GgufSource,
@@ -297,7 +297,7 @@ fn compare_data(
             tensor.data = DataDiff::Numbers(Box::new(error));
         }
     }
-    // Without values there is nothing to be apart.
+    // Empty tensors are equal.
     for rows in work.iter().filter(|rows| rows.n_rows == 0) {
         if let Some(tensor) = tensors.get_mut(rows.tensor) {
             tensor.data = DataDiff::Numbers(Box::default());
@@ -312,7 +312,7 @@ struct Rows {
     name: String,
     row_len: u64,
     n_rows: u64,
-    /// Number in the model, type, and bytes of a row.
+    /// Index in the model, type, and bytes of a row.
     a: (usize, GgmlType, u64),
     b: (usize, GgmlType, u64),
 }
@@ -321,7 +321,7 @@ impl Rows {
     fn of(tensor: usize, name: &[u8], a: &Side, b: &Side) -> Rows {
         let row_len = a.shape.first().copied().unwrap_or(1);
         let n_elements = gguf_format::n_elements(a.shape.iter().copied()).unwrap_or(0);
-        // The sizes of both tensors were found to be whole when the files were opened.
+        // The sizes of both tensors were validated when the files were opened.
         let row_bytes = |ty: GgmlType| ty.tensor_bytes([row_len]).unwrap_or(0);
         Rows {
             tensor,
@@ -344,20 +344,20 @@ impl Rows {
     }
 }
 
-/// How two arrays differ element by element.
+/// The differences between two arrays, by element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Elements {
-    /// Lengths of both.
+    /// The lengths of both.
     pub lens: [u64; 2],
-    /// Places up to the shorter length at which they differ.
+    /// The number of different elements up to the shorter length.
     pub n_different: u64,
-    /// The first place at which they differ; the shorter length where one goes on.
+    /// The index of the first difference; the shorter length if one array is a prefix.
     pub first: Option<u64>,
 }
 
 impl KeyDiff {
-    /// Where the value is an array of one type on both sides, how the elements differ.
+    /// The differences between the elements, if both values are arrays of one type.
     pub fn elements(&self) -> Option<Elements> {
         let (a, b) = (self.a.as_ref()?.as_ref().as_array()?, self.b.as_ref()?.as_ref().as_array()?);
         if a.elem_type() != b.elem_type() {

@@ -1,4 +1,4 @@
-//! What can be wrong with an edit, a repair or an estimate.
+//! Errors of edits, repairs and estimates.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,76 +6,76 @@ use std::path::{Path, PathBuf};
 use gguf_format::keys::Kind;
 use gguf_format::{LayoutError, MAX_IMAGE_TENSOR_NAME, MAX_KEY, MAX_TENSOR_NAME, Str};
 
-/// Why a file could not be edited, repaired or measured.
+/// Reasons why a file cannot be edited, repaired or estimated.
 ///
-/// The message is complete: it names the file where there is one, and includes that of the cause.
+/// The message is complete: it names the file, if any, and includes that of the cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EditError {
     /// A file cannot be opened, read or written.
     Io(Box<gguf_io::Error>),
-    /// A file cannot be written whole.
+    /// A new file cannot be written.
     Pipeline(Box<gguf_pipeline::Error>),
-    /// What is wrong, and with which file.
+    /// An error, with the file.
     At {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: Box<EditError>,
     },
-    /// There is no such key.
+    /// The key does not exist.
     NoKey {
         /// The key.
         key: String,
-        /// Keys of the file like that, the nearest first.
+        /// Similar keys of the file, the nearest first.
         nearest: Vec<String>,
     },
-    /// There is no such tensor.
+    /// The tensor does not exist.
     NoTensor {
         /// The name.
         name: String,
-        /// Names like that, the nearest first.
+        /// Similar names, the nearest first.
         nearest: Vec<String>,
     },
-    /// There is neither a key nor a tensor of that name.
+    /// Neither a key nor a tensor has this name.
     NoName {
         /// The name.
         name: String,
     },
-    /// A name that a key and a tensor have.
+    /// A key and a tensor share this name.
     TwoMeanings {
         /// The name.
         name: String,
     },
-    /// The new name is taken.
+    /// The new name already exists.
     Taken {
         /// The new name.
         name: String,
     },
-    /// A key that no file may have.
+    /// An invalid key.
     KeyName {
         /// The key.
         key: String,
     },
-    /// A tensor name that no file may have.
+    /// An invalid tensor name.
     TensorName {
         /// The name.
         name: String,
     },
-    /// A value of a type that the key cannot have.
+    /// The type of a value is not valid for the key.
     TypeChange {
         /// The key.
         key: String,
         /// The type of the value.
         given: Kind,
-        /// The types that the key can have.
+        /// The types that are valid for the key.
         expected: String,
     },
-    /// A key whose type follows from nothing.
+    /// A key of unknown type.
     UnknownKey {
         /// The key.
         key: String,
-        /// A known key like it.
+        /// A similar known key.
         nearest: Option<String>,
     },
     /// Text that is not an assignment.
@@ -88,39 +88,39 @@ pub enum EditError {
         /// The text.
         text: String,
     },
-    /// A value that is not of the key's type.
+    /// A value does not have the key's type.
     Value {
         /// The key.
         key: String,
         /// The type.
         kind: Kind,
-        /// The value, as far as it is worth showing.
+        /// The value, truncated for display.
         found: String,
     },
-    /// A value in JSON that is in no form of metadata.
+    /// Invalid JSON form of a metadata value.
     JsonValue {
         /// The key.
         key: String,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// JSON that is not an object of keys and values.
     Json {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A line of a text of key-values.
+    /// An error in a line of key-values.
     Line {
         /// The line, from 1.
         number: usize,
-        /// What is wrong.
+        /// The error.
         error: Box<EditError>,
     },
-    /// Text that says something else than a key and its value.
+    /// A line that is not a key and its value.
     NotALine,
-    /// A string that begins on a line and does not end.
+    /// An unterminated multi-line string.
     NoEnd {
-        /// The line that would end it.
+        /// The missing last line.
         end: String,
     },
     /// A duplicate key.
@@ -128,19 +128,19 @@ pub enum EditError {
         /// The key.
         key: String,
     },
-    /// A value that is not shown in a text of key-values, under a key that does not have it.
+    /// A placeholder for a hidden value, under a key that does not have that value.
     NotShown {
         /// The key.
         key: String,
     },
     /// The file has no vocabulary.
     NoTokens,
-    /// A role of tokens that is not known.
+    /// An unknown role of tokens.
     UnknownRole {
         /// The role.
         role: String,
     },
-    /// A type of tokens that is not known.
+    /// An unknown type of tokens.
     UnknownTokenType {
         /// The type.
         ty: String,
@@ -154,17 +154,17 @@ pub enum EditError {
     TokenTwice {
         /// The text.
         text: String,
-        /// The first two.
+        /// The first two ids.
         ids: [u64; 2],
     },
-    /// A token id that the vocabulary does not have.
+    /// A token id out of range.
     TokenId {
         /// The id.
         id: u64,
         /// Number of tokens.
         n_tokens: u64,
     },
-    /// Token types that are not as many as the tokens.
+    /// The numbers of token types and tokens differ.
     TokenTypes {
         /// Number of types.
         n_types: u64,
@@ -173,75 +173,75 @@ pub enum EditError {
     },
     /// The head would be invalid.
     Layout(LayoutError),
-    /// A file of the draft that preceded version 1.
+    /// A draft of GGUF version 1.
     Draft,
-    /// The key that takes up room for later edits is not edited like others.
+    /// The key that reserves space for later edits cannot be edited like others.
     PadKey,
-    /// The edit moves every tensor.
+    /// The edit would move every tensor.
     Alignment,
     /// The key-values of the model are in another shard.
     NotFirstShard {
         /// Number of the shard, from 1.
         number: u64,
     },
-    /// The file would be written anew, which was not wanted.
+    /// The file would have to be rewritten, which the options exclude.
     NotInPlace {
-        /// Why it cannot be edited in place.
+        /// The reason why it cannot be edited in place.
         why: &'static str,
     },
     /// The output is the damaged file itself.
     SameFile,
-    /// Nothing of the file can be saved.
+    /// No part of the file can be saved.
     NothingWhole,
-    /// The damage cannot be mended without another copy.
+    /// The damage cannot be repaired without an intact copy.
     NotDetermined {
-        /// What is wrong with the head.
+        /// The problem of the head.
         problem: String,
     },
     /// The other file is not a copy.
     NotACopy {
         /// The other file.
         other: PathBuf,
-        /// What differs.
+        /// The difference.
         problem: String,
     },
     /// The other file is damaged as well.
     OtherDamaged {
         /// The other file.
         other: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         problem: String,
     },
-    /// A key that an estimate needs.
+    /// A key required for an estimate is missing.
     MissingKey {
         /// The key.
         key: String,
     },
-    /// A value that no model has.
+    /// An invalid hyperparameter.
     Hyperparameter {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A model of a sort whose memory is not estimated.
+    /// The memory of the model cannot be estimated.
     NotEstimated {
         /// The architecture.
         architecture: String,
-        /// What keeps it from being estimated.
+        /// The reason.
         why: &'static str,
         /// Bytes of the weights.
         weights: u64,
     },
-    /// An option of an estimate that makes no sense.
+    /// An invalid option of an estimate.
     Asked {
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
 impl EditError {
-    /// The same, for a file.
+    /// Adds a file to the error.
     pub fn at(self, path: &Path) -> EditError {
         match self {
             EditError::Io(_) | EditError::Pipeline(_) | EditError::At { .. } => self,
@@ -249,7 +249,7 @@ impl EditError {
         }
     }
 
-    /// What is wrong, without the file.
+    /// The error without the file.
     pub fn problem(&self) -> &EditError {
         match self {
             EditError::At { error, .. } => error.problem(),
@@ -257,7 +257,7 @@ impl EditError {
         }
     }
 
-    /// Whether the content of a file is the cause, as opposed to the call or the system.
+    /// Whether the content of a file is the cause, not the caller or the system.
     pub fn is_bad_input(&self) -> bool {
         match self.problem() {
             EditError::Io(e) => e.is_bad_file(),
@@ -299,7 +299,7 @@ impl From<LayoutError> for EditError {
     }
 }
 
-/// A name that may come from a file, safe to print and not too long.
+/// A name, possibly from a file, truncated and safe to print.
 fn shown(name: &str) -> String {
     gguf_format::check::shown(Str(name.as_bytes()))
 }
@@ -437,7 +437,7 @@ impl fmt::Display for EditError {
 }
 
 impl std::error::Error for EditError {
-    /// What lies behind the cause that the message includes.
+    /// The cause of the cause: the cause's own message is part of this one.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             EditError::Io(e) => e.source(),

@@ -1,4 +1,4 @@
-//! Edits as values: the changes to make to the keys and tensor names of a head, and the changes made.
+//! Edits of the keys and tensor names of a head, and the resulting changes.
 
 use gguf_format::{Head, Kv, MAX_KEY, Value};
 
@@ -8,79 +8,79 @@ use crate::EditError;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Edit {
-    /// Sets a key: in place if it exists, at the end otherwise.
+    /// Sets a key: in its place if it exists, otherwise at the end.
     Set {
         /// The key.
         key: String,
-        /// Its value.
+        /// The value.
         value: Value,
     },
-    /// Removes every pair of a key.
+    /// Removes all pairs with a key.
     Unset {
         /// The key.
         key: String,
     },
-    /// Gives a key another name, in its place.
+    /// Renames a key, in its place.
     RenameKey {
         /// The key.
         from: String,
-        /// Its new name.
+        /// The new name.
         to: String,
     },
-    /// Gives a tensor another name.
+    /// Renames a tensor.
     RenameTensor {
         /// The name.
         from: String,
-        /// The new one.
+        /// The new name.
         to: String,
     },
 }
 
-/// What an edit has changed.
+/// A change made by an edit.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A key is new.
+    /// A key was added.
     Added {
         /// The key.
         key: String,
-        /// Its value.
+        /// The value.
         value: Value,
     },
-    /// A key has another value.
+    /// A value was changed.
     Changed {
         /// The key.
         key: String,
-        /// The value it had.
+        /// The old value.
         before: Value,
-        /// The value it has.
+        /// The new value.
         after: Value,
     },
-    /// A key is gone.
+    /// A key was removed.
     Removed {
         /// The key.
         key: String,
-        /// The value it had.
+        /// The old value.
         before: Value,
     },
-    /// A key has another name.
+    /// A key was renamed.
     RenamedKey {
-        /// The name it had.
+        /// The old name.
         from: String,
-        /// The name it has.
+        /// The new name.
         to: String,
     },
-    /// A tensor has another name.
+    /// A tensor was renamed.
     RenamedTensor {
-        /// The name it had.
+        /// The old name.
         from: String,
-        /// The name it has.
+        /// The new name.
         to: String,
     },
 }
 
 impl Change {
-    /// The key that it is about, under its new name.
+    /// The changed key, under its new name.
     pub fn key(&self) -> Option<&str> {
         match self {
             Change::Added { key, .. } | Change::Changed { key, .. } | Change::Removed { key, .. } => Some(key),
@@ -89,13 +89,13 @@ impl Change {
         }
     }
 
-    /// Whether it is about that key, under its old name or its new one.
+    /// Whether the change affects that key, under its old or new name.
     pub fn is_about(&self, name: &str) -> bool {
         self.key() == Some(name) || matches!(self, Change::RenamedKey { from, .. } if from == name)
     }
 }
 
-/// Makes edits, one after the other; says what has changed. An edit that changes nothing is in no list.
+/// Applies edits in order; returns the changes. Edits without an effect are not included.
 ///
 /// ```
 /// use gguf_edit::{Change, Edit};
@@ -111,8 +111,7 @@ impl Change {
 /// ```
 ///
 /// # Errors
-/// When a key or tensor is missing, a new name is taken, or a name is none that a file may have. The head may then have some of the
-/// edits.
+/// If a key or tensor is missing, a new name already exists, or a name is invalid. The head may then have some of the edits.
 pub fn apply(head: &mut Head, edits: &[Edit]) -> Result<Vec<Change>, EditError> {
     let mut changes = Vec::new();
     for edit in edits {
@@ -184,10 +183,10 @@ fn apply_one(head: &mut Head, edit: &Edit) -> Result<Vec<Change>, EditError> {
     }
 }
 
-/// The edit that renames the key or the tensor with a name.
+/// The edit that renames the key or the tensor with this name.
 ///
 /// # Errors
-/// When neither has it, or both.
+/// If neither or both have it.
 pub fn rename(head: &Head, from: &str, to: &str) -> Result<Edit, EditError> {
     let is_key = head.get(from).is_some();
     let is_tensor = head.tensors.iter().any(|tensor| tensor.name == from.as_bytes());
@@ -211,10 +210,10 @@ fn no_key(head: &Head, key: &str) -> EditError {
     EditError::NoKey { key: key.to_owned(), nearest: nearest(key, head.kvs.iter().map(|kv: &Kv| kv.key.as_slice())) }
 }
 
-/// Names that are looked at for one that was meant.
+/// The maximum number of names to compare.
 const LOOKED_AT: usize = 10_000;
 
-/// The names most like one, at most three; those that end in it are as like as can be.
+/// The most similar names, at most three; those that end in the given name are the nearest.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let suffix = format!(".{name}");
     let texts = names.take(LOOKED_AT).filter_map(|n| std::str::from_utf8(n).ok()).filter(|n| n.len() <= 256);

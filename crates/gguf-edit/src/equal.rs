@@ -1,4 +1,4 @@
-//! Whether tensors of two models have the same bytes.
+//! Compares the bytes of tensors of two models.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use gguf_pipeline::{Event, GgufSource, Progress, Source, workers};
 use crate::error::Error;
 use crate::pieces::pieces;
 
-/// Bytes that are compared at once, about.
+/// Approximate number of bytes to compare at a time.
 const PIECE: u64 = 512 << 10;
 
-/// Where pairs of tensors of the same type and shape first differ, in bytes from the start of their little-endian data; `None` where
-/// they do not.
+/// The first difference of each pair of tensors of the same type and shape, in bytes from the start of their little-endian data; `None` if
+/// they are equal.
 ///
 /// # Errors
-/// When a file cannot be read, and when the work is cancelled.
+/// If a file cannot be read, or the work is cancelled.
 pub(crate) fn first_differences(
     [a, b]: [&GgufSource; 2],
     pairs: &[(usize, usize)],
@@ -36,7 +36,7 @@ pub(crate) fn first_differences(
             let name = a.tensors().get(i).map(|t| String::from_utf8_lossy(&t.name).into_owned());
             progress.event(Event::Tensor { index: i, name: &name.unwrap_or_default() });
         }
-        // What comes after a difference cannot be the first one.
+        // Bytes after a known difference need not be compared.
         if found.load(Ordering::Relaxed) > from {
             let [x, y] = buffers;
             x.resize(usize::try_from(bytes).unwrap_or(0), 0);

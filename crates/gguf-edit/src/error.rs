@@ -1,4 +1,4 @@
-//! Errors of operations on models: which file, key or tensor, what was found, what was expected.
+//! Errors of operations on models: the file, key or tensor, the value found and the expected one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use gguf_format::GgmlType;
 use gguf_format::check::grouped;
 use gguf_pipeline::Cancelled;
 
-/// Why a model cannot be split, merged, compared, hashed or copied with changes. A message includes that of its cause.
+/// Reasons why a model cannot be split, merged, compared, hashed or rewritten. A message includes that of its cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
     Pipeline(Box<gguf_pipeline::Error>),
     /// A file cannot be opened, read or written.
     Io(Box<gguf_io::Error>),
-    /// A model to merge is one file already.
+    /// A model to merge is already a single file.
     NotSplit {
         /// The file.
         path: PathBuf,
@@ -24,32 +24,32 @@ pub enum Error {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// The file that the model was found by.
+        /// The file from which the model was found.
         model: PathBuf,
     },
     /// Metadata and the smallest possible share of tensors exceed the size of a shard.
     ShardTooSmall {
         /// The model.
         path: PathBuf,
-        /// The tensor that does not fit, safe to print; `None` where the metadata alone do not.
+        /// The tensor that does not fit, safe to print; `None` if the metadata alone exceed the size.
         tensor: Option<String>,
         /// Bytes that the shard needs.
         needed: u64,
-        /// Bytes that it may have.
+        /// The size limit.
         limit: u64,
     },
     /// Pieces of a file are missing.
     Pieces {
-        /// The piece that was given.
+        /// The given piece.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: PiecesProblem,
     },
-    /// A file that was written does not hold what it was made from.
+    /// A written file differs from its source.
     NotVerified {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         what: String,
     },
     /// A file cannot be removed.
@@ -59,16 +59,16 @@ pub enum Error {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// There is no tensor of that name, or none that fits the pattern.
+    /// No tensor has that name, or matches the pattern.
     NoTensor {
         /// The model.
         path: PathBuf,
         /// The name or pattern.
         name: String,
-        /// Names like that, the nearest first, safe to print.
+        /// Similar names, the nearest first, safe to print.
         nearest: Vec<String>,
     },
-    /// No key fits a pattern.
+    /// No key matches a pattern.
     NoKey {
         /// The model.
         path: PathBuf,
@@ -82,7 +82,7 @@ pub enum Error {
         /// The name, safe to print.
         name: String,
     },
-    /// Values of a tensor cannot be read as numbers.
+    /// The values of a tensor cannot be decoded.
     NotDecodable {
         /// The model.
         path: PathBuf,
@@ -91,31 +91,31 @@ pub enum Error {
         /// Its type.
         ty: GgmlType,
     },
-    /// A tensor cannot become one of another type.
+    /// A tensor cannot be converted to another type.
     NotEncodable {
-        /// The file that it is read from.
+        /// The source file.
         path: PathBuf,
         /// The tensor, safe to print.
         tensor: String,
-        /// Its type.
+        /// The current type.
         from: GgmlType,
-        /// The type that was asked for.
+        /// The requested type.
         to: GgmlType,
     },
     /// A file of the NumPy or safetensors format cannot be read.
     Array {
         /// The file.
         path: PathBuf,
-        /// Where in it, in bytes.
+        /// The byte offset.
         offset: u64,
-        /// What was found, and what would be right.
+        /// The problem, with the expected value.
         problem: String,
     },
-    /// A file holds one tensor, and several were chosen.
+    /// The format stores a single tensor, and several were selected.
     OneTensor {
         /// The model.
         path: PathBuf,
-        /// How many were chosen.
+        /// The number of selected tensors.
         n: usize,
     },
     /// A manifest cannot be read.
@@ -124,23 +124,23 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1; 0 for the whole file.
         line: u64,
-        /// What was found, and what would be right.
+        /// The problem, with the expected value.
         problem: String,
     },
-    /// A piece of work does not fit into memory.
+    /// Insufficient memory.
     OutOfMemory {
-        /// The tensor or file that it is for, safe to print.
+        /// The tensor or file, safe to print.
         what: String,
-        /// The bytes that were asked for.
+        /// The requested bytes.
         bytes: u64,
     },
 }
 
-/// What is wrong with the pieces of a file.
+/// A problem with the pieces of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PiecesProblem {
-    /// The name does not say which piece of what it is.
+    /// The name is not that of a piece.
     Name,
     /// A piece is missing.
     Missing(PathBuf),
@@ -151,7 +151,7 @@ pub enum PiecesProblem {
         /// Bytes up to the end of the last tensor.
         needed: u64,
     },
-    /// Only the first piece begins with the head of a GGUF file.
+    /// The head of a GGUF file may only be in the first piece.
     NotFirst,
 }
 
@@ -174,7 +174,7 @@ impl fmt::Display for PiecesProblem {
 }
 
 impl Error {
-    /// Whether a model, or another input file, is the cause, as opposed to the system, the output or the call.
+    /// Whether a model, or another input file, is the cause, not the system, the output or the caller.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -257,7 +257,7 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// What the cause itself was caused by: its own message is part of this one.
+    /// The cause of the cause: the cause's own message is part of this one.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Pipeline(e) => e.source(),

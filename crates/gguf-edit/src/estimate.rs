@@ -1,7 +1,7 @@
-//! How much memory a model takes when llama.cpp runs it: weights, caches and compute buffers.
+//! Estimates the memory of a model in llama.cpp: weights, caches and compute buffers.
 //!
-//! Weights and caches are sums of sizes. The compute buffer is found in the way that llama.cpp finds it: the graph of one batch is laid
-//! out in memory by the rules of ggml's allocator, without computing anything.
+//! Weights and caches are sums of sizes. The compute buffer is determined as in llama.cpp: the graph of one batch is laid out by the rules
+//! of ggml's allocator, without computing anything.
 
 use std::path::Path;
 
@@ -16,27 +16,27 @@ mod graph;
 
 use build::{Batch, build, family};
 
-/// How a model is to be run.
+/// The parameters of llama.cpp's context.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Setup {
-    /// Tokens of context; `None` for those that the model was trained on.
+    /// Context length in tokens; `None` for that of the training.
     pub n_ctx: Option<u64>,
-    /// The most tokens that are computed at once (`n_ubatch`).
+    /// Maximum number of tokens to compute at once (`n_ubatch`).
     pub n_ubatch: u64,
-    /// The most tokens of a batch (`n_batch`).
+    /// Maximum number of tokens of a batch (`n_batch`).
     pub n_batch: u64,
     /// Number of sequences that share the context.
     pub n_seq: u64,
-    /// Type of the cached keys.
+    /// The type of cached keys.
     pub type_k: GgmlType,
-    /// Type of the cached values.
+    /// The type of cached values.
     pub type_v: GgmlType,
-    /// Whether attention is computed without the matrix of scores, as llama.cpp does where it can.
+    /// Whether flash attention is used, as llama.cpp does where it can.
     pub flash: bool,
-    /// Whether layers with a sliding window have a cache for the whole context all the same.
+    /// Whether layers with a sliding window have a cache for the whole context.
     pub full_window: bool,
-    /// Layers whose weights and caches are on a GPU, counted from the last, the output being one.
+    /// Number of layers with weights and caches on a GPU, from the last; the output is one of them.
     pub n_gpu_layers: u64,
 }
 
@@ -63,40 +63,40 @@ impl Default for Setup {
 pub struct Memory {
     /// The weights.
     pub weights: u64,
-    /// The cached keys and values.
+    /// The key-value caches.
     pub cache: u64,
-    /// What is computed.
+    /// The compute buffer.
     pub compute: u64,
-    /// The results of a batch: logits.
+    /// The output buffer of a batch: logits.
     pub output: u64,
 }
 
 impl Memory {
-    /// All of it.
+    /// The sum.
     pub fn total(&self) -> u64 {
         [self.weights, self.cache, self.compute, self.output].into_iter().fold(0, u64::saturating_add)
     }
 }
 
-/// How much memory a model takes.
+/// The estimated memory of a model.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Estimate {
     /// The architecture.
     pub architecture: String,
-    /// Tokens of context.
+    /// The context length in tokens.
     pub n_ctx: u64,
-    /// Tokens that the model was trained on.
+    /// The context length of the training.
     pub n_ctx_train: Option<u64>,
     /// Blocks of the model.
     pub n_layers: u64,
-    /// How many layers are on the GPU, the output being one.
+    /// Number of layers on the GPU; the output is one of them.
     pub n_gpu_layers: u64,
     /// Memory of the host.
     pub cpu: Memory,
-    /// Memory of the GPU; all zero when no layer is on one.
+    /// Memory of the GPU; all zero if no layer is on it.
     pub gpu: Memory,
-    /// What the figures rest on.
+    /// The assumptions behind the figures.
     pub assumptions: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ struct Layer {
     has_ffn_post_norm: bool,
     has_gate: bool,
     has_ffn_bias: bool,
-    /// Rows of the matrix that leads up, and width of what comes down.
+    /// Rows of the up projection, and the width of its result after the gate.
     n_up: u64,
     n_ff: u64,
     experts: Option<Experts>,
@@ -137,7 +137,7 @@ struct Experts {
     normalizes: bool,
 }
 
-/// What the graph depends on.
+/// The properties of a model that determine the graph.
 #[derive(Debug, Clone)]
 struct Hparams {
     n_embd: u64,
@@ -152,8 +152,8 @@ struct Hparams {
 }
 
 impl Hparams {
-    /// The widths of the matrices that quantized keys and values are rotated by: for keys the largest power of two that divides a head,
-    /// for values 64 (`llama_kv_cache`). There is none where heads are not alike, or not of whole 64 elements.
+    /// The sizes of the rotation matrices of quantized keys and values: for keys the largest power of two that divides a head, for values
+    /// 64 (`llama_kv_cache`). `None` if head sizes differ, or are not multiples of 64.
     fn rotations(&self) -> (Option<u64>, Option<u64>) {
         let of = |head: fn(&Layer) -> u64| {
             let first = self.layers.first().map(head).filter(|n| *n > 0 && n % 64 == 0);
@@ -162,21 +162,21 @@ impl Hparams {
         (of(|layer| layer.head_k).map(|n| 1 << n.trailing_zeros()), of(|layer| layer.head_v).map(|_| 64))
     }
 
-    /// The longest row of values that is cached.
+    /// The longest row of cached values.
     fn most_v_row(&self) -> u64 {
         self.layers.iter().map(|layer| layer.head_v.saturating_mul(layer.n_head_kv)).max().unwrap_or(0)
     }
 }
 
-/// Places for tokens in the caches.
+/// Numbers of cells in the caches.
 #[derive(Debug, Clone, Copy)]
 struct Cells {
     full: u64,
-    /// In the cache of the layers with a sliding window, if there are any.
+    /// In the cache of the layers with a sliding window, if any.
     windowed: Option<u64>,
 }
 
-/// The most layers, heads or elements that are taken for those of a model.
+/// The maximum plausible number of heads or elements.
 const MOST: u64 = 1 << 24;
 
 /// The limits of llama.cpp for layers and experts.
@@ -185,7 +185,7 @@ const MOST_LAYERS: u64 = 512;
 /// The longest context.
 const MOST_CTX: u64 = 1 << 32;
 
-/// Estimates the memory that a model takes.
+/// Estimates the memory of a model.
 ///
 /// ```no_run
 /// use gguf_edit::estimate::{Setup, estimate};
@@ -205,7 +205,7 @@ pub fn estimate(path: impl AsRef<Path>, setup: &Setup) -> Result<Estimate, EditE
     of_model(&model, setup).map_err(|e| e.at(path))
 }
 
-/// The same of a model that is open; only its head is read.
+/// Estimates the memory of an open model; only its head is read.
 ///
 /// # Errors
 /// See [`estimate`]; the errors do not name a file.
@@ -266,7 +266,7 @@ pub fn of_model(model: &Model, setup: &Setup) -> Result<Estimate, EditError> {
         cpu.compute = compute;
     } else {
         gpu.compute = compute;
-        // Tokens, embeddings and masks are made on the host.
+        // Tokens, embeddings and masks are created on the host.
         let inputs = hparams.n_embd.saturating_mul(4).saturating_add(cells.full.saturating_mul(2));
         cpu.compute = inputs.saturating_mul(n_tokens);
         assumptions.push(
@@ -301,7 +301,7 @@ fn check(setup: &Setup) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Why there is no estimate for a model: its state is not keys and values, or it has none.
+/// The reason why a model is not estimated: its state does not consist of keys and values, or it has no state.
 fn not_estimated(gguf: &Gguf<'_>, arch: &str) -> Option<&'static str> {
     let has = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some();
     let is_false = |key: &str| gguf.get(&format!("{arch}.{key}")).is_some_and(|value| value.get::<bool>() == Ok(false));
@@ -311,7 +311,7 @@ fn not_estimated(gguf: &Gguf<'_>, arch: &str) -> Option<&'static str> {
     (is_false("attention.causal") || arch.starts_with("t5")).then_some("is not a decoder")
 }
 
-/// Cells of the cache for a sliding window: the window and a batch, in whole steps of 256 (`llama-kv-cache-iswa.cpp`).
+/// Cells of the cache for a sliding window: the window plus a batch, rounded up to a multiple of 256 (`llama-kv-cache-iswa.cpp`).
 fn windowed_cells(hparams: &Hparams, full: u64, setup: &Setup) -> Option<u64> {
     let window = hparams.window.filter(|_| hparams.layers.iter().any(|layer| layer.is_windowed))?;
     if setup.full_window {
@@ -320,7 +320,7 @@ fn windowed_cells(hparams: &Hparams, full: u64, setup: &Setup) -> Option<u64> {
     align_up(full.min(window.saturating_add(setup.n_ubatch)), 256)
 }
 
-/// Bytes of the keys and values of a layer.
+/// The size of the keys and values of a layer.
 fn cache_bytes(layer: &Layer, n_cells: u64, setup: &Setup) -> Result<u64, EditError> {
     let bytes = |ty: GgmlType, row: u64| {
         let bytes = ty.tensor_bytes([row, n_cells]);
@@ -334,7 +334,7 @@ fn cache_bytes(layer: &Layer, n_cells: u64, setup: &Setup) -> Result<u64, EditEr
     Ok(k.saturating_add(v))
 }
 
-/// The weights of the host and of the GPU. Tables of embeddings are always on the host.
+/// The weights on the host and on the GPU. Embedding tables are always on the host.
 fn weights(model: &Model, first_gpu: u64, n_layers: u64) -> Result<(Memory, Memory), EditError> {
     let (mut cpu, mut gpu) = (Memory::default(), Memory::default());
     let (mut embeddings, mut has_output) = (0, false);
@@ -354,14 +354,14 @@ fn weights(model: &Model, first_gpu: u64, n_layers: u64) -> Result<(Memory, Memo
         let memory = if on_gpu { &mut gpu } else { &mut cpu };
         memory.weights = memory.weights.saturating_add(bytes);
     }
-    // Embeddings that are the output matrix as well are on both.
+    // Embeddings that are also the output matrix are on both.
     if !has_output && first_gpu <= n_layers {
         gpu.weights = gpu.weights.saturating_add(embeddings);
     }
     Ok((cpu, gpu))
 }
 
-/// Reads what the graph depends on.
+/// Reads the properties that determine the graph.
 fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
     let gguf = model.gguf();
     let keys = Keys { gguf, arch };
@@ -397,7 +397,7 @@ fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
         let per_head = n_embd.checked_div(n_head).unwrap_or(0);
         let head_k = keys.optional("attention.key_length", MOST)?.unwrap_or(per_head);
         let head_v = keys.optional("attention.value_length", MOST)?.unwrap_or(per_head);
-        // Latent attention has the values among the keys.
+        // In latent attention, the values are part of the keys.
         let is_latent = keys.optional("attention.key_length_mla", MOST)?.is_some_and(|n| n > 0);
         let dim = |name: &str, i: usize| of_layer(name).and_then(|shape| shape.get(i)).copied();
         let experts = match dim("ffn_up_exps.weight", 1) {
@@ -439,12 +439,12 @@ fn read(model: &Model, arch: &str) -> Result<Hparams, EditError> {
     Ok(hparams)
 }
 
-/// Which layers have a sliding window.
+/// The layers with a sliding window.
 #[derive(Debug)]
 enum Pattern {
     /// All except every n-th.
     Every(u64),
-    /// These.
+    /// The listed ones.
     Listed(Vec<bool>),
 }
 
@@ -457,7 +457,7 @@ impl Pattern {
     }
 }
 
-/// The defaults of the architectures with two caches, where no key says otherwise (`llama.cpp/src/models`).
+/// The defaults of the architectures with two caches, unless a key overrides them (`llama.cpp/src/models`).
 const PATTERNS: &[(&str, u64)] =
     &[("gemma2", 2), ("gemma3", 6), ("cohere2", 4), ("olmo2", 4), ("gpt-oss", 2), ("exaone4", 4)];
 
@@ -472,7 +472,7 @@ fn pattern(arch: &str, keys: &Keys<'_>) -> Result<Option<Pattern>, EditError> {
     Ok(Some(Pattern::Every(stated.unwrap_or(*every))))
 }
 
-/// The keys of a model's architecture.
+/// Reads keys of a model's architecture.
 struct Keys<'a> {
     gguf: &'a Gguf<'static>,
     arch: &'a str,
@@ -513,7 +513,7 @@ impl Keys<'_> {
         Ok(n)
     }
 
-    /// A number, or the element of a layer in a list of numbers.
+    /// A number, or the element of a layer in an array.
     fn per_layer(&self, key: &str, il: u64) -> Result<Option<u64>, EditError> {
         let value = match self.get(key) {
             Some(ValueRef::Array(array)) => array.get(il),

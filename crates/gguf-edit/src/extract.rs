@@ -1,4 +1,4 @@
-//! Tensors as files of other programs: `.npy` for one, safetensors for several.
+//! Exports tensors to other formats: `.npy` for one, safetensors for several.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::npy;
 use crate::pieces::{pieces, resize};
 
-/// Bytes of a tensor that are decoded at once, about.
+/// Approximate number of bytes of a tensor to decode at a time.
 const PIECE: u64 = 256 << 10;
 
 /// The format of a file of tensors.
@@ -26,18 +26,18 @@ pub enum Format {
     Safetensors,
 }
 
-/// The numbers that are written.
+/// The type of the written values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Values {
-    /// Those of the tensor where the format has its type; otherwise single precision.
+    /// The type of the tensor if the format supports it; otherwise single precision.
     #[default]
     AsStored,
-    /// All in this type: [`GgmlType::F32`], [`GgmlType::F16`] or [`GgmlType::BF16`].
+    /// This type for all: [`GgmlType::F32`], [`GgmlType::F16`] or [`GgmlType::BF16`].
     As(GgmlType),
 }
 
-/// The types of safetensors that tensors have.
+/// The types supported by both safetensors and GGUF.
 const SAFETENSORS: &[(&str, GgmlType)] = &[
     ("F64", GgmlType::F64),
     ("F32", GgmlType::F32),
@@ -49,7 +49,7 @@ const SAFETENSORS: &[(&str, GgmlType)] = &[
     ("I8", GgmlType::I8),
 ];
 
-/// An extraction that is decided.
+/// A planned extraction.
 #[derive(Debug)]
 pub struct Extraction {
     source: GgufSource,
@@ -58,27 +58,27 @@ pub struct Extraction {
     file_bytes: u64,
 }
 
-/// A tensor that is written.
+/// A tensor to write.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Extracted {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// Dimensions in GGUF's order: the contiguous one first.
+    /// Dimensions in GGUF's order, the contiguous one first.
     pub shape: Vec<u64>,
-    /// The type that it has in the model.
+    /// The type in the model.
     pub from: GgmlType,
-    /// The type that is written.
+    /// The type in the output.
     pub to: GgmlType,
     index: usize,
-    /// Where it starts in the output.
+    /// The offset of the data in the output.
     start: u64,
 }
 
-/// Decides how the tensors that one of the patterns chooses are written to a file.
+/// Plans the extraction of the tensors that match one of the patterns.
 ///
 /// # Errors
-/// [`Error::NoTensor`] for a pattern that chooses none, [`Error::OneTensor`], [`Error::NotDecodable`], [`Error::NotEncodable`]; when the
+/// [`Error::NoTensor`] for a pattern without a match, [`Error::OneTensor`], [`Error::NotDecodable`], [`Error::NotEncodable`]; or if the
 /// model cannot be read.
 pub fn extract(
     path: impl AsRef<Path>,
@@ -119,7 +119,7 @@ fn no_way(path: &Path, tensor: &Extracted) -> Error {
     Error::NotEncodable { path, tensor: name, from: tensor.from, to: tensor.to }
 }
 
-/// The type that a tensor is written in.
+/// The type of a tensor in the output.
 fn target(path: &Path, tensor: &TensorInfo, format: Format, values: Values) -> Result<GgmlType, Error> {
     let shown = || gguf_format::check::shown(Str(&tensor.name));
     let holds = |ty| match format {
@@ -144,7 +144,7 @@ fn target(path: &Path, tensor: &TensorInfo, format: Format, values: Values) -> R
     Ok(to)
 }
 
-/// Length and JSON; the data of the tensors follows in their order.
+/// The length and the JSON header; the data of the tensors follows in order.
 fn safetensors_header(path: &Path, tensors: &[Extracted]) -> Result<Vec<u8>, Error> {
     let mut entries = serde_json::Map::new();
     let metadata = serde_json::json!({ "format": "pt" });
@@ -170,14 +170,14 @@ fn safetensors_header(path: &Path, tensors: &[Extracted]) -> Result<Vec<u8>, Err
 }
 
 impl Extracted {
-    /// Bytes that it takes in the output.
+    /// The size in the output.
     pub fn n_bytes(&self) -> u64 {
         self.to.tensor_bytes(self.shape.iter().copied()).unwrap_or(0)
     }
 }
 
 impl Extraction {
-    /// The tensors, in the order of the output.
+    /// The tensors, in output order.
     pub fn tensors(&self) -> &[Extracted] {
         &self.tensors
     }
@@ -190,7 +190,7 @@ impl Extraction {
     /// Writes the file.
     ///
     /// # Errors
-    /// When the output would replace the model or exists already, and what the system says. No output is left then.
+    /// If the output would replace the model or exists already, and errors of the system. No output is left then.
     pub fn run(
         &self,
         out: &Path,

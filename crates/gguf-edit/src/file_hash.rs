@@ -1,4 +1,4 @@
-//! SHA-256 of whole files, as `sha256sum` computes it and as the Hub shows it.
+//! SHA-256 of whole files, as computed by `sha256sum` and shown by the Hub.
 
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -11,14 +11,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 
-/// Bytes that are read and hashed at once.
+/// Bytes to read and hash at a time.
 const PIECE: usize = 1 << 20;
 
-/// The SHA-256 of each file, in hexadecimal digits. Several files are hashed in parallel, by as many threads as there are processors
-/// if `threads` is `None`.
+/// The SHA-256 of each file, in hexadecimal digits. Several files are hashed in parallel by `threads` threads, by default the parallelism
+/// of the machine.
 ///
 /// # Errors
-/// When a file cannot be read, and when the work is cancelled.
+/// If a file cannot be read, or the work is cancelled.
 pub fn file_hashes<P: AsRef<Path>>(
     paths: &[P],
     threads: Option<NonZeroUsize>,
@@ -39,7 +39,7 @@ pub fn file_hashes<P: AsRef<Path>>(
     sha256(&files, |(_, _, bytes)| *bytes, read, threads, progress)
 }
 
-/// The SHA-256 of each file, whose length and pieces the functions give.
+/// The SHA-256 of each file, given functions for its length and its pieces.
 pub(crate) fn sha256<F: Sync>(
     files: &[F],
     length: impl Fn(&F) -> u64 + Sync,

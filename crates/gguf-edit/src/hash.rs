@@ -1,27 +1,26 @@
-//! Hashes of tensor data as `llama-gguf-hash` has them, and a digest of everything that a model says.
+//! Hashes of tensor data as in `llama-gguf-hash`, and a digest of the whole content of a model.
 //!
-//! A hash of `llama-gguf-hash` covers the bytes of tensors as they lie in the file, without padding, names, shapes or metadata; that of a
-//! whole model covers the data of all tensors in their order. XXH64 has the seed 0 and is written with its most significant byte first.
-//! The UUID is one of version 5: SHA-1 over [`UUID_NAMESPACE`] and the data of all tensors.
+//! A hash of `llama-gguf-hash` covers the stored bytes of tensors, without padding, names, shapes or metadata; that of a whole model covers
+//! the data of all tensors in order. XXH64 has the seed 0 and is written most significant byte first. The UUID has version 5: SHA-1 over
+//! [`UUID_NAMESPACE`] and the data of all tensors.
 //!
 //! # The content digest
 //!
-//! It covers metadata, names, shapes, types and data, and is the same for a model in one file or in shards, with its tensors in any order, in
-//! either byte order and in any version of the format. All of it is SHA-256, `u64` and `u32` are little-endian:
+//! It covers metadata, names, shapes, types and data, and does not depend on shards, the order of tensors, the byte order and the version
+//! of the format. All digests are SHA-256, `u64` and `u32` are little-endian:
 //!
-//! * A key-value pair: over the bytes that it has in version 3, little-endian. Pairs of keys of a split take no part.
-//! * The metadata: over the text `ggufkit metadata 1`, a zero byte, the number of pairs (`u64`) and their digests, in the order of their keys
-//!   by bytes; equal keys in their order in the file.
+//! * A key-value pair: over its bytes in version 3, little-endian. The keys of a split are excluded.
+//! * The metadata: over the text `ggufkit metadata 1`, a zero byte, the number of pairs (`u64`) and their digests, sorted by the bytes of
+//!   their keys; equal keys keep their order in the file.
 //! * A tensor: over the text `ggufkit tensor 1`, a zero byte, the length of the name (`u64`), the name, the number of dimensions (`u32`),
 //!   each dimension (`u64`), the type (`u32`), and the SHA-256 of the data with little-endian numbers.
-//! * The content: over the text `ggufkit content 1`, a zero byte, the digest of the metadata, the number of tensors (`u64`) and their digests, in
-//!   the order of their names by bytes.
+//! * The content: over the text `ggufkit content 1`, a zero byte, the digest of the metadata, the number of tensors (`u64`) and their
+//!   digests, sorted by the bytes of their names.
 //!
 //! # Speed
 //!
-//! Data is read once, by as many threads as there are. A hash of a whole model is one chain, so no number of threads makes it faster than its
-//! algorithm is; but all chains of all algorithms, and the tensors, are computed at the same time. Without hashes of the whole, each thread
-//! has a tensor of its own.
+//! Data is read once, by all threads. A hash of a whole model is sequential, so threads do not make a single algorithm faster; but the
+//! hashes of all algorithms and tensors are computed in parallel. Without hashes of the whole model, each thread hashes separate tensors.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -44,10 +43,10 @@ use crate::split::SPLIT_KEYS;
 pub const UUID_NAMESPACE: [u8; 16] =
     [0xef, 0x00, 0x12, 0x06, 0xda, 0xdc, 0x5f, 0x6d, 0xa1, 0x5f, 0x33, 0x59, 0xe5, 0x77, 0xd4, 0xe5];
 
-/// Bytes that are read and hashed at once, about.
+/// Approximate number of bytes to read and hash at a time.
 const SPAN: u64 = 1 << 20;
 
-/// A kind of hash.
+/// A hash algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -66,7 +65,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, in the order in which they are listed.
+    /// All algorithms, in the order of their output.
     pub const ALL: [Algorithm; 6] = [
         Algorithm::Xxh64,
         Algorithm::Sha1,
@@ -76,7 +75,7 @@ impl Algorithm {
         Algorithm::Metadata,
     ];
 
-    /// Its name in manifests.
+    /// The name in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Xxh64 => "xxh64",
@@ -88,12 +87,12 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that name.
+    /// The algorithm with that name.
     pub fn from_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Characters of a hash as text.
+    /// The number of characters of a hash as text.
     pub fn text_len(self) -> usize {
         match self {
             Algorithm::Xxh64 => 16,
@@ -110,39 +109,39 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// What is hashed.
+/// Options of hashing.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct HashOptions {
-    /// The kinds of hashes; [`Algorithm::Metadata`] comes with [`Algorithm::Content`].
+    /// The algorithms; [`Algorithm::Content`] includes [`Algorithm::Metadata`].
     pub algorithms: Vec<Algorithm>,
-    /// Leaves out the hashes of single tensors.
+    /// Whether to omit the hashes of single tensors.
     pub no_tensors: bool,
-    /// Leaves out the hashes of the whole model, except for the content digest.
+    /// Whether to omit the hashes of the whole model, except for the content digest.
     pub no_model: bool,
-    /// Number of threads; `None` for as many as the machine has processors.
+    /// Number of threads; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl HashOptions {
-    /// These kinds of hashes, of tensors and of the model.
+    /// Options for these algorithms, for tensors and the model.
     pub fn new(algorithms: impl Into<Vec<Algorithm>>) -> HashOptions {
         HashOptions { algorithms: algorithms.into(), ..HashOptions::default() }
     }
 
-    /// Whether hashes of single tensors are left out.
+    /// Sets whether hashes of single tensors are omitted.
     pub fn no_tensors(mut self, yes: bool) -> HashOptions {
         self.no_tensors = yes;
         self
     }
 
-    /// Whether hashes of the whole model are left out.
+    /// Sets whether hashes of the whole model are omitted.
     pub fn no_model(mut self, yes: bool) -> HashOptions {
         self.no_model = yes;
         self
     }
 
-    /// Sets the number of threads; `None` for as many as the machine has processors.
+    /// Sets the number of threads; `None` for the parallelism of the machine.
     pub fn threads(mut self, threads: Option<NonZeroUsize>) -> HashOptions {
         self.threads = threads;
         self
@@ -152,7 +151,7 @@ impl HashOptions {
         self.algorithms.contains(&algorithm)
     }
 
-    /// Hashes of the data of each tensor that are computed.
+    /// The hashes to compute for each tensor's data.
     fn of_tensors(&self) -> Vec<Kind> {
         let plain = [(Algorithm::Xxh64, Kind::Xxh64), (Algorithm::Sha1, Kind::Sha1), (Algorithm::Sha256, Kind::Sha256)];
         let plain = plain.into_iter().filter(|(algorithm, _)| self.has(*algorithm) && !self.no_tensors);
@@ -160,7 +159,7 @@ impl HashOptions {
         plain.map(|(_, kind)| kind).chain(content).collect()
     }
 
-    /// Hashes of the data of all tensors that are computed.
+    /// The hashes to compute for the data of all tensors.
     fn of_model(&self) -> Vec<Kind> {
         let kinds = [
             (Algorithm::Xxh64, Kind::Xxh64),
@@ -177,9 +176,9 @@ impl HashOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hashes {
-    /// Those of single tensors, in their order in the model.
+    /// The hashes of single tensors, in the order of the model.
     pub tensors: Vec<TensorHashes>,
-    /// Those of the model.
+    /// The hashes of the model.
     pub model: Vec<(Algorithm, String)>,
 }
 
@@ -187,16 +186,16 @@ pub struct Hashes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorHashes {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// Its hashes as text: small hexadecimal digits.
+    /// The hashes as text: lower-case hexadecimal digits.
     pub hashes: Vec<(Algorithm, String)>,
 }
 
-/// Hashes the tensors of files: one, or the shards of a model in their order.
+/// Hashes the tensors of files: one, or the shards of a model in order.
 ///
 /// # Errors
-/// When a file cannot be read or lacks the data of a tensor, and when the work is cancelled.
+/// If a file cannot be read or lacks the data of a tensor, or the work is cancelled.
 pub fn hash(files: &[ModelFile], options: &HashOptions, progress: &dyn Progress) -> Result<Hashes, Error> {
     let mut tensors = Vec::new();
     for file in files {
@@ -218,7 +217,7 @@ pub fn hash(files: &[ModelFile], options: &HashOptions, progress: &dyn Progress)
     Ok(collect(files, &tensors, options, of_tensors, of_model))
 }
 
-/// Puts results under the names of their algorithms.
+/// Assigns results to their algorithms.
 fn collect(
     files: &[ModelFile],
     tensors: &[Tensor<'_>],
@@ -279,7 +278,7 @@ fn tensor_digest(info: &TensorInfo, data: &[u8]) -> [u8; 32] {
     sha.finalize().into()
 }
 
-/// The digest of the metadata of a model, which the first file has.
+/// The digest of the metadata of a model, from its first file.
 fn metadata_digest(files: &[ModelFile]) -> [u8; 32] {
     /// Bytes of the head of a file of version 3 before its first key.
     const HEADER: usize = 24;
@@ -288,7 +287,7 @@ fn metadata_digest(files: &[ModelFile]) -> [u8; 32] {
     for kv in kvs.into_iter().flatten().filter(|kv| SPLIT_KEYS.iter().all(|key| kv.key != **key)) {
         let pair = Kv { key: kv.key.as_bytes().to_owned(), value: kv.value.to_owned() };
         let head = Head { dialect: Dialect::new(Version::V3), kvs: vec![pair], tensors: Vec::new() };
-        // Lengths of version 3 hold every length.
+        // The lengths of version 3 can represent any length.
         let encoded = head.encode_as_read().unwrap_or_default();
         let digest = Sha256::digest(encoded.get(HEADER..).unwrap_or_default());
         digests.push((kv.key, digest));
@@ -304,7 +303,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The UUID of version 5 that a SHA-1 gives.
+/// The UUID of version 5 from a SHA-1.
 fn uuid(sha1: &[u8]) -> String {
     let mut bytes = [0; 16];
     bytes.iter_mut().zip(sha1).for_each(|(to, from)| *to = *from);
@@ -315,18 +314,18 @@ fn uuid(sha1: &[u8]) -> String {
     [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
 }
 
-/// What is computed over bytes.
+/// A hash to compute over bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Xxh64,
     Sha1,
     Sha256,
     Uuid,
-    /// SHA-256 of the data with little-endian numbers.
+    /// SHA-256 of the data in little-endian order.
     Little,
 }
 
-/// A hash that is being computed.
+/// The state of a hash.
 #[derive(Clone)]
 enum Hasher {
     Xxh64(Box<Xxh64>),
@@ -375,7 +374,7 @@ impl Tensor<'_> {
         pieces(self.info.ty, self.bytes, SPAN)
     }
 
-    /// Reads a piece as it is stored.
+    /// Reads a stored piece.
     fn read<'b>(&self, from: u64, bytes: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], Error> {
         let piece = resize(buffer, bytes, || Str(&self.info.name).to_string())?;
         self.file.read_at(self.start.saturating_add(from), piece)?;
@@ -402,7 +401,7 @@ impl Tensor<'_> {
 /// The hashes of the data of one tensor.
 type Digests = Vec<(Kind, Vec<u8>)>;
 
-/// What is to be done.
+/// The state of the whole computation.
 struct Work<'a> {
     tensors: &'a [Tensor<'a>],
     of_tensors: Vec<Kind>,
@@ -423,7 +422,7 @@ impl Work<'_> {
         self.progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&tensor.info.name) });
     }
 
-    /// Hashes of tensors alone: each is the work of one thread.
+    /// Only hashes of tensors: each is computed by one thread.
     fn tensor_by_tensor(&self, threads: Option<NonZeroUsize>) -> Result<Vec<Digests>, Error> {
         let results = Mutex::new(vec![Digests::new(); self.tensors.len()]);
         let items = self.tensors.iter().enumerate();
@@ -446,7 +445,7 @@ impl Work<'_> {
         Ok(results.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Hashes of tensors and of the model. Pieces are read in any order; what has to be computed in order waits for its turn.
+    /// Hashes of tensors and of the model. Pieces are read in any order, but hashed in order.
     fn in_order(&self, threads: Option<NonZeroUsize>) -> Result<(Vec<Digests>, Digests), Error> {
         let results = Mutex::new(vec![Digests::new(); self.tensors.len()]);
         let failure: Mutex<Option<Error>> = Mutex::new(None);
@@ -460,7 +459,7 @@ impl Work<'_> {
             .iter()
             .enumerate()
             .flat_map(|(i, tensor)| tensor.pieces().map(move |(from, bytes)| (i, tensor, from, bytes)));
-        // Pieces of tensors that are cut are counted on their own: others do not wait.
+        // Pieces of divided tensors are numbered separately: other tensors do not wait.
         let numbered = pieces.scan((0u64, 0u64), |(n, n_cut), (i, tensor, from, bytes)| {
             let item = (*n, *n_cut, i, tensor, from, bytes);
             *n += 1;
@@ -529,14 +528,14 @@ fn set(results: &Mutex<Vec<Digests>>, i: usize, digests: Digests) {
     }
 }
 
-/// A value that threads change one after the other, each when its number comes.
+/// A value that threads modify in the order of their numbers.
 struct Turn<T> {
     state: Mutex<(u64, T)>,
     moved: Condvar,
 }
 
 impl<T> Turn<T> {
-    /// Between two looks at whether the work is over.
+    /// The interval between checks for cancellation.
     const LOOK: Duration = Duration::from_millis(50);
 
     fn new(value: T) -> Turn<T> {

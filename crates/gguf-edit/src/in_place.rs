@@ -1,12 +1,12 @@
-//! Editing the head of a file, in place where that is possible.
+//! Edits the head of a file, in place if possible.
 //!
-//! The tensor data begins at a multiple of the alignment, so a head can grow by what is left up to there without moving anything. To
-//! have more room than that, a file can carry a key that only takes up space: [`PAD_KEY`], a string of blanks. An edit makes it shorter
-//! or longer by as much as the rest of the head becomes longer or shorter. Every reader takes it for one more key that it does not know.
+//! The tensor data begins at a multiple of the alignment, so a head can grow into the padding before it. For more space, a file can have a
+//! padding key: [`PAD_KEY`], a string of blanks. An edit shrinks or extends it to compensate for the change of the rest of the head.
+//! Readers ignore it as an unknown key.
 //!
-//! When the room is used up, bytes are inserted before the data, where the file system can (ext4, XFS); the key fills what is left of
-//! them. Otherwise the file is written anew, with the data blocks shared where the file system can do that (Btrfs, XFS), and copied
-//! where it cannot. After any interruption, either the old file or the new one exists; see [`gguf_io::in_place`].
+//! When this space is used up, bytes are inserted before the data, if the file system supports it (ext4, XFS); the padding key fills the
+//! rest. Otherwise the file is rewritten, sharing the data blocks if the file system supports it (Btrfs, XFS), or copying them. After any
+//! interruption, either the old file or the new one exists; see [`gguf_io::in_place`].
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -23,41 +23,41 @@ use gguf_pipeline::{Event, Progress};
 use crate::edits::{Change, Edit, apply};
 use crate::{EditError, copy};
 
-/// The key that takes up room for later edits: a string of blanks.
+/// The key that reserves space for later edits: a string of blanks.
 pub const PAD_KEY: &str = "ggufkit.pad";
 
-/// The largest unit in which a file is made longer in place: beyond it, a file with an extreme alignment would grow by gigabytes.
+/// The maximum unit for extending a file in place: beyond it, a file with an extreme alignment would grow by gigabytes.
 const MAX_UNIT: u64 = 1 << 20;
 
-/// The most room that is reserved.
+/// The maximum reserved space.
 pub const MAX_RESERVE: u64 = 64 << 20;
 
-/// What an edit may do.
+/// Options of an edit.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct EditOptions {
-    /// Room for later edits that the head has at least afterwards, in bytes; at most [`MAX_RESERVE`].
+    /// Minimum space for later edits in the resulting head, in bytes; at most [`MAX_RESERVE`].
     pub reserve: u64,
-    /// Fails in place of writing the file anew.
+    /// Whether to fail instead of rewriting the file.
     pub only_in_place: bool,
-    /// Writes the file anew in any case.
+    /// Whether to rewrite the file in any case.
     pub rewrite: bool,
 }
 
 impl EditOptions {
-    /// Sets the room for later edits that the head has at least afterwards, in bytes.
+    /// Sets the minimum space for later edits in the resulting head, in bytes.
     pub fn reserve(mut self, bytes: u64) -> EditOptions {
         self.reserve = bytes;
         self
     }
 
-    /// Whether to fail in place of writing the file anew.
+    /// Sets whether to fail instead of rewriting the file.
     pub fn only_in_place(mut self, only: bool) -> EditOptions {
         self.only_in_place = only;
         self
     }
 
-    /// Whether to write the file anew in any case.
+    /// Sets whether to rewrite the file in any case.
     pub fn rewrite(mut self, rewrite: bool) -> EditOptions {
         self.rewrite = rewrite;
         self
@@ -70,30 +70,30 @@ impl EditOptions {
 pub enum Way {
     /// Nothing changes.
     Nothing,
-    /// In place, in the room that is there.
+    /// In place, within the existing space.
     Room,
     /// In place, with this many bytes inserted before the data.
     Insert {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// A new file takes the place of the old one and shares the blocks of its data.
+    /// A new file replaces the old one and shares the blocks of its data.
     Share,
-    /// A new file takes the place of the old one, and all data is copied.
+    /// A new file replaces the old one, and all data is copied.
     Copy {
-        /// Why there is no other way.
+        /// The reason.
         why: &'static str,
     },
 }
 
 impl Way {
-    /// Whether the file itself is changed, and no other takes its place.
+    /// Whether the file itself is changed instead of being replaced.
     pub fn is_in_place(self) -> bool {
         matches!(self, Way::Nothing | Way::Room | Way::Insert { .. })
     }
 }
 
-/// Edits of a file, ready to be made. Nothing is written before [`run`](EditPlan::run).
+/// Planned edits of a file. Nothing is written before [`run`](EditPlan::run).
 ///
 /// ```
 /// # fn main() -> Result<(), gguf_edit::EditError> {
@@ -115,37 +115,37 @@ impl Way {
 #[derive(Debug)]
 pub struct EditPlan {
     file: ModelFile,
-    /// The file itself, not a link to it.
+    /// The path of the file itself, not of a link to it.
     real: PathBuf,
     changes: Vec<Change>,
-    /// The new key-values and tensors, without a pad.
+    /// The new key-values and tensors, without padding.
     head: Head,
-    /// The number among the keys that the present pad has, if there is one, and its length.
+    /// The index and length of the current padding key, if any.
     pad: Option<(usize, u64)>,
     new: NewStart,
     way: Way,
     reserve: u64,
-    /// Whether a new file has no more room than is reserved.
+    /// Whether a new file has no more space than is reserved.
     compact: bool,
 }
 
 /// The start of the edited file.
 #[derive(Debug)]
 struct NewStart {
-    /// The bytes, which take the place of as many of the old ones, less those that are inserted.
+    /// The new bytes, which replace the same number of old ones, not counting inserted ones.
     bytes: Vec<u8>,
-    /// Length of the pad, if there is one.
+    /// Length of the padding, if any.
     pad: Option<u64>,
-    /// Where the data begins.
+    /// The start of the data.
     data_offset: u64,
 }
 
 impl EditPlan {
-    /// Plans edits of a file, and finds out in which way it can be edited.
+    /// Plans edits of a file, and determines how it can be edited.
     ///
     /// # Errors
-    /// When the file cannot be read, an edit cannot be made, the new head would be invalid, or the file would have to be written anew and
-    /// may not be.
+    /// If the file cannot be read, an edit cannot be made, the new head would be invalid, or the file would have to be rewritten but must
+    /// not be.
     pub fn new(path: impl AsRef<Path>, edits: &[Edit], options: &EditOptions) -> Result<EditPlan, EditError> {
         let path = path.as_ref();
         EditPlan::of(ModelFile::open(path)?, edits, options).map_err(|e| e.at(path))
@@ -198,13 +198,13 @@ impl EditPlan {
         Ok(plan)
     }
 
-    /// Chooses the way, and makes the new start.
+    /// Chooses how to edit, and encodes the new start.
     fn choose(&mut self, options: &EditOptions) -> Result<(), EditError> {
         let file_bytes = self.file.file_bytes();
         let old_offset = self.file.gguf().data_offset();
         let why = match n_links(&self.real) {
-            _ if options.rewrite => Some("a new file was asked for"),
-            // The other names would see the edit, and not find the journal.
+            _ if options.rewrite => Some("a rewrite was requested"),
+            // The edit would be visible under the other names, but not the journal.
             2.. => Some("the file has several names (hard links)"),
             _ if file_bytes <= old_offset => Some("the file has no data"),
             _ => None,
@@ -230,7 +230,7 @@ impl EditPlan {
         self.choose_new_file(&self.real.clone(), why.unwrap_or(NO_INSERT))
     }
 
-    /// Makes the start of a file that is to be written anew at `path`.
+    /// Encodes the start of a rewritten file at `path`.
     fn choose_new_file(&mut self, path: &Path, why: &'static str) -> Result<(), EditError> {
         let source = File::open(&self.real).map_err(|e| io_error(&self.real, "open", e))?;
         let block = space::block_bytes(path).ok().filter(|_| space::can_share(&source, path));
@@ -241,7 +241,7 @@ impl EditPlan {
         self.verify()
     }
 
-    /// The bytes by which data can move in whole blocks of a file system, and still begin at a multiple of the alignment.
+    /// The smallest shift of the data that is a multiple of both the file system's block size and the alignment.
     fn unit(&self, block: u64) -> Option<u64> {
         let alignment = self.file.gguf().alignment();
         let (mut a, mut b) = (alignment, block);
@@ -251,7 +251,7 @@ impl EditPlan {
         (alignment / a.max(1)).checked_mul(block).filter(|unit| (1..=MAX_UNIT).contains(unit))
     }
 
-    /// The head with a pad of that length, at the place of the present one or at the end.
+    /// The head with padding of that length, in its current place or at the end.
     fn encoded(&mut self, pad: Option<u64>) -> Result<Vec<u8>, EditError> {
         let Some(len) = pad else { return Ok(self.head.encode_as_read()?) };
         let len = usize::try_from(len).map_err(|_| gguf_format::LayoutError::TooLarge)?;
@@ -263,7 +263,7 @@ impl EditPlan {
         Ok(encoded?)
     }
 
-    /// The length of the head without a pad, and with an empty one.
+    /// The length of the head without padding, and with an empty padding key.
     fn lengths(&mut self) -> Result<(u64, u64), EditError> {
         let bare = self.encoded(None)?.len() as u64;
         let mut empty = Head { dialect: self.head.dialect, ..Head::default() };
@@ -272,7 +272,7 @@ impl EditPlan {
         Ok((bare, bare + (empty.encode_as_read()?.len() - nothing) as u64))
     }
 
-    /// The head in the room that is there, if it fits.
+    /// The head in the existing space, if it fits.
     fn fit(&mut self) -> Result<Option<NewStart>, EditError> {
         let gguf = self.file.gguf();
         let (old, data_offset, alignment) = (gguf.head_bytes(), gguf.data_offset(), gguf.alignment());
@@ -292,12 +292,12 @@ impl EditPlan {
         if !lands(bytes.len() as u64) {
             return Ok(None);
         }
-        // A shorter head leaves bytes of the old one, which become padding.
+        // The rest of a longer old head becomes padding.
         bytes.resize(bytes.len().max(usize::try_from(old).unwrap_or(0)), 0);
         Ok(Some(NewStart { bytes, pad, data_offset }))
     }
 
-    /// The head with so much more room before the data, in whole units, that it fits; the pad fills it.
+    /// The head with as many additional units before the data as it needs; the padding fills the rest.
     fn grown(&mut self, unit: u64) -> Result<NewStart, EditError> {
         let old_offset = self.file.gguf().data_offset();
         let (_, padded) = self.lengths()?;
@@ -308,7 +308,7 @@ impl EditPlan {
         Ok(NewStart { bytes: self.encoded(pad)?, pad, data_offset })
     }
 
-    /// The head before data whose blocks do not move against those of the file system.
+    /// The head before data whose blocks keep their alignment to those of the file system.
     fn same_or_grown(&mut self, unit: u64) -> Result<NewStart, EditError> {
         match self.fit()? {
             Some(new) => Ok(new),
@@ -316,7 +316,7 @@ impl EditPlan {
         }
     }
 
-    /// The head of a file that is written anew, with the pad that it has or is to have.
+    /// The head of a rewritten file, with its current or requested padding.
     fn anew(&mut self) -> Result<NewStart, EditError> {
         let kept = self.pad.filter(|_| !self.compact).map(|(_, len)| len);
         let pad = kept.into_iter().chain((self.reserve > 0).then_some(self.reserve)).max();
@@ -325,7 +325,7 @@ impl EditPlan {
         Ok(NewStart { data_offset: data_offset.ok_or(gguf_format::LayoutError::TooLarge)?, bytes, pad })
     }
 
-    /// Reads the new start as any reader would, and sees that it says what it is to say.
+    /// Parses the new start, and verifies its content.
     fn verify(&self) -> Result<(), EditError> {
         let gguf = self.parsed()?;
         let n = |n: usize| n as u64;
@@ -352,27 +352,27 @@ impl EditPlan {
         self.file.path()
     }
 
-    /// The head as it is.
+    /// The current head.
     pub fn gguf(&self) -> &Gguf<'static> {
         self.file.gguf()
     }
 
-    /// What changes.
+    /// The changes.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// In which way.
+    /// How the file is edited.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Bytes reserved for later edits afterwards, without the padding to the alignment.
+    /// Bytes reserved for later edits in the result, without the padding to the alignment.
     pub fn room(&self) -> u64 {
         self.new.pad.unwrap_or(0)
     }
 
-    /// Length of the file, before and after.
+    /// Length of the file before and after the edit.
     pub fn file_bytes(&self) -> (u64, u64) {
         let before = self.file.file_bytes();
         let moved = self.new.data_offset.saturating_sub(self.gguf().data_offset());
@@ -384,7 +384,7 @@ impl EditPlan {
         }
     }
 
-    /// Bytes that are written, to the file or to a new one; those of the journal are not counted.
+    /// Bytes written to the file or to a new one, not including the journal.
     pub fn written_bytes(&self) -> u64 {
         match self.way {
             Way::Nothing => 0,
@@ -393,8 +393,8 @@ impl EditPlan {
         }
     }
 
-    /// Findings that the edited head has and the present one has not: mistakes that the edit makes. A shard is not looked at, as the
-    /// model is more than that.
+    /// Findings about the edited head that the current one does not have: errors introduced by the edit. Empty for shards, which are only a
+    /// part of the model.
     pub fn new_findings(&self) -> Vec<Finding> {
         let Ok(new) = self.parsed() else { return Vec::new() };
         if self.way == Way::Nothing || ShardKeys::of(&new).count.is_some_and(|n| n > 1) {
@@ -421,11 +421,10 @@ impl EditPlan {
         findings(&new, after).into_iter().filter(is_new).collect()
     }
 
-    /// Makes the edits, in the way that was planned. Where the file system refuses to insert after all, the file is written anew; the
-    /// way that was taken is returned.
+    /// Makes the edits as planned, and returns how. If the file system cannot insert bytes after all, the file is rewritten.
     ///
     /// # Errors
-    /// The file is as it was then, but for [`gguf_io::Error::Unfinished`].
+    /// The file is then unchanged, except for [`gguf_io::Error::Unfinished`].
     pub fn run(mut self, progress: &dyn Progress) -> Result<Way, EditError> {
         match self.way {
             Way::Nothing => return Ok(self.way),
@@ -458,7 +457,7 @@ impl EditPlan {
         let len = (self.new.bytes.len() as u64).saturating_sub(inserted);
         let mut old = vec![0; usize::try_from(len).map_err(|_| gguf_format::LayoutError::TooLarge)?];
         self.file.read_at(0, &mut old)?;
-        // What was read first is what the edit was planned for.
+        // The edit was planned for the head read at first.
         let head = self.gguf().bytes();
         if old.get(..head.len()) != Some(head) {
             return Err(gguf_io::Error::Changed(self.file.path().to_owned()).into());
@@ -466,16 +465,16 @@ impl EditPlan {
         Ok(replace_start(&self.real, &old, &self.new.bytes, on)?)
     }
 
-    /// Writes the edited file to another place, and leaves this one as it is. Its blocks are shared where the file system can.
+    /// Writes the edited file to another path, and leaves the original unchanged. Blocks are shared if the file system supports it.
     ///
     /// # Errors
-    /// When the output exists and `replace` is false, when it is the damaged file itself, and when it cannot be written. No output is left then.
+    /// If the output exists and `replace` is false, is the edited file itself, or cannot be written. No output is left then.
     pub fn write_to(mut self, out: &Path, replace: bool, progress: &dyn Progress) -> Result<Way, EditError> {
         if out.canonicalize().is_ok_and(|out| out == self.real) {
             return Err(EditError::SameFile.at(out));
         }
         let output = Output::create(out, replace)?;
-        self.choose_new_file(out, "a copy was asked for")?;
+        self.choose_new_file(out, "a copy was requested")?;
         self.write(output, progress, false)?;
         Ok(self.way)
     }
@@ -497,7 +496,7 @@ impl EditPlan {
             output.set_len(whole)?;
         }
         progress.event(Event::Started { n_tensors: self.head.tensors.len(), bytes: n_data });
-        // The block that holds the end of the head goes with the data, and the head is written over it.
+        // The block that contains the end of the head is copied with the data, then the head overwrites its part.
         let block = match self.way {
             Way::Share => space::block_bytes(&path).unwrap_or(1),
             _ => 1,
@@ -526,10 +525,10 @@ impl EditPlan {
     }
 }
 
-/// Why a file is not edited in place where nothing else forbids it.
+/// The reason for rewriting a file if no other applies.
 const NO_INSERT: &str = "the head has no space for it, and the file system cannot insert any";
 
-/// Whether a change is one of the model, and not of the shard alone.
+/// Whether a change affects the model, and not only the shard.
 fn is_of_model(change: &Change) -> bool {
     change.key().is_some_and(|key| !key.starts_with("split.") && !key.starts_with("ggufkit."))
 }
@@ -538,13 +537,13 @@ fn io_error(path: &Path, action: &'static str, source: io::Error) -> EditError {
     gguf_io::Error::Io { path: path.to_owned(), action, source }.into()
 }
 
-/// Reserves room for edits in the head of a file that is to be written, at most [`MAX_RESERVE`].
+/// Reserves space for edits in the head of a new file, at most [`MAX_RESERVE`].
 pub fn reserve(head: &mut Head, bytes: u64) {
     let len = usize::try_from(bytes.min(MAX_RESERVE)).unwrap_or(0);
     head.set(PAD_KEY, " ".repeat(len));
 }
 
-/// The bytes that a head reserves for edits, without the padding to the alignment.
+/// The space that a head reserves for edits, without the padding to the alignment.
 pub fn room_of(gguf: &Gguf<'_>) -> u64 {
     match gguf.get(PAD_KEY) {
         Some(ValueRef::String(pad)) => pad.as_bytes().len() as u64,
@@ -562,7 +561,7 @@ fn n_links(_: &Path) -> u64 {
     1
 }
 
-/// Gives a file that takes the place of another its permissions and, if that is allowed, its owner.
+/// Gives a replacement file the permissions and, if permitted, the owner of the original.
 fn keep_owner(from: &Path, to: &File) {
     let Ok(there) = fs::metadata(from) else { return };
     #[cfg(unix)]

@@ -1,15 +1,15 @@
-//! Joins files that were cut into pieces of bytes, for an upload or by `split`.
+//! Joins files that were divided into pieces of bytes, for an upload or by `split`.
 //!
-//! Unlike the shards of a model, only the first piece is anything on its own. The pieces are found by their names:
+//! Unlike the shards of a model, the pieces are not GGUF files. They are found by their names:
 //!
 //! | name | pieces |
 //! |---|---|
-//! | `model.gguf.part1of3`, `model.gguf-part-1-of-3` | `1` to the number that the name says |
-//! | `model.gguf.part1`, `model.gguf.part01`, `model.gguf-split-a`, `model.gguf.partaa` | as many as follow each other |
-//! | `model.gguf.001`, `model.gguf.aa` | as many as follow each other |
+//! | `model.gguf.part1of3`, `model.gguf-part-1-of-3` | `1` to the number in the name |
+//! | `model.gguf.part1`, `model.gguf.part01`, `model.gguf-split-a`, `model.gguf.partaa` | all consecutive ones |
+//! | `model.gguf.001`, `model.gguf.aa` | all consecutive ones |
 //!
-//! Names that do not say how many pieces there are say nothing about the last one: whether all are there shows in the head of the
-//! model, which knows where its last tensor ends.
+//! Names without the number of pieces do not identify the last one: the head of the model, which contains the end of its last tensor,
+//! determines whether pieces are missing.
 
 use std::fs::File;
 use std::io;
@@ -22,13 +22,13 @@ use gguf_pipeline::{Event, Progress, workers};
 
 use crate::error::{Error, PiecesProblem};
 
-/// Bytes that are copied at once.
+/// Bytes to copy at a time.
 const PIECE: u64 = 16 << 20;
 
-/// The most pieces of one file.
+/// The maximum number of pieces of one file.
 const MAX_PIECES: usize = 100_000;
 
-/// Pieces that are found to make a model.
+/// Pieces that form a model.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Join {
@@ -41,15 +41,15 @@ pub struct Join {
     files: Vec<(File, u64)>,
 }
 
-/// Whether a file is, by its name, one of several pieces.
+/// Whether a file is a piece, by its name.
 pub fn is_piece(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| PieceName::parse(name).is_some())
 }
 
-/// Finds the pieces of a file: those beside the only one that is given, or those that are given, in their order.
+/// Finds the pieces of a file: all those of a single given one, or the given ones, in order.
 ///
 /// # Errors
-/// [`Error::Pieces`]; also when a piece cannot be read, or when they are not a GGUF file together.
+/// [`Error::Pieces`]; also if a piece cannot be read, or if they do not form a GGUF file.
 pub fn join(paths: &[PathBuf]) -> Result<Join, Error> {
     let pieces = match paths {
         [one] => siblings(one)?,
@@ -99,7 +99,7 @@ impl Join {
     /// Writes the file.
     ///
     /// # Errors
-    /// When the output would replace a piece or exists already, and what the system says. No output is left then.
+    /// If the output would replace a piece or exists already, and errors of the system. No output is left then.
     pub fn run(
         &self,
         out: &Path,
@@ -136,10 +136,10 @@ impl Join {
         Ok(())
     }
 
-    /// Reads the output and sees that it holds the pieces.
+    /// Compares the output with the pieces.
     ///
     /// # Errors
-    /// [`Error::NotVerified`], and what the system says.
+    /// [`Error::NotVerified`], and errors of the system.
     pub fn verify(&self, out: &Path, threads: Option<NonZeroUsize>, progress: &dyn Progress) -> Result<(), Error> {
         let io = |source| gguf_io::Error::Io { path: out.to_owned(), action: "read back", source };
         let written = File::open(out).map_err(io)?;
@@ -168,7 +168,7 @@ impl Join {
         Ok(())
     }
 
-    /// Parts of pieces: number of the piece, offset in it, offset in the whole, and bytes.
+    /// Parts of pieces: index of the piece, offset in it, offset in the whole, and bytes.
     fn ranges(&self) -> impl Iterator<Item = (usize, u64, u64, u64)> + Clone {
         let starts = self.files.iter().scan(0u64, |end, (_, bytes)| {
             let start = *end;
@@ -184,7 +184,7 @@ impl Join {
     }
 }
 
-/// Files one after the other.
+/// Concatenated files.
 #[derive(Debug)]
 struct Joined(Vec<(File, u64)>);
 
@@ -211,12 +211,12 @@ impl ReadAt for Joined {
     }
 }
 
-/// The name of a piece: what stands before its number, the number, and what stands after it.
+/// The name of a piece: the part before its number, the number, and the part after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PieceName<'a> {
     before: &'a str,
     number: &'a str,
-    /// What stands between the number and the number of pieces, and the latter.
+    /// The separator and the number of pieces.
     of: Option<(&'a str, usize)>,
 }
 
@@ -235,13 +235,13 @@ impl<'a> PieceName<'a> {
             }
         }
         let is_letters = last.bytes().all(|b| b.is_ascii_lowercase());
-        // `.001`, `.aa`; a single letter or digit is too little to tell.
+        // `.001`, `.aa`; a single letter or digit is ambiguous.
         let is_bare = rest.ends_with(".gguf.") && last.len() >= 2;
         let fits = last.len() <= if is_letters { 2 } else { 5 };
         (fits && (is_bare || is_marked(rest))).then_some(PieceName { before: rest, number: last, of: None })
     }
 
-    /// The name of the piece with that number, counted from that of the first.
+    /// The name of the piece with that index, relative to the first.
     fn nth(&self, n: usize) -> Option<String> {
         let width = self.number.len();
         let number = if self.number.bytes().all(|b| b.is_ascii_digit()) {
@@ -261,7 +261,7 @@ impl<'a> PieceName<'a> {
             String::from_utf8(letters).ok()?
         };
         let of = self.of.map_or(String::new(), |(of, count)| {
-            // The number of pieces is written as wide as it is in this name.
+            // The number of pieces has the same width as in this name.
             format!("{of}{count:0>digits$}", digits = self.count_width())
         });
         Some(format!("{}{number}{of}", self.before))
@@ -272,13 +272,13 @@ impl<'a> PieceName<'a> {
     }
 }
 
-/// Digits or small letters at the end of a name, and what stands before them.
+/// Digits or lower-case letters at the end of a name, and the part before them.
 fn token(name: &str) -> Option<(&str, &str)> {
     let digits = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if digits.len() < name.len() {
         return Some(name.split_at(digits.len()));
     }
-    // Of letters only those after a sign, or after the word that marks a piece.
+    // Letters must follow a separator, or the word that marks a piece.
     let letters = name.trim_end_matches(|c: char| c.is_ascii_lowercase());
     let word = name.get(letters.len()..)?;
     let marked =
@@ -290,7 +290,7 @@ fn token(name: &str) -> Option<(&str, &str)> {
 /// Words that mark pieces.
 const MARKS: [&str; 2] = ["part", "split"];
 
-/// Whether such a word stands at the end, set off from what is before it.
+/// Whether such a word is at the end, after a separator.
 fn is_marked(before: &str) -> bool {
     let signs = ['.', '-', '_'];
     let word = before.strip_suffix(signs).unwrap_or(before);
@@ -334,13 +334,13 @@ fn siblings(path: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(pieces)
 }
 
-/// Pieces that are given, by their numbers if the names of all say them alike; otherwise as they are given.
+/// The given pieces, sorted by number if all names follow the same pattern, otherwise in the given order.
 fn in_order(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut numbered = Vec::new();
     for path in paths {
         let name = path.file_name().and_then(|name| name.to_str()).and_then(PieceName::parse);
         let Some(name) = name else { return paths.to_vec() };
-        // As wide as they are, letters and digits are in the order of their bytes.
+        // At the same width, letters and digits sort by their bytes.
         numbered.push(((name.before.to_owned(), name.number.len(), name.number.to_owned()), path.clone()));
     }
     let same = numbered.windows(2).all(|pair| matches!(pair, [a, b] if a.0.0 == b.0.0));
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn names_of_pieces() {
-        /// What stands before the number, the number, how many there are, and the name of number 2.
+        /// The part before the number, the number, the number of pieces, and the name of number 2.
         type Parts = (&'static str, &'static str, Option<usize>, &'static str);
         let cases: &[(&str, Option<Parts>)] = &[
             ("m.gguf.part1of2", Some(("m.gguf.part", "1", Some(2), "m.gguf.part2of2"))),

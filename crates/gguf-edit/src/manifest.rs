@@ -1,5 +1,4 @@
-//! Manifests of hashes, as `llama-gguf-hash` prints and reads them: a line for each hash, with its kind, the hash, and the file or
-//! `file:tensor` that it is of.
+//! Manifests of hashes in the format of `llama-gguf-hash`: each line has an algorithm, the hash, and the file or `file:tensor`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -11,57 +10,57 @@ use crate::hash::{Algorithm, Hashes};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The kind of hash.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// The hash.
     pub hash: String,
-    /// The file, or the file, a colon and the tensor.
+    /// The file, optionally followed by a colon and the tensor.
     pub label: String,
     /// The line, from 1.
     pub line: u64,
 }
 
-/// The hashes that a model should have.
+/// The expected hashes of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
-    /// The lines with hashes of known kinds, in order.
+    /// The lines with known algorithms, in order.
     pub entries: Vec<Entry>,
 }
 
-/// How a hash compares with a manifest.
+/// The result of comparing a hash with a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// It is the same.
+    /// Equal.
     Ok,
-    /// It is another.
+    /// Different.
     Mismatch,
-    /// The manifest has none of that kind for this.
+    /// The manifest has no such hash for this item.
     NotListed,
-    /// The model has no such tensor.
+    /// The model does not have the tensor.
     NotInModel,
 }
 
-/// A hash beside what a manifest says of it.
+/// A hash with the result of its comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compared {
-    /// The kind of hash.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// The hash that the model has; that of the manifest where the model has no such tensor.
+    /// The hash of the model; that of the manifest if the model does not have the tensor.
     pub hash: String,
     /// The tensor, or `None` for the model.
     pub tensor: Option<Vec<u8>>,
-    /// How it compares.
+    /// The result.
     pub status: Status,
 }
 
 impl Manifest {
-    /// Reads a manifest; `path` names it in messages. Lines of other kinds are skipped, among them what `llama-gguf-hash` and this
-    /// library print when they check.
+    /// Parses a manifest; `path` names it in messages. Other lines are skipped, including those that `llama-gguf-hash` and this library
+    /// print during a check.
     ///
     /// # Errors
-    /// [`Error::Manifest`] for a hash of the wrong length, and when there is no hash of a known kind.
+    /// [`Error::Manifest`] for a hash of the wrong length, or if there is no hash with a known algorithm.
     pub fn parse(text: &str, path: &Path) -> Result<Manifest, Error> {
         let mut entries = Vec::new();
         for (n, line) in text.lines().enumerate() {
@@ -81,7 +80,7 @@ impl Manifest {
                 );
                 return Err(Error::Manifest { path: path.to_owned(), line: line_number, problem });
             }
-            // What checking has printed ends in its result.
+            // The output of a check ends in its result.
             let label = [" -  Ok", " -  Mismatch", " -  Not Found"]
                 .iter()
                 .fold(label, |l, end| l.strip_suffix(end).unwrap_or(l));
@@ -95,13 +94,13 @@ impl Manifest {
         Ok(Manifest { entries })
     }
 
-    /// The kinds of hashes that it has.
+    /// The algorithms in the manifest.
     pub fn algorithms(&self) -> BTreeSet<Algorithm> {
         self.entries.iter().map(|entry| entry.algorithm).collect()
     }
 
-    /// The entries that are about the file of that name: those that name it so, else those that name a file of the same last part, else
-    /// all entries if they are about one file.
+    /// The entries for the file with that name: those with the same name, else those with the same last path component, else all entries if
+    /// they belong to a single file.
     pub fn about<'a>(&'a self, file: &str, tensors: &HashSet<&[u8]>) -> Vec<(&'a Entry, Option<Vec<u8>>)> {
         let last = |name: &'a str| name.rsplit(['/', '\\']).next().unwrap_or(name);
         let split: Vec<(&Entry, &str, Option<&str>)> = self
@@ -130,7 +129,7 @@ impl Manifest {
     }
 }
 
-/// The file and the tensor of a label. Names of files and of tensors may hold colons, so the tensors of the model are looked for.
+/// The file and the tensor of a label. File and tensor names may contain colons, so known tensor names are preferred.
 fn split_label<'a>(label: &'a str, file: &str, tensors: &HashSet<&[u8]>) -> (&'a str, Option<&'a str>) {
     if label == file {
         return (label, None);
@@ -144,7 +143,7 @@ fn split_label<'a>(label: &'a str, file: &str, tensors: &HashSet<&[u8]>) -> (&'a
             return (label.get(..at).unwrap_or_default(), Some(tensor));
         }
     }
-    // A colon after the end of a file's name; else it may be part of a path.
+    // A colon after the end of a file name; otherwise it may be part of a path.
     match label.rsplit_once(".gguf:") {
         Some((before, tensor)) => (label.get(..before.len() + ".gguf".len()).unwrap_or(label), Some(tensor)),
         None => (label, None),
@@ -152,14 +151,14 @@ fn split_label<'a>(label: &'a str, file: &str, tensors: &HashSet<&[u8]>) -> (&'a
 }
 
 impl Hashes {
-    /// Compares with what a manifest says about the file of that name; of these kinds. Hashes come in their order, then tensors that the
-    /// model lacks.
+    /// Compares with a manifest's entries for the file with that name and these algorithms. Hashes come in their order, then tensors that
+    /// the model lacks.
     pub fn compare(&self, manifest: &Manifest, file: &str, algorithms: &[Algorithm]) -> Vec<Compared> {
         let names: HashSet<&[u8]> = self.tensors.iter().map(|tensor| tensor.name.as_slice()).collect();
         let mut said = BTreeMap::new();
         let listed = manifest.about(file, &names);
         for (entry, tensor) in &listed {
-            // Of two lines for one name, the first takes precedence, as in llama-gguf-hash.
+            // Of duplicate lines, the first takes precedence, as in llama-gguf-hash.
             said.entry((entry.algorithm, tensor.clone())).or_insert(entry.hash.as_str());
         }
         let mut compared = Vec::new();

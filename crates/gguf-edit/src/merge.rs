@@ -1,4 +1,4 @@
-//! Merging the shards of a model into one file, which is verified before any shard is removed.
+//! Merges the shards of a model into one file, which is verified before any shard is removed.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -13,28 +13,28 @@ use crate::equal::first_differences;
 use crate::error::Error;
 use crate::split::{SPLIT_KEYS, noted, packed, real_paths, stray_bytes};
 
-/// A merge that is decided.
+/// A planned merge.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Merge {
-    /// What is written.
+    /// The plan of the output.
     pub plan: Plan,
     /// The shards.
     pub shards: Vec<PathBuf>,
-    /// Whether the file is laid out as the first shard notes it.
+    /// Whether the file has the layout recorded in the first shard.
     pub restores_layout: bool,
-    /// Ranges of shards outside all tensors that are not zero. They are left out.
+    /// Non-zero ranges of shards outside of all tensors. They are omitted.
     pub lost: Vec<(PathBuf, Range<u64>)>,
-    /// Keys of other shards than the first, besides those of the split, safe to print. They are left out.
+    /// Keys of shards other than the first, besides those of the split, safe to print. They are omitted.
     pub lost_keys: Vec<(PathBuf, String)>,
 }
 
-/// Decides how the shards of the model that `path` belongs to become one file. Any of the shards will do.
+/// Plans the merge of the model that `path` belongs to. Any shard can be given.
 ///
-/// The output has the byte order of the first shard. A model that [`split`](crate::split()) has split becomes what it was, byte for byte.
+/// The output has the byte order of the first shard. For a model from [`split`](crate::split()), it is identical to the original file.
 ///
 /// # Errors
-/// When a shard is missing or cannot be read, [`Error::NotSplit`], and when the output cannot be written.
+/// If a shard is missing or cannot be read, [`Error::NotSplit`], or if the output cannot be written.
 pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
@@ -75,7 +75,7 @@ pub fn merge(path: impl AsRef<Path>) -> Result<Merge, Error> {
     Ok(Merge { plan, shards, restores_layout, lost, lost_keys })
 }
 
-/// Whether no tensor is written over another one, unless both have the same place and the same data.
+/// Whether no tensors overlap, except those with the same place and the same data.
 fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
     let range = |i| Some((layout.tensor_range(i)?, i));
     let mut ranges: Vec<_> = (0..layout.offsets().len()).filter_map(range).collect();
@@ -101,7 +101,7 @@ fn is_sound(layout: &Layout, source: &GgufSource) -> Result<bool, Error> {
 /// Checks that files belong to the model of the first of them.
 ///
 /// # Errors
-/// [`Error::Foreign`]; also when the model cannot be read.
+/// [`Error::Foreign`]; also if the model cannot be read.
 pub fn belong_together(paths: &[PathBuf]) -> Result<(), Error> {
     let Some((first, others)) = paths.split_first() else { return Ok(()) };
     if others.is_empty() {
@@ -117,11 +117,10 @@ pub fn belong_together(paths: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads two models and sees that they hold the same: key-values, except those of a split, and tensors in their order, to the byte.
-/// The numbers of the two may differ in byte order.
+/// Compares two models: key-values, except those of a split, and tensors in order, to the byte. Byte orders may differ.
 ///
 /// # Errors
-/// [`Error::NotVerified`], which names what differs of `copy`; also when a file cannot be read.
+/// [`Error::NotVerified`], with the difference in `copy`; also if a file cannot be read.
 pub fn verify(
     original: impl AsRef<Path>,
     copy: impl AsRef<Path>,
@@ -158,7 +157,7 @@ pub fn verify(
 /// Removes files.
 ///
 /// # Errors
-/// [`Error::Remove`]; the files after it are still there.
+/// [`Error::Remove`]; the files after it are kept.
 pub fn remove(paths: &[PathBuf]) -> Result<(), Error> {
     for path in paths {
         fs::remove_file(path).map_err(|source| Error::Remove { path: path.clone(), source })?;

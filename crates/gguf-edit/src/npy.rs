@@ -1,6 +1,6 @@
 //! NumPy's format for one array (`.npy`, versions 1 to 3): a magic, a length, a header in Python's notation, then the values.
 //!
-//! The rules are those of `numpy.lib.format`. Dimensions are in NumPy's order there, the contiguous one last; in GGUF it is the first.
+//! The rules are those of `numpy.lib.format`. NumPy's order of dimensions has the contiguous one last, GGUF's first.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::error::Error;
 /// The first bytes of a file.
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The longest header that is read.
+/// The maximum length of a header.
 const MAX_HEADER: u64 = 1 << 16;
 
-/// Where data starts is a multiple of this.
+/// The alignment of the data.
 const ALIGNMENT: usize = 64;
 
-/// The types of both formats: NumPy's name without the byte order, and ggml's.
+/// The types of both formats: NumPy's name without the byte order, and ggml's type.
 const TYPES: &[(&str, GgmlType)] = &[
     ("f2", GgmlType::F16),
     ("f4", GgmlType::F32),
@@ -31,17 +31,17 @@ const TYPES: &[(&str, GgmlType)] = &[
     ("i8", GgmlType::I64),
 ];
 
-/// Whether values of a type can be written as they are.
+/// Whether the format supports a type.
 pub(crate) fn holds(ty: GgmlType) -> bool {
     TYPES.iter().any(|(_, t)| *t == ty)
 }
 
-/// The header of an array, padded so that the data behind it is aligned; `None` for a type that NumPy does not have.
+/// The header of an array, padded to align the data; `None` for a type that NumPy does not have.
 pub(crate) fn header(ty: GgmlType, shape: &[u64]) -> Option<Vec<u8>> {
     let (name, _) = TYPES.iter().find(|(_, t)| *t == ty)?;
     let order = if ty == GgmlType::I8 { '|' } else { '<' };
     let dims: Vec<String> = shape.iter().rev().map(u64::to_string).collect();
-    // A tuple of one ends in a comma.
+    // A tuple of one element ends in a comma.
     let shape = if dims.len() == 1 { format!("({},)", dims.concat()) } else { format!("({})", dims.join(", ")) };
     let mut text = format!("{{'descr': '{order}{name}', 'fortran_order': False, 'shape': {shape}, }}");
     let before = MAGIC.len() + 4;
@@ -59,9 +59,9 @@ pub(crate) fn header(ty: GgmlType, shape: &[u64]) -> Option<Vec<u8>> {
 /// An open file with one array.
 #[derive(Debug)]
 pub struct NpyFile {
-    /// Its type.
+    /// The type.
     pub ty: GgmlType,
-    /// Dimensions in GGUF's order: the contiguous one first.
+    /// Dimensions in GGUF's order, the contiguous one first.
     pub shape: Vec<u64>,
     path: PathBuf,
     file: File,
@@ -74,7 +74,7 @@ impl NpyFile {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// [`Error::Array`] for what is not such a file, or not whole, or of a type or order that tensors do not have; and what the system says.
+    /// [`Error::Array`] for an invalid or truncated file, or a type or order that tensors do not have; and errors of the system.
     pub fn open(path: &Path) -> Result<NpyFile, Error> {
         let io = |source| Error::from(gguf_io::Error::Io { path: path.to_owned(), action: "open", source });
         if !std::fs::metadata(path).map_err(io)?.is_file() {
@@ -156,7 +156,7 @@ struct Header {
     order: ByteOrder,
 }
 
-/// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`: the keys in any order, each once.
+/// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`: the keys in any order, each once.
 fn parse(text: &str) -> Result<Header, String> {
     let not = |what: &str| format!("the header has no {what}: {}", gguf_format::Str(text.trim_end().as_bytes()));
     let body = text.trim().strip_prefix('{').and_then(|t| t.strip_suffix('}')).ok_or_else(|| not("braces"))?;

@@ -1,15 +1,15 @@
-//! Tensor data in pieces of whole blocks.
+//! Divides tensor data into pieces of whole blocks.
 
 use gguf_format::GgmlType;
 
-/// Offsets and lengths of pieces of about `step` bytes of a tensor of `bytes` bytes. A tensor without data is one piece of nothing.
+/// Offsets and lengths of pieces of about `step` bytes of a tensor of `bytes` bytes. A tensor without data has one empty piece.
 pub(crate) fn pieces(ty: GgmlType, bytes: u64, step: u64) -> impl Iterator<Item = (u64, u64)> + Clone {
     let block = ty.info().map_or(1, |info| u64::from(info.block_bytes).max(1));
     let step = (step / block).max(1) * block;
     (0..bytes.div_ceil(step).max(1)).map(move |n| (n * step, step.min(bytes - (n * step).min(bytes))))
 }
 
-/// Gives a buffer a length, asking for the memory first; the bytes it has are of no use.
+/// Resizes a buffer, without aborting if memory is exhausted; the contents are unspecified.
 pub(crate) fn resize<T: Clone + Default>(
     buffer: &mut Vec<T>,
     n: u64,

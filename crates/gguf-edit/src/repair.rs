@@ -1,8 +1,8 @@
-//! What of a damaged file is whole, and what can be done about the rest.
+//! Diagnosis and repair of damaged files.
 //!
-//! [`Diagnosis::of`] looks at a file and changes nothing. What it finds to be [determined](Diagnosis::mends) by the rest of the file can be
-//! [mended](Diagnosis::mend) in place; the tensors that are whole can be [saved](Diagnosis::save) to a new file; and with a whole copy at
-//! hand, [`Comparison`] finds the bytes that differ and copies only those.
+//! [`Diagnosis::of`] examines a file without changing it. Damage that the rest of the file [determines](Diagnosis::mends) can be
+//! [repaired](Diagnosis::mend) in place; the intact tensors can be [saved](Diagnosis::save) to a new file; and given an intact copy,
+//! [`Comparison`] finds the bytes that differ and copies only those.
 
 use std::fmt;
 use std::fs::File;
@@ -25,20 +25,20 @@ pub use compare::{BadRange, Comparison};
 
 use head::MendedHead;
 
-/// How much of a tensor's data there is.
+/// The completeness of a tensor's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataState {
-    /// All of it.
+    /// Complete.
     Whole,
     /// The file ends inside it.
     Cut {
-        /// Bytes that are missing at its end.
+        /// Missing bytes at its end.
         missing: u64,
     },
     /// The file ends before it.
     Missing,
-    /// How much there should be is not known.
+    /// The size is unknown.
     Unsized(SizeError),
 }
 
@@ -46,15 +46,15 @@ pub enum DataState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorState {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// Its type.
+    /// The type.
     pub ty: GgmlType,
-    /// Its dimensions; the first is the contiguous one.
+    /// The dimensions, the contiguous one first.
     pub shape: Vec<u64>,
-    /// Where its data lies in the file, or should.
+    /// The range of its data in the file, possibly beyond the end.
     pub range: Range<u64>,
-    /// How much of it there is.
+    /// The completeness of its data.
     pub state: DataState,
 }
 
@@ -64,42 +64,42 @@ impl TensorState {
         gguf_format::check::shown(Str(&self.name))
     }
 
-    /// Whether all data is there.
+    /// Whether the data is complete.
     pub fn is_whole(&self) -> bool {
         self.state == DataState::Whole
     }
 }
 
-/// Something wrong that the rest of the file determines.
+/// Damage that the rest of the file determines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mend {
-    /// The first bytes of the file are not those of the format.
+    /// The first bytes of the file are wrong.
     Start {
-        /// What stands there: the magic, and the version.
+        /// The current magic and version.
         found: [u8; 8],
-        /// What is right.
+        /// The correct bytes.
         right: [u8; 8],
     },
     /// The number of tensors or of key-value pairs is wrong.
     Counts {
-        /// What stands there: of tensors, and of pairs.
+        /// The current numbers: of tensors, and of pairs.
         found: [u64; 2],
-        /// What is right.
+        /// The correct numbers.
         right: [u64; 2],
     },
-    /// A tensor's offset is wrong: with those that follow from the sizes, the file has just the length that it has.
+    /// A tensor's offset is wrong: the offsets derived from the sizes match the length of the file exactly.
     Offset {
         /// The tensor's name, safe to print.
         tensor: String,
-        /// What stands there.
+        /// The current offset.
         found: u64,
-        /// What is right.
+        /// The correct offset.
         right: u64,
     },
     /// The padding after the last tensor is missing.
     Padding {
-        /// How many bytes.
+        /// Number of missing bytes.
         missing: u64,
     },
 }
@@ -135,12 +135,12 @@ pub struct Diagnosis {
     head: Option<MendedHead>,
     tensors: Vec<TensorState>,
     mends: Vec<Mend>,
-    /// Length that the file should have.
+    /// The expected length of the file.
     whole_bytes: Option<u64>,
 }
 
 impl Diagnosis {
-    /// Looks at a file. Tensor data is not read.
+    /// Examines a file, without reading tensor data.
     ///
     /// ```
     /// # fn main() -> Result<(), gguf_edit::EditError> {
@@ -160,7 +160,7 @@ impl Diagnosis {
     /// ```
     ///
     /// # Errors
-    /// When the file cannot be read. What is wrong with its content is in the result.
+    /// If the file cannot be read. Problems of its content are in the result.
     pub fn of(path: impl AsRef<Path>) -> Result<Diagnosis, EditError> {
         let path = path.as_ref();
         let io = |action| move |source| EditError::from(gguf_io::Error::Io { path: path.to_owned(), action, source });
@@ -192,7 +192,7 @@ impl Diagnosis {
         let gguf = &head.gguf;
         let packed = packed(gguf);
         let is_draft = gguf.dialect().version == Version::Draft;
-        // Offsets that cannot be, in a file whose length is right for those that follow from the sizes.
+        // Impossible offsets, in a file whose length matches those derived from the sizes.
         let mut offsets: Vec<u64> = gguf.tensors().map(|t| t.offset).collect();
         if let Some(packed) = packed.as_ref().filter(|packed| {
             !is_draft
@@ -248,22 +248,22 @@ impl Diagnosis {
         &self.path
     }
 
-    /// Its length.
+    /// The length of the file.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// The length that it should have, if its head is known.
+    /// The expected length of the file, if its head is known.
     pub fn whole_bytes(&self) -> Option<u64> {
         self.whole_bytes
     }
 
-    /// What keeps the head from being read as it stands; what of that is determined is among the [mends](Diagnosis::mends).
+    /// The problem that prevents reading the head; its repairable parts are among the [mends](Diagnosis::mends).
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Whether the head is known: sound, or determined by the rest of the file.
+    /// Whether the head is known: valid, or determined by the rest of the file.
     pub fn has_head(&self) -> bool {
         self.head.is_some()
     }
@@ -273,12 +273,12 @@ impl Diagnosis {
         &self.tensors
     }
 
-    /// What is wrong and determined by the rest of the file.
+    /// The damage that the rest of the file determines.
     pub fn mends(&self) -> &[Mend] {
         &self.mends
     }
 
-    /// Whether nothing is wrong, so far as it can be told without another copy.
+    /// Whether the file is intact, as far as can be determined without another copy.
     pub fn is_whole(&self) -> bool {
         self.problem.is_none()
             && self.mends.is_empty()
@@ -289,7 +289,7 @@ impl Diagnosis {
     /// Repairs the fields that can be determined, in place, protected by a journal.
     ///
     /// # Errors
-    /// [`EditError::NotDetermined`] when the head is not known; the system's.
+    /// [`EditError::NotDetermined`] if the head is unknown; those of the system.
     pub fn mend(&self) -> Result<(), EditError> {
         let Some(head) = &self.head else {
             let problem = self.problem.clone().unwrap_or_default();
@@ -313,7 +313,7 @@ impl Diagnosis {
         Ok(())
     }
 
-    /// Saves the key-values and the tensors that are whole to a new file.
+    /// Saves the key-values and the intact tensors to a new file.
     ///
     /// # Errors
     /// [`EditError::NothingWhole`], [`EditError::NotDetermined`]; those of a run. No output is left then.
@@ -333,16 +333,16 @@ impl Diagnosis {
     }
 }
 
-/// The offsets that follow from the sizes, with each tensor behind the one before.
+/// The offsets derived from the sizes, with consecutive tensors.
 struct Packed {
     offsets: Vec<u64>,
-    /// Where the data of the last tensor ends, from the start of the file, without padding and with it.
+    /// The end of the last tensor's data, from the start of the file, without and with padding.
     end: u64,
     padded_end: u64,
 }
 
 impl Packed {
-    /// Whether a file of that length has just these tensors.
+    /// Whether a file of that length contains exactly these tensors.
     fn fits(&self, file_bytes: u64) -> bool {
         (self.end..=self.padded_end).contains(&file_bytes)
     }
@@ -359,7 +359,7 @@ fn packed(gguf: &Gguf<'_>) -> Option<Packed> {
     Some(Packed { offsets, end: base.checked_add(end)?, padded_end: base.checked_add(padded_end)? })
 }
 
-/// Whether the tensors can be where the head says: aligned, inside the file, and none over another.
+/// Whether the offsets in the head are possible: aligned, inside the file, and without overlaps.
 fn are_possible(gguf: &Gguf<'_>, file_bytes: u64) -> bool {
     let ranges: Option<Vec<Range<u64>>> = gguf.tensors().map(|tensor| gguf.tensor_range(&tensor).ok()).collect();
     let Some(mut ranges) = ranges else { return false };

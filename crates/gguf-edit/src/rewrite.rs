@@ -1,6 +1,6 @@
-//! Copies of a model with another byte order, version or order of tensors, and with tensors left out, added or taken from another model.
+//! Copies of a model with another byte order, version or order of tensors, and with tensors removed, added or taken from another model.
 //!
-//! Each function decides and gives a plan; running it copies what it can inside the kernel. Shards become one file.
+//! Each function returns a plan; running it copies data inside the kernel if possible. Shards become one file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::compose::Composed;
 use crate::error::Error;
 use crate::npy::NpyFile;
 
-/// Changes the byte order of a model: of all numbers in its head and, by the layout of each type's blocks, in its data. `None` for the order
-/// that it does not have.
+/// Changes the byte order of a model: of all numbers in its head and, by the layout of each type's blocks, in its data. `None` chooses the
+/// opposite of the current order.
 ///
 /// # Errors
-/// When the model cannot be read or written; data of removed types whose blocks are interleaved cannot change its byte order.
+/// If the model cannot be read or written; the byte order of removed types with interleaved blocks cannot be changed.
 pub fn swap(path: impl AsRef<Path>, to: Option<ByteOrder>) -> Result<Plan, Error> {
     let path = path.as_ref();
     let (mut draft, from) = copy(path)?;
@@ -30,10 +30,10 @@ pub fn swap(path: impl AsRef<Path>, to: Option<ByteOrder>) -> Result<Plan, Error
     Ok(draft.lay_out()?)
 }
 
-/// Writes a model in version 3 of the format, packed, in its own byte order. Also says in which version it was.
+/// Converts a model to version 3 of the format, packed, in its current byte order. Also returns the original version.
 ///
 /// # Errors
-/// When the model cannot be read or written.
+/// If the model cannot be read or written.
 pub fn upgrade(path: impl AsRef<Path>) -> Result<(Plan, Version), Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
@@ -47,21 +47,21 @@ pub fn upgrade(path: impl AsRef<Path>) -> Result<(Plan, Version), Error> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Tensors before the blocks, the blocks by their numbers, then what ends the model, which begins with `output`. Within a block, the
-    /// order of the model.
+    /// Tensors before the blocks, the blocks by number, then the final tensors, starting with `output`. Within a block, the order of the
+    /// model is kept.
     Layers,
-    /// By name; numbers in names count as numbers.
+    /// By name; numbers in names are compared as numbers.
     Names,
     /// The largest first.
     Sizes,
-    /// The order of these names; others follow in the order of the model.
+    /// The order of these names; other tensors follow in the order of the model.
     Like(Vec<Vec<u8>>),
 }
 
 /// Writes the tensors of a model in another order.
 ///
 /// # Errors
-/// When the model cannot be read or written.
+/// If the model cannot be read or written.
 pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
     let path = path.as_ref();
     let (mut draft, from) = copy(path)?;
@@ -82,16 +82,16 @@ pub fn reorder(path: impl AsRef<Path>, order: &Order) -> Result<Plan, Error> {
 /// The names of a model's tensors, in order.
 ///
 /// # Errors
-/// When the model cannot be read.
+/// If the model cannot be read.
 pub fn names(path: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Error> {
     let source = GgufSource::open(path.as_ref())?;
     Ok(source.tensors().iter().map(|t| t.name.clone()).collect())
 }
 
-/// Leaves out the tensors that one of the patterns chooses. Also says which they were, safe to print.
+/// Removes the tensors that match one of the patterns. Also returns their names, safe to print.
 ///
 /// # Errors
-/// [`Error::NoTensor`] for a pattern that chooses none; when the model cannot be read or written.
+/// [`Error::NoTensor`] for a pattern without a match; or if the model cannot be read or written.
 pub fn remove_tensors(
     path: impl AsRef<Path>,
     patterns: &[String],
@@ -119,39 +119,39 @@ pub fn remove_tensors(
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NewTensor {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The NumPy file with its values.
+    /// The NumPy file with the values.
     pub file: PathBuf,
-    /// The type that it gets; `None` for that of the file.
+    /// The target type; `None` for that of the file.
     pub ty: Option<GgmlType>,
-    /// Replaces a tensor of that name, at its place.
+    /// Whether to replace an existing tensor with that name, in its place.
     pub replace: bool,
 }
 
 impl NewTensor {
-    /// A tensor of that name with the values of a NumPy file, in their own type.
+    /// A tensor with the values and the type of a NumPy file.
     pub fn new(name: impl Into<String>, file: impl Into<PathBuf>) -> NewTensor {
         NewTensor { name: name.into(), file: file.into(), ty: None, replace: false }
     }
 
-    /// Sets the type that it gets; `None` for that of the file. Another type needs its encoder, a feature of `gguf-quants`.
+    /// Sets the target type; `None` for that of the file. Another type requires its encoder, a feature of `gguf-quants`.
     pub fn ty(mut self, ty: Option<GgmlType>) -> NewTensor {
         self.ty = ty;
         self
     }
 
-    /// Whether a tensor of that name is replaced.
+    /// Sets whether an existing tensor with that name is replaced.
     pub fn replace(mut self, yes: bool) -> NewTensor {
         self.replace = yes;
         self
     }
 }
 
-/// Adds tensors to a model, at its end.
+/// Adds tensors to a model, at the end.
 ///
 /// # Errors
-/// [`Error::TensorExists`], [`Error::Array`], [`Error::NotEncodable`]; when the model cannot be read or written.
+/// [`Error::TensorExists`], [`Error::Array`], [`Error::NotEncodable`]; or if the model cannot be read or written.
 pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Error> {
     let path = path.as_ref();
     let (mut draft, from) = copy(path)?;
@@ -181,22 +181,22 @@ pub fn add_tensors(path: impl AsRef<Path>, new: &[NewTensor]) -> Result<Plan, Er
     Ok(draft.lay_out()?)
 }
 
-/// What is taken from another model.
+/// The parts to take from another model.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Graft {
-    /// Patterns for the names of tensors.
+    /// Patterns for names of tensors.
     pub tensors: Vec<String>,
     /// Patterns for keys.
     pub keys: Vec<String>,
-    /// Replaces tensors of the same names, at their places.
+    /// Whether to replace tensors with the same names, in their places.
     pub replace: bool,
 }
 
-/// Takes tensors and key-values from another model. Also says which tensors they were, and how many keys.
+/// Takes tensors and key-values from another model. Also returns the names of the tensors and the number of keys.
 ///
 /// # Errors
-/// [`Error::NoTensor`] for a pattern that chooses nothing, [`Error::TensorExists`]; when a model cannot be read or written.
+/// [`Error::NoTensor`] for a pattern without a match, [`Error::TensorExists`]; or if a model cannot be read or written.
 pub fn graft(
     path: impl AsRef<Path>,
     from: impl AsRef<Path>,
@@ -246,7 +246,7 @@ fn copy(path: &Path) -> Result<(Draft, ByteOrder), Error> {
     Ok((Draft::from_source(source, path)?, order))
 }
 
-/// Puts a tensor in the place of that of the same name, or at the end.
+/// Replaces the tensor with the same name, or adds one at the end.
 fn place(draft: &mut Draft, tensor: TensorPlan, replace: bool) -> Result<(), Error> {
     match draft.tensors.iter_mut().find(|t| t.name == tensor.name) {
         Some(old) if replace => *old = tensor,
@@ -256,7 +256,7 @@ fn place(draft: &mut Draft, tensor: TensorPlan, replace: bool) -> Result<(), Err
     Ok(())
 }
 
-/// The numbers of the tensors that one of the patterns chooses.
+/// The indexes of the tensors that match one of the patterns.
 fn choose<'a>(
     path: &Path,
     tensors: impl Iterator<Item = &'a [u8]> + Clone,
@@ -275,7 +275,7 @@ fn choose<'a>(
     Ok(chosen)
 }
 
-/// That there is no such tensor, and which may have been meant.
+/// The error for a missing tensor, with similar names.
 pub(crate) fn no_tensor(path: &Path, name: &str) -> Error {
     let nearest = match gguf_io::Model::open(path).map(|model| model.tensor(name).map(|_| ())) {
         Ok(Err(gguf_io::Error::NoTensor { nearest, .. })) => nearest,
@@ -284,7 +284,7 @@ pub(crate) fn no_tensor(path: &Path, name: &str) -> Error {
     Error::NoTensor { path: path.to_owned(), name: name.to_owned(), nearest }
 }
 
-/// Where a tensor stands in a model: before the blocks, in a block, or behind them.
+/// The position of a tensor in a model: before the blocks, in a block, or after them.
 fn layer(name: &[u8]) -> (u8, u64) {
     let number = |rest: &[u8]| {
         let digits: Vec<u8> = rest.iter().copied().take_while(u8::is_ascii_digit).collect();
@@ -293,7 +293,7 @@ fn layer(name: &[u8]) -> (u8, u64) {
     if name.starts_with(b"output") {
         return (2, 0);
     }
-    // Encoders, decoders and towers number their blocks as well: enc.blk.0, v.blk.0.
+    // Encoders, decoders and towers also number their blocks: enc.blk.0, v.blk.0.
     let at = name.windows(4).position(|window| window == b"blk.");
     match at.and_then(|at| number(name.get(at + 4..).unwrap_or_default())) {
         Some(n) => (1, n),
@@ -301,7 +301,7 @@ fn layer(name: &[u8]) -> (u8, u64) {
     }
 }
 
-/// A name cut into texts and numbers, which compare as such.
+/// A name divided into text and numbers, for natural order.
 fn natural(name: &[u8]) -> Vec<(Vec<u8>, u128)> {
     let mut parts = Vec::new();
     let mut rest = name;

@@ -1,12 +1,12 @@
-//! A model in shards: which tensor goes into which, by their number or by size.
+//! Splits a model into shards, by number of tensors or by size.
 //!
-//! The shards are those of `llama-gguf-split`, byte for byte, for every file that it reads and lays out soundly: the model's key-values
-//! in the first shard, `split.no`, `split.tensors.count` and `split.count` at the end of each, tensors packed in their order.
-//! Shards keep the byte order of the model, and the dimensions of 1 at the end of a shape, which ggml drops when it reads a file; every shard
-//! has the alignment that its own metadata name, which for all but the first is 32. A model without tensors is one shard.
+//! The shards are identical to those of `llama-gguf-split`, for every file that it reads and lays out correctly: the model's key-values in
+//! the first shard, `split.no`, `split.tensors.count` and `split.count` at the end of each, tensors packed in order. Shards keep the byte
+//! order of the model, and trailing dimensions of 1, which ggml drops when it reads a file; every shard has the alignment in its own
+//! metadata, which is 32 for all except the first. A model without tensors is one shard.
 //!
-//! A file whose layout is not the packed one in version 3 (gaps, another order of the data, an older version, keys of a split) is noted
-//! in a key of the first shard, [`UNSPLIT_HEAD`], from which [`merge`](mod@crate::merge) gives the very same file again.
+//! A file whose layout is not packed in version 3 (gaps, another order of the data, an older version, keys of a split) is recorded in a key
+//! of the first shard, [`UNSPLIT_HEAD`], from which [`merge`](mod@crate::merge) restores exactly the same file.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -20,69 +20,68 @@ use gguf_pipeline::{Draft, GgufSource, Plan, UNSPLIT_HEAD, check_memory};
 
 use crate::error::Error;
 
-/// Keys that say how a model was split.
+/// The keys of a split.
 pub(crate) const SPLIT_KEYS: [&str; 4] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT, UNSPLIT_HEAD];
 
 /// Unit in which `llama-gguf-split` counts tensor sizes, independent of the alignment.
 const COUNTED_ALIGNMENT: u64 = 32;
 
-/// What a shard may hold.
+/// The limit of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// So many tensors.
+    /// Number of tensors.
     Tensors(NonZeroU64),
-    /// So many bytes of tensor data, as `llama-gguf-split` counts them: each tensor padded to 32 bytes, metadata left out. A larger
-    /// tensor gets a separate shard.
+    /// Bytes of tensor data, as counted by `llama-gguf-split`: each tensor padded to 32 bytes, without metadata. A larger tensor gets a
+    /// separate shard.
     DataBytes(NonZeroU64),
-    /// So many bytes of the whole file, never more.
+    /// Bytes of the whole file, never exceeded.
     FileBytes(NonZeroU64),
 }
 
-/// How a model is split.
+/// Options of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SplitOptions {
-    /// What a shard may hold.
+    /// The limit of a shard.
     pub limit: Limit,
-    /// Leaves the first shard without tensors, so that metadata can be fetched and edited alone.
+    /// Whether the first shard has no tensors, so that metadata can be fetched and edited separately.
     pub no_tensor_first: bool,
 }
 
 impl SplitOptions {
-    /// Splits by that limit, with tensors in the first shard too.
+    /// A split with that limit, with tensors in the first shard.
     pub fn new(limit: Limit) -> SplitOptions {
         SplitOptions { limit, no_tensor_first: false }
     }
 
-    /// Whether the first shard is left without tensors.
+    /// Sets whether the first shard has no tensors.
     pub fn no_tensor_first(mut self, yes: bool) -> SplitOptions {
         self.no_tensor_first = yes;
         self
     }
 }
 
-/// A split that is decided.
+/// A planned split.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Split {
-    /// What is written.
+    /// The plan of the output.
     pub plan: Plan,
     /// The files of the model.
     pub inputs: Vec<PathBuf>,
-    /// Whether the layout of the model is noted in the first shard, so that merging gives the same file.
+    /// Whether the layout of the model is recorded in the first shard, so that merging restores the same file.
     pub notes_layout: bool,
-    /// Ranges outside all tensors, from the start of the file, that are not zero. They are left out, and merging does not bring them
-    /// back.
+    /// Non-zero ranges outside of all tensors, from the start of the file. They are omitted, and not restored by merging.
     pub lost: Vec<Range<u64>>,
     /// Tensors that exceed the limit on their own, safe to print.
     pub too_large: Vec<String>,
 }
 
-/// Decides how the model that `path` belongs to is split. A model in shards is split anew.
+/// Plans the split of the model that `path` belongs to. Existing shards are split again.
 ///
 /// # Errors
-/// When the model cannot be read or written, and [`Error::ShardTooSmall`].
+/// If the model cannot be read or written, and [`Error::ShardTooSmall`].
 pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Error> {
     let path = path.as_ref();
     let source = GgufSource::open(path)?;
@@ -107,11 +106,11 @@ pub fn split(path: impl AsRef<Path>, options: &SplitOptions) -> Result<Split, Er
     Ok(Split { plan: draft.lay_out_as_shards()?, inputs, notes_layout, lost, too_large })
 }
 
-/// Splits what a plan writes: the shards are those of [`split`] from the file of the plan, byte for byte. Also gives the tensors that exceed
-/// the limit on their own, safe to print.
+/// Splits the output of a plan: the shards are identical to those of [`split`] for the plan's output file. Also returns the tensors that
+/// exceed the limit on their own, safe to print.
 ///
 /// # Errors
-/// When the shards cannot be written, and [`Error::ShardTooSmall`].
+/// If the shards cannot be written, and [`Error::ShardTooSmall`].
 pub fn split_plan(plan: Plan, options: &SplitOptions) -> Result<(Plan, Vec<String>), Error> {
     let mut draft = plan.into_draft();
     for key in SPLIT_KEYS {
@@ -121,7 +120,7 @@ pub fn split_plan(plan: Plan, options: &SplitOptions) -> Result<(Plan, Vec<Strin
     Ok((draft.lay_out_as_shards()?, too_large))
 }
 
-/// Gives each tensor the number of its shard. Returns the tensors that are larger than a shard should be.
+/// Assigns each tensor to a shard. Returns the tensors that are larger than the limit.
 fn number_files(draft: &mut Draft, options: &SplitOptions) -> Result<Vec<String>, Error> {
     let mut file = usize::from(options.no_tensor_first);
     let mut too_large = Vec::new();
@@ -139,7 +138,7 @@ fn number_files(draft: &mut Draft, options: &SplitOptions) -> Result<Vec<String>
                 held = held.saturating_add(bytes);
                 if held > most.get() {
                     held = bytes;
-                    // A shard without tensors would be of no use; llama-gguf-split gives up here.
+                    // A shard without tensors would be useless; llama-gguf-split fails here.
                     file += usize::from(!is_empty);
                 }
                 if bytes > most.get() {
@@ -154,7 +153,7 @@ fn number_files(draft: &mut Draft, options: &SplitOptions) -> Result<Vec<String>
     Ok(too_large)
 }
 
-/// A shard that is being filled.
+/// A shard under construction.
 struct Shard {
     head_bytes: u64,
     data_bytes: u64,
@@ -162,14 +161,14 @@ struct Shard {
 }
 
 impl Shard {
-    /// One with these key-values and no tensor.
+    /// A shard with these key-values and no tensors.
     fn empty(draft: &Draft, head: &Head) -> Result<Shard, Error> {
         let layout = head.layout();
         let layout = layout.map_err(|source| gguf_pipeline::Error::Layout { path: draft.path.clone(), source })?;
         Ok(Shard { head_bytes: layout.head_bytes(), data_bytes: 0, alignment: layout.alignment() })
     }
 
-    /// The shard with one more tensor.
+    /// The shard with another tensor.
     fn with(&self, tensor: &TensorPlan) -> Shard {
         let info = 8 + tensor.name.len() as u64 + 4 + 8 * tensor.shape.len() as u64 + 4 + 8;
         let data = align_up(tensor.n_bytes(), self.alignment).unwrap_or(u64::MAX);
@@ -228,7 +227,7 @@ fn fill_files(draft: &mut Draft, most: u64, no_tensor_first: bool) -> Result<(),
     Ok(())
 }
 
-/// The value of [`UNSPLIT_HEAD`] for a model that merging would not restore, including models that already have one.
+/// The value of [`UNSPLIT_HEAD`] for a model that merging would not restore otherwise, including models that already have one.
 fn note(model: &Model) -> Option<Value> {
     let is_shard = ShardKeys::of(model.gguf()).count.is_some_and(|count| count > 0);
     let ([file], false) = (model.files(), is_shard) else {
@@ -246,7 +245,7 @@ fn note(model: &Model) -> Option<Value> {
     Some(Value::Array(file.file_bytes().to_le_bytes().iter().chain(head).copied().collect()))
 }
 
-/// The head that a merged copy of a model with this head has.
+/// The head of a merged copy of a model with this head.
 pub(crate) fn packed(gguf: &Gguf<'_>) -> Head {
     let mut head = Head::from_gguf(gguf);
     head.dialect = Dialect::new(Version::V3).with_order(gguf.dialect().order);
@@ -256,15 +255,14 @@ pub(crate) fn packed(gguf: &Gguf<'_>) -> Head {
     head
 }
 
-/// The single file that a model was, as its first shard notes it.
+/// The original single file of a model, as recorded in its first shard.
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub head: Gguf<'static>,
     pub file_bytes: u64,
 }
 
-/// What the first shard of a model notes of the single file that it was; `None` when it notes nothing, or something that is not true of
-/// these shards any more.
+/// The record in the first shard of a model about its original file; `None` if there is none, or it does not match these shards.
 pub(crate) fn noted(model: &Model) -> Option<Noted> {
     let bytes = model.gguf().get(UNSPLIT_HEAD)?.as_array()?;
     if bytes.elem_type() != gguf_format::ValueType::U8 {
@@ -274,7 +272,7 @@ pub(crate) fn noted(model: &Model) -> Option<Noted> {
     let head = Gguf::parse(head.to_vec()).ok()?;
     let without = |head: Head| Head { dialect: Dialect::default(), tensors: Vec::new(), ..head };
     let (was, is) = (packed(&head), packed(model.gguf()));
-    // Compared encoded, as numbers that are not numbers equal nothing.
+    // Compared in encoded form, because NaNs are not equal to themselves.
     let same_keys = was.dialect.order == is.dialect.order
         && without(was).encode_as_read().ok()? == without(is).encode_as_read().ok()?;
     let infos: Vec<TensorInfo> = model.tensors().map(|t| t.info().to_owned()).collect();
@@ -284,7 +282,7 @@ pub(crate) fn noted(model: &Model) -> Option<Noted> {
     (same_keys && same_tensors).then(|| Noted { head, file_bytes: u64::from_le_bytes(*file_bytes) })
 }
 
-/// Ranges of a file outside its head and tensors that hold something other than zeros.
+/// Ranges of a file outside of its head and tensors that are not zero.
 pub(crate) fn stray_bytes(file: &ModelFile) -> Result<Vec<Range<u64>>, Error> {
     let mut taken = Vec::new();
     for tensor in file.tensors() {

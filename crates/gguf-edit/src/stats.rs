@@ -1,4 +1,4 @@
-//! Statistics over the values of a tensor.
+//! Statistics of a tensor's values.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -12,43 +12,43 @@ use gguf_quants::codec::codec;
 use crate::error::Error;
 use crate::pieces::{pieces, resize};
 
-/// Bytes that are decoded at once, about.
+/// Approximate number of bytes to decode at a time.
 const PIECE: u64 = 256 << 10;
 
-/// The values of a tensor in numbers. Values that are infinite or not numbers are counted, and take part in nothing else.
+/// Statistics of the values of a tensor. Infinite and NaN values are counted, and otherwise excluded.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The tensor's type.
+    /// The type of the tensor.
     pub ty: GgmlType,
-    /// Dimensions, the contiguous one first.
+    /// The dimensions, the contiguous one first.
     pub shape: Vec<u64>,
     /// Number of values.
     pub n: u64,
-    /// Values that are not numbers.
+    /// Number of NaN values.
     pub nan: u64,
-    /// Infinite values, of either sign.
+    /// Number of infinite values, of either sign.
     pub infinite: u64,
-    /// Values that are zero.
+    /// Number of zeros.
     pub zeros: u64,
-    /// The smallest value; `None` without finite values, as the following.
+    /// The smallest value; this and the following are `None` without finite values.
     pub min: Option<f32>,
     /// The largest value.
     pub max: Option<f32>,
     /// The mean.
     pub mean: Option<f64>,
-    /// The standard deviation, of the whole and not of a sample.
+    /// The population standard deviation.
     pub stddev: Option<f64>,
-    /// The root of the mean of squares.
+    /// The root mean square.
     pub rms: Option<f64>,
-    /// How many values lie in each of a number of equal parts from `min` to `max`; the largest value is in the last part.
+    /// Number of values in each of several equal intervals from `min` to `max`; the largest value is in the last one.
     pub histogram: Vec<u64>,
 }
 
-/// Looks at all values of a tensor of the model that `path` belongs to, twice. The numbers do not depend on the number of threads.
+/// Computes statistics of a tensor of the model that `path` belongs to, in two passes. The result does not depend on the number of threads.
 ///
 /// # Errors
-/// [`Error::NoTensor`], [`Error::NotDecodable`]; when the model cannot be read.
+/// [`Error::NoTensor`], [`Error::NotDecodable`]; or if the model cannot be read.
 pub fn stats(
     path: impl AsRef<Path>,
     name: &str,
@@ -74,7 +74,7 @@ pub fn stats(
     let over = |sum: f64| (n_finite > 0).then(|| sum / n_finite as f64);
     let (min, max) = (sums.min, sums.max);
     let mean = over(sums.sum);
-    // The second time, from the mean: a difference of large squares would lose all digits.
+    // The second pass uses the mean: a difference of large squares would lose all digits.
     let spread = match (min, max, mean) {
         (Some(min), Some(max), Some(mean)) => {
             let parts = values.each(|v| Spread::of(v, mean, (min, max), n_bins))?;
@@ -111,7 +111,7 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// What is found in each piece, by the place of the piece.
+    /// The results for each piece, in order.
     fn each<T: Send>(&self, look: impl Fn(&[f32]) -> T + Sync) -> Result<BTreeMap<u64, T>, Error> {
         let found = Mutex::new(BTreeMap::new());
         let pieces = pieces(self.ty, self.bytes, PIECE);
@@ -136,7 +136,7 @@ impl Values<'_> {
     }
 }
 
-/// What the first look gives.
+/// The result of the first pass.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     n: u64,
@@ -188,7 +188,7 @@ impl Sums {
     }
 }
 
-/// What the second look gives.
+/// The result of the second pass.
 #[derive(Debug, Clone)]
 struct Spread {
     squares: f64,
@@ -206,7 +206,7 @@ impl Spread {
         for &v in values.iter().filter(|v| v.is_finite()) {
             let v = f64::from(v);
             spread.squares += (v - mean) * (v - mean);
-            // All values are the same without width.
+            // If the range is empty, all values are equal.
             let at = if width > 0.0 { ((v - min) / width * n_bins as f64) as usize } else { 0 };
             if let Some(bin) = spread.bins.get_mut(at.min(n_bins.saturating_sub(1))) {
                 *bin += 1;

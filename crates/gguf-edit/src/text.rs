@@ -1,7 +1,7 @@
-//! All key-values as text that a person edits, and the edits that come of it.
+//! Key-values as editable text, and the edits derived from it.
 //!
-//! A line is `KEY: TYPE = VALUE`. A string is in quotation marks as in JSON, or stands on the lines between `<<END` and `END`; an array
-//! is a list as in JSON. Long arrays are not shown: `…` stands for them and keeps them. Lines that begin with `#` are comments.
+//! A line is `KEY: TYPE = VALUE`. A string is quoted as in JSON, or on separate lines between `<<END` and `END`; an array is a list as in
+//! JSON. Long arrays are hidden: `…` replaces them and keeps them. Lines that begin with `#` are comments.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -13,10 +13,10 @@ use serde_json::Value as Json;
 use crate::typed::{Assignment, json_of_value, kind_of_value, kind_text, parse_kind, value_of_text};
 use crate::{Edit, EditError};
 
-/// Elements of an array that is shown.
+/// The maximum number of elements of a displayed array.
 const SHOWN: u64 = 64;
 
-/// Stands for a value that is not shown.
+/// The placeholder for a hidden value.
 const ELIDED: char = '…';
 
 /// Introduces a multi-line string.
@@ -39,7 +39,7 @@ pub fn text_of(head: &Head) -> String {
     text
 }
 
-/// Whether a key can stand at the start of a line.
+/// Whether a key can be at the start of a line.
 fn is_plain(key: &str) -> bool {
     !key.starts_with('#') && key.trim() == key && !key.contains([':', '=']) && !key.chars().any(char::is_control)
 }
@@ -79,10 +79,10 @@ fn write_value(text: &mut String, value: ValueRef<'_>) {
     }
 }
 
-/// The edits that make a head's key-values those of a text. Their order in the text does not count.
+/// The edits that turn a head's key-values into those of a text. The order in the text is ignored.
 ///
 /// # Errors
-/// [`EditError::Line`], which says what is wrong with which line.
+/// [`EditError::Line`], with the error in the line.
 pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
     let mut edits = Vec::new();
     let mut seen = HashSet::new();
@@ -144,7 +144,7 @@ pub fn edits_of(text: &str, head: &Head) -> Result<Vec<Edit>, EditError> {
 
 /// The edit of a line.
 fn edit_of(key: &str, stated: Option<Kind>, value: &str, head: &Head) -> Result<Edit, EditError> {
-    // A string is in quotation marks, so that blanks at its ends can be seen.
+    // Strings are quoted, so that blanks at their ends are visible.
     let string = value.starts_with('"').then(|| serde_json::from_str::<String>(value).ok()).flatten();
     let assignment = Assignment { key: key.to_owned(), kind: stated, text: value.to_owned() };
     match (stated, string) {
@@ -152,7 +152,7 @@ fn edit_of(key: &str, stated: Option<Kind>, value: &str, head: &Head) -> Result<
             let assignment = Assignment { kind: Some(Kind::Scalar(ValueType::STRING)), text: string, ..assignment };
             match stated {
                 Some(_) => assignment.edit(head),
-                // What the key's own type is decides, if it has one.
+                // The key's own type decides, if it has one.
                 None => Assignment { kind: None, ..assignment.clone() }.edit(head).or_else(|e| match e {
                     EditError::UnknownKey { .. } => assignment.edit(head),
                     e => Err(e),

@@ -1,11 +1,11 @@
-//! Repairs of the vocabulary: the ids of tokens with a role, and the types of tokens.
+//! Edits of the vocabulary: the ids of special tokens, and the types of tokens.
 
 use gguf_format::keys::{TOKENIZER_GGML_TOKEN_TYPE, TOKENIZER_GGML_TOKENS};
 use gguf_format::{Array, ArrayRef, Head, Value, ValueRef, ValueType};
 
 use crate::{Edit, EditError};
 
-/// Roles of tokens, and the keys that hold their ids. `sep` is spelt as llama.cpp reads it.
+/// Roles of special tokens, and the keys of their ids. `sep` has llama.cpp's spelling.
 const ROLES: [(&str, &str); 14] = [
     ("bos", "tokenizer.ggml.bos_token_id"),
     ("eos", "tokenizer.ggml.eos_token_id"),
@@ -23,28 +23,28 @@ const ROLES: [(&str, &str); 14] = [
     ("fim_sep", "tokenizer.ggml.fim_sep_token_id"),
 ];
 
-/// Types of tokens, by the names of llama.cpp.
+/// Types of tokens, with llama.cpp's names.
 const TYPES: [(&str, i32); 6] =
     [("normal", 1), ("unknown", 2), ("control", 3), ("user_defined", 4), ("unused", 5), ("byte", 6)];
 
-/// The roles that tokens can have.
+/// The known roles of special tokens.
 pub fn roles() -> impl Iterator<Item = &'static str> {
     ROLES.iter().map(|(role, _)| *role)
 }
 
-/// A token: by its text, or by its id.
+/// A token, given by its text or id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
-    /// The only token of that text.
+    /// The only token with that text.
     Text(String),
-    /// The token of that id, from 0.
+    /// The token with that id.
     Id(u64),
 }
 
-/// The edit that gives a token a role, such as `eos`.
+/// The edit that assigns a role, such as `eos`, to a token.
 ///
 /// # Errors
-/// When there is no such role or token, or several tokens have the text.
+/// If there is no such role or token, or several tokens have the text.
 pub fn special_token(head: &Head, role: &str, token: &Token) -> Result<Edit, EditError> {
     let Some((_, key)) = ROLES.iter().find(|(name, _)| *name == role) else {
         return Err(EditError::UnknownRole { role: role.to_owned() });
@@ -54,10 +54,10 @@ pub fn special_token(head: &Head, role: &str, token: &Token) -> Result<Edit, Edi
     Ok(Edit::Set { key: (*key).to_owned(), value: id.into() })
 }
 
-/// The edit that gives tokens their types, by name or number. Where the file has none, the others become normal.
+/// The edit that sets the types of tokens, by name or number. If the file has no types, the others become normal.
 ///
 /// # Errors
-/// When there is no such type or token, when several tokens have a text, and when there are not as many types as tokens.
+/// If there is no such type or token, several tokens have a text, or the numbers of types and tokens differ.
 pub fn token_types(head: &Head, types: &[(Token, String)]) -> Result<Edit, EditError> {
     let tokens = tokens(head)?;
     let mut all: Vec<i32> = match head.get(TOKENIZER_GGML_TOKEN_TYPE) {

@@ -1,8 +1,8 @@
-//! Values from text and JSON, of the types that keys have.
+//! Values from text and JSON, with the types of their keys.
 //!
-//! The type of a value is the one that is stated, else what the table of known keys says, else that of the present value. Among the
-//! types that the table allows, the present one counts first. Nothing is guessed: a new key that no table knows needs a stated type,
-//! unless its value in JSON is a string, a flag, or a list of them.
+//! The type of a value is the given one, else that in the table of known keys, else that of the current value. Among the types that the
+//! table allows, the current one is preferred. Nothing is guessed: a new unknown key needs an explicit type, unless its value in JSON is a
+//! string, a boolean, or a list of them.
 
 use gguf_format::keys::{self, Fit, GENERAL_ARCHITECTURE, Kind};
 use gguf_format::{Array, Head, Str, Value, ValueRef, ValueType};
@@ -10,20 +10,20 @@ use serde_json::Value as Json;
 
 use crate::{Edit, EditError};
 
-/// A key and a value as text, and the type if one is stated.
+/// A key and a value as text, with an optional type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Assignment {
     /// The key.
     pub key: String,
-    /// The stated type.
+    /// The given type.
     pub kind: Option<Kind>,
     /// The value.
     pub text: String,
 }
 
 impl Assignment {
-    /// Reads `KEY=VALUE` or `KEY:TYPE=VALUE`. Everything after the first `=` is the value, as it is.
+    /// Parses `KEY=VALUE` or `KEY:TYPE=VALUE`. Everything after the first `=` is the value, unchanged.
     ///
     /// ```
     /// use gguf_edit::typed::Assignment;
@@ -38,7 +38,7 @@ impl Assignment {
     /// ```
     ///
     /// # Errors
-    /// When it is neither, or the type is unknown.
+    /// If it has neither form, or the type is unknown.
     pub fn parse(text: &str) -> Result<Assignment, EditError> {
         let wrong = || EditError::Assignment { text: text.to_owned() };
         let (left, value) = text.split_once('=').ok_or_else(wrong)?;
@@ -55,7 +55,7 @@ impl Assignment {
     /// The edit that sets the key in a head.
     ///
     /// # Errors
-    /// When the type is neither stated nor known, and when the value is not of the type.
+    /// If the type is neither given nor known, or the value does not have the type.
     pub fn edit(&self, head: &Head) -> Result<Edit, EditError> {
         if self.key == crate::PAD_KEY {
             return Err(EditError::PadKey);
@@ -69,12 +69,12 @@ impl Assignment {
     }
 }
 
-/// The edits that an object of keys and values asks for. A value is what `serde_json` makes of it, `null` to remove the key, or an object
-/// with `type` and `value`; a string that is not UTF-8 is an object with `hex`. A list of objects with `key`, `type` and `value` will do
-/// in place of the object. The key that only takes up room is passed over, so that the metadata of one file can be that of another.
+/// The edits for a JSON object of keys and values. A value has the form of `serde_json`, or is `null` to remove the key, or an object with
+/// `type` and `value`; a string that is not UTF-8 is an object with `hex`. Instead of the object, a list of objects with `key`, `type` and
+/// `value` is accepted. The padding key is skipped, so that the metadata of one file can be applied to another.
 ///
 /// # Errors
-/// When it is neither, when the type of a key is neither stated nor known, and when a value is not of its type.
+/// If it has neither form, the type of a key is neither given nor known, or a value does not have its type.
 pub fn edits_of_json(json: &Json, head: &Head) -> Result<Vec<Edit>, EditError> {
     let wrong = || EditError::Json {
         problem: "expected an object of keys and values, or a list of objects with key, type and value".into(),
@@ -110,7 +110,7 @@ fn edit_of_json(key: &str, json: &Json, head: &Head) -> Result<Edit, EditError> 
     Ok(Edit::Set { key: key.to_owned(), value: value_of_json(key, kind, json)? })
 }
 
-/// The type of an array whose elements' type is stated beside it.
+/// The type of an array with a separate type of its elements.
 fn array_kind(json: &Json) -> Option<Kind> {
     match parse_kind(json.get("element_type")?.as_str()?).ok()? {
         Kind::Scalar(ty) => Some(Kind::Array(ty)),
@@ -118,7 +118,7 @@ fn array_kind(json: &Json) -> Option<Kind> {
     }
 }
 
-/// The type of a value, where JSON leaves no doubt.
+/// The type of a value, if it is unambiguous in JSON.
 fn evident(json: &Json) -> Option<Kind> {
     match json {
         Json::String(_) => Some(Kind::Scalar(ValueType::STRING)),
@@ -133,7 +133,7 @@ fn evident(json: &Json) -> Option<Kind> {
     }
 }
 
-/// The value types, by name.
+/// The names of value types.
 const TYPES: [(&str, ValueType); 13] = [
     ("u8", ValueType::U8),
     ("i8", ValueType::I8),
@@ -150,7 +150,7 @@ const TYPES: [(&str, ValueType); 13] = [
     ("f64", ValueType::F64),
 ];
 
-/// Reads a type: `u32`, `string`; `[u32]`, `u32[]` or `u32[8]` for an array.
+/// Parses a type: `u32`, `string`; `[u32]`, `u32[]` or `u32[8]` for an array.
 ///
 /// # Errors
 /// If it is not valid.
@@ -169,7 +169,7 @@ pub fn parse_kind(text: &str) -> Result<Kind, EditError> {
     kind.ok_or_else(|| EditError::UnknownType { text: text.to_owned() })
 }
 
-/// A type as [`parse_kind`] reads it.
+/// Formats a type for [`parse_kind`].
 pub fn kind_text(kind: Kind) -> String {
     match kind {
         Kind::Scalar(ty) => ty.to_string(),
@@ -189,7 +189,7 @@ fn arch(head: &Head) -> Option<&str> {
     head.get(GENERAL_ARCHITECTURE).and_then(|value| value.as_str()).and_then(|arch| arch.to_str().ok())
 }
 
-/// The type that a value of the key is to have; `is_list` says whether it looks like an array.
+/// The type for a value of the key; `is_list` is whether it looks like an array.
 fn kind_of(key: &str, stated: Option<Kind>, head: &Head, is_list: bool) -> Option<Kind> {
     if stated.is_some() {
         return stated;
@@ -204,16 +204,16 @@ fn kind_of(key: &str, stated: Option<Kind>, head: &Head, is_list: bool) -> Optio
     row.kinds.iter().find(fits).or(row.kinds.first()).copied()
 }
 
-/// What the table of known keys has to say against a type that was stated: the types that it allows.
+/// The types allowed by the table of known keys, if they exclude the given type.
 pub fn contradicts(key: &str, kind: Kind, head: &Head) -> Option<String> {
     let row = keys::lookup(key, arch(head))?;
     (row.fit(kind) != Fit::Exact).then(|| row.expected().to_string())
 }
 
-/// Sees that edits set keys to values of types that they can have: known keys by the table, others that hold an array to an array of that type.
+/// Checks that values have types that are valid for their keys: known keys by the table, existing arrays by their own type.
 ///
 /// # Errors
-/// [`EditError::TypeChange`] for the first value of another type.
+/// [`EditError::TypeChange`] for the first value of an invalid type.
 pub fn check_types(edits: &[Edit], head: &Head) -> Result<(), EditError> {
     let set = edits.iter().filter_map(|edit| match edit {
         Edit::Set { key, value } => Some((key, value.as_ref())),
@@ -238,7 +238,7 @@ fn unknown(key: &str, head: &Head) -> EditError {
     EditError::UnknownKey { key: key.to_owned(), nearest: near.filter(|near| near != key) }
 }
 
-/// Characters of a value that are worth showing.
+/// The maximum number of characters of a value in a message.
 const SHOWN: usize = 60;
 
 fn wrong(key: &str, kind: Kind, found: &str) -> EditError {
@@ -249,10 +249,10 @@ fn wrong(key: &str, kind: Kind, found: &str) -> EditError {
     EditError::Value { key: key.to_owned(), kind, found: shown }
 }
 
-/// A value from text: a string as it is, numbers in decimal or after `0x`, flags as `true` or `false`, arrays as JSON.
+/// A value from text: a string unchanged, numbers in decimal or after `0x`, booleans as `true` or `false`, arrays as JSON.
 ///
 /// # Errors
-/// When it is not of the type.
+/// If it does not have the type.
 pub fn value_of_text(key: &str, kind: Kind, text: &str) -> Result<Value, EditError> {
     let ty = match kind {
         Kind::Scalar(ValueType::STRING) => return Ok(text.into()),
@@ -294,11 +294,11 @@ fn integer(ty: ValueType, n: i128) -> Option<Value> {
     }
 }
 
-/// A value from JSON. Floats that JSON has no form for are the strings `NaN`, `Infinity` and `-Infinity`; strings that are not UTF-8 are
-/// objects with `hex`.
+/// A value from JSON. Non-finite floats are the strings `NaN`, `Infinity` and `-Infinity`; strings that are not UTF-8 are objects with
+/// `hex`.
 ///
 /// # Errors
-/// When it is not of the type.
+/// If it does not have the type.
 pub fn value_of_json(key: &str, kind: Kind, json: &Json) -> Result<Value, EditError> {
     match kind {
         Kind::Scalar(ty) => scalar_of_json(ty, json).ok_or_else(|| wrong(key, kind, &json.to_string())),
@@ -321,7 +321,7 @@ fn scalar_of_json(ty: ValueType, json: &Json) -> Option<Value> {
             _ => bytes_of_hex(json.get("hex")?.as_str()?).map(Value::String),
         },
         ValueType::BOOL => json.as_bool().map(Value::from),
-        // Read as the type at hand: a shortest decimal of an f32 reads back as that f32.
+        // Parsed as the target type: the shortest decimal of an f32 gives the same f32.
         ValueType::F32 => float_text(json)?.parse().ok().map(Value::F32),
         ValueType::F64 => float_text(json)?.parse().ok().map(Value::F64),
         ty => {
@@ -346,7 +346,7 @@ fn bytes_of_hex(hex: &str) -> Option<Vec<u8>> {
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
-/// A value as JSON, as [`value_of_json`] reads it.
+/// A value as JSON, in the form of [`value_of_json`].
 pub fn json_of_value(value: ValueRef<'_>) -> Json {
     let float = |v: f64, text: String| match v {
         f64::INFINITY => Json::from("Infinity"),
@@ -401,7 +401,7 @@ mod tests {
             ("llama.context_length=4096", 4096u32.into()),
             ("llama.context_length=0x1000", 4096u32.into()),
             ("llama.context_length:u64=4096", 4096u64.into()),
-            // The table's type, though the file has another.
+            // The table's type, even if the file has another.
             ("llama.block_count=3", 3u32.into()),
             ("llama.feed_forward_length=[3, 4]", [3i32, 4].into()),
             ("llama.feed_forward_length=5", 5u32.into()),
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Every value goes through JSON without loss, the odd ones too.
+    /// Every value, including special ones, round-trips through JSON.
     #[test]
     fn json_keeps_values() {
         let values: &[Value] = &[

@@ -131,7 +131,7 @@ fn types_without_numbers_are_compared_byte_by_byte() {
     assert!(matches!(data(&write("b.gguf", GgmlType::F32, 1)), DataDiff::Bytes(None)));
 }
 
-/// A tensor of many rows of one type, as another.
+/// A tensor of many rows, compared between types.
 #[test]
 fn figures_do_not_depend_on_the_number_of_threads() {
     let dir = folder();

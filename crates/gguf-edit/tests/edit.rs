@@ -1,4 +1,4 @@
-//! Editing files: every way, every dialect, and what stays as it is.
+//! Editing files: every method, every dialect, and the unchanged parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn edit(path: &Path, edits: &[Edit], options: &EditOptions) -> Result<Way, EditE
     EditPlan::new(path, edits, options)?.run(&())
 }
 
-/// The key-values of a file without the room for edits, its tensors' names, and their data.
+/// The key-values of a file without the padding key, its tensors' names, and their data.
 #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
 fn content(path: &Path) -> (Vec<(String, Value)>, Vec<String>, Vec<Vec<u8>>) {
     let file = ModelFile::open(path).unwrap();
@@ -98,7 +98,7 @@ fn a_value_of_the_same_length_takes_the_place_of_the_old_one() {
     let mut expected = head();
     expected.set("general.name", "B name");
     write(&dir.path("expected.gguf"), &expected);
-    // Nothing but that is another.
+    // Nothing else differs.
     assert!(fs::read(&path).unwrap() == fs::read(dir.path("expected.gguf")).unwrap());
     assert_eq!(edit(&path, &[set("general.name", "B name")], &EditOptions::default()).unwrap(), Way::Nothing);
     assert_eq!(edit(&path, &[set("general.name", "A name")], &EditOptions::default()).unwrap(), Way::Room);
@@ -121,7 +121,7 @@ fn what_is_removed_leaves_room_that_is_used_again() {
     plan.run(&()).unwrap();
     assert_eq!(content(&path).0.last().unwrap().1, template.into());
     assert_eq!(content(&path).2, data(&head()));
-    // A removal from a file without room: what is too much becomes room.
+    // A removal from a file without space: the removed bytes become space.
     write(&path, &head());
     assert_eq!(edit(&path, &[unset("tokenizer.ggml.tokens")], &options).unwrap(), Way::Room);
     assert_eq!(fs::metadata(&path).unwrap().len(), file_bytes);
@@ -129,7 +129,7 @@ fn what_is_removed_leaves_room_that_is_used_again() {
     assert_eq!(content(&path).2, data(&head()));
 }
 
-/// However much shorter a head becomes, the data stays where it is.
+/// However much a head shrinks, the data keeps its place.
 #[test]
 fn every_length_fits() {
     let dir = Folder::new();
@@ -167,21 +167,21 @@ fn room_can_be_reserved() {
     assert_eq!(fs::read(&path).unwrap().len(), before.len());
     edit(&path, &[set("general.name", "A name")], &options).unwrap();
     assert!(fs::read(&path).unwrap() == before);
-    // The alignment leaves a little more than what is reserved.
+    // The alignment adds some space to the reserved bytes.
     let too_much = set("general.name", "z".repeat(5100));
     match edit(&path, std::slice::from_ref(&too_much), &options) {
         Ok(Way::Insert { bytes }) => assert!(dir.inserts() && bytes > 0),
         Err(e) => assert!(matches!(e.problem(), EditError::NotInPlace { .. }) && !dir.inserts(), "{e}"),
         other => panic!("{other:?}"),
     }
-    // Room alone, of a new file if need be.
+    // Reserving space alone, with a rewrite if necessary.
     write(&path, &head());
     let plan = EditPlan::new(&path, &[], &EditOptions::default().reserve(10_000)).unwrap();
     assert!(plan.room() >= 10_000 && plan.changes().is_empty());
     plan.run(&()).unwrap();
     assert!(gguf_edit::room_of(ModelFile::open(&path).unwrap().gguf()) >= 10_000);
     assert_eq!(edit(&path, &[], &EditOptions::default().reserve(9_000)).unwrap(), Way::Nothing);
-    // A new file has no more than was asked for.
+    // A rewritten file has only the requested space.
     let way = edit(&path, &[], &EditOptions::default().rewrite(true)).unwrap();
     assert!(matches!(way, Way::Copy { .. }));
     write(&dir.path("expected.gguf"), &head());
@@ -251,7 +251,7 @@ fn other_names_of_the_file_keep_it_as_it_is() {
     assert!(fs::read(dir.path("other.gguf")).unwrap() == before);
     assert_eq!(content(&path).0[1].1, "C name".into());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    // Through a link, the file is edited and the link stays.
+    // Through a link, the file is edited and the link is kept.
     std::os::unix::fs::symlink("m.gguf", dir.path("link.gguf")).unwrap();
     edit(&dir.path("link.gguf"), &[set("general.name", "D name")], &EditOptions::default()).unwrap();
     edit(&dir.path("link.gguf"), &[set("general.name", "E name")], &EditOptions::default().rewrite(true)).unwrap();
@@ -323,7 +323,7 @@ fn shards_have_their_keys_in_the_first_one() {
     assert_eq!(content(&path).1, ["token_embd.weight", "x"]);
 }
 
-/// A long run of edits of all kinds, against key-values that are edited in memory.
+/// A long series of edits of all kinds, compared with edits in memory.
 #[test]
 fn any_edits_in_any_dialect() {
     let dir = Folder::new();

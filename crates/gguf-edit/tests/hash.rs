@@ -1,4 +1,4 @@
-//! Hashes: those of llama-gguf-hash as recorded, for any number of threads, and what the content digest covers.
+//! Hashes: recorded results of llama-gguf-hash, independence of the number of threads, and the scope of the content digest.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn content(path: &Path) -> [String; 2] {
     [content.clone(), metadata.clone()]
 }
 
-/// What `llama-gguf-hash --all --uuid` says of the small model.
+/// The output of `llama-gguf-hash --all --uuid` for the small model.
 const RECORDED: &str = "\
 xxh64 bd87f3d745476c78 blk.0.weight
 sha1 692485958101577cd5b35c2a924f5731a1bc72d9 blk.0.weight
@@ -60,7 +60,7 @@ fn hashes_are_those_of_llama_gguf_hash() {
     assert_eq!(lines, RECORDED);
 }
 
-/// A model with tensors around the size of the chunks that are hashed.
+/// A model with tensors of about the size of the hashed chunks.
 fn large(path: &Path) {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -87,7 +87,7 @@ fn hashes_do_not_depend_on_the_number_of_threads() {
     for threads in [2, 3, 8] {
         assert_eq!(hashes(&path, &Algorithm::ALL, threads), expected, "{threads}");
     }
-    // Alone, each kind is the same as with others; so are tensors without the model, and the model without tensors.
+    // Each algorithm gives the same alone and with others; so do tensors without the model, and the model without tensors.
     for algorithm in Algorithm::ALL {
         let alone = hashes(&path, &[algorithm], 2);
         let of = |list: &[(Algorithm, String)]| list.iter().find(|(a, _)| *a == algorithm).cloned();
@@ -121,7 +121,7 @@ fn hashing_ends_when_it_is_cancelled_or_a_file_is_cut() {
         let options = HashOptions::new(Algorithm::ALL).threads(NonZeroUsize::new(threads));
         assert!(hash(model.files(), &options, &Stop).unwrap_err().to_string().contains("interrupted"));
     }
-    // Cut while it is open: the thread that meets the end says so, and the others do not wait for it.
+    // Truncated while it is open: one thread reports the error, and the others do not wait for it.
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(6 << 20).unwrap();
     for options in [HashOptions::new(Algorithm::ALL), HashOptions::new(Algorithm::ALL).no_model(true)] {
         let e = hash(model.files(), &options.threads(NonZeroUsize::new(4)), &()).unwrap_err();
@@ -136,7 +136,7 @@ fn the_content_digest_does_not_depend_on_the_layout() {
     for (name, layout) in layouts() {
         let model = write(dir.path(), "model.gguf", &layout);
         let found = content(&model);
-        // These say something else.
+        // These have other content.
         let differs = ["aligned to 64", "aligned to 8", "was merged", "dimensions of 1", "shared data", "no tensors"]
             .contains(&name);
         assert_eq!(found != expected, differs, "{name}");

@@ -1,5 +1,5 @@
-//! Against the real programs of llama.cpp: what they split, hash, swap and decode. Needs the folders of the peers and of the shared data, and a
-//! C++ compiler for the programs that come as source.
+//! Comparisons with the programs of llama.cpp: splitting, hashing, swapping and decoding. Requires the directories of the peers and of the
+//! shared data, and a C++ compiler for programs in source form.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// Files that the real converter has written, little-endian.
+/// Little-endian files written by the real converter.
 fn references(peers: &Peers) -> Vec<PathBuf> {
     let files = fs::read_dir(peers.data("hf/ref")).unwrap().map(|entry| entry.unwrap().path());
     let is_one = |path: &PathBuf| {
@@ -59,12 +59,12 @@ fn shards_are_those_of_llama_gguf_split() {
     ];
     let (mut n_same, mut n_refused, mut n_ones) = (0, 0, 0);
     let mut models = references(&peers);
-    // Version 2, dimensions of its own, and keys that an earlier merge has left.
+    // Version 2, unusual dimensions, and keys left by an earlier merge.
     models.push(write(dir.path(), "v2.gguf", &Layout { version: 2, ..Layout::default() }));
     models.push(write(dir.path(), "merged.gguf", &Layout { was_merged: true, ..Layout::default() }));
     for (i, model) in models.iter().enumerate() {
         for (j, (args, options)) in cases.iter().enumerate() {
-            // Every model in one way, the first ones in all.
+            // Every model with one option, the first ones with all.
             if i > 3 && i < models.len() - 4 && j != i % cases.len() {
                 continue;
             }
@@ -75,13 +75,13 @@ fn shards_are_those_of_llama_gguf_split() {
                 let args = args.iter().copied().chain(first.then_some("--no-tensor-first-split"));
                 let output = command(&program, &args.chain([model, theirs_text]).collect::<Vec<_>>());
                 let split = split(model, &options.no_tensor_first(first)).unwrap();
-                // Without tensors, llama-gguf-split writes a second shard that has none either.
+                // Without tensors, llama-gguf-split writes a second empty shard.
                 if first && split.plan.tensors().is_empty() {
                     assert_eq!(split.plan.files().len(), 1);
                     continue;
                 }
                 if !output.status.success() {
-                    // A first tensor that is larger than the limit.
+                    // A first tensor larger than the limit.
                     assert!(said(&output).contains("one of splits have 0 tensors"), "{model}: {}", said(&output));
                     assert!(!split.too_large.is_empty(), "{model}");
                     n_refused += 1;
@@ -92,13 +92,13 @@ fn shards_are_those_of_llama_gguf_split() {
                 for (k, path) in paths.iter().enumerate() {
                     let other = path.to_str().unwrap().replace("/ours-", "/theirs-");
                     let same = same_shard(&fs::read(path).unwrap(), &fs::read(&other).unwrap(), &mut n_ones);
-                    // The first shard of a file with a layout of its own notes it.
+                    // The first shard of a file with an unusual layout records it.
                     assert!(same || split.notes_layout && k == 0, "{path:?} of {model} {options:?}");
                 }
                 let merged = out.path().join("merged.gguf");
                 merge(&paths[0]).unwrap().plan.run(&merged, &RunOptions::default(), &()).unwrap();
                 assert!(fs::read(&merged).unwrap() == fs::read(model).unwrap(), "{model}");
-                // Shards of llama.cpp's merge as well, to the packed form.
+                // Shards from llama.cpp merge as well, to the packed form.
                 let theirs = paths[0].to_str().unwrap().replace("/ours-", "/theirs-");
                 let from_theirs = out.path().join("from-theirs.gguf");
                 merge(&theirs).unwrap().plan.run(&from_theirs, &RunOptions::default(), &()).unwrap();
@@ -111,7 +111,7 @@ fn shards_are_those_of_llama_gguf_split() {
     assert!(n_same > 120 && n_refused < n_same / 3 && n_ones < n_same / 4, "{n_same} {n_refused} {n_ones}");
 }
 
-/// Whether files are the same, but for dimensions of 1 at the end of shapes, which ggml drops when it reads a file.
+/// Whether files are equal, except for trailing dimensions of 1, which ggml drops when it reads a file.
 fn same_shard(ours: &[u8], theirs: &[u8], n_ones: &mut u64) -> bool {
     if ours == theirs {
         return true;
@@ -145,7 +145,7 @@ fn what_was_split_runs_in_llama_cpp() {
             assert_eq!(peers.ask(&["generate", paths[0].to_str().unwrap(), "oak:", "-n", "16"]), expected);
         }
     }
-    // With a note in the first shard.
+    // With a record in the first shard.
     let odd = dir.path().join("odd.gguf");
     let mut bytes = fs::read(&model).unwrap();
     bytes.extend([0; 40]);
@@ -190,7 +190,7 @@ fn hashes_are_those_of_llama_gguf_hash() {
             assert!(output.status.success(), "{}", said(&output));
             let ours = manifest(model, algorithms, *no_tensors);
             assert!(ours.as_bytes() == output.stdout, "{}", model.display());
-            // Theirs is read here, and ours there.
+            // Each program reads the other's manifest.
             Manifest::parse(&ours, model).unwrap();
         }
     }
@@ -201,7 +201,7 @@ fn hashes_are_those_of_llama_gguf_hash() {
     assert!(check.status.success() && said(&check).contains("Success"), "{}", said(&check));
 }
 
-/// gguf-py's script changes the byte order of the types that it knows, in place.
+/// gguf-py's script changes the byte order of its supported types, in place.
 fn byte_orders_are_those_of_gguf_py() {
     let peers = Peers::get();
     let dir = folder();

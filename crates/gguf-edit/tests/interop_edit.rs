@@ -1,5 +1,5 @@
-//! Edited files in real llama.cpp. Needs the folder of the peers in `GGUF_PEERS` and the folder of shared data and tools in
-//! `GGUF_SHARED`; without them the tests are ignored.
+//! Edited files in real llama.cpp. Requires the directory of the peers in `GGUF_PEERS` and of shared data and tools in `GGUF_SHARED`;
+//! otherwise the tests are ignored.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn set(key: &str, value: &str) -> Edit {
     Edit::Set { key: key.into(), value: value.into() }
 }
 
-/// The example model with feed-forward matrices so wide that it has 10 GB: a sparse file.
+/// The example model with feed-forward matrices enlarged to 10 GB, as a sparse file.
 fn write_large(from: &Path, to: &Path) {
     const FFN: u64 = 2_200_000;
     let model = ModelFile::open(from).unwrap();
@@ -68,11 +68,11 @@ fn a_file_of_10_gb_is_edited_in_place_and_loads() {
         assert_eq!(ModelFile::open(&path).unwrap().gguf().get_as::<&str>("general.name"), Ok(*name));
         assert!(blocks(&path) * 512 < 1 << 20, "data was written");
     }
-    // Once, for it reads all 10 GB: after an edit in room, one with bytes inserted, and another in the room of those.
+    // Only once, because it reads all 10 GB: after an edit within the space, one with inserted bytes, and another within their space.
     assert!(peers.ask(&["load", path.to_str().unwrap()]).contains("\"loaded\": true"));
 }
 
-/// Every way gives a model that computes what it did.
+/// After every kind of edit, the model computes the same results.
 fn edited_models_compute_the_same() {
     let peers = Peers::get();
     let dir = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ fn edited_models_compute_the_same() {
     }
 }
 
-/// What llama.cpp reports of a model, in bytes: weights, caches, compute buffers, output.
+/// llama.cpp's report about a model, in bytes: weights, caches, compute buffers, output.
 fn reported(peers: &Peers, model: &Path, options: &[&str]) -> Option<[f64; 4]> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/buffers.py");
     let output = peers.python(&script).arg(model).args(options).output().unwrap();
@@ -110,7 +110,7 @@ fn reported(peers: &Peers, model: &Path, options: &[&str]) -> Option<[f64; 4]> {
     Some([report["size"].as_f64().unwrap(), mib("KV"), mib("compute"), mib("output")])
 }
 
-/// Models of the reference data, of all architectures whose graph is known.
+/// Models of the reference data, of all architectures with a known graph.
 const MODELS: &[&str] = &[
     "cohere-auto",
     "deepseek-coder-full-vocab-auto",
@@ -141,7 +141,7 @@ const MODELS: &[&str] = &[
     "starcoder2-auto",
 ];
 
-/// Every part is what llama.cpp reports, to half a per cent and the hundredths of a MiB to which it does.
+/// Every part is within half a percent of llama.cpp's report, or within its resolution of 0.01 MiB.
 fn estimates_are_what_llama_cpp_reports() {
     let peers = Peers::get();
     let mut n = 0;
@@ -167,7 +167,7 @@ fn estimates_are_what_llama_cpp_reports() {
             let mut setup = Setup::default();
             setup.n_ctx = Some(4096);
             change(&mut setup);
-            // Some heads are too small for quantized caches, and llama.cpp refuses those.
+            // Some heads are too small for quantized caches; llama.cpp refuses those.
             let Some(real) = reported(&peers, &path, options) else { continue };
             let ours = estimate(&path, &setup).unwrap().cpu;
             let ours = [ours.weights, ours.cache, ours.compute, ours.output];

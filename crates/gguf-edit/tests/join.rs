@@ -71,7 +71,7 @@ fn pieces_with_other_names_come_in_the_order_given() {
     let out = dir.path().join("out.gguf");
     join(&paths).unwrap().run(&out, false, None, &()).unwrap();
     assert!(fs::read(&out).unwrap() == whole);
-    // One of them is a model of its own.
+    // One of them is a complete model.
     assert!(matches!(join(&[paths[0].clone(), out]), Err(Error::Pieces { problem: PiecesProblem::NotFirst, .. })));
     assert!(matches!(join(&paths[..1]), Err(Error::Pieces { problem: PiecesProblem::Name, .. })));
 }

@@ -1,8 +1,7 @@
-//! An edit that ends at any step, as it does when somebody kills the process: whoever opens the file next sees the old head or the
-//! new one, and the data is what it was.
+//! An edit that is killed at any step: the next open of the file sees the old head or the new one, and the data is unchanged.
 //!
-//! Each test is its own victim: it starts itself again as a child, whose edit aborts at the n-th event. Every step of the journal is
-//! one, so no clock decides what is met.
+//! Each test starts itself as a child process, whose edit aborts at the n-th event. Every step of the journal is an event, so the result
+//! does not depend on timing.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +14,9 @@ use gguf_io::in_place::{EditStep, journal_path, space};
 use gguf_io::{ModelFile, Writer};
 use gguf_pipeline::Event;
 
-/// Names the folder in which a child works.
+/// The variable with the working directory of a child.
 const FOLDER: &str = "GGUF_TEST_EDIT_FOLDER";
-/// The number of the event at which it aborts.
+/// The variable with the number of the event at which it aborts.
 const AT: &str = "GGUF_TEST_EDIT_AT";
 
 /// The steps of an edit.
@@ -43,14 +42,14 @@ fn step(event: Event<'_>) -> &'static str {
 
 /// An edit.
 struct Work {
-    /// The name of the test, by which it starts itself again.
+    /// The name of the test, to start it as a child.
     test: &'static str,
-    /// The name that the model gets: its length decides about the way.
+    /// The new name of the model: its length determines how the file is edited.
     name: String,
     options: EditOptions,
-    /// The steps from which on the edit is completed.
+    /// The first step after which the edit is committed.
     new_from: &'static str,
-    /// Steps that must be met.
+    /// Steps that must occur.
     steps: &'static [&'static str],
 }
 
@@ -87,7 +86,7 @@ impl Work {
         self.plan(&folder.join("m.gguf")).run(&abort).unwrap();
     }
 
-    /// What whoever opens the file next sees: the name of the model. The data has to be as it was.
+    /// Opens the file: returns the name of the model, and checks that the data is unchanged.
     fn look(&self, path: &Path) -> String {
         let file = ModelFile::open(path).unwrap();
         let gguf = file.gguf();
@@ -133,7 +132,7 @@ impl Work {
             is_new |= step == self.new_from;
             assert_eq!(name, if is_new { self.name.as_str() } else { "Before" }, "{step} {at}");
             steps.push(step);
-            // The same edit goes through.
+            // The same edit succeeds.
             self.plan(&path).run(&()).unwrap();
             assert_eq!(self.look(&path), self.name);
         }

@@ -106,7 +106,7 @@ fn a_cut_file_says_what_it_lacks_and_the_rest_is_saved() {
             );
         }
     }
-    // Nothing but padding is missing.
+    // Only padding is missing.
     let path = dir.write("m.gguf", &whole[..range(2).end as usize]);
     let diagnosis = Diagnosis::of(&path).unwrap();
     assert_eq!(diagnosis.mends(), [Mend::Padding { missing: whole.len() as u64 - range(2).end }]);
@@ -130,7 +130,7 @@ fn a_damaged_start_is_mended() {
                 let path = dir.write("m.gguf", &damaged);
                 let diagnosis = Diagnosis::of(&path).unwrap();
                 if diagnosis.is_whole() {
-                    // Versions 2 and 3 are one bit apart, and both are as right.
+                    // Versions 2 and 3 differ in one bit, and both are possible.
                     assert!(bit == 0 && at == if order == ByteOrder::Big { 7 } else { 4 }, "{at} {bit}");
                     continue;
                 }
@@ -141,13 +141,13 @@ fn a_damaged_start_is_mended() {
                 diagnosis.mend().unwrap();
                 let mut mended = fs::read(&path).unwrap();
                 if version == Version::V2 {
-                    // Version 3 in little-endian order is the same except for its number.
+                    // Version 3 in little-endian order differs only in its number.
                     mended[4] = 2;
                 }
                 assert!(mended == whole, "byte {at} bit {bit}");
             }
         }
-        // All of it at once.
+        // All damage at once.
         let mut damaged = whole.clone();
         damaged[..24].fill(0xff);
         let path = dir.write("m.gguf", &damaged);
@@ -177,11 +177,11 @@ fn offsets_are_mended_where_the_length_determines_them() {
         assert_eq!(diagnosis.mends(), [expected], "{wrong}");
         diagnosis.mend().unwrap();
         assert!(fs::read(&path).unwrap() == whole, "{wrong}");
-        // In a file of another length nothing is determined.
+        // In a file of another length, the counts and offsets are not determined.
         let path = dir.write("m.gguf", &[damaged.as_slice(), &[0; 64]].concat());
         assert!(!Diagnosis::of(&path).unwrap().mends().iter().any(|mend| matches!(mend, Mend::Offset { .. })));
     }
-    // Tensors in another order, and gaps, are no damage.
+    // Tensors in another order, and gaps, are not damage.
     let mut moved = whole.clone();
     let first = gguf.tensor_by_index(0).unwrap().info_offset as usize + 8 + "token_embd.weight".len() + 4 + 16 + 4;
     let far = whole.len().next_multiple_of(32) as u64 - gguf.data_offset();
@@ -228,7 +228,7 @@ fn bad_ranges_are_copied_from_a_whole_copy() {
     let copy = dir.write("copy.gguf", &whole);
     let gguf = Gguf::parse(whole.as_slice()).unwrap();
     let data = gguf.data_offset() as usize;
-    // Bytes of one tensor; only the units that hold them are copied.
+    // Bytes of one tensor; only the affected units are copied.
     let mut damaged = whole.clone();
     damaged[data + 20_000] ^= 1;
     let path = dir.write("m.gguf", &damaged);
@@ -241,13 +241,13 @@ fn bad_ranges_are_copied_from_a_whole_copy() {
     assert!(fs::read(&path).unwrap() == whole);
     let diagnosis = Diagnosis::of(&path).unwrap();
     assert!(Comparison::new(&diagnosis, &copy, &()).unwrap().is_same(&diagnosis));
-    // Every length that a download may have stopped at, and a hole.
+    // Various lengths of an interrupted download, and a hole.
     for len in [0, 10, 24, 500, data, data + 1, data + 40_000, whole.len() - 1] {
         let path = dir.write("m.gguf", &whole[..len]);
         repaired(&path, &copy).unwrap();
         assert!(fs::read(&path).unwrap() == whole, "{len}");
     }
-    // A head that is lost: the file is the same, byte for byte.
+    // A lost head: the repaired file is identical.
     let mut damaged = whole.clone();
     damaged[100..300].fill(0xff);
     damaged.truncate(data + 50_000);
@@ -255,7 +255,7 @@ fn bad_ranges_are_copied_from_a_whole_copy() {
     assert!(!Diagnosis::of(&path).unwrap().has_head());
     repaired(&path, &copy).unwrap();
     assert!(fs::read(&path).unwrap() == whole);
-    // A head that can be mended, and data that cannot.
+    // A head that can be repaired, and data that cannot.
     let mut damaged = whole.clone();
     damaged[0] = 0;
     damaged[data + 5] ^= 1;
@@ -280,7 +280,7 @@ fn the_copy_may_have_other_keys_and_shards() {
     repaired(&path, &copy).unwrap();
     assert!(fs::read(&path).unwrap() == whole);
     assert_eq!(ModelFile::open(&path).unwrap().gguf().get_as::<&str>("general.name"), Ok("A name"));
-    // The same in two shards, each with its own tensors.
+    // The same in two shards, each with some of the tensors.
     let parsed = Gguf::parse(whole.as_slice()).unwrap();
     for (no, tensors) in [(0u16, 0..2u64), (1, 2..3)] {
         let mut shard = Head::default();

@@ -1,4 +1,4 @@
-//! Copies with changes: byte order, version, order, tensors removed, added and grafted, and what goes out as other formats.
+//! Rewriting models: byte order, version, order, tensors removed, added and grafted, and export to other formats.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn patterns(list: &[&str]) -> Vec<String> {
     list.iter().map(|pattern| (*pattern).to_owned()).collect()
 }
 
-/// A model with a tensor of every type of which the blocks are known.
+/// A model with a tensor of every type with a known block layout.
 fn every_type(path: &Path) -> usize {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -71,7 +71,7 @@ fn the_byte_order_of_every_type_changes_and_changes_back() {
     assert!(fs::read(&model).unwrap() == fs::read(&back).unwrap());
     assert!(fs::read(&model).unwrap() != fs::read(&big).unwrap());
     assert!(same(&model, &big));
-    // To the order that it has: a copy.
+    // To the current order: a copy.
     fs::remove_file(&back).unwrap();
     run(&swap(&big, Some(ByteOrder::Big)).unwrap(), &back);
     assert!(fs::read(&big).unwrap() == fs::read(&back).unwrap());
@@ -153,7 +153,7 @@ fn tensors_are_removed_and_grafted_back() {
     assert_eq!((taken.len(), n_keys), (2, 0));
     run(&plan, &whole);
     assert!(fs::read(&whole).unwrap() == fs::read(&model).unwrap());
-    // What is there already is replaced on request only, at its place.
+    // An existing tensor is replaced on request only, in its place.
     what.tensors = patterns(&["blk.1*"]);
     assert!(matches!(graft(&less, &model, &what, matches), Err(Error::TensorExists { .. })));
     what.replace = true;
@@ -165,7 +165,7 @@ fn tensors_are_removed_and_grafted_back() {
     assert!(fs::read(&again).unwrap() == fs::read(&less).unwrap());
     what.keys = patterns(&["absent*"]);
     assert!(matches!(graft(&less, &model, &what, matches), Err(Error::NoKey { .. })));
-    // Neither of the models is an output.
+    // Neither of the models can be the output.
     for path in [&less, &model] {
         assert!(plan.run(path, &RunOptions::default().force(true), &()).is_err());
     }

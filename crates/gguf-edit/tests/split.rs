@@ -52,7 +52,7 @@ fn merging_what_was_split_gives_the_same_file() {
             let out = dir.path().join("out.gguf");
             let restored = merge_to(shards.last().unwrap(), &out);
             assert!(fs::read(&out).unwrap() == bytes(&layout), "{name} {options:?}");
-            // A layout that is nothing special is not noted.
+            // A packed layout is not recorded.
             let is_packed = ["plain", "big-endian", "aligned to 64", "aligned to 8", "dimensions of 1", "no tensors"]
                 .contains(&name);
             assert_eq!(restored, !is_packed, "{name}");
@@ -60,7 +60,7 @@ fn merging_what_was_split_gives_the_same_file() {
             assert_eq!(Gguf::parse(&head).unwrap().get(UNSPLIT_HEAD).is_some(), !is_packed, "{name}");
             gguf_edit::merge::verify(&model, &out, None, &()).unwrap();
             gguf_edit::merge::verify(&model, &shards[0], None, &()).unwrap();
-            // And once more, from shards to shards.
+            // Split again, from shards to shards.
             let again = SplitOptions::new(limit(Limit::Tensors, 2));
             let others = split_to(&shards[0], &dir.path().join(format!("again{i}")), &again);
             merge_to(&others[0], &out);
@@ -88,7 +88,7 @@ fn no_shard_exceeds(layout: &Layout) {
                 Ok(split) => {
                     let files: Vec<u64> = split.plan.files().iter().map(|f| f.file_bytes()).collect();
                     assert!(files.iter().all(|&bytes| bytes <= size), "{size}: {files:?}");
-                    // No two neighbours would fit together, but where the first is to be empty.
+                    // No two neighbouring shards would fit together, except for an empty first one.
                     let n: usize = split.plan.files().iter().map(|f| f.tensors().len()).sum();
                     assert_eq!(n, 9);
                     let empty = split.plan.files().iter().filter(|f| f.tensors().is_empty()).count();
@@ -103,7 +103,7 @@ fn no_shard_exceeds(layout: &Layout) {
         }
     }
     assert!(n_refused > 4);
-    // The smallest possible size is the one that is asked for.
+    // The smallest possible limit.
     let options = |size| SplitOptions::new(limit(Limit::FileBytes, size));
     let Err(Error::ShardTooSmall { mut needed, .. }) = split(&model, &options(64)) else { panic!() };
     while let Err(Error::ShardTooSmall { needed: more, .. }) = split(&model, &options(needed)) {
@@ -122,7 +122,7 @@ fn a_tensor_that_is_too_large_stands_alone() {
     let counts: Vec<usize> = split.plan.files().iter().map(|f| f.tensors().len()).collect();
     assert_eq!(counts, [3, 1, 1, 1, 1, 1, 1]);
     assert_eq!(split.too_large, ["blk.7.weight", "blk.8.weight"]);
-    // The first one too: no shard is left without tensors for that.
+    // With an empty first shard too: no other shard is left without tensors.
     for first in [false, true] {
         let options = SplitOptions::new(limit(Limit::DataBytes, 1)).no_tensor_first(first);
         let split = gguf_edit::split(&model, &options).unwrap();
@@ -149,7 +149,7 @@ fn what_no_tensor_owns_is_reported() {
     assert!(lost[0].contains(&(start as u64 + 3)) && lost[1].contains(&(len as u64 - 1)));
 }
 
-/// Changes the head of a file that has no room for more.
+/// Changes the head of a file without space for more.
 fn edit(path: &Path, change: impl Fn(&mut Head)) {
     let bytes = fs::read(path).unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();
@@ -190,7 +190,7 @@ fn a_note_that_is_not_true_any_more_is_left_out() {
     }
 }
 
-/// A note may come from anyone: places outside the file, in the head, or of tensors on each other are not believed.
+/// A record may come from anyone: offsets outside of the file, in the head, or overlapping tensors are rejected.
 #[test]
 fn a_note_with_impossible_places_is_left_out_or_refused() {
     let dir = folder();

@@ -6,9 +6,9 @@ use core::mem::{align_of, size_of};
 use crate::header::ByteOrder;
 use crate::types::GgmlType;
 
-/// Numbers that tensors of a plain type consist of. With the feature `half` also `half::f16` and `half::bf16`.
+/// Number types of plain tensor types. With the feature `half` also `half::f16` and `half::bf16`.
 pub trait PlainElement: bytemuck::AnyBitPattern + sealed::Sealed {
-    /// The type of tensors of such numbers.
+    /// The tensor type of these numbers.
     const TYPE: GgmlType;
 }
 
@@ -30,8 +30,8 @@ elements! { half::f16 => F16, half::bf16 => BF16 }
 
 /// The data of a tensor as a slice of its elements.
 ///
-/// `ty` and `order` are those of the tensor and of its file; the bytes stay where they are. Tensor data of a mapped file is
-/// aligned well enough, as long as `general.alignment` is not below the size of an element.
+/// `ty` and `order` are those of the tensor and of its file; the bytes are not copied. Tensor data of a mapped file is sufficiently
+/// aligned, as long as `general.alignment` is not below the size of an element.
 ///
 /// ```
 /// use gguf_format::{ByteOrder, CastError, GgmlType, cast_elements};
@@ -45,8 +45,8 @@ elements! { half::f16 => F16, half::bf16 => BF16 }
 /// ```
 ///
 /// # Errors
-/// [`CastError`] when the tensor is of another type, in the other byte order than this machine's, not aligned for `T`, or
-/// not a whole number of elements.
+/// [`CastError`] if the tensor has another type, its byte order is not this machine's, or the data is not aligned for `T` or not a whole
+/// number of elements.
 pub fn cast_elements<T: PlainElement>(ty: GgmlType, order: ByteOrder, bytes: &[u8]) -> Result<&[T], CastError> {
     if ty != T::TYPE {
         return Err(CastError::Type { asked: T::TYPE, found: ty });
@@ -74,9 +74,9 @@ pub enum CastError {
         /// The type of the tensor.
         found: GgmlType,
     },
-    /// The data is in this byte order, the machine's is the other one.
+    /// The data has this byte order, which is not the machine's.
     ByteOrder(ByteOrder),
-    /// The data does not start at a multiple of the number's alignment.
+    /// The data is not aligned for the number.
     Unaligned {
         /// The alignment of the number, in bytes.
         alignment: usize,

@@ -1,9 +1,8 @@
-//! Findings: everything that is wrong or odd with a file, where [`Gguf::parse`] stops at the first thing it cannot read.
+//! Findings: all problems of a file, where [`Gguf::parse`] stops at the first one.
 //!
-//! [`structure`] checks what every reader needs to read a file safely; [`format`](fn@format) adds the other rules of the
-//! specification, and known readers that reject the file. Both work on a head alone, also on one that is broken
-//! in the middle: what stands before the break is judged all the same. What the metadata *means* is another crate's
-//! matter; it reports in the same words.
+//! [`structure`] checks the rules required for reading a file safely; [`format`](fn@format) adds the other rules of the specification, and
+//! restrictions of known readers. Both need only a head, and also check the valid part of a broken one. The meaning of the metadata is
+//! checked by another crate, with the same types.
 //!
 //! ```
 //! use gguf_format::check::{self, Severity};
@@ -20,8 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each rule is a row of a table ([`RULES`]) and a few lines that apply it. Findings of one rule are kept up to a fixed
-//! number and counted beyond, so a report stays small for every file.
+//! Each rule is a row of a table ([`RULES`]) and a few lines that apply it. Findings of one rule are kept up to a limit and counted beyond
+//! it, so a report is small for every file.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -46,21 +45,21 @@ pub use repeats::{Repeat, hash, repeats};
 pub use rules::RULES;
 pub use tensors::padding;
 
-/// Findings of one rule that are kept; further ones are counted.
+/// The maximum number of findings of one rule to keep; further ones are counted.
 pub const KEPT: u64 = 20;
 
-/// Bytes of a name or text that a finding shows.
+/// The maximum number of bytes of a name or text in a finding.
 const SHOWN: usize = 96;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// Worth knowing; no action needed.
+    /// For information; no action needed.
     Note,
-    /// Unusual or refused by some readers; likely a mistake.
+    /// Unusual or rejected by some readers; likely a mistake.
     Warning,
-    /// Against the specification, or unusable.
+    /// Violates the specification, or unusable.
     Error,
 }
 
@@ -78,17 +77,17 @@ impl fmt::Display for Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// The name of the rule in reports. It stays when wording changes.
+    /// The name of the rule in reports. It does not change with the wording.
     pub code: &'static str,
-    /// How much a breach matters.
+    /// The severity of a violation.
     pub severity: Severity,
-    /// Whether a reader needs it to read the file safely.
+    /// Whether the rule is required for reading the file safely.
     pub structural: bool,
-    /// What is right.
+    /// The expected value.
     pub expected: &'static str,
-    /// What can be done about a breach.
+    /// The remedy for a violation.
     pub hint: &'static str,
-    /// Where the rule comes from.
+    /// The source of the rule.
     pub source: &'static str,
 }
 
@@ -128,7 +127,7 @@ macro_rules! rules {
     (@) => { false };
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
@@ -140,20 +139,20 @@ pub enum Place {
     Key {
         /// The key, cut to a printable length and safe to print.
         name: String,
-        /// Where the pair starts; `None` for a key that is not there.
+        /// The offset of the pair; `None` for a missing key.
         offset: Option<u64>,
     },
     /// A tensor.
     Tensor {
         /// Its name, cut to a printable length and safe to print.
         name: String,
-        /// Where its info starts; `None` for a tensor that is not there.
+        /// The offset of its info; `None` for a missing tensor.
         offset: Option<u64>,
     },
 }
 
 impl Place {
-    /// What the finding is about, in one word: `file`, `offset`, `key` or `tensor`.
+    /// The kind of subject: `file`, `offset`, `key` or `tensor`.
     pub fn kind(&self) -> &'static str {
         match self {
             Place::File => "file",
@@ -192,7 +191,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a finding is about, before it is known whether it is kept.
+/// The subject of a finding, before it is known whether the finding is kept.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum At<'a> {
@@ -200,19 +199,19 @@ pub enum At<'a> {
     File,
     /// A byte, counted from the start of the GGUF.
     Offset(u64),
-    /// A key and where its pair starts.
+    /// A key and the offset of its pair.
     Key(Str<'a>, Option<u64>),
-    /// A tensor's name and where its info starts.
+    /// A tensor's name and the offset of its info.
     Tensor(Str<'a>, Option<u64>),
 }
 
 impl<'a> At<'a> {
-    /// A key that the file lacks.
+    /// A missing key.
     pub fn no_key(key: &'a str) -> At<'a> {
         At::Key(Str(key.as_bytes()), None)
     }
 
-    /// A tensor that the file lacks.
+    /// A missing tensor.
     pub fn no_tensor(name: &'a str) -> At<'a> {
         At::Tensor(Str(name.as_bytes()), None)
     }
@@ -241,13 +240,13 @@ impl From<At<'_>> for Place {
     }
 }
 
-/// A text of the file as a report may show it: cut, and with everything escaped that a terminal would act on.
+/// A text of the file for reports: truncated, with characters escaped that a terminal would interpret.
 pub fn shown(text: Str<'_>) -> String {
     let bytes = text.as_bytes();
     if bytes.len() <= SHOWN {
         return text.to_string();
     }
-    // A character cut in half would come out as escaped bytes.
+    // A truncated character would be escaped as bytes.
     let mut cut = SHOWN;
     while cut > SHOWN - 4 && bytes.get(cut).is_some_and(|b| b & 0xc0 == 0x80) {
         cut -= 1;
@@ -255,7 +254,7 @@ pub fn shown(text: Str<'_>) -> String {
     format!("{}… ({} bytes)", Str(bytes.get(..cut).unwrap_or_default()), bytes.len())
 }
 
-/// A number as a report may show it, with its digits in groups: `1,234,567`.
+/// A number for reports, with its digits in groups: `1,234,567`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -268,23 +267,23 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// One thing found.
+/// A problem found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The rule's code, such as `tensor.overlap`.
     pub code: &'static str,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// Whether it endangers reading the file at all.
+    /// Whether it makes reading the file unsafe.
     pub structural: bool,
-    /// What it is about.
+    /// The subject.
     pub place: Place,
-    /// What was found.
+    /// The problem.
     pub message: String,
-    /// What would be right.
+    /// The expected value.
     pub expected: Cow<'static, str>,
-    /// What can be done.
+    /// The remedy.
     pub hint: Cow<'static, str>,
 }
 
@@ -294,7 +293,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All that was found, in the order it was found in.
+/// All findings, in the order of the checks.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     findings: Vec<Finding>,
@@ -307,7 +306,7 @@ impl Report {
         Report::default()
     }
 
-    /// Adds a finding of a rule. Beyond [`KEPT`] of one rule it is only counted, and the message is not even formatted.
+    /// Adds a finding of a rule. Beyond [`KEPT`] of one rule it is only counted, and the message is not formatted.
     pub fn add<'a>(&mut self, rule: &Rule, at: impl Into<At<'a>>, message: fmt::Arguments<'_>) {
         self.add_with(rule, at, message, Cow::Borrowed(rule.expected), Cow::Borrowed(rule.hint));
     }
@@ -350,7 +349,7 @@ impl Report {
         }
     }
 
-    /// The findings, with one at the end for each rule that had more than are kept.
+    /// The findings, with a summary at the end for each rule with more than are kept.
     pub fn findings(&self) -> impl Iterator<Item = Cow<'_, Finding>> {
         let more = self.counts.values().filter(|(n, _)| *n > KEPT).map(|(n, rule)| {
             Cow::Owned(Finding {
@@ -366,12 +365,12 @@ impl Report {
         self.findings.iter().map(Cow::Borrowed).chain(more)
     }
 
-    /// How many findings there are of a severity, those that were only counted included.
+    /// The number of findings of a severity, including those that were only counted.
     pub fn count(&self, severity: Severity) -> u64 {
         self.counts.values().filter(|(_, rule)| rule.severity == severity).map(|(n, _)| n).sum()
     }
 
-    /// How many findings there are of a rule.
+    /// The number of findings of a rule.
     pub fn count_of(&self, code: &str) -> u64 {
         self.counts.get(code).map_or(0, |c| c.0)
     }
@@ -381,7 +380,7 @@ impl Report {
         self.counts.keys().copied()
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
@@ -391,23 +390,22 @@ impl Report {
         self.counts.values().map(|(_, rule)| rule.severity).max()
     }
 
-    /// Whether any reader can read the file safely: no structural error was found.
+    /// Whether any reader can read the file safely: there are no structural errors.
     pub fn is_safe(&self) -> bool {
         !self.counts.values().any(|(_, rule)| rule.structural && rule.severity == Severity::Error)
     }
 }
 
-/// Judges what any reader needs to read the file safely, and nothing else: every finding is a structural error, or the warning that
-/// tensors share their data.
+/// Checks only the rules required for reading the file safely: every finding is a structural error, or the warning that tensors share their
+/// data.
 ///
-/// `head` is the file from its start, at least as far as [`HeadScan`] reads; the whole file will do. `file_bytes` is the
-/// length of the file.
+/// `head` is the start of the file, at least as far as [`HeadScan`] reads it, or the whole file. `file_bytes` is the length of the file.
 pub fn structure(head: &[u8], file_bytes: u64) -> Report {
     check(head, file_bytes, false)
 }
 
-/// Judges everything the format has rules for: [`structure`], and what is unusual, against the specification's style, or
-/// refused by known readers. For the padding between tensors see [`padding`].
+/// Checks all rules of the format: those of [`structure`], and deviations from the specification's style or restrictions of known readers.
+/// For the padding between tensors see [`padding`].
 pub fn format(head: &[u8], file_bytes: u64) -> Report {
     check(head, file_bytes, true)
 }

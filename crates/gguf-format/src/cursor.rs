@@ -1,8 +1,8 @@
-//! The only code that turns bytes into numbers: checked, and aware of byte order and width.
+//! The only code that decodes bytes to numbers: bounds-checked, and aware of byte order and width.
 
 use crate::header::{ByteOrder, Dialect};
 
-/// Not enough bytes: the head must be at least this long for the read to succeed.
+/// Too few bytes: the minimum length of the head for the read to succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need(pub(crate) u64);
 
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// Moves over up to `n` strings and says how many remain, and what the next one needs if the bytes end before it does.
+    /// Skips up to `n` strings and returns the number of remaining ones, and the length that the next one needs if it is incomplete.
     #[inline]
     pub(crate) fn skip_strings(&mut self, n: u64) -> (u64, Option<Need>) {
         match (self.dialect.version.is_wide(), self.dialect.order) {
@@ -80,7 +80,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// One string after the other: the length is read, checked and added.
+    /// Sequentially: the length is read, checked and added.
     #[inline]
     fn skip_with<const N: usize>(&mut self, n: u64, len: impl Fn([u8; N]) -> u64) -> (u64, Option<Need>) {
         let mut left = n;
@@ -94,15 +94,15 @@ impl<'a> Cursor<'a> {
         (left, None)
     }
 
-    /// Moves over strings of a long array, at most `n`, and says over how many; what it leaves is left to the plain walk.
+    /// Skips at most `n` strings of a long array, and returns how many; the rest is left to the sequential scan.
     ///
-    /// A walk waits for each length before it can look for the next, which is most of the time that opening a large
-    /// vocabulary takes. So a piece of the array is walked from several places at once. Where a string starts in the middle
-    /// of the piece is guessed, from the zeros in its length. A guess is used only if the walk from the place before it
-    /// arrives exactly there, so the same bytes are skipped as in a plain walk.
+    /// A sequential scan must read each length before it can locate the next, which dominates the time of opening a large vocabulary. So a
+    /// piece of the array is scanned from several places at once. The start of a string in the middle of the piece is guessed, from the
+    /// zeros in its length. A guess is used only if the scan from the previous place arrives exactly there, so the result is that of a
+    /// sequential scan.
     fn skip_in_parallel(&mut self, n: u64) -> u64 {
         const WALKS: usize = 4;
-        // Small where inputs are small.
+        // Small if inputs are small.
         const PIECE: usize = if cfg!(fuzzing) { 256 } else { 32 << 10 };
         let mut done = 0;
         while n - done > (PIECE / 8) as u64 && self.bytes.len().saturating_sub(self.pos) > 2 * PIECE {
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         done
     }
 
-    /// A string with its length in front, as stored in the file (a counted trailing NUL included).
+    /// A string with its length prefix, as stored in the file (including a counted trailing NUL).
     #[inline]
     pub(crate) fn string(&mut self) -> Result<&'a [u8], Need> {
         let start = self.pos;
@@ -137,22 +137,22 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Where the string that starts at `pos` ends.
+/// The end of the string that starts at `pos`.
 #[inline(always)]
 fn next_string<const N: usize>(bytes: &[u8], pos: usize, len: impl Fn([u8; N]) -> u64) -> Result<usize, Need> {
     let Some(raw) = bytes.get(pos..).and_then(|rest| rest.first_chunk::<N>()) else {
         return Err(Need((pos as u64).saturating_add(N as u64)));
     };
     let (text, len) = (pos + N, len(*raw));
-    // The comparison uses the remaining length, so nothing can wrap.
+    // The comparison uses the remaining length, so nothing can overflow.
     if len > (bytes.len() - text) as u64 {
         return Err(Need((text as u64).saturating_add(len)));
     }
     Ok(text + len as usize)
 }
 
-/// Walks from each of four places until it is at the next one, or beyond it, or the bytes end; says where each walk
-/// arrived and over how many strings. The four go side by side as long as all have a way to go.
+/// Scans from each of four places up to the next one, or beyond it, or the end of the bytes; returns where each scan arrived and its number
+/// of strings. All four advance together while none is finished.
 fn walk_four(bytes: &[u8], starts: [usize; 5]) -> ([usize; 4], [u64; 4]) {
     let step = |at: usize| next_string(bytes, at, u64::from_le_bytes).unwrap_or(usize::MAX);
     let [mut a, mut b, mut c, mut d, end] = starts;
@@ -181,7 +181,7 @@ fn walk_four(bytes: &[u8], starts: [usize; 5]) -> ([usize; 4], [u64; 4]) {
     (walks.map(|w| w.0), walks.map(|w| w.1))
 }
 
-/// A place soon after `from` where a string seems to start: a length below 256 is one byte and seven zeros.
+/// A likely start of a string soon after `from`: a length below 256 is one byte and seven zeros.
 fn guess_string(bytes: &[u8], from: usize) -> Option<usize> {
     let window = bytes.get(from..)?;
     let window = window.get(..4096).unwrap_or(window);
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// The walk over an array in one piece is the walk string by string, whatever the strings look like and wherever the
-    /// array and the bytes end.
+    /// Scanning an array in pieces gives the same result as string by string, regardless of the strings and of the ends of the array and
+    /// the bytes.
     #[test]
     fn walks_from_several_places_agree_with_one() {
         let mut state = 1u64;
@@ -210,19 +210,19 @@ mod tests {
                 let len = match kind {
                     0 => random(12),
                     1 => random(2) * random(300),
-                    // Long ones, over several pieces.
+                    // Long strings, over several pieces.
                     2 if i % 5000 == 4999 => 200_000,
                     3 => 0,
                     _ => random(20),
                 };
                 bytes.extend_from_slice(&len.to_le_bytes());
                 for _ in 0..len {
-                    // Texts that look like lengths, or like text.
+                    // Texts that resemble lengths, or text.
                     bytes.push(if kind >= 4 { (random(8) / 7) as u8 } else { b'a' + random(26) as u8 });
                 }
             }
             let end = bytes.len();
-            // What follows the array looks like more of it.
+            // The bytes after the array resemble more of it.
             bytes.extend_from_within(..end.min(300_000));
             for n in [n, n - 1, n / 2, 9000, 100, 0] {
                 for cut in [bytes.len(), end, end - 1, end / 2, 140_000] {

@@ -1,19 +1,19 @@
-//! Looking for numbers in tensor data that no model can use: NaN and infinity, in plain floats and in block scales.
+//! Searches tensor data for NaN and infinity, in plain floats and in block scales.
 
 use core::fmt;
 
 use crate::header::ByteOrder;
 use crate::types::{BlockField, FieldKind, GgmlType, SizeError, TypeInfo};
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DataScan {
-    /// Numbers looked at.
+    /// Number of scanned values.
     pub scanned: u64,
-    /// How many of them are NaN.
+    /// Number of NaN values.
     pub nan: u64,
-    /// How many of them are infinite, of either sign.
+    /// Number of infinite values, of either sign.
     pub infinite: u64,
     /// The block of the first such number. A plain float is a block of one.
     pub first: Option<u64>,
@@ -37,14 +37,14 @@ impl DataScan {
     }
 }
 
-/// Bytes that are tested at once before anything in them is counted. A multiple of every width.
+/// Bytes to test at once before anything in them is counted. A multiple of every width.
 const PIECE: usize = 4096;
 
-/// Scans whole blocks of a type; `first_block` is the number of the first one within its tensor. A tensor can be scanned
-/// in pieces. Types without floats are scanned and nothing is found.
+/// Scans whole blocks of a type; `first_block` is the index of the first one in its tensor. A tensor can be scanned in pieces. Types
+/// without floats have no findings.
 ///
 /// # Errors
-/// [`NotScannable`] when the layout of the type's blocks is not known, or the bytes are not a whole number of blocks.
+/// [`NotScannable`] if the layout of the type's blocks is unknown, or the bytes are not a whole number of blocks.
 pub fn scan_data(ty: GgmlType, order: ByteOrder, bytes: &[u8], first_block: u64) -> Result<DataScan, NotScannable> {
     let info = ty.info().ok_or(NotScannable::UnknownType(ty))?;
     if info.removed && info.fields.is_empty() {
@@ -63,14 +63,14 @@ pub fn scan_data(ty: GgmlType, order: ByteOrder, bytes: &[u8], first_block: u64)
     Ok(scan)
 }
 
-/// What the bits of a number say.
+/// The meaning of a number's bits.
 enum Class {
     Finite,
     Infinite,
     Nan,
 }
 
-/// By exponent mask: all ones mean infinity without a fraction and NaN with one.
+/// By exponent mask: all ones mean infinity if the fraction is zero, otherwise NaN.
 fn classify(bits: u64, exponent: u64, fraction: u64) -> Class {
     match (bits & exponent == exponent, bits & fraction) {
         (false, _) => Class::Finite,
@@ -84,8 +84,8 @@ macro_rules! plain {
         let mut before = 0u64;
         for piece in $bytes.chunks(PIECE) {
             let (numbers, _) = piece.as_chunks::<$width>();
-            // The largest exponent of the piece determines whether there is anything to count. One branch for the piece, so
-            // that the compiler makes vectors of the rest.
+            // The largest exponent of the piece determines whether there is anything to count. A single branch for the piece, so that the
+            // compiler vectorizes the rest.
             let largest = match $order {
                 ByteOrder::Little => numbers.iter().fold(0, |m: $ty, n| m.max($ty::from_le_bytes(*n) & $exponent)),
                 ByteOrder::Big => numbers.iter().fold(0, |m: $ty, n| m.max($ty::from_be_bytes(*n) & $exponent)),
@@ -135,7 +135,7 @@ fn scan_field(info: &TypeInfo, field: &BlockField, order: ByteOrder, bytes: &[u8
                 let bits = if order == ByteOrder::Little { u32::from_le_bytes(n) } else { u32::from_be_bytes(n) };
                 classify(bits.into(), 0x7f80_0000, 0x7f_ffff)
             }),
-            // Both small formats have no infinity and one NaN: OCP MX specification, E8M0; NVFP4's UE4M3.
+            // Both small formats have no infinity and a single NaN: OCP MX specification, E8M0; NVFP4's UE4M3.
             FieldKind::E8M0 => each(fields, block, found, |[b]| if b == 255 { Class::Nan } else { Class::Finite }),
             FieldKind::UE4M3 => {
                 each(fields, block, found, |[b]| if b & 127 == 127 { Class::Nan } else { Class::Finite });
@@ -169,7 +169,7 @@ fn each<const N: usize>(fields: &[u8], block: u64, found: &mut DataScan, class: 
 pub enum NotScannable {
     /// The type is not in the table.
     UnknownType(GgmlType),
-    /// A type of interleaved blocks that ggml removed, and whose layout the table does not have.
+    /// A removed type of interleaved blocks, whose layout is not in the table.
     Interleaved(GgmlType),
     /// The bytes are not a whole number of blocks.
     PartialBlock {

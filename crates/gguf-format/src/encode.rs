@@ -1,5 +1,4 @@
-//! Numbers, strings, values and heads to bytes, in any dialect. The same code counts and writes, so a size that was
-//! announced is the size that is written.
+//! Encodes numbers, strings, values and heads, in any dialect. The same code computes sizes and writes, so both always agree.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,7 +6,7 @@ use core::fmt;
 use crate::header::{ByteOrder, Dialect, MAGIC, REVERSED_MAGIC};
 use crate::value::{ArrayRef, ValueRef};
 
-/// Where encoded bytes go.
+/// A destination of encoded bytes.
 pub(crate) trait Out {
     fn bytes(&mut self, bytes: &[u8]);
 }
@@ -28,7 +27,7 @@ impl Out for Count {
     }
 }
 
-/// A count, length or dimension that the version's 32 bits cannot hold.
+/// A count, length or dimension that does not fit in the version's 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooWide(pub u64);
 
@@ -75,7 +74,7 @@ pub(crate) fn string(out: &mut impl Out, s: &[u8], d: Dialect) -> Result<(), Too
     Ok(())
 }
 
-/// The first words of a file, up to the first key.
+/// The header of a file, up to the first key.
 pub(crate) fn header(out: &mut impl Out, n_tensors: u64, n_kv: u64, d: Dialect) -> Result<(), TooWide> {
     out.bytes(if d.reversed_magic { &REVERSED_MAGIC } else { &MAGIC });
     u32(out, d.version.number(), d);
@@ -117,7 +116,7 @@ fn array(out: &mut impl Out, a: ArrayRef<'_>, d: Dialect) -> Result<(), TooWide>
     a.iter().try_for_each(|v| value(out, v, d))
 }
 
-/// Whether array elements are encoded alike in both dialects.
+/// Whether array elements have the same encoding in both dialects.
 fn same_elements(a: Dialect, b: Dialect) -> bool {
     a.order == b.order
         && a.version.is_wide() == b.version.is_wide()
@@ -135,7 +134,7 @@ pub(crate) fn kv(out: &mut impl Out, key: &[u8], v: ValueRef<'_>, d: Dialect) ->
     value(out, v, d)
 }
 
-/// The `value_len` of the draft: the payload alone, or with the length fields inside, as the file has it.
+/// The `value_len` of the draft: the payload alone, or including the length fields inside, depending on the dialect.
 pub(crate) fn draft_value_len(v: ValueRef<'_>, d: Dialect) -> Result<u64, TooWide> {
     let mut n = Count::default();
     value(&mut n, v, d)?;

@@ -1,4 +1,4 @@
-//! Errors of heads: the field, the byte offset and what was found.
+//! Errors of heads: the field, the byte offset and the value found.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,9 +14,9 @@ pub struct Error {
     pub field: Field,
     /// Byte offset of that field from the start of the GGUF.
     pub offset: u64,
-    /// The key or tensor name the field belongs to, when it was read already; a long one is cut and ends in `…`.
+    /// The key or tensor name of the field, if it was already read; a long one is truncated and ends in `…`.
     pub name: Option<Vec<u8>>,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -38,62 +38,62 @@ pub enum Field {
     TensorOffset(u64),
 }
 
-/// What is wrong with a field.
+/// The problem of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The bytes given end inside the field. Parsing can succeed once there are at least `need` of them.
+    /// The given bytes end inside the field. Parsing can succeed once there are at least `need` of them.
     Truncated {
         /// The minimum length of the file up to the end of the field.
         need: u64,
     },
-    /// The file itself ends before the field does.
+    /// The file ends before the field.
     PastEnd {
-        /// Bytes the file would have at least.
+        /// The minimum length of the file.
         need: u64,
-        /// Bytes the file has.
+        /// The actual length of the file.
         len: u64,
     },
-    /// The file is something else.
+    /// The file has another format.
     NotGguf(Kind),
-    /// A version that no specification defines.
+    /// An undefined version.
     UnknownVersion(u32),
-    /// A value type that no specification defines.
+    /// An undefined value type.
     UnknownValueType(ValueType),
     /// Arrays nested deeper than [`MAX_NESTING`].
     TooDeep,
-    /// `general.alignment` is unusable.
+    /// `general.alignment` is invalid.
     Alignment(AlignmentError),
-    /// More than the limits of the scan allow ([`Limits`](crate::Limits)).
+    /// A limit of the scan is exceeded ([`Limits`](crate::Limits)).
     OverLimit {
-        /// What there is too much of, such as `bytes`.
+        /// The unit, such as `bytes`.
         what: &'static str,
-        /// How much the file states.
+        /// The number in the file.
         stated: u64,
-        /// How much is allowed.
+        /// The limit.
         limit: u64,
     },
-    /// A draft value whose stated length is not that of the value.
+    /// A draft value whose stored length is wrong.
     DraftLength {
-        /// The length stated.
+        /// The stored length.
         stated: u64,
-        /// The length of the value that follows.
+        /// The actual length of the value.
         actual: u64,
     },
-    /// A draft tensor whose stated element count is not the product of its dimensions.
+    /// A draft tensor whose stored element count is not the product of its dimensions.
     DraftElements {
-        /// The count stated.
+        /// The stored count.
         stated: u64,
     },
-    /// Padding of a draft that is not zero.
+    /// Non-zero padding of a draft.
     DraftPadding,
 }
 
-/// Why `general.alignment` is unusable.
+/// Why `general.alignment` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AlignmentError {
-    /// The value is not an integer that fits 32 bits.
+    /// The value is not an integer that fits in 32 bits.
     Type(ValueError),
     /// Zero, or neither a power of two nor a multiple of 8.
     Value(u64),
@@ -111,7 +111,7 @@ impl fmt::Display for AlignmentError {
 impl core::error::Error for AlignmentError {}
 
 impl Error {
-    /// How long the head must be at least, when the only thing wrong is that it is too short.
+    /// The minimum length of the head, if it is merely too short.
     pub fn need(&self) -> Option<u64> {
         match self.problem {
             Problem::Truncated { need } => Some(need),

@@ -1,4 +1,4 @@
-//! A whole head, viewed: [`Gguf`].
+//! A view of a complete head: [`Gguf`].
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ use crate::value::{FromValue, Str, ValueError, ValueRef, ValueType, read_value};
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum HeadBytes<'a> {
-    /// Bytes of somebody else, who keeps them unchanged meanwhile.
+    /// Borrowed bytes.
     Borrowed(&'a [u8]),
     /// Bytes on the heap.
     Owned(Vec<u8>),
@@ -75,8 +75,7 @@ impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
 
 /// The head of a GGUF file: header, key-values and tensor infos, as a view of its bytes.
 ///
-/// Nothing is decoded before it is requested; besides the bytes, 8 bytes per key-value pair and per tensor are held. The
-/// data section is not needed and not looked at.
+/// Items are decoded on demand; besides the bytes, 8 bytes per key-value pair and per tensor are stored. The data section is not needed.
 ///
 /// ```
 /// # let mut head = gguf_format::Head::default();
@@ -94,9 +93,9 @@ impl<'a> From<Cow<'a, [u8]>> for HeadBytes<'a> {
 pub struct Gguf<'a> {
     head: HeadBytes<'a>,
     dialect: Dialect,
-    /// Where each key-value pair starts, and where the last one ends.
+    /// The offset of each key-value pair, and the end of the last one.
     kv_starts: Vec<u64>,
-    /// Where each tensor info starts.
+    /// The offset of each tensor info.
     tensor_starts: Vec<u64>,
     head_bytes: u64,
     alignment: u64,
@@ -106,14 +105,14 @@ impl<'a> Gguf<'a> {
     /// Parses the head at the start of `file`: the whole file, or any prefix of it that holds the head.
     ///
     /// # Errors
-    /// [`Error`], with the field, the offset and the found value. If the bytes end too early, [`Error::need`] returns how many there
-    /// must be at least: read more and call again.
+    /// [`Error`], with the field, the offset and the found value. If the bytes end too early, [`Error::need`] returns the required length:
+    /// read more and call again.
     pub fn parse(file: impl Into<HeadBytes<'a>>) -> Result<Gguf<'a>, Error> {
         Gguf::parse_within(file, None)
     }
 
-    /// As [`parse`](Gguf::parse), with the length of the whole file: counts and lengths that it cannot hold are then
-    /// refused as [`Problem::PastEnd`] instead of asking for more bytes.
+    /// As [`parse`](Gguf::parse), with the length of the whole file: counts and lengths that exceed it are rejected as [`Problem::PastEnd`]
+    /// instead of requesting more bytes.
     ///
     /// # Errors
     /// See [`parse`](Gguf::parse).
@@ -121,7 +120,7 @@ impl<'a> Gguf<'a> {
         Gguf::from_scan(head, &HeadScan::new(file_bytes))
     }
 
-    /// The head that `scan` has walked over, at least in part; `head` begins with the bytes it was given.
+    /// The head scanned by `scan`, at least in part; `head` begins with the scanned bytes.
     ///
     /// # Errors
     /// See [`parse`](Gguf::parse).
@@ -129,8 +128,8 @@ impl<'a> Gguf<'a> {
         let head = head.into();
         let mut scan = scan.clone();
         if let Progress::Need(need) = scan.advance(&head)? {
-            // A file of version 1 may end where its next bytes would tell which version 1 it is; these bytes may be all
-            // there is, unless the file is known to be longer.
+            // A file of version 1 may end before the bytes that identify its variant; these may be all the bytes, unless the file is known
+            // to be longer.
             let is_prefix = scan.total().is_some();
             let problem = Problem::Truncated { need };
             match scan.end(&head) {
@@ -151,8 +150,7 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// As much of a head as `scan` has proven sound, for reporting on a file that cannot be read whole. An unusable
-    /// alignment is read as the default one.
+    /// The valid part of a head according to `scan`, for reporting on a broken file. An invalid alignment is replaced by the default one.
     pub fn partial(head: impl Into<HeadBytes<'a>>, scan: &HeadScan) -> Gguf<'a> {
         Gguf::index(head.into(), scan).0
     }
@@ -166,7 +164,7 @@ impl<'a> Gguf<'a> {
             head_bytes: scan.head_bytes(),
             alignment: DEFAULT_ALIGNMENT,
         };
-        // Both counts were walked, so they are bounded by the bytes that are there.
+        // Both counts were scanned, so they are bounded by the existing bytes.
         gguf.kv_starts.reserve_exact(usize::try_from(scan.kvs_done).unwrap_or(0) + 1);
         gguf.tensor_starts.reserve_exact(usize::try_from(scan.tensors_done).unwrap_or(0));
         let mut c = Cursor::new(&gguf.head, scan.dialect.header_bytes() as usize, scan.dialect);
@@ -205,7 +203,7 @@ impl<'a> Gguf<'a> {
         Ok(())
     }
 
-    /// Version, byte order and everything else about the encoding.
+    /// Version, byte order and other properties of the encoding.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
@@ -230,7 +228,7 @@ impl<'a> Gguf<'a> {
         self.head_bytes
     }
 
-    /// Where the data section starts: [`head_bytes`](Gguf::head_bytes) rounded up to the alignment.
+    /// The start of the data section: [`head_bytes`](Gguf::head_bytes) rounded up to the alignment.
     pub fn data_offset(&self) -> u64 {
         align_up(self.head_bytes, self.alignment).unwrap_or(u64::MAX)
     }
@@ -240,7 +238,7 @@ impl<'a> Gguf<'a> {
         Kvs { gguf: self, range: 0..self.kv_starts.len().saturating_sub(1) }
     }
 
-    /// The first key-value pair of that key.
+    /// The first key-value pair with that key.
     pub fn kv(&self, key: &str) -> Option<KvRef<'_>> {
         self.kvs().find(|kv| kv.key == *key)
     }
@@ -253,7 +251,7 @@ impl<'a> Gguf<'a> {
     /// The value of that key as `T`; see [`FromValue`] for what converts. With `Option<T>` a missing key is `None`.
     ///
     /// # Errors
-    /// When the key is missing, or its value is not a `T`.
+    /// If the key is missing, or its value is not a `T`.
     pub fn get_as<'g, T: FromValue<'g>>(&'g self, key: &str) -> Result<T, GetError> {
         let Some(value) = self.get(key) else {
             return T::from_missing().ok_or_else(|| GetError { key: key.into(), found: None });
@@ -261,8 +259,8 @@ impl<'a> Gguf<'a> {
         value.get().map_err(|e| GetError { key: key.into(), found: Some(e) })
     }
 
-    /// The value of a key of the model's architecture, as [`get_as`](Gguf::get_as) gives it: `{arch}` in `pattern` stands for the value
-    /// of `general.architecture`. The patterns of [`keys`](crate::keys) have constants.
+    /// The value of a key of the model's architecture, like [`get_as`](Gguf::get_as): `{arch}` in `pattern` is replaced by the value of
+    /// `general.architecture`. The patterns of [`keys`](crate::keys) have constants.
     ///
     /// ```
     /// # let mut head = gguf_format::Head::default();
@@ -279,7 +277,7 @@ impl<'a> Gguf<'a> {
     /// ```
     ///
     /// # Errors
-    /// When `general.architecture` or the key is missing, or its value is not a `T`.
+    /// If `general.architecture` or the key is missing, or its value is not a `T`.
     pub fn get_for_arch<'g, T: FromValue<'g>>(&'g self, pattern: &str) -> Result<T, GetError> {
         let arch: &str = self.get_as(keys::GENERAL_ARCHITECTURE)?;
         self.get_as(&keys::for_arch(pattern, arch))
@@ -290,38 +288,38 @@ impl<'a> Gguf<'a> {
         Tensors { gguf: self, range: 0..self.tensor_starts.len() }
     }
 
-    /// The first tensor of that name. A walk over the infos; for many look-ups, collect them into a map once.
+    /// The first tensor with that name, found by a linear search; for many look-ups, collect the infos into a map once.
     pub fn tensor(&self, name: &str) -> Option<TensorInfoRef<'_>> {
         self.tensors().find(|t| t.name == *name)
     }
 
-    /// Where a tensor's data starts, from the start of the GGUF; known even if its size is not. `None` when that leaves 64 bits.
+    /// The start of a tensor's data, from the start of the GGUF; known even if its size is not. `None` if it exceeds 64 bits.
     pub fn tensor_start(&self, tensor: &TensorInfoRef<'_>) -> Option<u64> {
         let base = if self.dialect.is_draft() { 0 } else { self.data_offset() };
         base.checked_add(tensor.offset)
     }
 
-    /// Where a tensor's data lies, from the start of the GGUF. The file may end earlier.
+    /// The range of a tensor's data, from the start of the GGUF. The file may end earlier.
     ///
     /// # Errors
-    /// When the size is unknown or the range leaves 64 bits.
+    /// If the size is unknown or the range exceeds 64 bits.
     pub fn tensor_range(&self, tensor: &TensorInfoRef<'_>) -> Result<Range<u64>, SizeError> {
         let start = self.tensor_start(tensor).ok_or(SizeError::Overflow)?;
         let end = start.checked_add(tensor.n_bytes()?).ok_or(SizeError::Overflow)?;
         Ok(start..end)
     }
 
-    /// The bytes this was parsed from.
+    /// The parsed bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.head
     }
 
-    /// The same, owning its bytes.
+    /// The same head with owned bytes.
     pub fn into_owned(self) -> Gguf<'static> {
         Gguf { head: HeadBytes::Owned(self.head.to_vec()), ..self }
     }
 
-    /// The key-value pair of that number, from 0; it takes no walk.
+    /// The key-value pair with that index, in constant time.
     pub fn kv_by_index(&self, index: u64) -> Option<KvRef<'_>> {
         self.kv_at(usize::try_from(index).ok()?)
     }
@@ -337,7 +335,7 @@ impl<'a> Gguf<'a> {
         Some(KvRef { index: i as u64, key, value, offset: start, value_offset })
     }
 
-    /// The tensor info of that number, from 0; it takes no walk.
+    /// The tensor info with that index, in constant time.
     pub fn tensor_by_index(&self, index: u64) -> Option<TensorInfoRef<'_>> {
         self.tensor_at(usize::try_from(index).ok()?)
     }
@@ -410,13 +408,13 @@ impl<'g> IntoIterator for &'g Gguf<'_> {
     }
 }
 
-/// The place of an unusable alignment.
+/// The offset of an invalid alignment.
 struct BadAlignment {
     index: u64,
     offset: u64,
 }
 
-/// The alignment a value of [`ALIGNMENT_KEY`] sets: any power of two and any multiple of 8 is read.
+/// The alignment for a value of [`ALIGNMENT_KEY`]: powers of two and multiples of 8 are accepted.
 pub(crate) fn alignment_of(value: ValueRef<'_>) -> Result<u64, AlignmentError> {
     let v = u64::from(value.get::<u32>().map_err(AlignmentError::Type)?);
     if v.is_power_of_two() || (v != 0 && v % 8 == 0) { Ok(v) } else { Err(AlignmentError::Value(v)) }
@@ -442,7 +440,7 @@ fn read_tensor_info<'h>(c: &mut Cursor<'h>, index: u64) -> Option<TensorInfoRef<
     Some(TensorInfoRef { index, name, dims, ty: GgmlType(c.u32().ok()?), offset: c.u64().ok()?, info_offset })
 }
 
-/// Stands in for an item that the index promises and the bytes do not hold, which parsing rules out.
+/// Placeholder for an item that cannot be decoded, which parsing excludes.
 fn no_tensor<'h>() -> TensorInfoRef<'h> {
     TensorInfoRef {
         index: u64::MAX,
@@ -469,7 +467,7 @@ impl fmt::Debug for Gguf<'_> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct KvRef<'a> {
-    /// Number of the pair in the head, from 0.
+    /// Index of the pair in the head.
     pub index: u64,
     /// The key.
     pub key: Str<'a>,

@@ -1,15 +1,15 @@
-//! The first words of a file, which determine version, byte order and widths.
+//! The header of a file, which determines version, byte order and widths.
 
 use core::fmt;
 
 /// The four bytes every GGUF file starts with, in both byte orders.
 pub const MAGIC: [u8; 4] = *b"GGUF";
 
-/// The same bytes written backwards, by writers that stored the magic as a number in big-endian order. Read, never
+/// The magic in reverse, from writers that stored it as a big-endian number. Accepted, but only written to copy a file.
 /// written by choice.
 pub const REVERSED_MAGIC: [u8; 4] = *b"FUGG";
 
-/// The alignment of a file that names none (`GGUF_DEFAULT_ALIGNMENT` in `gguf.h`).
+/// The default alignment (`GGUF_DEFAULT_ALIGNMENT` in `gguf.h`).
 pub const DEFAULT_ALIGNMENT: u64 = 32;
 
 /// The fixed alignment of the draft of version 1.
@@ -18,7 +18,7 @@ pub const DRAFT_ALIGNMENT: u64 = 64;
 /// The key that sets another alignment.
 pub const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// `pos` rounded up to a multiple of `alignment`; `None` when it leaves 64 bits or the alignment is 0.
+/// `pos` rounded up to a multiple of `alignment`; `None` if it exceeds 64 bits or the alignment is 0.
 pub fn align_up(pos: u64, alignment: u64) -> Option<u64> {
     match pos.checked_rem(alignment)? {
         0 => Some(pos),
@@ -45,7 +45,7 @@ impl fmt::Display for ByteOrder {
     }
 }
 
-/// The format version. The draft and the released version 1 share the number 1 and are told apart by their layout.
+/// The format version. The draft and the released version 1 share the number 1 and are distinguished by their layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Version {
@@ -62,7 +62,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The number that stands in the file.
+    /// The number in the file.
     pub const fn number(self) -> u32 {
         match self {
             Version::Draft | Version::V1 => 1,
@@ -86,8 +86,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Everything about a file's encoding that is not its content. Two heads of the same dialect encode a value to the same
-/// bytes; reading and writing with the same dialect is lossless.
+/// The properties of a file's encoding, independent of its content. Heads with the same dialect encode values to the same bytes; reading
+/// and writing with the same dialect is lossless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Dialect {
@@ -95,22 +95,22 @@ pub struct Dialect {
     pub version: Version,
     /// Byte order of every number.
     pub order: ByteOrder,
-    /// Every string counts a trailing NUL, as ggml's own writer did from 2023-08-21 to 2023-08-27.
+    /// Whether every string counts a trailing NUL, like ggml's writer from 2023-08-21 to 2023-08-27.
     pub nul_strings: bool,
-    /// The magic is reversed.
+    /// Whether the magic is reversed.
     pub reversed_magic: bool,
-    /// Choices that the text of the draft leaves open; all `false` for released versions.
+    /// Choices that the draft leaves open; all `false` for released versions.
     pub draft: DraftReading,
 }
 
-/// The choices of a draft file that the text of the draft leaves open.
+/// The choices that the draft leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DraftReading {
-    /// `value_len` counts the length fields inside strings and arrays too.
+    /// Whether `value_len` includes the length fields inside strings and arrays.
     pub value_len_is_inclusive: bool,
-    /// Arrays are type then length, as in the released versions.
+    /// Whether arrays store the type before the length, as in the released versions.
     pub array_type_first: bool,
-    /// A header that ends on the alignment is followed by a whole alignment of padding.
+    /// Whether a header that ends on the alignment is followed by a full unit of padding.
     pub full_padding: bool,
 }
 
@@ -150,12 +150,12 @@ impl Dialect {
         8 + 2 * self.len_bytes()
     }
 
-    /// The smallest key-value pair: an empty key, a type and one byte.
+    /// The minimum size of a key-value pair: an empty key, a type and one byte.
     pub(crate) const fn min_kv_bytes(self) -> u64 {
         self.len_bytes() + 4 + 1 + if self.is_draft() { 4 } else { 0 }
     }
 
-    /// The smallest tensor info: an empty name and no dimensions.
+    /// The minimum size of a tensor info: an empty name and no dimensions.
     pub(crate) const fn min_tensor_bytes(self) -> u64 {
         self.len_bytes() + 4 + 4 + 8 + if self.is_draft() { 4 } else { 0 }
     }

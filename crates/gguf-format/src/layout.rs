@@ -1,8 +1,7 @@
 //! Heads to write: their content ([`Head`]), all offsets ([`Layout`]), and the bytes of the head.
 //!
-//! A layout is computed before anything is written, so every offset and the size of the file are known first. That makes
-//! all three ways to write possible: the file in one pass; the head first and the tensors as they come; the tensors
-//! first, behind reserved space, and the head last.
+//! A layout is computed before anything is written, so all offsets and the size of the file are known first. That allows three ways to
+//! write: the file in one pass; the head first and the tensors one by one; the tensors first, after reserved space, and the head last.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -20,20 +19,20 @@ use crate::tensor::TensorInfo;
 use crate::types::SizeError;
 use crate::value::{MAX_NESTING, Str, Value, ValueRef, ValueType};
 
-/// The longest tensor name that ggml reads (`GGML_MAX_NAME` counts a NUL).
+/// The maximum length of a tensor name in ggml (`GGML_MAX_NAME` includes a NUL).
 pub const MAX_TENSOR_NAME: usize = 63;
 
-/// The longest tensor name in an image model or video, which ggml does not load: names of such models are those of the checkpoint,
-/// and this is the bound of ComfyUI-GGUF's converter.
+/// The maximum length of a tensor name in an image or video model, which ggml does not load: such models keep the names of the checkpoint,
+/// and this is the limit of ComfyUI-GGUF's converter.
 pub const MAX_IMAGE_TENSOR_NAME: usize = 127;
 
-/// The longest key of the specification.
+/// The maximum length of a key in the specification.
 pub const MAX_KEY: usize = 65_535;
 
-/// The most dimensions a tensor has.
+/// The maximum number of dimensions.
 pub const MAX_DIMS: usize = 4;
 
-/// A key and its value, to write.
+/// A key and its value to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kv {
     /// The key.
@@ -63,7 +62,7 @@ pub struct Kv {
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Head {
-    /// How to encode it; version 3 in little-endian order unless set otherwise.
+    /// The encoding; version 3 in little-endian order by default.
     pub dialect: Dialect,
     /// The key-value pairs, in file order.
     pub kvs: Vec<Kv>,
@@ -102,10 +101,10 @@ impl Head {
         self.kvs.len() != before
     }
 
-    /// The alignment that the key-values set, 32 if they set none (64 for the draft of version 1).
+    /// The alignment set by the key-values, 32 by default (64 for the draft of version 1).
     ///
     /// # Errors
-    /// When `general.alignment` is not a power of two of type u32: only that is read by every reader.
+    /// If `general.alignment` is not a power of two of type u32, the only values that all readers accept.
     pub fn alignment(&self) -> Result<u64, LayoutError> {
         if self.dialect.version == Version::Draft {
             return Ok(DRAFT_ALIGNMENT);
@@ -122,16 +121,16 @@ impl Head {
         }
     }
 
-    /// The longest tensor name that is written: [`MAX_TENSOR_NAME`] bytes, and [`MAX_IMAGE_TENSOR_NAME`] where `general.architecture`
-    /// is one of the [`IMAGE_ARCHITECTURES`](crate::keys::IMAGE_ARCHITECTURES).
+    /// The maximum length of a tensor name: [`MAX_TENSOR_NAME`] bytes, or [`MAX_IMAGE_TENSOR_NAME`] if `general.architecture` is one of the
+    /// [`IMAGE_ARCHITECTURES`](crate::keys::IMAGE_ARCHITECTURES).
     pub fn max_tensor_name(&self) -> usize {
         max_tensor_name(self.get(GENERAL_ARCHITECTURE))
     }
 
-    /// Where everything lands: tensors packed in order, each at the next multiple of the alignment. The layout owns the
-    /// encoded head, so offsets and bytes always belong together; later changes of this `Head` do not reach it.
+    /// Lays out the file: tensors packed in order, each at the next multiple of the alignment. The layout owns the encoded head, so offsets
+    /// and bytes always match; later changes of this `Head` do not affect it.
     ///
-    /// What is laid out can be read by this crate, by llama.cpp and by gguf-py, with the exceptions below. Refused are:
+    /// Files with a layout can be read by this crate, llama.cpp and gguf-py, with the exceptions below. Rejected are:
     ///
     /// * keys that are empty, longer than [`MAX_KEY`] bytes, not UTF-8, with a NUL byte, or duplicate;
     /// * a bool whose byte is neither 0 nor 1, also in an array; an array of an unknown element type; arrays nested deeper
@@ -140,13 +139,12 @@ impl Head {
     /// * tensor names that are longer than [`max_tensor_name`](Head::max_tensor_name) allows, not UTF-8, with a NUL byte, or duplicate;
     /// * tensors with more than [`MAX_DIMS`] dimensions, of an unknown type, with a row that is not a whole number of
     ///   blocks, or of a size over 63 bits;
-    /// * counts and lengths that the version cannot hold, and files over 63 bits.
+    /// * counts and lengths that do not fit the version, and files over 63 bits.
     ///
-    /// Not refused, because the specification allows them or a caller asks for them: arrays of arrays, strings over 1 GiB
-    /// and arrays over 2³⁰ elements, tensor types that ggml has removed, version 1, and big-endian order on a
-    /// little-endian machine (llama.cpp reads none of these); strings that are not UTF-8 or have NUL bytes (C programs see
-    /// what stands before the NUL); keys with the names of gguf-py's own fields, such as `GGUF.version`.
-    /// [`check::format`](fn@crate::check::format) reports them.
+    /// The following are accepted, because the specification allows them or a caller requests them: arrays of arrays, strings over 1 GiB
+    /// and arrays over 2³⁰ elements, removed tensor types, version 1, and big-endian order on a little-endian machine (llama.cpp cannot
+    /// read any of these); strings that are not UTF-8 or have NUL bytes (C programs see the part before the NUL); keys with the names of
+    /// gguf-py's own fields, such as `GGUF.version`. [`check::format`](fn@crate::check::format) reports them.
     ///
     /// # Errors
     /// [`LayoutError`] if the head is rejected.
@@ -155,7 +153,7 @@ impl Head {
         let alignment = self.alignment()?;
         let is_draft = self.dialect.version == Version::Draft;
         let mut size = Count::default();
-        // Offsets are of fixed width, so the head is as long with any of them.
+        // Offsets have a fixed width, so the length of the head does not depend on them.
         self.encode_into(&mut size, |t| t.offset)?;
         let data_offset = align_up(size.0, alignment).ok_or(LayoutError::TooLarge)?;
         let mut end = if is_draft { data_offset } else { 0 };
@@ -183,11 +181,11 @@ impl Head {
         self.layout()?.into_padded_head()
     }
 
-    /// The bytes from the start of the file to the end of the last tensor info, with the offsets that the tensors carry
-    /// and without refusing anything: what stood in the file that [`from_gguf`](Head::from_gguf) copied.
+    /// The bytes from the start of the file to the end of the last tensor info, with the stored offsets of the tensors and without
+    /// validation: the bytes of the file that [`from_gguf`](Head::from_gguf) copied.
     ///
     /// # Errors
-    /// When a length does not fit the version.
+    /// If a length does not fit the version.
     pub fn encode_as_read(&self) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
         self.encode_into(&mut out, |t| t.offset)?;
@@ -235,7 +233,7 @@ impl Head {
             if kv.key.is_empty() || kv.key.len() > MAX_KEY {
                 return Err(LayoutError::KeyLength(kv.key.len()));
             }
-            // Without a NUL no two keys are equal up to one.
+            // Without NULs no two keys are equal up to one.
             if kv.key.contains(&0) {
                 return Err(LayoutError::KeyNul(printable(&kv.key)));
             }
@@ -270,13 +268,13 @@ impl Head {
     }
 }
 
-/// The longest tensor name of a model with that value of `general.architecture`.
+/// The maximum length of a tensor name for that value of `general.architecture`.
 pub(crate) fn max_tensor_name(architecture: Option<ValueRef<'_>>) -> usize {
     let name = architecture.and_then(|value| value.as_str()).and_then(|name| name.to_str().ok());
     if name.is_some_and(is_image_architecture) { MAX_IMAGE_TENSOR_NAME } else { MAX_TENSOR_NAME }
 }
 
-/// Refuses a value that no reader takes; `depth` arrays are around it.
+/// Rejects a value that readers cannot parse; `depth` arrays enclose it.
 fn refuse_value(key: &[u8], value: ValueRef<'_>, depth: usize) -> Result<(), LayoutError> {
     let bad_bool = |byte| Err(LayoutError::Bool(printable(key), byte));
     let array = match value {
@@ -298,7 +296,7 @@ fn refuse_value(key: &[u8], value: ValueRef<'_>, depth: usize) -> Result<(), Lay
                 refuse_value(key, inner, depth + 1)?;
                 walked += 1;
             }
-            // The walk ends early at arrays that are nested too deep.
+            // Iteration ends early in arrays that are nested too deeply.
             if walked < array.len() {
                 return Err(LayoutError::TooDeep(printable(key)));
             }
@@ -315,7 +313,7 @@ impl From<&Gguf<'_>> for Head {
     }
 }
 
-/// An output that knows how much it has taken.
+/// A destination that tracks its length.
 trait Position {
     fn position(&self) -> u64;
 }
@@ -336,7 +334,7 @@ fn printable(name: &[u8]) -> String {
     Str(name).to_string()
 }
 
-/// Where everything of a file lands, and its encoded head; see [`Head::layout`].
+/// The layout of a file, with its encoded head; see [`Head::layout`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Layout {
     dialect: Dialect,
@@ -349,11 +347,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout that a file of `file_bytes` bytes has: its head as it is and its tensors where they are, whatever order and gaps they
-    /// have. Nothing of it is checked.
+    /// The actual layout of a file of `file_bytes` bytes: its unchanged head, and its tensors in their places, in any order and with any
+    /// gaps. Nothing is validated.
     ///
     /// # Errors
-    /// When the size of a tensor is not known.
+    /// If the size of a tensor is unknown.
     pub fn of_file(gguf: &Gguf<'_>, file_bytes: u64) -> Result<Layout, LayoutError> {
         let (mut offsets, mut sizes) = (Vec::new(), Vec::new());
         for t in gguf.tensors() {
@@ -392,7 +390,7 @@ impl Layout {
     /// A copy of the head with its padding: exactly [`data_offset`](Layout::data_offset) bytes.
     ///
     /// # Errors
-    /// [`LayoutError::TooLarge`] when an extreme alignment makes it longer than memory can be.
+    /// [`LayoutError::TooLarge`] if an extreme alignment makes it longer than memory can be.
     pub fn padded_head(&self) -> Result<Vec<u8>, LayoutError> {
         let len = usize::try_from(self.data_offset).map_err(|_| LayoutError::TooLarge)?;
         let mut padded = Vec::new();
@@ -414,7 +412,7 @@ impl Layout {
         Ok(self.head)
     }
 
-    /// Where the data section starts, from the start of the file: the head, padded.
+    /// The start of the data section, from the start of the file: the padded head.
     pub fn data_offset(&self) -> u64 {
         self.data_offset
     }
@@ -425,19 +423,19 @@ impl Layout {
         &self.offsets
     }
 
-    /// Where tensor `i` starts, from the start of the file.
+    /// The start of tensor `i`, from the start of the file.
     pub fn file_offset(&self, i: usize) -> Option<u64> {
         let base = if self.dialect.version == Version::Draft { 0 } else { self.data_offset };
         base.checked_add(*self.offsets.get(i)?)
     }
 
-    /// Where the data of tensor `i` lies, without padding, from the start of the file.
+    /// The range of the data of tensor `i`, without padding, from the start of the file.
     pub fn tensor_range(&self, i: usize) -> Option<Range<u64>> {
         let start = self.file_offset(i)?;
         Some(start..start.checked_add(*self.sizes.get(i)?)?)
     }
 
-    /// Bytes of the whole file; the last tensor is padded too, as `gguf.h`'s writer does.
+    /// Size of the whole file; the last tensor is padded too, as by `gguf.h`'s writer.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -447,8 +445,7 @@ impl Layout {
         self.alignment
     }
 
-    /// Whether the head is as long and all tensor data lies at the same places, so that either head can stand in front of
-    /// the same data.
+    /// Whether the heads have the same length and all tensor data has the same places, so that either head can precede the same data.
     pub fn is_interchangeable_with(&self, other: &Layout) -> bool {
         let places = |l: &Layout| (l.dialect, l.alignment, l.head.len(), l.data_offset, l.file_bytes);
         places(self) == places(other) && self.offsets == other.offsets && self.sizes == other.sizes
@@ -474,13 +471,13 @@ impl fmt::Debug for Layout {
 pub enum LayoutError {
     /// A key that is empty or longer than [`MAX_KEY`] bytes.
     KeyLength(usize),
-    /// A key with a NUL byte: programs in C read only the part before it.
+    /// A key with a NUL byte: C programs read only the part before it.
     KeyNul(String),
     /// A key that is not UTF-8.
     KeyNotUtf8(String),
     /// A duplicate key.
     DuplicateKey(String),
-    /// A key whose value is, or holds, a bool that is neither 0 nor 1.
+    /// A key whose value is or contains a bool that is neither 0 nor 1.
     Bool(String, u8),
     /// A key whose arrays are nested deeper than [`MAX_NESTING`].
     TooDeep(String),
@@ -492,12 +489,12 @@ pub enum LayoutError {
     TensorName {
         /// The name.
         name: String,
-        /// How long it is.
+        /// The length.
         bytes: usize,
-        /// The most bytes in a model of its architecture; see [`Head::max_tensor_name`].
+        /// The maximum length in a model of its architecture; see [`Head::max_tensor_name`].
         max: usize,
     },
-    /// A tensor name with a NUL byte: programs in C read only the part before it.
+    /// A tensor name with a NUL byte: C programs read only the part before it.
     TensorNameNul(String),
     /// A tensor name that is not UTF-8.
     TensorNameNotUtf8(String),
@@ -505,13 +502,13 @@ pub enum LayoutError {
     DuplicateTensor(String),
     /// A tensor with more than [`MAX_DIMS`] dimensions.
     TensorDims(String, usize),
-    /// A tensor whose size is not known.
+    /// A tensor of unknown size.
     TensorSize(String, SizeError),
-    /// A count or length that format version 1 cannot hold.
+    /// A count or length that does not fit format version 1.
     TooWide(TooWide),
-    /// The file would be longer than 63 bits can say.
+    /// The length of the file exceeds 63 bits.
     TooLarge,
-    /// The head does not fit the space that was reserved for it: a size or a place differs.
+    /// The head does not fit its reserved space: a size or a place differs.
     Changed,
 }
 

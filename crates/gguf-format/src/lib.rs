@@ -1,9 +1,8 @@
-//! The GGUF file format, without an operating system: parse, view, check, lay out and encode the heads of model files.
+//! The GGUF file format, independent of an operating system: parse, view, check, lay out and encode the heads of model files.
 //!
-//! A GGUF file is a head (header, key-value pairs, tensor infos) and a data section. This crate handles the head; it opens
-//! no file and reads no tensor data. Bytes come in, views and bytes go out. It reads the draft of version 1, versions 1, 2
-//! and 3, in both byte orders, and re-encodes each to the bytes it came from. No input makes it panic or allocate more
-//! than a small multiple of the bytes given.
+//! A GGUF file consists of a head (header, key-value pairs, tensor infos) and a data section. This crate handles the head; it neither opens
+//! files nor reads tensor data. It reads the draft of version 1, versions 1, 2 and 3, in both byte orders, and re-encodes each to the same
+//! bytes. No input makes it panic or allocate more than a small multiple of the given bytes.
 //!
 //! # Reading
 //!
@@ -33,7 +32,7 @@
 //! let tokens: Vec<&str> = gguf.get_as("tokenizer.ggml.tokens")?;
 //! assert_eq!((arch, layers, experts, tokens.len()), ("llama", 2, None, 3));
 //!
-//! // Tensors: name, type, shape, and where the data lies in the file.
+//! Tensors: name, type, shape, and the range of the data in the file.
 //! for tensor in gguf.tensors() {
 //!     let range = gguf.tensor_range(&tensor)?;
 //!     println!("{} {} {:?} {range:?}", tensor.name, tensor.ty, tensor.dims.collect::<Vec<_>>());
@@ -44,7 +43,7 @@
 //!
 //! # Reading while bytes arrive
 //!
-//! [`HeadScan`] finds the end of a head in a growing buffer, and returns how many bytes it needs to go on.
+//! [`HeadScan`] finds the end of a head in a growing buffer, and returns the number of bytes it needs to continue.
 //!
 //! ```
 //! # let file = {
@@ -75,8 +74,8 @@
 //!
 //! # Writing
 //!
-//! [`Head`] is a head to write. Its [`Layout`] knows every offset and the length of the file before the first byte is
-//! written, and owns the encoded head.
+//! [`Head`] is a head to write. Its [`Layout`] has every offset and the length of the file before the first byte is written, and owns the
+//! encoded head.
 //!
 //! ```
 //! use gguf_format::{GgmlType, Gguf, Head, TensorInfo};
@@ -100,7 +99,7 @@
 //!
 //! # Checking
 //!
-//! Parsing stops at the first thing that makes a head unreadable. [`check`] reports everything that is wrong:
+//! Parsing stops at the first problem that makes a head unreadable. [`check`] reports all problems:
 //!
 //! ```
 //! use gguf_format::check;
@@ -126,15 +125,15 @@
 //!
 //! # Further parts
 //!
-//! * [`keys`] is the table of well-known keys; [`name`] and [`shard`] know how files are called.
+//! * [`keys`] is the table of well-known keys; [`name`] and [`shard`] handle file names.
 //! * [`GgmlType`] is the table of tensor types; every size comes from it.
-//! * [`scan_data`] looks for NaN and infinity in tensor data, [`swap_blocks`] changes its byte order.
+//! * [`scan_data`] searches for NaN and infinity in tensor data, [`swap_blocks`] changes its byte order.
 //!
 //! # Errors
 //!
-//! The message of an error is complete: it includes the messages of its parts, and `source()` is `None`. Messages are in
-//! lower case and without a final period. The fields and variants are public, so that a program need not read messages.
-//! What may grow is `#[non_exhaustive]`; [`Value`], [`Head`], [`Kv`] and [`TensorInfo`] are as closed as the format is.
+//! The message of an error is complete: it includes the messages of its parts, and `source()` is `None`. Messages are in lower case and
+//! without a final period. Fields and variants are public, so that programs need not parse messages. Extensible types are
+//! `#[non_exhaustive]`; [`Value`], [`Head`], [`Kv`] and [`TensorInfo`] are as closed as the format is.
 //!
 //! # Features
 //!
@@ -145,8 +144,7 @@
 //! * `bytemuck`: `cast_elements`, tensor data as a slice of `f32` and other plain numbers, without a copy.
 //! * `half`: the same for `half::f16` and `half::bf16`; turns on `bytemuck`.
 //!
-//! The rules are those of the specification (`docs/gguf.md` of the ggml repository) and, where it is silent, of
-//! `gguf.cpp` in ggml.
+//! The rules are those of the specification (`docs/gguf.md` of the ggml repository) and, where it is silent, of `gguf.cpp` in ggml.
 #![no_std]
 #![forbid(unsafe_code)]
 

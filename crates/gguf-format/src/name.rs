@@ -1,10 +1,9 @@
 //! The naming convention of model files:
 //! `[<Sidecar>-]<BaseName>-<SizeLabel>[-<FineTune>]-<Version>[-<Encoding>][-<Type>][-<Shard>].gguf`.
 //!
-//! The rule is the regular expression of the specification, in its present form (`docs/gguf.md` of the ggml repository,
-//! "GGUF Naming Convention"), with a base name that is not empty and a size label that is there, as its text demands.
-//! Many files in the world keep to it only in part, so [`FileName::parse`] also reads those as well as it can, and
-//! [`problems`] lists the deviations.
+//! The rule is the regular expression of the current specification (`docs/gguf.md` of the ggml repository, "GGUF Naming Convention"), with
+//! a mandatory base name and size label, as its text requires. Many files follow it only in part, so [`FileName::parse`] also reads those
+//! as well as possible, and [`problems`] lists the deviations.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -18,20 +17,20 @@ pub use crate::shard::EXTENSION;
 use crate::shard::ShardNumber;
 use crate::types::GgmlType;
 
-/// Prefixes of files that go with a model: multimodal projectors and heads that predict several tokens.
+/// Prefixes of files that accompany a model: multimodal projectors and heads for multi-token prediction.
 pub const SIDECARS: &[&str] = &["mmproj", "mtp"];
 
-/// Types of files that hold no whole model.
+/// Types of files without a complete model.
 pub const TYPES: &[&str] = &["LoRA", "vocab"];
 
-/// The version of a model that names none.
+/// The default version of a model.
 pub const DEFAULT_VERSION: &str = "v1.0";
 
-/// The parts of a file name. What is absent is `None`; nothing is an empty string.
+/// The parts of a file name. Missing parts are `None`; no part is an empty string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FileName<'a> {
-    /// `mmproj` or `mtp`, for files that go with a model.
+    /// `mmproj` or `mtp`, for files that accompany a model.
     pub sidecar: Option<&'a str>,
     /// Family or architecture: `Llama-3`.
     pub base_name: Option<&'a str>,
@@ -45,11 +44,11 @@ pub struct FileName<'a> {
     pub encoding: Option<&'a str>,
     /// `LoRA` or `vocab`.
     pub kind: Option<&'a str>,
-    /// Which shard of how many.
+    /// The shard number and the number of shards.
     pub shard: Option<ShardNumber>,
 }
 
-/// What is off about a file name.
+/// A deviation of a file name from the convention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameProblem {
@@ -61,11 +60,11 @@ pub enum NameProblem {
     NoSizeLabel,
     /// There is no version such as `v1.0`.
     NoVersion,
-    /// The encoding is set off by a dot and not by a dash.
+    /// The encoding follows a dot instead of a dash.
     DotBeforeEncoding(String),
-    /// The base name or the fine-tune has letters that the convention does not allow there.
+    /// The base name or the fine-tune has characters that the convention does not allow there.
     Letters(String),
-    /// The shard is not of the form `00001-of-00003`, or its number is not among the count.
+    /// The shard does not have the form `00001-of-00003`, or its number exceeds the count.
     Shard(String),
     /// The parts are not in the order of the convention.
     Order,
@@ -95,13 +94,13 @@ impl fmt::Display for NameProblem {
 }
 
 impl<'a> FileName<'a> {
-    /// Reads the parts of a name without folder, as far as they can be told apart. Never fails: at worst all of it is the
-    /// base name.
+    /// Parses a name without directory, as far as its parts can be distinguished. Never fails: in the worst case the base name is the whole
+    /// name.
     pub fn parse(name: &'a str) -> FileName<'a> {
         FileName::parse_strict(name).unwrap_or_else(|| FileName::guess(name))
     }
 
-    /// Reads the parts of a name that keeps to the convention; `None` for every other.
+    /// Parses a name that follows the convention; `None` for every other.
     pub fn parse_strict(name: &'a str) -> Option<FileName<'a>> {
         let stem = name.strip_suffix(EXTENSION)?;
         let without_sidecar = || match_stem(stem);
@@ -160,13 +159,13 @@ impl<'a> FileName<'a> {
         parts
     }
 
-    /// Version of the model: `v1.0` when the name has none.
+    /// Version of the model: `v1.0` by default.
     pub fn version(&self) -> &'a str {
         self.version.unwrap_or(DEFAULT_VERSION)
     }
 }
 
-/// Puts the parts together, with the extension.
+/// Joins the parts and adds the extension.
 impl fmt::Display for FileName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shard = self.shard.map(|shard| format!("{shard}"));
@@ -179,7 +178,7 @@ impl fmt::Display for FileName<'_> {
     }
 }
 
-/// Everything that is off about a file name (without folder); empty when it keeps to the convention.
+/// All deviations of a file name (without directory); empty if it follows the convention.
 pub fn problems(name: &str) -> Vec<NameProblem> {
     let mut found = Vec::new();
     if FileName::parse_strict(name).is_some() {
@@ -221,14 +220,13 @@ pub fn problems(name: &str) -> Vec<NameProblem> {
     found
 }
 
-/// A name that keeps to the convention and says the same as `name`, completed with the size label of the metadata where
-/// the name has none; `None` when the file is of another kind, when the size is not known, or when the parts cannot be put
-/// into a form that is right.
+/// A conventional name equivalent to `name`, completed with the size label of the metadata if the name has none; `None` if the file is of
+/// another kind, the size is unknown, or the parts cannot be put into a valid form.
 pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
     let stem = strip_extension(name)?;
     let parts = FileName::parse(name);
     let base_name = dashed(parts.base_name?);
-    // A name that starts with a dash is taken for an option by programs.
+    // Programs treat a name that starts with a dash as an option.
     let base_name = base_name.trim_start_matches('-');
     let fine_tune = parts.fine_tune.map(dashed);
     let shard = match split_shard(stem).1 {
@@ -249,7 +247,7 @@ pub fn suggestion(name: &str, size_label: Option<&str>) -> Option<String> {
     FileName::parse_strict(&name).is_some().then_some(name)
 }
 
-/// What a file name is made of, as it stands in the metadata.
+/// The parts of a file name from the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct NameSource<'a> {
@@ -270,10 +268,10 @@ pub struct NameSource<'a> {
 }
 
 impl NameSource<'_> {
-    /// The file name without sidecar, shard and extension, made as llama.cpp's converter makes it (`naming_convention` in
+    /// The file name without sidecar, shard and extension, formed like in llama.cpp's converter (`naming_convention` in
     /// `gguf-py/gguf/utility.py`): spaces become dashes, in the base name slashes too; the encoding is in capitals.
     ///
-    /// The result keeps to the convention only as far as the metadata does.
+    /// The result follows the convention only as far as the metadata does.
     pub fn stem(&self) -> String {
         let spaced = |text: &str| text.trim().replace(' ', "-");
         let base = self.base_name.or(self.name).map(|text| spaced(text).replace('/', "-"));
@@ -293,14 +291,14 @@ impl NameSource<'_> {
     }
 }
 
-/// The size label of a model with this many parameters in all, or, with experts, in the parts that all tokens share and in
-/// one expert (`size_label` in `gguf-py/gguf/utility.py`): `8.0B`, `8x7.2B`.
+/// The size label of a model with this many parameters in total, or, with experts, in the shared parts plus one expert (`size_label` in
+/// `gguf-py/gguf/utility.py`): `8.0B`, `8x7.2B`.
 pub fn size_label(total: u64, shared: u64, per_expert: u64, experts: u64) -> String {
     if experts > 0 { format!("{experts}x{}", rounded(shared.saturating_add(per_expert))) } else { rounded(total) }
 }
 
-/// At least two digits and the scale. The count is multiplied by a power of ten that is not a binary number, and halves are
-/// rounded to even: so does Python, and so results agree to the last digit.
+/// At least two digits and the scale. As in Python, the count is multiplied by an inexact power of ten, and halves are rounded to even, so
+/// results agree to the last digit.
 fn rounded(count: u64) -> String {
     let (scale, letter) = match count {
         1_000_000_000_001.. => (1e-12, 'T'),
@@ -313,7 +311,7 @@ fn rounded(count: u64) -> String {
     format!("{scaled:.*}{letter}", 2usize.saturating_sub(digits))
 }
 
-/// A size label taken apart.
+/// The parts of a size label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeLabel<'a> {
@@ -328,8 +326,8 @@ pub struct SizeLabel<'a> {
 }
 
 impl<'a> SizeLabel<'a> {
-    /// Reads a size label: `7B`, `0.5B`, `8x7B`, `30B-A3B`. The scale is one of `KMBTQ` in either case. `None` for every
-    /// other text, and for numbers over 64 bits.
+    /// Parses a size label: `7B`, `0.5B`, `8x7B`, `30B-A3B`. The scale is one of `KMBTQ` in either case. `None` for every other text, and
+    /// for numbers over 64 bits.
     pub fn parse(label: &'a str) -> Option<SizeLabel<'a>> {
         let (size, attribute) = label.split_once('-').map_or((label, None), |(size, rest)| (size, Some(rest)));
         if !is_size(size) || attribute.is_some_and(|attribute| !is_attribute(attribute)) {
@@ -343,13 +341,13 @@ impl<'a> SizeLabel<'a> {
         Some(SizeLabel { experts, parameters, tolerance, attribute })
     }
 
-    /// How many parameters the whole model may have: with experts, from those of one to as many as all of them have apart.
+    /// The range of parameters of the whole model: with experts, from those of a single one up to all of them without sharing.
     pub fn total(&self) -> RangeInclusive<u64> {
         let most = self.parameters.saturating_add(self.tolerance).saturating_mul(self.experts.unwrap_or(1));
         self.parameters.saturating_sub(self.tolerance)..=most
     }
 
-    /// How many parameters each token goes through, where the label says so: the number of an attribute like `A3B`.
+    /// The number of active parameters per token, if the label has it: the number of an attribute like `A3B`.
     pub fn active(&self) -> Option<RangeInclusive<u64>> {
         let number = self.attribute?.strip_prefix(['A', 'a'])?;
         let (parameters, tolerance) = scaled(number)?;
@@ -357,7 +355,7 @@ impl<'a> SizeLabel<'a> {
     }
 }
 
-/// A decimal number and its scale: the number it stands for, and half of its last digit.
+/// A decimal number with its scale: its value, and half of the value of its last digit.
 fn scaled(text: &str) -> Option<(u64, u64)> {
     let letter = text.chars().last()?;
     let number = text.strip_suffix(letter)?;
@@ -378,8 +376,8 @@ fn scaled(text: &str) -> Option<(u64, u64)> {
     Some((digits.checked_mul(unit)?, unit / 2))
 }
 
-/// The regular expression from the base name on. Which piece is which is never in doubt: a size label cannot be part of a
-/// base name, and what follows the version is at most one encoding, one type and one shard.
+/// The regular expression from the base name on. It is unambiguous: a size label cannot be part of a base name, and the version is followed
+/// by at most one encoding, one type and one shard.
 fn match_stem(stem: &str) -> Option<FileName<'_>> {
     let (rest, shard) = split_shard(stem);
     let shard = shard.map(str::parse).transpose().ok()?;
@@ -387,7 +385,7 @@ fn match_stem(stem: &str) -> Option<FileName<'_>> {
         Some((before, kind)) if TYPES.contains(&kind) => (before, Some(kind)),
         _ => (rest, None),
     };
-    // The last piece is the version if it can be; else it is the encoding and the one before the version.
+    // The last piece is the version if it is valid; otherwise it is the encoding, and the previous one the version.
     let (before, last) = rest.rsplit_once('-')?;
     let by_version = is_version(last).then(|| match_front(before)).flatten();
     let (parts, version, encoding) = match by_version {
@@ -403,7 +401,7 @@ fn match_stem(stem: &str) -> Option<FileName<'_>> {
     Some(FileName { version: Some(version), encoding, kind, shard, ..parts })
 }
 
-/// Base name, size label and fine-tune, which is all before the version.
+/// Base name, size label and fine-tune: everything before the version.
 fn match_front(front: &str) -> Option<FileName<'_>> {
     let is_text = |text: &str, extra: &[u8]| {
         text.bytes().all(|b| b.is_ascii_alphanumeric() || b.is_ascii_whitespace() || extra.contains(&b))
@@ -428,7 +426,7 @@ fn match_front(front: &str) -> Option<FileName<'_>> {
     with_attribute.or_else(|| with_fine_tune(end))
 }
 
-/// A piece between dashes and where it starts.
+/// A piece between dashes and its offset.
 struct Piece<'a> {
     start: usize,
     text: &'a str,
@@ -470,8 +468,7 @@ fn split_shard(stem: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// An encoding at the end, behind a dash or a dot: the name of a type of files or tensors, or what looks like one, as
-/// `Q4_K_XL` does.
+/// An encoding at the end, after a dash or a dot: the name of a type of files or tensors, or a similar name such as `Q4_K_XL`.
 fn split_encoding(text: &str) -> Option<(&str, &str)> {
     let at = text.rfind(['-', '.'])?;
     let encoding = text.get(at + 1..)?;
@@ -485,7 +482,7 @@ fn split_encoding(text: &str) -> Option<(&str, &str)> {
     (is_known || looks_so).then_some((text.get(..at)?, encoding))
 }
 
-/// Letters that the convention does not allow in a base name or a fine-tune become dashes.
+/// Replaces characters that the convention does not allow in a base name or a fine-tune by dashes.
 fn dashed(text: &str) -> Cow<'_, str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == ' ';
     if text.chars().all(allowed) {

@@ -1,8 +1,8 @@
-//! Finding the end of a head in bytes that may still be arriving.
+//! Finds the end of a head in bytes that may still be arriving.
 //!
-//! [`HeadScan`] walks header, key-values and tensor infos once, keeps its place between calls, and allocates next to
-//! nothing: what it learns is the dialect, the counts, and where the large values end, so that indexing afterwards jumps
-//! over them. Everything that [`Gguf`](crate::Gguf) hands out later was proven here to lie inside the head.
+//! [`HeadScan`] scans header, key-values and tensor infos once, keeps its position between calls, and allocates almost nothing: it stores
+//! the dialect, the counts, and the ends of large values, so that indexing can skip them. It proves that all items that
+//! [`Gguf`](crate::Gguf) returns later are inside the head.
 
 use alloc::vec::Vec;
 
@@ -15,20 +15,20 @@ use crate::tensor::Dims;
 use crate::types::n_elements;
 use crate::value::{MAX_NESTING, Str, ValueType, read_array_header};
 
-/// Values at least this large have their end remembered.
+/// The minimum size of values with a stored end.
 const LARGE: u64 = 4096;
 
-/// How far a scan has come.
+/// The progress of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The head is complete.
     Complete,
-    /// The head must be at least this many bytes long to go on.
+    /// The required length of the head to continue.
     Need(u64),
 }
 
-/// How large the parts of a head may be. A scan with limits refuses a part that states more before it asks for its bytes,
-/// so that nobody reads or holds more because of a length alone.
+/// Limits for the parts of a head. A scan with limits rejects a part that claims more before it requests its bytes, so that a length alone
+/// never causes reading or allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Number of tensors.
@@ -41,13 +41,13 @@ pub struct Limits {
     pub name_bytes: u64,
     /// Elements of an array.
     pub elements: u64,
-    /// Levels of arrays: 1 refuses arrays of arrays.
+    /// Levels of arrays: 1 rejects arrays of arrays.
     pub levels: usize,
     /// Dimensions of a tensor.
     pub dims: u32,
 }
 
-/// A resumable walk over a head: the part that was walked is valid, and the walk can continue when more bytes are available.
+/// A resumable scan of a head: the scanned part is valid, and the scan can continue when more bytes are available.
 ///
 /// ```
 /// use gguf_format::{Gguf, Head, HeadScan, Progress};
@@ -72,28 +72,28 @@ pub struct HeadScan {
     pub(crate) dialect: Dialect,
     pub(crate) n_kv: u64,
     pub(crate) n_tensors: u64,
-    /// Key-value pairs and tensor infos walked to their end.
+    /// Number of scanned key-value pairs and tensor infos.
     pub(crate) kvs_done: u64,
     pub(crate) tensors_done: u64,
     /// Start of the first tensor info, once known.
     pub(crate) infos_start: u64,
-    /// End of the last key-value pair walked.
+    /// End of the last scanned key-value pair.
     pub(crate) kvs_end: u64,
     /// Start of the key-value pair or tensor info being read.
     item: u64,
-    /// Where reading goes on; the end of the head once complete.
+    /// The current position; the end of the head once complete.
     pos: u64,
-    /// Inside an array: where its value starts, the length a draft states for it, and per nesting level the element type
-    /// and how many are left.
+    /// Inside an array: the start of its value, its stored length in a draft, and for each nesting level the element type and the number of
+    /// remaining elements.
     value_start: u64,
     stated: Option<u64>,
-    /// Whether an array of a draft showed the order of type and length.
+    /// Whether an array of a draft determined the order of type and length.
     array_order_known: bool,
     nest: Vec<(ValueType, u64)>,
     pub(crate) large: Vec<Large>,
 }
 
-/// A large value: where it starts (after its type) and ends.
+/// A large value: its start (after its type) and its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Large {
     pub(crate) start: u64,
@@ -119,7 +119,7 @@ enum Stop {
 
 type Step = Result<(), Stop>;
 
-/// Whether there is a key in the usual spelling here, or how many bytes are missing to decide.
+/// Whether there is a key in the usual spelling here, or the number of missing bytes.
 fn is_key(mut c: Cursor<'_>) -> Result<bool, Need> {
     let start = c;
     if c.len()? > 256 {
@@ -129,14 +129,14 @@ fn is_key(mut c: Cursor<'_>) -> Result<bool, Need> {
     Ok(!key.is_empty() && key.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b)))
 }
 
-/// Whether zeros stand here up to the draft's alignment, or how many bytes are missing to tell.
+/// Whether there are zeros up to the draft's alignment, or the number of missing bytes.
 fn is_padding(mut c: Cursor<'_>) -> Result<bool, Need> {
     let pos = c.pos() as u64;
     let pad = align_up(pos, DRAFT_ALIGNMENT).unwrap_or(pos) - pos;
     Ok(c.take(pad)?.iter().all(|&b| b == 0))
 }
 
-/// Attaches the field and where it starts to a read that ran out of bytes.
+/// Adds the field and its offset to a read that ran out of bytes.
 trait At<T> {
     fn at(self, field: Field, offset: u64) -> Result<T, Stop>;
 }
@@ -148,8 +148,8 @@ impl<T> At<T> for Result<T, Need> {
 }
 
 impl HeadScan {
-    /// Starts a scan. `total` is the length of the whole file, when it is known: counts and lengths that cannot fit are
-    /// then refused before anything is read for them.
+    /// Starts a scan. `total` is the length of the whole file, if known: impossible counts and lengths are then rejected before anything is
+    /// read for them.
     pub fn new(total: Option<u64>) -> HeadScan {
         HeadScan {
             total,
@@ -173,26 +173,25 @@ impl HeadScan {
         }
     }
 
-    /// The same scan, for which a trailing NUL is part of a string whatever the file, as for ggml's reader: no string is
-    /// taken for one of August 2023 that counts a terminator.
+    /// The same scan, in which a trailing NUL is always part of a string, as in ggml's reader: counted terminators of August 2023 are not
+    /// recognized.
     pub fn keep_nuls(mut self) -> HeadScan {
         self.keep_nuls = true;
         self
     }
 
-    /// The same scan with limits. A part over its limit is [`Problem::OverLimit`]; strings, names and dimensions only when
-    /// their bytes are not there yet.
+    /// The same scan with limits. A part over its limit is [`Problem::OverLimit`]; strings, names and dimensions only if their bytes are
+    /// not available yet.
     pub fn within(mut self, limits: Limits) -> HeadScan {
         self.limits = Some(limits);
         self
     }
 
-    /// Goes on as far as `head` reaches. `head` is the file from its start: each call gives what the last one gave, and
-    /// more behind it.
+    /// Continues as far as `head` reaches. `head` is the start of the file: each call gives the bytes of the previous one, followed by
+    /// more.
     ///
     /// # Errors
-    /// [`Error`] for everything that makes the structure unreadable. [`Problem::Truncated`] is never among them; that is
-    /// [`Progress::Need`].
+    /// [`Error`] for a structure that is unreadable. [`Problem::Truncated`] is never among them; that is [`Progress::Need`].
     pub fn advance(&mut self, head: &[u8]) -> Result<Progress, Error> {
         loop {
             let step = match self.phase {
@@ -220,19 +219,19 @@ impl HeadScan {
         }
     }
 
-    /// Bytes of the head, once the scan is complete; before that, how far it is proven sound.
+    /// Size of the head, once the scan is complete; before that, the size of the valid part.
     pub fn head_bytes(&self) -> u64 {
         self.pos
     }
 
-    /// The limit that a field is over, if `bytes` of it from its start are needed to go on.
+    /// The exceeded limit of a field, if `bytes` of it from its start are needed to continue.
     fn over_limit(&self, field: Field, bytes: u64) -> Option<Problem> {
         let limits = self.limits?;
         let len_bytes = self.dialect.len_bytes();
         let over = |what, stated, limit| (stated > limit).then_some(Problem::OverLimit { what, stated, limit });
         match field {
             Field::Key(_) => over("bytes", bytes.saturating_sub(len_bytes), limits.string_bytes),
-            // The numbers of an array were counted when it was opened.
+            // The number of elements was checked when the array was opened.
             Field::Value(_) if self.nest.last().is_some_and(|(elem, _)| elem.fixed_bytes().is_some()) => None,
             Field::Value(_) => over("bytes", bytes.saturating_sub(len_bytes), limits.string_bytes),
             Field::TensorName(_) => over("bytes", bytes.saturating_sub(len_bytes), limits.name_bytes),
@@ -241,16 +240,15 @@ impl HeadScan {
         }
     }
 
-    /// The length of the whole file, when it is known.
+    /// The length of the whole file, if known.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Ends a scan where `head` ends, because the file ends there: what could not be told without more bytes is decided
-    /// now.
+    /// Ends a scan at the end of `head`, because the file ends there: resolves ambiguities that more bytes would decide.
     ///
     /// # Errors
-    /// What is wrong with a file that ends there, when the scan is not complete.
+    /// The problem of a file that ends there, if the scan is not complete.
     pub fn end(&mut self, head: &[u8]) -> Result<(), Error> {
         self.total = Some(head.len() as u64);
         match self.advance(head)? {
@@ -264,7 +262,7 @@ impl HeadScan {
         Error { field, offset, name: self.name_of(head, field), problem }
     }
 
-    /// The key or tensor name in front of a field that could not be read, cut to a length for messages.
+    /// The key or tensor name of a field that could not be read, truncated for messages.
     fn name_of(&self, head: &[u8], field: Field) -> Option<Vec<u8>> {
         let named = matches!(
             field,
@@ -304,7 +302,7 @@ impl HeadScan {
             });
         };
         if *magic != MAGIC && *magic != REVERSED_MAGIC {
-            // Enough for every kind, where the file has it.
+            // Enough for every kind, if the file has it.
             let want = self.total.map_or(9, |t| t.min(64));
             if (head.len() as u64) < want {
                 return Err(Stop::Need(Field::Magic, 0, Need(want)));
@@ -337,7 +335,7 @@ impl HeadScan {
         if self.dialect.version == Version::V1 && n_kv > 0 {
             self.detect_draft(head, pos, n_kv)?;
         }
-        // Counts that the file cannot hold are refused here, before anything is reserved or walked for them.
+        // Impossible counts are rejected here, before anything is reserved or scanned for them.
         let need = n_kv
             .saturating_mul(self.dialect.min_kv_bytes())
             .saturating_add(n_tensors.saturating_mul(self.dialect.min_tensor_bytes()))
@@ -356,9 +354,9 @@ impl HeadScan {
         Ok(())
     }
 
-    /// Version 1 is two layouts. After a key the draft has the value's length and then its type, the release only the
-    /// type. The first pair decides: it is a draft's when length and type agree and the next pair, or the padding, stands
-    /// where a draft's value ends. Everything else is taken as released.
+    /// Version 1 has two layouts. After a key the draft has the value's length and then its type, the release only the type. The first pair
+    /// decides: it is a draft's if length and type match and the next pair, or the padding, follows at the end of a draft's value.
+    /// Everything else is treated as released.
     fn detect_draft(&mut self, head: &[u8], pos: u64, n_kv: u64) -> Step {
         let mut c = self.cursor_at(head, pos);
         let field = Field::Key(0);
@@ -369,7 +367,7 @@ impl HeadScan {
         let second = ValueType(second);
         let mut draft = DraftReading::default();
         let is_draft = if let Some(n) = second.fixed_bytes() {
-            // `first` is a released value type as well; but a key follows only where the value truly ends.
+            // `first` is a released value type as well; but a key only follows the actual end of the value.
             let released = match ValueType(first).fixed_bytes() {
                 Some(m) => self.cursor_at(head, at + 4 + m),
                 None => self.cursor_at(head, at + 8 + u64::from(second.0)),
@@ -381,7 +379,7 @@ impl HeadScan {
                 && self.if_there(c.take(n)).at(field, at)?.is_some()
                 && key_at(c)?
         } else if second == ValueType::STRING {
-            // Released, the first pair is a number 8, or an array of strings, whose lengths have zeros in them.
+            // If released, the first pair is a number 8, or an array of strings, whose lengths contain zeros.
             let n = self.if_there(c.u32()).at(field, at)?.unwrap_or(u32::MAX);
             draft.value_len_is_inclusive = n.checked_add(4) == Some(first);
             if draft.value_len_is_inclusive || first == n {
@@ -403,7 +401,7 @@ impl HeadScan {
         Ok(())
     }
 
-    /// `None` for what lies beyond the end of the file, when that is known.
+    /// `None` for offsets beyond the end of the file, if known.
     fn if_there<T>(&self, read: Result<T, Need>) -> Result<Option<T>, Need> {
         match read {
             Ok(v) => Ok(Some(v)),
@@ -412,7 +410,7 @@ impl HeadScan {
         }
     }
 
-    /// Whether the first array of a draft is type then length: the reading that agrees with the length stated.
+    /// Whether the first array of a draft stores the type before the length: the interpretation that matches the stored length.
     fn detect_array_order(&mut self, mut c: Cursor<'_>, at: u64) -> Step {
         let field = Field::Value(self.kvs_done);
         let (a, b) = (c.u32().at(field, at)?, c.u32().at(field, at)?);
@@ -476,7 +474,7 @@ impl HeadScan {
         self.end_value(head, ty, c.pos() as u64)
     }
 
-    /// A string without a trailing NUL shows that the file does not count one in every string.
+    /// A string without a trailing NUL proves that strings do not count one.
     #[inline]
     fn saw_string(&mut self, raw: &[u8]) {
         if self.dialect.nul_strings && raw.last() != Some(&0) {
@@ -509,7 +507,7 @@ impl HeadScan {
         Ok(())
     }
 
-    /// Reads the type and length of an array and rejects a length that cannot fit.
+    /// Reads the type and length of an array and rejects an impossible length.
     fn open_array(&self, c: &mut Cursor<'_>) -> Result<(ValueType, u64), Stop> {
         let (field, at) = (Field::Value(self.kvs_done), c.pos() as u64);
         let (elem, len) = read_array_header(c).at(field, at)?;
@@ -532,7 +530,7 @@ impl HeadScan {
         Ok((elem, len))
     }
 
-    /// Walks array elements as far as the bytes reach, and keeps the place. Nesting is a list, not recursion.
+    /// Scans array elements as far as the bytes reach, and keeps the position. Nesting is a list, not recursion.
     fn array(&mut self, head: &[u8]) -> Step {
         let field = Field::Value(self.kvs_done);
         let mut c = self.cursor(head);
@@ -571,8 +569,8 @@ impl HeadScan {
         self.end_value(head, ValueType::ARRAY, self.pos)
     }
 
-    /// The draft pads between the key-values and the tensor infos; where they end on the alignment already, its text can
-    /// be read as no padding or as a whole one, and only one of the two is followed by a name.
+    /// The draft pads between the key-values and the tensor infos; if they already end on the alignment, the draft allows no padding or a
+    /// full unit, and only one of the two is followed by a name.
     fn padding(&mut self, head: &[u8]) -> Step {
         let end = self.pos;
         let aligned = align_up(end, DRAFT_ALIGNMENT).unwrap_or(u64::MAX);
@@ -585,7 +583,7 @@ impl HeadScan {
                 self.dialect.draft.full_padding = true;
             }
         }
-        // Other bytes than zeros could not be written again.
+        // Non-zero bytes would not be preserved.
         if self.cursor(head).take(start - end).at(Field::Padding, end)?.iter().any(|&b| b != 0) {
             return Err(Stop::Error(Field::Padding, end, Problem::DraftPadding));
         }

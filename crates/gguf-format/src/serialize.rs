@@ -1,4 +1,4 @@
-//! `Serialize` of the feature `serde`: values as themselves, names where there are names.
+//! `Serialize` for the feature `serde`: plain values, and names where they exist.
 //!
 //! * A string is a string if it is UTF-8, and bytes otherwise ([`Serializer::serialize_bytes`], in JSON an array of
 //!   numbers), so nothing is lost or replaced.

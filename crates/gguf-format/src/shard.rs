@@ -1,9 +1,8 @@
 //! Models in several files: the names of shards, and the consistency of their keys.
 //!
-//! A shard is named `<prefix>-00002-of-00003.gguf`, counted from 1 (`llama_split_path` in `llama.cpp`). Each holds the
-//! keys [`SPLIT_NO`], counted from 0, [`SPLIT_COUNT`] and [`SPLIT_TENSORS_COUNT`], the number of tensors of all shards
-//! together; only the first holds the other keys of the model. llama.cpp loads such a model from its first shard and
-//! looks for the others under the names that follow from the first one's.
+//! A shard is named `<prefix>-00002-of-00003.gguf`, numbered from 1 (`llama_split_path` in `llama.cpp`). Each has the keys [`SPLIT_NO`],
+//! numbered from 0, [`SPLIT_COUNT`] and [`SPLIT_TENSORS_COUNT`], the number of tensors of all shards; only the first has the other keys of
+//! the model. llama.cpp loads such a model from its first shard and derives the names of the others from it.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,10 +17,10 @@ pub use crate::keys::{SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS_COUNT};
 /// Extension of model files.
 pub const EXTENSION: &str = ".gguf";
 
-/// The most shards that a model can have: `split.count` has 16 bits.
+/// The maximum number of shards of a model: `split.count` has 16 bits.
 pub const MAX_SHARDS: u32 = 65535;
 
-/// Which shard of how many, counted from 1 as in file names.
+/// The shard number and the number of shards, numbered from 1 as in file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ShardNumber {
     no: u32,
@@ -39,7 +38,7 @@ impl ShardNumber {
         self.no
     }
 
-    /// Number of the shard as `split.no` has it, from 0.
+    /// Number of the shard as in `split.no`, from 0.
     pub fn index(self) -> u32 {
         self.no - 1
     }
@@ -57,7 +56,7 @@ impl fmt::Display for ShardNumber {
     }
 }
 
-/// A text that is not a shard number.
+/// An invalid shard number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAShardNumber;
 
@@ -83,12 +82,12 @@ impl FromStr for ShardNumber {
     }
 }
 
-/// The file name of a shard, with or without folders before it.
+/// The file name of a shard, with optional directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardName<'a> {
     /// The part before the number: `dir/model`.
     pub prefix: &'a str,
-    /// Which shard of how many.
+    /// The shard number and the number of shards.
     pub number: ShardNumber,
 }
 
@@ -103,7 +102,7 @@ impl<'a> ShardName<'a> {
         Some(ShardName { prefix, number })
     }
 
-    /// The names of all shards of the model, this one included, in order.
+    /// The names of all shards of the model, in order.
     pub fn siblings(&self) -> impl Iterator<Item = String> + use<'a> {
         names(self.prefix, self.number.count)
     }
@@ -115,14 +114,14 @@ impl fmt::Display for ShardName<'_> {
     }
 }
 
-/// The names of `count` shards, in order; none when there are more than [`MAX_SHARDS`].
+/// The names of `count` shards, in order; empty if there are more than [`MAX_SHARDS`].
 pub fn names(prefix: &str, count: u32) -> impl Iterator<Item = String> {
     (1..=count)
         .filter_map(move |no| ShardNumber::new(no, count))
         .map(move |number| format!("{}", ShardName { prefix, number }))
 }
 
-/// The split keys of one file, as far as they exist.
+/// The split keys of one file, if present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ShardKeys {
@@ -148,54 +147,54 @@ impl ShardKeys {
     }
 }
 
-/// What is wrong with a set of shards. Files are meant by their place in the list that was checked.
+/// A problem of a set of shards. Files are identified by their index in the checked list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardProblem {
     /// A file lacks a key that identifies its shard.
     MissingKey {
-        /// Place of the file.
+        /// Index of the file.
         file: usize,
         /// The key.
         key: &'static str,
     },
     /// A file is not the expected shard.
     WrongNumber {
-        /// Place of the file, and the `split.no` that would be right.
+        /// Index of the file, and the expected `split.no`.
         file: usize,
-        /// The `split.no` it has.
+        /// The actual `split.no`.
         found: u64,
     },
-    /// Two files are the same shard.
+    /// Two files have the same shard number.
     SameNumber {
-        /// Places of the two files.
+        /// Indexes of the two files.
         files: [usize; 2],
         /// The `split.no` of both.
         no: u64,
     },
-    /// A file speaks of another number of shards than there are files.
+    /// The `split.count` of a file differs from the number of files.
     WrongCount {
-        /// Place of the file.
+        /// Index of the file.
         file: usize,
-        /// The `split.count` it has.
+        /// Its `split.count`.
         found: u64,
         /// Number of files.
         files: u64,
     },
-    /// A file speaks of another number of tensors than the first one.
+    /// The `split.tensors.count` of a file differs from that of the first.
     TensorsCountDiffers {
-        /// Place of the file.
+        /// Index of the file.
         file: usize,
-        /// The `split.tensors.count` it has.
+        /// Its `split.tensors.count`.
         found: u64,
         /// The `split.tensors.count` of the first file that has one.
         expected: u64,
     },
-    /// The files together hold another number of tensors than they say.
+    /// The total number of tensors differs from `split.tensors.count`.
     WrongTensorsCount {
-        /// The `split.tensors.count` that they have.
+        /// The `split.tensors.count` of the files.
         said: u64,
-        /// Number of tensors they hold.
+        /// Actual number of tensors.
         found: u64,
     },
 }
@@ -227,8 +226,8 @@ impl fmt::Display for ShardProblem {
     }
 }
 
-/// Everything that is wrong with the shards of a model, given all of them in the order of their names. A model in one file
-/// may have the keys or not, and `split.count` 0, as `gguf-split` leaves it behind on merging.
+/// All problems of the shards of a model, given in the order of their names. The keys are optional in a single file, and may have a
+/// `split.count` of 0, as left by merging with `gguf-split`.
 pub fn problems(files: &[ShardKeys]) -> Vec<ShardProblem> {
     let mut found = Vec::new();
     let n_files = files.len() as u64;

@@ -2,20 +2,20 @@
 
 use core::fmt;
 
-/// What a file that does not start with the magic seems to be.
+/// The format of a file that does not start with the magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Kind {
     Empty,
-    /// A pointer that git-lfs leaves in place of the content.
+    /// A git-lfs pointer instead of the content.
     GitLfsPointer,
     Html,
     Json,
     Safetensors,
     /// A zip archive, the format of `torch.save`.
     Zip,
-    /// A Python pickle, as `torch.save` wrote before 2020.
+    /// A Python pickle, from `torch.save` before 2020.
     Pickle,
     Gzip,
     Zstd,
@@ -23,15 +23,15 @@ pub enum Kind {
     Xz,
     Bzip2,
     SevenZip,
-    /// The text that a server sent in place of a file: `Entry not found` and the like.
+    /// The response of a server instead of a file: `Entry not found` and the like.
     ErrorText,
     /// A manifest of Ollama or an OCI registry, which names the file by its digest.
     OllamaManifest,
-    /// Ollama's recipe for a model.
+    /// An Ollama Modelfile.
     Modelfile,
     /// An importance matrix in llama.cpp's old format.
     OldMatrix,
-    /// Unversioned GGML of before August 2023.
+    /// Unversioned GGML from before August 2023.
     Ggml,
     Ggmf,
     Ggjt,
@@ -41,12 +41,12 @@ pub enum Kind {
     Ggla,
     /// A llama.cpp session file.
     Ggsn,
-    /// All zero bytes at the start, as a preallocated or sparse download leaves them.
+    /// Zero bytes at the start, from a preallocated or sparse download.
     Zeros,
     Unknown,
 }
 
-/// What servers answer in place of a file, in lower case.
+/// Responses of servers instead of a file, in lower case.
 const ERRORS: &[&[u8]] = &[
     b"entry not found",
     b"not found",
@@ -61,7 +61,7 @@ const ERRORS: &[&[u8]] = &[
     b"unauthorized",
 ];
 
-/// Whether a file begins as an importance matrix of old does: the number of entries, then the length and the text of a tensor's name.
+/// Whether a file begins like an old importance matrix: the number of entries, then the length and the text of a tensor's name.
 fn is_old_matrix(start: &[u8]) -> bool {
     let Some((n_entries, rest)) = start.split_first_chunk::<4>() else { return false };
     let Some((len, rest)) = rest.split_first_chunk::<4>() else { return false };
@@ -72,7 +72,7 @@ fn is_old_matrix(start: &[u8]) -> bool {
 }
 
 impl Kind {
-    /// Looks at the first bytes of a file. 512 are enough; fewer are fine.
+    /// Identifies a file by its first bytes. 512 are enough; fewer are allowed.
     pub fn of(start: &[u8]) -> Kind {
         let text = start.trim_ascii_start();
         let contains = |part: &[u8]| start.windows(part.len()).any(|window| window == part);
@@ -86,7 +86,7 @@ impl Kind {
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Kind::Bzip2,
             [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => Kind::SevenZip,
             _ if start.get(257..262) == Some(b"ustar") => Kind::Tar,
-            // The legacy magics are 32-bit numbers, so they stand backwards in little-endian files.
+            // The legacy magics are 32-bit numbers, so they are reversed in little-endian files.
             [b'l', b'm', b'g', b'g', ..] => Kind::Ggml,
             [b'f', b'm', b'g', b'g', ..] => Kind::Ggmf,
             [b't', b'j', b'g', b'g', ..] => Kind::Ggjt,
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// What a person who holds such a file can do.
+    /// The remedy for a user with such a file.
     pub fn hint(self) -> &'static str {
         match self {
             Kind::Empty | Kind::Zeros => "the download did not finish; fetch the file again",

@@ -1,4 +1,4 @@
-//! Changing the byte order of tensor data.
+//! Changes the byte order of tensor data.
 //!
 //! Only numbers wider than a byte are affected; the type table lists their places in a block.
 
@@ -9,11 +9,11 @@ use crate::types::{GgmlType, SizeError};
 /// Reverses the byte order of every number in whole blocks of a type, in place. Applying it twice restores the original bytes.
 ///
 /// # Errors
-/// [`SwapError`] when the layout of the type's blocks is not known, or the bytes are not a whole number of blocks. The bytes
-/// are then as before.
+/// [`SwapError`] if the layout of the type's blocks is unknown, or the bytes are not a whole number of blocks. The bytes are then
+/// unchanged.
 pub fn swap_blocks(ty: GgmlType, bytes: &mut [u8]) -> Result<(), SwapError> {
     let info = ty.info().ok_or(SwapError::UnknownType(ty))?;
-    // Repacked for one kind of CPU: how the parts of the blocks are interleaved is not in the table.
+    // Repacked for one kind of CPU: the interleaving is not in the table.
     if info.removed && info.fields.is_empty() {
         return Err(SwapError::Interleaved(ty));
     }
@@ -56,7 +56,7 @@ fn reverse_each<const N: usize>(bytes: &mut [u8]) {
 pub enum SwapError {
     /// The type is not in the table.
     UnknownType(GgmlType),
-    /// A type of interleaved blocks that ggml removed, and whose layout the table does not have.
+    /// A removed type of interleaved blocks, whose layout is not in the table.
     Interleaved(GgmlType),
     /// The bytes are not a whole number of blocks.
     PartialBlock {
@@ -89,7 +89,7 @@ mod tests {
     use crate::types::TYPES;
     use std::vec::Vec;
 
-    /// Two blocks that count up from 1.
+    /// Two blocks of ascending bytes, starting at 1.
     fn blocks(bytes: u32) -> Vec<u8> {
         (0..bytes * 2).map(|i| (i + 1) as u8).collect()
     }

@@ -13,23 +13,23 @@ use crate::value::Str;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct TensorInfoRef<'a> {
-    /// Number of the tensor in the head, from 0.
+    /// Index of the tensor in the head.
     pub index: u64,
     /// Name of the tensor.
     pub name: Str<'a>,
-    /// Dimensions; the first is the contiguous one.
+    /// Dimensions, the contiguous one first.
     pub dims: Dims<'a>,
     /// Element type.
     pub ty: GgmlType,
-    /// Offset of the data as stored in the file: from the start of the data section (in the draft of version 1, from
-    /// the start of the file). [`Gguf::tensor_range`](crate::Gguf::tensor_range) gives it from the start of the file.
+    /// Stored offset of the data: from the start of the data section (in the draft of version 1, from the start of the file).
+    /// [`Gguf::tensor_range`](crate::Gguf::tensor_range) returns it from the start of the file.
     pub offset: u64,
     /// Byte offset of the info itself from the start of the GGUF.
     pub info_offset: u64,
 }
 
 impl TensorInfoRef<'_> {
-    /// Number of elements; `None` when it does not fit 63 bits.
+    /// Number of elements; `None` if it does not fit in 63 bits.
     pub fn n_elements(&self) -> Option<u64> {
         n_elements(self.dims)
     }
@@ -66,7 +66,7 @@ impl<'a> Dims<'a> {
         Dims { bytes, dialect }
     }
 
-    /// The dimension at `i`, from 0; 1 beyond the last, as everywhere in ggml.
+    /// The dimension at `i`; 1 beyond the last, as in ggml.
     pub fn dim(mut self, i: usize) -> u64 {
         self.nth(i).unwrap_or(1)
     }
@@ -121,18 +121,18 @@ impl PartialEq for Dims<'_> {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Name; at most 63 bytes in a file that ggml is to read.
+    /// Name; at most 63 bytes for ggml.
     pub name: Vec<u8>,
-    /// Dimensions; the first is the contiguous one.
+    /// Dimensions, the contiguous one first.
     pub shape: Vec<u64>,
     /// Element type.
     pub ty: GgmlType,
-    /// Offset as stored in a file. [`Head::layout`](crate::Head::layout) assigns its own and ignores this one.
+    /// Stored offset. [`Head::layout`](crate::Head::layout) assigns new ones and ignores this one.
     pub offset: u64,
 }
 
 impl TensorInfo {
-    /// A tensor that has no place in a file yet.
+    /// A tensor without an offset.
     pub fn new(name: impl Into<Vec<u8>>, shape: impl Into<Vec<u64>>, ty: GgmlType) -> TensorInfo {
         TensorInfo { name: name.into(), shape: shape.into(), ty, offset: 0 }
     }

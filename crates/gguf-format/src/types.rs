@@ -1,8 +1,7 @@
-//! Tensor types: one row each, and every size in the crate is derived from these rows.
+//! Tensor types: a table with one row each, from which every size in the crate is derived.
 //!
-//! The ids, block lengths and block sizes are those of `ggml.h` (`enum ggml_type`) and the block structs of
-//! `ggml-common.h`. [`GgmlType`] is an open set: an id that is not in the table survives reading, listing and copying,
-//! and prints as `type 99`.
+//! The ids, block lengths and block sizes are those of `ggml.h` (`enum ggml_type`) and the block structs of `ggml-common.h`. [`GgmlType`]
+//! is an open set: an unknown id is preserved by reading, listing and copying, and displayed as `type 99`.
 
 use alloc::string::String;
 use core::fmt;
@@ -28,7 +27,7 @@ use crate::keys::edits;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GgmlType(pub u32);
 
-/// What the table knows about one tensor type.
+/// A row of the table of tensor types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TypeInfo {
@@ -40,15 +39,14 @@ pub struct TypeInfo {
     pub block_len: u32,
     /// Bytes of one block.
     pub block_bytes: u32,
-    /// Whether the type once existed and today's ggml refuses it.
+    /// Whether the type existed and the current ggml rejects it.
     pub removed: bool,
-    /// The fields of a block that are wider than a byte or are scales: what a change of byte order swaps, and where a
-    /// scan for NaN looks.
+    /// The fields of a block that are wider than a byte or are scales: they are swapped when the byte order changes, and scanned for NaN.
     pub fields: &'static [BlockField],
 }
 
 impl TypeInfo {
-    /// Whether a block holds quantized levels (as opposed to plain numbers).
+    /// Whether a block contains quantized levels (as opposed to plain numbers).
     pub const fn is_quantized(&self) -> bool {
         self.block_len > 1
     }
@@ -58,11 +56,11 @@ impl TypeInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockField {
-    /// What each field holds.
+    /// The number format of each field.
     pub kind: FieldKind,
-    /// Byte offset of the first one in the block.
+    /// Byte offset of the first field in the block.
     pub offset: u16,
-    /// How many follow each other.
+    /// Number of consecutive fields.
     pub count: u16,
 }
 
@@ -168,29 +166,29 @@ types! {
 }
 
 impl GgmlType {
-    /// The table's row for this id; `None` for an id that no ggml ever had.
+    /// The table's row for this id; `None` for an id that ggml never had.
     pub fn info(self) -> Option<&'static TypeInfo> {
         let row = TYPES.get(usize::try_from(self.0).ok()?)?;
         (row.id == self.0).then_some(row)
     }
 
-    /// The type of that name, without regard to case (`Q4_K` and `q4_k` are the same).
+    /// The type with that name, ignoring case.
     pub fn from_name(name: &str) -> Option<GgmlType> {
         TYPES.iter().find(|t| t.name.eq_ignore_ascii_case(name)).map(|t| GgmlType(t.id))
     }
 
-    /// Whether a block of this type holds quantized levels; `false` for unknown ids.
+    /// Whether a block of this type contains quantized levels; `false` for unknown ids.
     pub fn is_quantized(self) -> bool {
         self.info().is_some_and(TypeInfo::is_quantized)
     }
 
-    /// Bytes that a tensor of this type and shape occupies, without padding: the one size function of the crate.
+    /// Size of a tensor of this type and shape, without padding: the only size function of the crate.
     ///
     /// `shape[0]` is the contiguous dimension. A tensor without dimensions is a scalar.
     ///
     /// # Errors
-    /// [`SizeError`] when the type is unknown, when `shape[0]` is not a whole number of blocks, or when the product
-    /// leaves the signed 64-bit range that ggml can address (`gguf_init_from_reader` in `gguf.cpp`).
+    /// [`SizeError`] if the type is unknown, `shape[0]` is not a whole number of blocks, or the product exceeds the signed 64-bit range
+    /// that ggml can address (`gguf_init_from_reader` in `gguf.cpp`).
     pub fn tensor_bytes(self, shape: impl IntoIterator<Item = u64>) -> Result<u64, SizeError> {
         let info = self.info().ok_or(SizeError::UnknownType(self))?;
         let mut shape = shape.into_iter();
@@ -206,8 +204,8 @@ impl GgmlType {
     }
 }
 
-/// The number of elements of a shape; `None` when it leaves the signed 64-bit range. A zero anywhere makes it zero, but the
-/// other dimensions must stay in range all the same: strides are made of them, and the order does not matter.
+/// The number of elements of a shape; `None` if it exceeds the signed 64-bit range. It is zero if any dimension is, but the other
+/// dimensions must still be in range: strides are computed from them, and the order does not matter.
 pub fn n_elements(shape: impl IntoIterator<Item = u64>) -> Option<u64> {
     let (mut n, mut is_empty) = (1u64, false);
     for d in shape {
@@ -217,20 +215,20 @@ pub fn n_elements(shape: impl IntoIterator<Item = u64>) -> Option<u64> {
     Some(if is_empty { 0 } else { n })
 }
 
-/// Why a tensor has no size.
+/// Why a tensor has no valid size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
     /// The type is not in the table.
     UnknownType(GgmlType),
-    /// The contiguous dimension is not a multiple of the type's block.
+    /// The contiguous dimension is not a multiple of the type's block length.
     PartialBlock {
-        /// The contiguous dimension found.
+        /// The contiguous dimension.
         row: u64,
-        /// What it must be a multiple of.
+        /// The block length.
         block_len: u32,
     },
-    /// The number of elements or of bytes does not fit a signed 64-bit integer.
+    /// The number of elements or of bytes exceeds a signed 64-bit integer.
     Overflow,
 }
 
@@ -248,13 +246,13 @@ impl fmt::Display for SizeError {
 
 impl core::error::Error for SizeError {}
 
-/// A name that no tensor type has.
+/// An unknown name of a tensor type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownTypeName {
     /// The name.
     pub name: String,
-    /// The type with the most similar name, when there is one that is alike enough.
+    /// The type with the most similar name, if any.
     pub nearest: Option<GgmlType>,
 }
 
@@ -267,13 +265,13 @@ impl fmt::Display for UnknownTypeName {
 
 impl core::error::Error for UnknownTypeName {}
 
-/// Reads ggml's name of a type, without regard to case.
+/// Parses ggml's name of a type, ignoring case.
 impl FromStr for GgmlType {
     type Err = UnknownTypeName;
 
     fn from_str(name: &str) -> Result<GgmlType, UnknownTypeName> {
         GgmlType::from_name(name).ok_or_else(|| {
-            // One letter in three may be wrong, and types of today come first.
+            // One letter in three may differ, and current types come first.
             let distance = |t: &TypeInfo| Some((edits(t.name.as_bytes(), name.as_bytes())?, t.removed));
             let close = TYPES.iter().filter_map(|t| Some((distance(t)?, t)));
             let close = close.filter(|((edits, _), t)| usize::from(*edits) * 3 <= t.name.len().min(name.len()));

@@ -1,7 +1,7 @@
 //! Metadata values: typed views into a head ([`ValueRef`]), and the owned twin for writing ([`Value`]).
 //!
-//! Arrays stay encoded, in both: a view walks them when asked, an owned array is one buffer. A vocabulary of 400,000
-//! strings costs no allocation per string.
+//! Arrays stay encoded in both: a view decodes them on demand, an owned array is one buffer. A vocabulary of 400,000 strings needs no
+//! allocation per string.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -16,7 +16,7 @@ mod owned;
 
 pub use owned::{Array, ArrayElement, Value};
 
-/// How deep arrays may be nested. The specification sets no bound; llama.cpp refuses any nesting.
+/// The maximum nesting of arrays. The specification has no limit; llama.cpp rejects nesting.
 pub const MAX_NESTING: usize = 64;
 
 /// A metadata value type, as its number in the file.
@@ -46,13 +46,13 @@ impl ValueType {
         (self.0 as usize) < VALUE_TYPES.len()
     }
 
-    /// Bytes of one value, for the types whose size is fixed.
+    /// Size of one value, for types with a fixed size.
     #[inline]
     pub fn fixed_bytes(self) -> Option<u64> {
         VALUE_TYPES.get(self.0 as usize)?.1
     }
 
-    /// The fewest bytes one value of this type can take in a file.
+    /// The minimum encoded size of a value of this type.
     #[inline]
     pub(crate) fn min_bytes(self, dialect: Dialect) -> u64 {
         match self.fixed_bytes() {
@@ -78,15 +78,14 @@ impl fmt::Debug for ValueType {
     }
 }
 
-/// A string of the file: bytes, of which UTF-8 is expected and nowhere assumed.
+/// A string of the file: bytes, usually but not necessarily UTF-8.
 ///
-/// `Display` is safe for a terminal: control characters, bidirectional overrides and bytes that are not UTF-8 come out
-/// escaped.
+/// `Display` is safe for a terminal: control characters, bidirectional overrides and bytes that are not UTF-8 are escaped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Str<'a>(pub &'a [u8]);
 
 impl<'a> Str<'a> {
-    /// The bytes, without the trailing NUL that files of August 2023 count.
+    /// The bytes, without a counted trailing NUL of files from August 2023.
     #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
@@ -95,7 +94,7 @@ impl<'a> Str<'a> {
     /// The text.
     ///
     /// # Errors
-    /// Where the bytes stop being UTF-8.
+    /// The position of the first byte that is not UTF-8.
     #[inline]
     pub fn to_str(self) -> Result<&'a str, core::str::Utf8Error> {
         core::str::from_utf8(self.0)
@@ -186,7 +185,7 @@ impl fmt::Display for Str<'_> {
     }
 }
 
-/// Control characters, and the invisible ones that reorder or hide text around them.
+/// Control characters, and invisible characters that reorder or hide surrounding text.
 fn is_unsafe_to_print(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -213,7 +212,7 @@ pub enum ValueRef<'a> {
     I64(i64),
     F32(f32),
     F64(f64),
-    /// 0 or 1 in a valid file; another byte is kept as found and refused by [`FromValue`] for `bool`.
+    /// 0 or 1 in a valid file; other bytes are preserved and rejected by [`FromValue`] for `bool`.
     Bool(u8),
     String(Str<'a>),
     Array(ArrayRef<'a>),
@@ -239,8 +238,8 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The value as another type, when it can be expressed there without loss of range: integers of any width and sign
-    /// into any other that holds them, floats into floats, a single value into itself.
+    /// Converts the value to another type, if it can be represented without loss of range: integers of any width and sign into any other
+    /// that can hold them, floats into floats, other types into themselves.
     ///
     /// # Errors
     /// [`ValueError`] with the type found and the requested type.
@@ -263,7 +262,7 @@ impl<'a> ValueRef<'a> {
         })
     }
 
-    /// The string, when it is one.
+    /// The string, if it is one.
     pub fn as_str(&self) -> Option<Str<'a>> {
         match *self {
             ValueRef::String(s) => Some(s),
@@ -271,7 +270,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The array, when it is one.
+    /// The array, if it is one.
     pub fn as_array(&self) -> Option<ArrayRef<'a>> {
         match *self {
             ValueRef::Array(a) => Some(a),
@@ -301,7 +300,7 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// A number, `true` or `false`, a text as [`Str`] displays it, and of an array its element type and length: `[string; 32000]`.
+/// A number, `true` or `false`, a text as displayed by [`Str`], and for an array its element type and length: `[string; 32000]`.
 impl fmt::Display for ValueRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -324,7 +323,7 @@ impl fmt::Display for ValueRef<'_> {
     }
 }
 
-/// Reads one value of type `ty`; arrays are viewed, not walked, and reach to the end of the cursor's bytes.
+/// Reads one value of type `ty`; arrays are viewed without decoding, and extend to the end of the cursor's bytes.
 pub(crate) fn read_value<'a>(c: &mut Cursor<'a>, ty: ValueType, left: u64) -> Result<Option<ValueRef<'a>>, Need> {
     Ok(Some(match ty {
         ValueType::U8 => ValueRef::U8(c.u8()?),
@@ -361,7 +360,7 @@ pub(crate) fn read_array_header(c: &mut Cursor<'_>) -> Result<(ValueType, u64), 
     }
 }
 
-/// Moves over one value whose encoding is known to be sound, without recursion; `None` when it is not sound after all.
+/// Skips a value with a validated encoding, without recursion; `None` if it is invalid after all.
 pub(crate) fn skip_value(c: &mut Cursor<'_>, ty: ValueType) -> Option<()> {
     if let Some(n) = ty.fixed_bytes() {
         return c.take(n).ok().map(drop);
@@ -413,7 +412,7 @@ impl<'a> ArrayRef<'a> {
         self.len
     }
 
-    /// Bytes that the elements take in the file, without the array's own type and length.
+    /// Size of the encoded elements, without the array's own type and length.
     pub fn encoded_bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -423,7 +422,7 @@ impl<'a> ArrayRef<'a> {
         ArrayIter { cursor: Cursor::new(self.bytes, 0, self.dialect), elem: self.elem, left: self.len }
     }
 
-    /// The element at `index`. Constant time for fixed-size elements, a walk for strings and arrays.
+    /// The element at `index`. Constant time for elements of fixed size, linear for strings and arrays.
     pub fn get(&self, index: u64) -> Option<ValueRef<'a>> {
         if index >= self.len {
             return None;
@@ -437,14 +436,14 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// The elements, when they are strings.
+    /// The elements, if they are strings.
     pub fn strings(&self) -> Option<Strings<'a>> {
         (self.elem == ValueType::STRING)
             .then(|| Strings { cursor: Cursor::new(self.bytes, 0, self.dialect), left: self.len })
     }
 
-    /// The elements with an index for access in any order, when they are strings. Building it walks over the array once;
-    /// it holds one number for each string, and no text.
+    /// The elements with an index for random access, if they are strings. Building it scans the array once; it stores one number for each
+    /// string, and no text.
     pub fn index_strings(&self) -> Option<StringIndex<'a>> {
         let mut strings = self.strings()?;
         let mut starts = Vec::with_capacity(strings.len());
@@ -513,14 +512,14 @@ impl<'a> Iterator for ArrayIter<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // An element takes at least a byte, so there are no more than fit into memory.
+        // An element has at least one byte, so their number fits in memory.
         let n = usize::try_from(self.left).unwrap_or(usize::MAX);
         (n, Some(n))
     }
 }
 
-/// The length is that of the array. An array to write may be nested deeper than [`MAX_NESTING`], which no reader takes;
-/// iterating over the outermost of its arrays ends early.
+/// The exact length of the array. An array to write may be nested deeper than [`MAX_NESTING`], which readers reject; iterating over the
+/// outermost of its arrays ends early.
 impl ExactSizeIterator for ArrayIter<'_> {}
 
 /// The strings of an array in order; see [`ArrayRef::strings`].
@@ -548,7 +547,7 @@ impl<'a> Iterator for Strings<'a> {
 
 impl ExactSizeIterator for Strings<'_> {}
 
-/// The strings of an array with an index, for access in any order; see [`ArrayRef::index_strings`].
+/// The strings of an array with an index, for random access; see [`ArrayRef::index_strings`].
 ///
 /// ```
 /// use gguf_format::Array;
@@ -608,7 +607,7 @@ impl fmt::Debug for StringIndex<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// The value has a type that cannot become the requested one.
+    /// The type of the value cannot be converted to the requested one.
     WrongType {
         /// The requested type.
         asked: &'static str,
@@ -624,13 +623,13 @@ pub enum ValueError {
     },
     /// A bool whose byte is neither 0 nor 1.
     NotABool(u8),
-    /// A string that is not UTF-8 from this byte on.
+    /// A string that is not UTF-8, starting at this byte.
     NotUtf8(usize),
     /// An array with an element that does not have the requested type.
     Element {
-        /// Number of the element, from 0.
+        /// Index of the element.
         index: u64,
-        /// Why the element does not have the requested type.
+        /// Why the element cannot be converted.
         problem: Box<ValueError>,
     },
 }
@@ -655,8 +654,8 @@ impl core::error::Error for ValueError {}
 /// missing key is `None`; a value of another type is an error all the same.
 ///
 /// ```
-/// # let mut head = gguf_format::Head::default();
-/// # head.set("llama.block_count", 32u32);
+/// Integers convert into every integer type that can hold them, floats into floats, arrays into vectors. With `Option<T>` a missing key is
+/// `None`; a value of another type is still an error.
 /// # head.set("tokenizer.ggml.tokens", ["<s>", "</s>"]);
 /// # let bytes = head.encode()?;
 /// let gguf = gguf_format::Gguf::parse(&bytes)?;
@@ -671,7 +670,7 @@ pub trait FromValue<'a>: Sized {
     /// Converts the value, or returns the error.
     ///
     /// # Errors
-    /// [`ValueError`], when the value has another type or does not fit.
+    /// [`ValueError`], if the value has another type or does not fit.
     fn from_value(value: ValueRef<'a>) -> Result<Self, ValueError>;
 
     /// The result for a missing key; `None` if it is an error.
@@ -773,7 +772,7 @@ impl<'a> FromValue<'a> for f64 {
 }
 
 impl<'a> FromValue<'a> for f32 {
-    /// A double is rounded to the nearest single, as every consumer of such a key would.
+    /// A double is rounded to the nearest single, as other consumers of such a key do.
     fn from_value(value: ValueRef<'a>) -> Result<f32, ValueError> {
         match value {
             ValueRef::F32(v) => Ok(v),

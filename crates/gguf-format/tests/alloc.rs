@@ -1,4 +1,4 @@
-//! Memory: at every instant at most three times the bytes read so far and 64 KiB, for every input.
+//! Memory: at every instant at most three times the bytes read so far plus 64 KiB, for every input.
 
 use gguf_format::{Gguf, HeadScan, Progress, check};
 use gguf_test::corpus;
@@ -9,9 +9,9 @@ use gguf_test::counting;
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-/// Files whose heads are nothing but the smallest, or the costliest, things to remember.
+/// Files whose heads consist of the smallest, or the most expensive, items.
 fn costly() -> Vec<(&'static str, Vec<u8>)> {
-    // Just beyond a power of two, where a vector that doubles has most to spare.
+    // Just beyond a power of two, where a doubling vector has the most unused capacity.
     let n = (1 << 16) + 64;
     let many = |file: File, what: &str, one: &dyn Fn(u64) -> Vec<u8>| {
         let encoded: Vec<u8> = (0..n).flat_map(one).collect();
@@ -44,7 +44,7 @@ fn costly() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Reads a head from pieces into memory that doubles, as a program would.
+/// Reads a head in pieces into memory that doubles, like a program.
 fn read_in_pieces(file: &[u8], piece: usize) {
     let mut scan = HeadScan::new(Some(file.len() as u64));
     let mut bytes: Vec<u8> = vec![];
@@ -65,7 +65,7 @@ fn read_in_pieces(file: &[u8], piece: usize) {
     }
 }
 
-/// One test: the counts are those of the whole process.
+/// A single test: the counts are those of the whole process.
 #[test]
 fn memory_follows_the_bytes_read() {
     let mut files: Vec<(String, Vec<u8>, u64)> =

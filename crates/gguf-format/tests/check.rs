@@ -1,9 +1,9 @@
-//! The format's rules: for each a file that breaks it, with exactly the findings that are due.
+//! The format's rules: for each a file that violates it, with exactly the expected findings.
 
 use gguf_format::check::{self, KEPT, Place, RULES, Report, Severity};
 use gguf_format::{Array, ByteOrder, Dialect, GgmlType, Gguf, Head, Kv, TensorInfo, Value, ValueType, Version};
 
-/// A head encoded as it stands, padded to the alignment and followed by `data` zero bytes.
+/// An encoded head, padded to the alignment and followed by `data` zero bytes.
 fn file(head: &Head, alignment: usize, data: usize) -> Vec<u8> {
     let mut bytes = head.encode_as_read().unwrap();
     bytes.resize(bytes.len().next_multiple_of(alignment) + data, 0);
@@ -75,7 +75,7 @@ struct Case {
     codes: &'static [&'static str],
 }
 
-/// Where the first key's length stands, and where the key itself does.
+/// The offsets of the first key's length and of the key itself.
 const FIRST_KEY: usize = 24;
 
 fn cases() -> Vec<Case> {
@@ -93,7 +93,7 @@ fn cases() -> Vec<Case> {
         Head { kvs: vec![kv("general.alignment", 64u32)], tensors: vec![w("a", 0), w("b", 64)], ..Head::default() };
     case("alignment 64", file(&aligned, 64, 128), &[]);
 
-    // Not readable.
+    // Unreadable heads.
     case("empty", vec![], &["file.kind"]);
     case("html", b"<!DOCTYPE html><html><body>not found</body></html>".to_vec(), &["file.kind"]);
     case("version 4", patched(with_kvs(vec![]), 4, &[4]), &["file.version"]);
@@ -334,7 +334,7 @@ fn every_case_has_its_findings_and_no_others() {
         let structural = |code: &&str| RULES.iter().any(|rule| rule.code == *code && rule.structural);
         let due: Vec<&str> = case.codes.iter().copied().filter(structural).collect();
         assert_eq!(codes(&structure), due, "{}", case.name);
-        // To share data is safe for a reader that knows of it, so it is reported.
+        // Sharing data is safe if the reader expects it, so it is reported.
         let is_safe = due.iter().all(|code| *code == "tensor.shared");
         assert_eq!(structure.is_safe(), is_safe, "{}", case.name);
         assert_eq!(report.is_safe(), is_safe, "{}", case.name);
@@ -355,7 +355,7 @@ fn whatever_does_not_parse_is_an_error_and_what_is_safe_parses() {
 #[test]
 fn every_rule_has_a_case() {
     let all = cases();
-    // These have tests of their own: two depend on more than the bytes of a head, one is a case of the corpus.
+    // These have separate tests: two depend on more than the bytes of a head, one is a case of the corpus.
     let elsewhere = ["data.padding", "input.short", "draft.padding"];
     for rule in RULES {
         let hit = all.iter().any(|case| case.codes.contains(&rule.code)) || elsewhere.contains(&rule.code);

@@ -1,4 +1,4 @@
-//! Every file of the corpus is read, judged and used as expected.
+//! Every file of the corpus gives the expected results of reading, checking and all accessors.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn reading(result: Result<Gguf<'_>, Error>) -> Reading {
     }
 }
 
-/// What is not as expected of a case.
+/// The deviations of a case from its expected results.
 fn judge(case: &Case) -> Vec<String> {
     let mut wrong = vec![];
     let result = Gguf::parse_within(&case.bytes, Some(case.file_bytes));
@@ -41,10 +41,10 @@ fn judge(case: &Case) -> Vec<String> {
     if got != case.reading {
         wrong.push(format!("reading gave {got:?} ({said}), not {:?}", case.reading));
     }
-    // Without the file's length the same head is read, and what is missing may be asked for.
+    // Without the file's length the same head is read, and missing bytes may be requested.
     match (Gguf::parse(&case.bytes), case.reading) {
         (Ok(gguf), Reading::Sound) => accessors::exercise(&gguf),
-        // Where a length is wrong, what is read behind it may be wrong in another way.
+        // After a wrong length, the following fields may fail in another way.
         (Err(e), Reading::PastEnd | Reading::NotGguf) => {
             assert!(e.need().is_none_or(|need| need > case.bytes.len() as u64), "{}: {e}", case.name);
         }
@@ -61,7 +61,7 @@ fn judge(case: &Case) -> Vec<String> {
         let found: Vec<String> = report.findings().map(|f| f.to_string()).collect();
         wrong.push(format!("found {codes:?}, not {:?}: {}", case.codes, found.join("; ")));
     }
-    // To share data is safe for a reader that knows of it, so it is reported.
+    // Sharing data is safe if the reader expects it, so it is reported.
     if report.is_safe() != case.codes.iter().all(|code| *code == "tensor.shared") {
         wrong.push(format!("safe: {}", report.is_safe()));
     }
@@ -74,7 +74,7 @@ fn judge(case: &Case) -> Vec<String> {
         );
         assert!(!finding.to_string().contains(char::is_control), "{}: {finding:?}", case.name);
     }
-    // The full check finds at least as much, and may find more.
+    // The full check has at least the same findings, and possibly more.
     let all = check::format(&case.bytes, case.file_bytes);
     if let Some(code) = case.codes.iter().find(|code| report.count_of(code) != all.count_of(code)) {
         wrong.push(format!("the full check counts {} {code}, not {}", all.count_of(code), report.count_of(code)));

@@ -1,4 +1,4 @@
-//! Real heads, cut at every byte, arriving in pieces, and with every number in them set to what could hurt.
+//! Real heads, truncated at every byte, arriving in pieces, and with every number replaced by critical ones.
 
 use gguf_format::{Gguf, HeadScan, Limits, Problem, Progress, check};
 use gguf_test::corpus;
@@ -10,7 +10,7 @@ use gguf_test::corpus::{Case, accessors};
 /// Under emulation, only every n-th mutation is tried.
 const STEP: usize = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) { 1 } else { 11 };
 
-/// A real head, how it is written, and the length of the file it is from.
+/// A real head, its dialect, and the length of its file.
 struct Real {
     name: &'static str,
     form: Form,
@@ -78,7 +78,7 @@ fn every_prefix_is_refused_and_says_how_much_it_needs() {
     }
 }
 
-/// Ways to cut a file into pieces.
+/// Ways to divide a file into pieces.
 fn pieces(len: usize) -> Vec<Vec<usize>> {
     let mut ways: Vec<Vec<usize>> = [1, 2, 3, 7, 64, 1000].map(|n| (0..len).step_by(n).collect()).into();
     let mut state = 0x9e37_79b9u64;
@@ -119,7 +119,7 @@ fn pieces_make_no_difference() {
     }
 }
 
-/// A scan with limits rejects values above them before it requests the bytes, and accepts values equal to them.
+/// A scan with limits rejects larger values before it requests their bytes, and accepts equal values.
 #[test]
 fn limits_are_kept_before_bytes_are_asked_for() {
     const LIMITS: Limits =
@@ -163,7 +163,7 @@ fn limits_are_kept_before_bytes_are_asked_for() {
     }
 }
 
-/// Reads and judges a head as a program would that does not trust it.
+/// Reads and checks a head like an untrusting program.
 fn use_untrusted(head: &[u8], file_bytes: u64) {
     let report = check::structure(head, file_bytes);
     match Gguf::parse_within(head, Some(file_bytes)) {
@@ -204,7 +204,7 @@ fn mutate(name: &str) {
         fields::write(&mut head, number, real.form.big, old);
     }
     assert!(head == real.head);
-    // A file that is longer or shorter than its tensors say.
+    // A file that is longer or shorter than its tensors require.
     for file_bytes in [0, 1, real.head.len() as u64, real.file_bytes - 1, real.file_bytes + 1, u64::MAX] {
         use_untrusted(real.head, file_bytes);
     }

@@ -1,5 +1,5 @@
-//! Our tables against the real ones, and real models read and written again. `GGUF_PEERS` names the folder of the peers
-//! (llama.cpp's sources and gguf-py), `GGUF_SHARED` that of the reference data; without them the tests are ignored.
+//! Compares the tables with the real ones, and re-encodes real models. `GGUF_PEERS` is the directory of the peers (llama.cpp's sources and
+//! gguf-py), `GGUF_SHARED` that of the reference data; without them the tests are ignored.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 use gguf_format::{GgmlType, TYPES, keys};
 use gguf_test::{corpus::rewrite, peers};
 
-/// What a Python program prints that has llama.cpp's own gguf-py at hand.
+/// The output of a Python program that uses llama.cpp's own gguf-py.
 fn gguf_py(program: &str) -> String {
     let peers = peers::peers();
     let output = Command::new(peers.join("venv/bin/python"))
@@ -62,7 +62,7 @@ for t in GGMLQuantizationType: print(int(t), t.name, *GGML_QUANT_SIZES[t])";
     assert_eq!(n, TYPES.iter().filter(|t| !t.removed).count());
 }
 
-/// All files of a folder and the folders in it whose names end in `.gguf`.
+/// All files in a directory tree whose names end in `.gguf`.
 fn models(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
         let path = entry.expect("an entry of the folder").path();

@@ -49,7 +49,7 @@ fn heads_that_fit_the_same_space() {
     };
     assert!(same(&|h| h.set("general.architecture", "gemma")));
     assert!(!same(&|h| h.set("general.architecture", "gpt2")));
-    // As much room, but other data.
+    // The same size, but other data.
     assert!(!same(&|h| h.tensors[0].shape = vec![4]));
     assert!(!same(&|h| h.set("general.alignment", 32u32)));
 }

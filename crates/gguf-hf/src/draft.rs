@@ -24,7 +24,7 @@ const MAX_IDS: u64 = 1 << 22;
 pub enum DraftProblem {
     /// The model is a draft, and the folder of the model that it is made for is not given.
     NoTarget,
-    /// Such a folder is given for a model that is no draft.
+    /// A target folder is given, but the model is not a draft.
     NotADraft,
 }
 

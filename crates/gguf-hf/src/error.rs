@@ -148,7 +148,7 @@ pub enum Error {
         /// Why.
         source: AdapterProblem,
     },
-    /// A draft lacks the model that it is made for, or a model that is no draft has one.
+    /// The target model of a draft is not given, or is given for a model that is not a draft.
     Draft {
         /// The folder.
         path: PathBuf,

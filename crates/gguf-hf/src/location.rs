@@ -29,7 +29,7 @@ impl Location {
     /// The checkpoint at a path: a folder, a model's folder in the cache of the Hugging Face hub, or a file of tensors.
     ///
     /// # Errors
-    /// If there is none, and if a model in the cache has several revisions without a current one.
+    /// If there is no checkpoint, or a model in the cache has several revisions and none of them is current.
     pub(crate) fn find(path: &Path) -> Result<Location, Error> {
         if path.is_dir() {
             return Location::of_folder(path);

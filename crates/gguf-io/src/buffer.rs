@@ -1,41 +1,38 @@
 //! Memory for a head that is being read.
 //!
-//! The head of a small file, or of a stream of unknown length, is a plain vector that doubles. That of a larger one is
-//! read into anonymous memory of its own, where pages can be taken many at a time and the kernel can hand out huge ones:
-//! on a virtual machine the page faults of a vector cost more than reading and walking the head together. Address space is
-//! reserved up to the length of the file; memory is taken only as bytes arrive, and never more than three times as much
-//! as was read and 64 KiB.
+//! The head of a small file, or of a stream of unknown length, is a vector that doubles. The head of a larger one is read into separate
+//! anonymous memory, where pages can be faulted in batches and the kernel can provide huge ones: on a virtual machine, the page faults of a
+//! vector cost more than reading and parsing the head together. Address space is reserved up to the length of the file; memory is committed
+//! only as bytes arrive, and is at most three times the bytes read plus 64 KiB.
 
 use std::io::{self, Read};
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// The smallest and the largest piece to read at once. The larger is what a core's cache holds, so that the walk over a
-/// piece finds it there.
+/// The smallest and the largest piece to read at once. The largest fits a core's cache, so that the parser finds the piece there.
 const MIN_READ: usize = 32 << 10;
 const MAX_READ: usize = 256 << 10;
 
-/// Files from this length on have memory of their own for their head.
+/// The file length from which the head has separate memory.
 const LARGE: u64 = 1 << 20;
 
-/// What the kernel calls a huge page on most machines. Reservations of whole ones are placed where they can be used.
+/// The size of a huge page on most machines. Reservations of whole huge pages are aligned to them.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// How much of memory of its own is in small pages, before the first huge one: with so much read, a huge page more is not
-/// too much.
+/// The size of the small pages before the first huge one: once they are full, another huge page does not exceed the bound.
 const SMALL_PAGES: usize = 1 << 20;
 
 /// The most address space reserved ahead.
 const MAX_RESERVE: u64 = 64 << 20;
 
-/// The bytes of a head, as far as they were read.
+/// The bytes of a head read so far.
 #[derive(Debug)]
 pub(crate) enum Buffer {
     Vector(Vec<u8>),
     Memory(Memory),
 }
 
-/// Anonymous memory; the bytes start where [`SMALL_PAGES`] are left before its first huge page.
+/// Anonymous memory; the bytes start [`SMALL_PAGES`] before its first huge page.
 #[derive(Debug)]
 pub(crate) struct Memory {
     map: MmapMut,
@@ -49,7 +46,7 @@ impl Memory {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let len = Memory::START.saturating_add(bytes).next_multiple_of(HUGE_PAGE);
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
-        // Only advice: where it is not taken the pages are small, and everything else is the same.
+        // Only advice: if it is ignored, the pages are small, and nothing else changes.
         #[cfg(target_os = "linux")]
         {
             let _ = map.advise_range(memmap2::Advice::NoHugePage, 0, HUGE_PAGE);
@@ -64,13 +61,13 @@ impl Memory {
         self.map.get(Memory::START..Memory::START + self.len).unwrap_or_default()
     }
 
-    /// The next `n` bytes behind those that are there, or as many as there is room for.
+    /// The free space after the bytes read so far, at most `n` bytes.
     fn room(&mut self, n: usize) -> &mut [u8] {
         let start = Memory::START + self.len;
         let end = start.saturating_add(n).min(self.map.len());
         #[cfg(target_os = "linux")]
         if end <= HUGE_PAGE {
-            // Small pages all at once instead of a fault for each.
+            // Faults in small pages all at once instead of one by one.
             let _ = self.map.advise_range(memmap2::Advice::PopulateWrite, start, end - start);
         }
         self.map.get_mut(start..end).unwrap_or_default()
@@ -82,17 +79,17 @@ impl Memory {
 }
 
 impl Buffer {
-    /// An empty one, for a head in a stream of the given length, if that is known.
+    /// An empty buffer for a head in a stream of the given length, if known.
     pub(crate) fn new(total: Option<u64>) -> Buffer {
         let memory = total.filter(|&t| t >= LARGE).map(|t| Memory::reserve(t.min(MAX_RESERVE)));
         match memory {
             Some(Ok(memory)) => Buffer::Memory(memory),
-            // Without the length, or where the system gives no such memory.
+            // Unknown length, or no such memory on this system.
             _ => Buffer::Vector(Vec::new()),
         }
     }
 
-    /// Reads on. Says whether the reader is at its end.
+    /// Reads the next piece. Returns whether the reader is at its end.
     pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<bool> {
         match self {
             Buffer::Memory(memory) if memory.is_full() => {

@@ -1,4 +1,4 @@
-//! Copies from file to file, inside the kernel where it can do that.
+//! Copies between files, inside the kernel if possible.
 
 use std::fs::File;
 use std::io;
@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use crate::{Error, ModelFile, Output, ReadAt};
 
-/// Bytes that are copied through memory at once.
+/// Bytes to copy through memory at once.
 const PIECE: u64 = 1 << 20;
 
 impl Output {
-    /// Copies the bytes `range` of `file` to `offset`. The kernel copies them where it can, and a file system that shares data
-    /// between files may do so; otherwise they pass through memory, a megabyte at a time. Holes of the source stay holes in a
-    /// new output that [has its length](Output::set_len) already. May be called from several threads at once.
+    /// Copies the bytes `range` of `file` to `offset`. The kernel copies them if it can, and a file system may share the data between the
+    /// files; otherwise they pass through memory, a megabyte at a time. Holes of the source remain holes in a new output that [has its
+    /// length](Output::set_len) already. May be called from several threads at once.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,7 +63,7 @@ impl ModelFile {
     }
 }
 
-/// Which side of a copy failed.
+/// The failing side of a copy.
 enum Failed {
     Reading(io::Error),
     Writing(Error),
@@ -75,7 +75,7 @@ fn copy(from: &File, range: Range<u64>, output: &Output, to: u64) -> Result<(), 
     copy.through_memory(output)
 }
 
-/// What is left of a copy.
+/// The remaining part of a copy.
 struct Copy<'a> {
     from: &'a File,
     at: u64,
@@ -112,11 +112,11 @@ impl Copy<'_> {
                 Ok(0) => return Err(Failed::Reading(io::ErrorKind::UnexpectedEof.into())),
                 Ok(n) => self.advance(n as u64),
                 Err(Errno::INTR) => {}
-                // Full is full, however it is written.
+                // A full disk is an error for every way of copying.
                 Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                     return Err(Failed::Writing(output.io("write")(e.into())));
                 }
-                // Other file systems, kinds of files or kernels, and errors of the disk: which file it is shows when it is read.
+                // Unsupported file systems, file types or kernels, and disk errors: reading determines the failing file.
                 Err(_) => return Ok(()),
             }
         }
@@ -150,7 +150,7 @@ impl Copy<'_> {
     }
 }
 
-/// How many bytes of data there are from `at` on, or if there are none, how long the hole is; of `len` bytes at most.
+/// The length of the data at `at`, or of the hole there, at most `len` bytes.
 #[cfg(target_os = "linux")]
 fn data_at(file: &File, at: u64, len: u64) -> (u64, u64) {
     use rustix::fs::{SeekFrom, seek};
@@ -161,7 +161,7 @@ fn data_at(file: &File, at: u64, len: u64) -> (u64, u64) {
             Err(_) => (len, 0),
         },
         Ok(data) => (0, (data - at).min(len)),
-        // No data from here on: a hole up to the end. A range that leaves the file is found when it is copied.
+        // No data from here on: a hole up to the end. Copying detects a range beyond the end.
         Err(Errno::NXIO) => {
             let end = file.metadata().map_or(at, |m| m.len());
             match end.saturating_sub(at) {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Some data, a hole, and data again.
+    /// A file with data, a hole, and data again.
     fn sparse(path: &std::path::Path) -> Vec<u8> {
         let file = File::create(path).unwrap();
         file.set_len(3 << 20).unwrap();

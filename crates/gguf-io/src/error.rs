@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gguf_format::shard::ShardProblem;
 use gguf_format::{GgmlType, SizeError, SwapError};
 
-/// A path as a report may show it: on one line, and with everything escaped that a terminal would act on.
+/// A path for display: on one line, with characters escaped that a terminal would interpret.
 pub fn shown_path(path: &Path) -> String {
     let shown = gguf_format::Str(path.as_os_str().as_encoded_bytes()).to_string();
     // Where backslashes separate folders, they are not escaped.
@@ -17,25 +17,25 @@ pub fn shown_path(path: &Path) -> String {
 
 /// Why a file could not be opened, read or written.
 ///
-/// The message is complete: it includes that of the cause. [`source`](std::error::Error::source) therefore is what lies
-/// behind the cause, so that a printed chain says nothing twice.
+/// The message is complete: it includes that of the cause. [`source`](std::error::Error::source) is therefore the cause of the cause, so
+/// that a printed chain does not repeat anything.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system, or another source of bytes, refused.
+    /// An error of the operating system or another source of bytes.
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried: `open`, `read`, `write`, ...
+        /// The action: `open`, `read`, `write`, ...
         action: &'static str,
-        /// Its message.
+        /// The cause.
         source: io::Error,
     },
     /// The file's head cannot be read as GGUF.
     Head {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The problem and its offset.
         source: Box<gguf_format::Error>,
     },
     /// The output exists already and may not be replaced.
@@ -44,36 +44,36 @@ pub enum Error {
     Busy(PathBuf),
     /// The file has changed since it was read.
     Changed(PathBuf),
-    /// An edit of the file was interrupted, and cannot be finished.
+    /// An edit of the file was interrupted and cannot be completed.
     Unfinished {
         /// The file.
         path: PathBuf,
         /// The journal of the edit.
         journal: PathBuf,
-        /// What keeps it from being finished.
+        /// The reason why it cannot be completed.
         source: io::Error,
     },
-    /// There is a journal beside the file that does not match its content.
+    /// A journal of the file's name does not match its content.
     OtherJournal {
         /// The file.
         path: PathBuf,
         /// The journal.
         journal: PathBuf,
     },
-    /// A disk has not enough free space for the output.
+    /// Insufficient free space on a disk.
     NoRoom {
-        /// The output; of several on the disk, the first.
+        /// The output, or the first of several on the disk.
         path: PathBuf,
-        /// Where the disk is mounted.
+        /// The mount point of the disk.
         disk: PathBuf,
-        /// Bytes that the outputs on the disk still need.
+        /// Bytes still needed by the outputs on the disk.
         needed: u64,
         /// Bytes that are free.
         free: u64,
     },
-    /// The file or folder is not of the kind that is needed.
+    /// Not a regular file, or not the expected kind of file or directory.
     NotAFile(PathBuf),
-    /// There is no tensor of that name.
+    /// No tensor has that name.
     NoTensor {
         /// The file; of a model, the first one.
         path: PathBuf,

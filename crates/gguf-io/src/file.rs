@@ -10,8 +10,8 @@ use gguf_format::{Gguf, HeadScan, Limits};
 use crate::tensor::{Tensor, nearest};
 use crate::{Error, Map, ReadAt, in_place, read_head_with};
 
-/// How large the parts of a head may be for it to be opened as a model: tensors and key-value pairs are some hundred times as many as
-/// the largest models have, strings and arrays as long as ggml reads them.
+/// Limits for heads of models: some hundred times the tensors and key-value pairs of the largest models, and the lengths of strings and
+/// arrays that ggml accepts.
 pub const MODEL_LIMITS: Limits = Limits {
     tensors: 1 << 18,
     kvs: 1 << 18,
@@ -22,8 +22,8 @@ pub const MODEL_LIMITS: Limits = Limits {
     dims: u32::MAX,
 };
 
-/// An open GGUF file, wherever its bytes are. The head is on the heap, so it stays what it was when it was checked; tensor
-/// data stays in the source and is read on demand.
+/// An open GGUF file from any source of bytes. The head is on the heap, so it cannot change after its check; tensor data stays in the
+/// source and is read on demand.
 ///
 /// ```
 /// # fn main() -> Result<(), gguf_io::Error> {
@@ -55,7 +55,7 @@ pub struct ModelFile {
 
 impl ModelFile {
     /// Opens a file and parses its head.
-    /// An edit [in place](in_place) that was interrupted is finished first.
+    /// An interrupted edit [in place](in_place) is completed first.
     ///
     /// # Errors
     /// [`Error::Io`] from the operating system, [`Error::NotAFile`] for a folder, pipe or device, [`Error::Head`] when the
@@ -65,8 +65,8 @@ impl ModelFile {
         ModelFile::open_at(path, 0)
     }
 
-    /// Opens a GGUF that starts at byte `start` of a larger file and reaches to its end. All offsets, and the alignment,
-    /// count from there.
+    /// Opens a GGUF that starts at byte `start` of a larger file and extends to its end. All offsets and the alignment are relative to
+    /// `start`.
     ///
     /// # Errors
     /// See [`open`](ModelFile::open).
@@ -78,21 +78,20 @@ impl ModelFile {
         Ok(ModelFile { path: path.to_owned(), source: Box::new(file), start, file_bytes, gguf })
     }
 
-    /// A file that is open already. `name` stands for it in messages; it is what [`path`](ModelFile::path) gives, and
-    /// nothing is opened by it.
+    /// Uses an open file. `name` identifies it in messages; [`path`](ModelFile::path) returns it, but it is never opened.
     ///
     /// # Errors
     /// See [`open`](ModelFile::open).
     pub fn from_file(file: File, name: impl Into<PathBuf>) -> Result<ModelFile, Error> {
         let name = name.into();
-        // A pipe has no positions to read at.
+        // A pipe does not support positioned reads.
         if !file.metadata().map_err(Error::io(&name, "read"))?.is_file() {
             return Err(Error::NotAFile(name));
         }
         ModelFile::from_reader(file, name)
     }
 
-    /// A GGUF in any source of bytes: memory, a [`Map`], a remote object. `name` stands for it in messages.
+    /// Opens a GGUF in any source of bytes: memory, a [`Map`], a remote object. `name` identifies it in messages.
     ///
     /// ```
     /// # fn main() -> Result<(), gguf_io::Error> {
@@ -110,27 +109,27 @@ impl ModelFile {
         Ok(ModelFile { path, source: Box::new(source), start: 0, file_bytes, gguf })
     }
 
-    /// As [`open`](ModelFile::open), with tensor data mapped into memory, where it can be borrowed instead of read:
-    /// [`Tensor::as_bytes`], [`Tensor::as_slice`].
+    /// As [`open`](ModelFile::open), with tensor data mapped into memory, so that it can be borrowed instead of read: [`Tensor::as_bytes`],
+    /// [`Tensor::as_slice`].
     ///
     /// # Errors
     /// See [`open`](ModelFile::open); also when the system cannot map the file.
     ///
     /// # Safety
-    /// That of [`Map::new`]: as long as the file is open here, nobody writes to it or truncates it.
+    /// As for [`Map::new`]: while the file is open here, nothing may write to it or truncate it.
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<ModelFile, Error> {
         let path = path.as_ref();
         in_place::finish(path)?;
         let file = open_regular(path)?;
-        // The head is read: that is faster than to copy it out of new pages.
+        // The head is read, which is faster than copying it from newly mapped pages.
         let (gguf, file_bytes) = read(&file, 0, path)?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         let map = unsafe { Map::new(&file) }.map_err(Error::io(path, "map"))?;
         Ok(ModelFile { path: path.to_owned(), source: Box::new(map), start: 0, file_bytes, gguf })
     }
 
-    /// The path that the file was opened from, or the name that it was given.
+    /// The path of the file, or its given name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -145,7 +144,7 @@ impl ModelFile {
         self.file_bytes
     }
 
-    /// Where the GGUF starts in its source.
+    /// The offset of the GGUF in its source.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -154,7 +153,7 @@ impl ModelFile {
         &*self.source
     }
 
-    /// Fills `buf` with the bytes from `offset` (from the start of the GGUF) on.
+    /// Fills `buf` with the bytes at `offset`, from the start of the GGUF.
     ///
     /// # Errors
     /// [`Error::Io`], also when the file ends before `buf` is full.
@@ -163,17 +162,17 @@ impl ModelFile {
         pos.and_then(|pos| self.source.read_exact_at(pos, buf)).map_err(Error::io(&self.path, "read"))
     }
 
-    /// The bytes from `offset` (from the start of the GGUF) on, if the source is in memory and has that many.
+    /// The `n` bytes at `offset`, from the start of the GGUF, if the source is in memory and long enough.
     pub(crate) fn bytes_at(&self, offset: u64, n: u64) -> Option<&[u8]> {
         let start = usize::try_from(self.start.checked_add(offset)?).ok()?;
         self.source.as_bytes()?.get(start..)?.get(..usize::try_from(n).ok()?)
     }
 
-    /// The first tensor of that name. This walks over the head's tensors; for many look-ups, collect
-    /// [`tensors`](ModelFile::tensors) into a map once.
+    /// The first tensor with that name, found by a linear search; for many look-ups, collect [`tensors`](ModelFile::tensors) into a map
+    /// once.
     ///
     /// # Errors
-    /// [`Error::NoTensor`], which says what tensors have a name like that.
+    /// [`Error::NoTensor`], with similar tensor names.
     pub fn tensor(&self, name: &str) -> Result<Tensor<'_>, Error> {
         match self.gguf.tensor(name) {
             Some(info) => Ok(Tensor::new(self, info)),
@@ -185,7 +184,7 @@ impl ModelFile {
         }
     }
 
-    /// The tensor of that number in the head, from 0.
+    /// The tensor with that index in the head.
     pub fn tensor_by_index(&self, index: u64) -> Option<Tensor<'_>> {
         Some(Tensor::new(self, self.gguf.tensor_by_index(index)?))
     }
@@ -198,7 +197,7 @@ impl ModelFile {
 
 impl fmt::Debug for ModelFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the source, which may be gigabytes of memory.
+        // Omits the source, which may be gigabytes of memory.
         f.debug_struct("ModelFile")
             .field("path", &self.path)
             .field("start", &self.start)
@@ -208,8 +207,7 @@ impl fmt::Debug for ModelFile {
     }
 }
 
-/// Opens a regular file for reading. What the path leads to is looked at once it is open, so that nothing can take its place in
-/// between, and a pipe is never waited for.
+/// Opens a regular file for reading. The file type is checked after opening, which prevents races, and opening a pipe never blocks.
 ///
 /// # Errors
 /// [`Error::NotAFile`] for a folder, pipe or device; [`Error::Io`].
@@ -228,7 +226,7 @@ pub fn open_regular(path: impl AsRef<Path>) -> Result<File, Error> {
     }
 }
 
-/// The head at byte `start` of a source, and how many bytes there are from there on.
+/// The head at byte `start` of a source, and the number of bytes from there.
 fn read(source: &dyn ReadAt, start: u64, path: &Path) -> Result<(Gguf<'static>, u64), Error> {
     let file_bytes = source.size().map_err(Error::io(path, "read"))?.saturating_sub(start);
     let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);

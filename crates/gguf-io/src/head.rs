@@ -7,18 +7,18 @@ use gguf_format::{Gguf, HeadBytes, HeadScan, Progress};
 
 use crate::buffer::Buffer;
 
-/// The head of a stream, as far as it could be read.
+/// The head of a stream, as far as it was read.
 #[derive(Debug)]
 pub struct HeadRead {
     bytes: Buffer,
-    /// How far the bytes are sound.
+    /// The extent of the valid bytes.
     pub scan: HeadScan,
-    /// What stopped the reading, if the head is not whole.
+    /// The error that ended reading, if the head is incomplete.
     pub error: Option<gguf_format::Error>,
 }
 
 impl HeadRead {
-    /// The bytes of the head; all bytes read, if it is not whole.
+    /// The bytes of the head; all bytes read, if it is not complete.
     pub fn bytes(&self) -> &[u8] {
         self.parts().0
     }
@@ -39,7 +39,7 @@ impl HeadRead {
     /// The parsed head.
     ///
     /// # Errors
-    /// What stopped the reading, or an unusable alignment.
+    /// The error that ended reading, or an invalid alignment.
     pub fn into_gguf(mut self) -> Result<Gguf<'static>, gguf_format::Error> {
         self.bytes.cut(self.scan.head_bytes());
         match (self.error, self.bytes) {
@@ -50,8 +50,8 @@ impl HeadRead {
     }
 }
 
-/// Reads a head from a stream in pieces, into memory that at most doubles, so that a file that promises much and holds
-/// little costs little. `total` is the length of the whole stream, if known.
+/// Reads a head from a stream in pieces, into memory that at most doubles: large claims in a small file allocate little. `total` is the
+/// length of the whole stream, if known.
 ///
 /// ```
 /// # let mut head = gguf_format::Head::default();
@@ -70,11 +70,10 @@ pub fn read_head(reader: &mut impl Read, total: Option<u64>) -> io::Result<HeadR
     read_head_with(reader, HeadScan::new(total), |_, _| Ok(()))
 }
 
-/// As [`read_head`], with a scan that was not started yet. After each piece `look` is shown the bytes so far and how far the
-/// scan has come in them, and may refuse the rest.
+/// As [`read_head`], with a new scan. After each piece `look` gets the bytes so far and the progress of the scan, and may reject the rest.
 ///
 /// # Errors
-/// The reader's, and those of `look`; memory that is not available is [`io::ErrorKind::OutOfMemory`].
+/// Those of the reader, and of `look`; [`io::ErrorKind::OutOfMemory`] if memory is not available.
 pub fn read_head_with<E: From<io::Error>>(
     reader: &mut impl Read,
     mut scan: HeadScan,

@@ -1,15 +1,15 @@
-//! Replacing the start of a file in place, so that it is always the old one or the new one.
+//! Replaces the start of a file in place, atomically: the file is always the old one or the new one.
 //!
-//! An edit is noted in a journal beside the file (`model.gguf.edit` for `model.gguf`) before the file is touched: the bytes that
-//! change, and how many bytes are inserted where. As long as the journal is incomplete, the file is the old one. Once it is complete
-//! and on the disk, the edit is certain: if it is interrupted, whoever opens the file next with this crate finishes it, because
-//! everything that is left to do is in the journal and can be done twice. [`ModelFile::open`](crate::ModelFile::open) does so.
+//! An edit is first recorded in a journal beside the file (`model.gguf.edit` for `model.gguf`): the bytes that change, and the number and
+//! position of inserted bytes. While the journal is incomplete, the file is the old one. Once it is complete and on the disk, the edit is
+//! committed: if it is interrupted, the next open of the file with this crate completes it, because the journal contains all remaining
+//! steps, and repeating them is harmless. [`ModelFile::open`](crate::ModelFile::open) does this.
 //!
-//! A journal is believed only if its checksum is right and if everything in the file's start that it does not replace is as it was:
-//! a file that has been changed or replaced since is never touched.
+//! A journal is valid only if its checksum is correct and the rest of the file's start is unchanged: a file that has been changed or
+//! replaced since is never touched.
 //!
-//! Inserting is left to the file system (`FALLOC_FL_INSERT_RANGE` of Linux: ext4 and XFS), which moves no data. A process that is
-//! killed cannot interrupt it; what a loss of power within that one call leaves is up to the file system and its own journal.
+//! The file system inserts bytes (`FALLOC_FL_INSERT_RANGE` of Linux: ext4 and XFS) without moving data. Killing the process cannot
+//! interrupt this; after a loss of power within that one call, the state depends on the file system and its journal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -24,18 +24,18 @@ pub mod space;
 
 use record::{Found, Record};
 
-/// Bytes that are written at once.
+/// Bytes to write at once.
 const PIECE: usize = 256 << 10;
 
-/// A step of an edit in place, in their order. The process may end at any of them.
+/// A step of an edit in place, in order. The process may end at any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EditStep {
-    /// The journal exists, and nothing is in it.
+    /// The journal exists, and is empty.
     Opened,
     /// A piece of the journal was written.
     Noted,
-    /// The journal is complete and durable. From here on, the edit will be completed.
+    /// The journal is complete and durable. From here on, the edit is committed.
     Durable,
     /// The file system has inserted bytes, which read as zero.
     Inserted,
@@ -43,7 +43,7 @@ pub enum EditStep {
     Wrote,
     /// The new start is durable.
     Synced,
-    /// The journal is gone.
+    /// The journal is removed.
     Finished,
 }
 
@@ -54,7 +54,7 @@ pub fn journal_path(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// The file that a path leads to: a journal lies beside the file itself, not beside a link to it.
+/// The file that a path refers to: a journal is beside the file itself, not beside a link to it.
 fn real(path: &Path) -> Result<PathBuf, Error> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => path.canonicalize().map_err(Error::io(path, "open")),
@@ -62,8 +62,8 @@ fn real(path: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Replaces the first `old.len()` bytes of a file by `new`, in place. `new` is as long, or longer by a number of bytes that the file
-/// system can insert: a multiple of [`space::block_bytes`], where [`space::can_insert`]. Only what differs is written, so the time
+/// Replaces the first `old.len()` bytes of a file by `new`, in place. `new` has the same length, or is longer by a number of bytes that the
+/// file system can insert: a multiple of [`space::block_bytes`], if [`space::can_insert`]. Only the difference is written, so the time
 /// depends on `old` and `new` and not on the length of the file.
 ///
 /// ```
@@ -77,10 +77,9 @@ fn real(path: &Path) -> Result<PathBuf, Error> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Changed`] when the file does not start with `old`; [`Error::Busy`] when another process edits it; [`Error::Io`], for
-/// example when the disk is full, the file may not be written, or the file system cannot insert
-/// ([`io::ErrorKind::Unsupported`]). The file is then as it was. Only when it cannot be put back either, the journal stays and the
-/// error is [`Error::Unfinished`].
+/// [`Error::Changed`] if the file does not start with `old`; [`Error::Busy`] if another process is editing it; [`Error::Io`], for example
+/// if the disk is full, the file is read-only, or the file system cannot insert bytes ([`io::ErrorKind::Unsupported`]). The file is then
+/// unchanged. If it cannot be restored either, the journal is kept and the error is [`Error::Unfinished`].
 pub fn replace_start(path: &Path, old: &[u8], new: &[u8], on: &dyn Fn(EditStep)) -> Result<(), Error> {
     let path = real(path)?;
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::io(&path, "open for writing"))?;
@@ -91,7 +90,7 @@ pub fn replace_start(path: &Path, old: &[u8], new: &[u8], on: &dyn Fn(EditStep))
     }
     let mut journal = Journal { file: open_locked(&name)?, path: name };
     let begun = (|| {
-        // Somebody may have begun an edit since the file was opened.
+        // Another edit may have begun since the file was opened.
         finish_locked(&path, &mut journal, on)?;
         let record = Record::new(&path, &file, old, new)?;
         on(EditStep::Opened);
@@ -100,7 +99,7 @@ pub fn replace_start(path: &Path, old: &[u8], new: &[u8], on: &dyn Fn(EditStep))
     })();
     let record = match begun {
         Ok(record) => record,
-        // A journal that belongs to another file is not ours to remove.
+        // Keeps the journal of another file.
         Err(e @ (Error::Unfinished { .. } | Error::OtherJournal { .. })) => return Err(e),
         Err(e) => {
             journal.remove();
@@ -126,11 +125,11 @@ pub fn replace_start(path: &Path, old: &[u8], new: &[u8], on: &dyn Fn(EditStep))
     }
 }
 
-/// Finishes an edit of the file that was interrupted, if there is one; returns whether there was. Opening a model does so.
+/// Completes an interrupted edit of the file, if any; returns whether there was one. Opening a model calls this.
 ///
 /// # Errors
-/// [`Error::Unfinished`] when it cannot be finished, for example because the file may not be written; [`Error::OtherJournal`] when
-/// the journal is of another file, or the file has changed since; [`Error::Busy`] when another process is editing it.
+/// [`Error::Unfinished`] if it cannot be completed, for example because the file is read-only; [`Error::OtherJournal`] if the journal
+/// belongs to another file, or the file has changed since; [`Error::Busy`] if another process is editing it.
 pub fn finish(path: &Path) -> Result<bool, Error> {
     finish_with(path, &|_| ())
 }
@@ -142,7 +141,7 @@ pub fn finish(path: &Path) -> Result<bool, Error> {
 pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     let path = real(path)?;
     let name = journal_path(&path);
-    // Whatever else has the name is somebody's own, and no reason not to read the file.
+    // Any other file with this name belongs to the user and does not prevent reading.
     if !Record::is_journal(&name) {
         return Ok(false);
     }
@@ -157,7 +156,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
             Ok(is_finished)
         }
         Err(Error::Io { source, .. }) => {
-            // What may not be written may still be as it should be.
+            // A read-only file may already be in its final state.
             let is_whole = File::open(&name).and_then(|mut journal| {
                 let Some(record) = Record::read(&mut journal)? else { return Ok(true) };
                 Ok(record.look(&File::open(&path)?)? == Found::Done)
@@ -171,7 +170,7 @@ pub fn finish_with(path: &Path, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     }
 }
 
-/// Completes the remaining steps of the journal; returns whether there were any. The journal remains.
+/// Performs the remaining steps of the journal; returns whether there were any. The journal is kept.
 fn finish_locked(path: &Path, journal: &mut Journal, on: &dyn Fn(EditStep)) -> Result<bool, Error> {
     let unfinished = |source| Error::Unfinished { path: path.to_owned(), journal: journal.path.clone(), source };
     let Some(record) = Record::read(&mut journal.file).map_err(unfinished)? else { return Ok(false) };
@@ -183,7 +182,7 @@ fn finish_locked(path: &Path, journal: &mut Journal, on: &dyn Fn(EditStep)) -> R
     };
     match record.apply(&file, &mut is_inserted, on) {
         Ok(()) => Ok(true),
-        // Nothing was done to the file before, so it is the old one.
+        // The file has not been touched, so it is the old one.
         Err(e) if !is_inserted && e.kind() == io::ErrorKind::Unsupported => Ok(false),
         Err(e) => Err(unfinished(e)),
     }
@@ -215,7 +214,7 @@ impl Journal {
 
     fn remove(self) {
         let Journal { file, path } = self;
-        // Where the name can be removed while the file is locked, nobody gets it in between. Elsewhere it cannot be.
+        // On Unix the name is removed while the file is locked, which prevents races. Elsewhere a locked file cannot be removed.
         if !cfg!(unix) {
             drop(file);
         }
@@ -224,7 +223,7 @@ impl Journal {
     }
 }
 
-/// Makes the names in the folder of a file durable. Not every file system can.
+/// Makes the names in the directory of a file durable. Some file systems do not support this.
 fn sync_folder(path: &Path) {
     if let Ok(folder) = File::open(folder(path)) {
         let _ = folder.sync_all();
@@ -232,7 +231,7 @@ fn sync_folder(path: &Path) {
 }
 
 impl Record<'_> {
-    /// Does the edit, from wherever it was interrupted.
+    /// Performs the edit, starting at the step of the interruption.
     fn apply(&self, file: &File, is_inserted: &mut bool, on: &dyn Fn(EditStep)) -> io::Result<()> {
         if let Some(hole) = self.hole.as_ref().filter(|_| !*is_inserted) {
             space::insert(file, hole.at, hole.len)?;
@@ -245,7 +244,7 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Puts the file back that began with `old`.
+    /// Restores the file that began with `old`.
     fn undo(&self, file: &File, is_inserted: bool, old: &[u8]) -> io::Result<()> {
         let (mut from, mut to) = (self.at, self.end());
         if let Some(hole) = &self.hole {
@@ -270,7 +269,7 @@ fn write_pieces(file: &File, mut at: u64, bytes: &[u8], on: &dyn Fn(EditStep)) -
     Ok(())
 }
 
-/// All bytes of a file; reserves no more memory than the file is long.
+/// All bytes of a file; reserves no more memory than its length.
 fn read_whole(file: &mut File) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.size()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut bytes = Vec::new();

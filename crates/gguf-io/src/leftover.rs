@@ -1,7 +1,6 @@
-//! Temporary files, and the removal of those that killed processes left behind.
+//! Temporary files, and the removal of those left by killed processes.
 //!
-//! A temporary file is locked as long as its process works on it. The lock ends with the process, however that ends, so a file
-//! whose lock can be had belongs to nobody.
+//! A temporary file is locked while its process works on it. The lock ends with the process in any case, so an unlocked file is abandoned.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,32 +11,32 @@ use crate::lock::{is_still, open_present};
 /// Number of random characters in the name of a temporary file: enough to avoid confusion with other files.
 pub(crate) const RANDOM: usize = 12;
 
-/// How the name of a temporary file ends.
+/// The suffix of temporary files.
 pub(crate) const SUFFIX: &str = ".partial";
 
-/// Names in a folder that are looked at.
+/// The maximum number of names to examine in a directory.
 const MAX_NAMES: usize = 100_000;
 
 /// Creates a temporary file and locks it.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::AlreadyExists`] to try another name.
+/// Those of the system; [`io::ErrorKind::AlreadyExists`] if another name is needed.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
     let file = options.open(path)?;
-    // Where files cannot be locked, nobody takes one for left over either.
+    // If files cannot be locked, no process treats one as abandoned either.
     let is_locked = file.try_lock().is_ok();
-    // A process that removes leftovers may have found the file between its creation and its lock.
+    // A process that removes leftovers may have found the file before it was locked.
     match is_still(&file, path) || !is_locked {
         true => Ok(file),
         false => Err(io::ErrorKind::AlreadyExists.into()),
     }
 }
 
-/// Removes the temporary files with that prefix whose processes are gone. What cannot be removed stays.
+/// Removes the temporary files with that prefix whose processes have ended. Failures are ignored.
 pub(crate) fn remove(folder: &Path, prefix: &str) {
     let Ok(names) = fs::read_dir(folder) else { return };
     for entry in names.take(MAX_NAMES).flatten() {
@@ -51,7 +50,7 @@ pub(crate) fn remove(folder: &Path, prefix: &str) {
     }
 }
 
-/// Whether a file is temporary, by its name.
+/// Whether a name is that of a temporary file.
 fn is_temporary(name: &str, prefix: &str) -> bool {
     let random = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(SUFFIX));
     random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|b| b.is_ascii_alphanumeric()))
@@ -87,14 +86,14 @@ mod tests {
             names
         };
         let out = dir.path().join("m.gguf");
-        // What a process leaves that is killed: a file without a lock.
+        // A killed process leaves a file without a lock.
         fs::write(dir.path().join(".m.gguf.abcdefABCDEF.partial"), "left over").unwrap();
         let others = [".m.gguf.backup.partial", ".n.gguf.abcdefABCDEF.partial"];
         others.iter().for_each(|name| fs::write(dir.path().join(name), "another").unwrap());
         let first = Output::create(&out, false).unwrap();
         let mine = names().into_iter().find(|name| !others.contains(&name.as_str())).unwrap();
         assert_eq!(names().len(), 3, "{:?}", names());
-        // One that somebody works on stays.
+        // A file in use is kept.
         let second = Output::create(&out, false).unwrap();
         assert!(names().contains(&mine) && names().len() == 4, "{:?}", names());
         first.commit().unwrap();

@@ -1,4 +1,4 @@
-//! Files that one process at a time works on.
+//! Files locked by one process at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::Error;
 /// Opens a file for reading and writing and locks it; creates it if it does not exist. The lock is released when the file is closed.
 ///
 /// # Errors
-/// [`Error::Busy`] when another process has it locked; [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+/// [`Error::Busy`] if another process has locked it; [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
 pub fn open_locked(path: &Path) -> Result<File, Error> {
     loop {
         let file = open_or_create(path)?;
@@ -17,8 +17,8 @@ pub fn open_locked(path: &Path) -> Result<File, Error> {
             Err(TryLockError::WouldBlock) => return Err(Error::Busy(path.to_owned())),
             Err(TryLockError::Error(e)) => return Err(Error::io(path, "lock")(e)),
         }
-        // Between opening and locking, whoever had the lock may have removed the file. The lock of a file without a name
-        // protects from nobody.
+        // Between opening and locking, the previous holder of the lock may have removed the file. The lock of an unnamed file protects
+        // nothing.
         if is_still(&file, path) {
             return Ok(file);
         }
@@ -28,7 +28,7 @@ pub fn open_locked(path: &Path) -> Result<File, Error> {
 /// Opens a file for reading and writing, or creates it; never follows a link.
 ///
 /// # Errors
-/// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+/// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
 pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
     loop {
         let there = fs::symlink_metadata(path);
@@ -37,30 +37,29 @@ pub(crate) fn open_or_create(path: &Path) -> Result<File, Error> {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        // Nobody removes or renames the file meanwhile; this is for readers and writers.
+        // Denies removal and renaming; readers and writers are allowed.
         #[cfg(windows)]
         std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
         if there.is_ok() {
             return open_present(path, &mut options);
         }
         match options.create_new(true).open(path) {
-            // Another process was quicker.
+            // Another process created it first.
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             opened => return opened.map_err(Error::io(path, "open for writing")),
         }
     }
 }
 
-/// Opens a file that is there; never what a link leads to. What has the name is looked at once it is open, so that nothing can take
-/// its place in between.
+/// Opens an existing file, but not through a link. The file type is checked after opening, which prevents races.
 ///
 /// # Errors
-/// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+/// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
 pub(crate) fn open_present(path: &Path, options: &mut OpenOptions) -> Result<File, Error> {
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;
-        // To open a pipe would otherwise wait for its other end.
+        // Opening a pipe would otherwise block.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.bits() as i32);
     }
@@ -73,7 +72,7 @@ pub(crate) fn open_present(path: &Path, options: &mut OpenOptions) -> Result<Fil
     }
 }
 
-/// Whether the file has the name.
+/// Whether the file still has the name.
 #[cfg(unix)]
 pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -81,7 +80,7 @@ pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if id(&a) == id(&b))
 }
 
-/// Whether the file has the name: it is opened so that nobody can take it away.
+/// Whether the file still has the name: open files cannot be renamed or removed here.
 #[cfg(not(unix))]
 pub(crate) fn is_still(_: &File, _: &Path) -> bool {
     true
@@ -126,7 +125,7 @@ mod tests {
         assert!(matches!(open_present(&path("none"), options.read(true)), Err(Error::Io { .. })));
     }
 
-    /// As when the one before removes the file when it is done.
+    /// The previous holder of the lock removes the file when it is done.
     #[test]
     fn a_file_that_lost_its_name_is_not_the_one() {
         let dir = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use crate::{Error, ModelFile, ReadAt, ShardsProblem};
 /// # fn main() -> Result<(), gguf_io::Error> {
 /// use gguf_io::Model;
 ///
-/// // Any shard will do; the others are found by their names.
+/// Any shard can be given; the others are found by their names.
 /// let model = Model::open("big-00002-of-00003.gguf")?;
 /// let architecture = model.gguf().get_as::<&str>("general.architecture");
 /// let query = model.tensor("blk.0.attn_q.weight")?.rows(0..8)?.to_f32()?;
@@ -26,11 +26,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens the model that `path` belongs to. A file that says it is one of several (`split.count`) brings the others
-    /// with it, found by their names (`<prefix>-00001-of-00003.gguf`).
+    /// Opens the model that `path` belongs to. If the file is one of several shards (`split.count`), the others are found by their names
+    /// (`<prefix>-00001-of-00003.gguf`).
     ///
     /// # Errors
-    /// [`Error::Shards`] when a shard is missing or they do not belong together; otherwise see [`ModelFile::open`].
+    /// [`Error::Shards`] if a shard is missing or they do not belong together; otherwise see [`ModelFile::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
         Model::open_with(path.as_ref(), |path| ModelFile::open(path))
     }
@@ -41,11 +41,10 @@ impl Model {
     /// See [`open`](Model::open); also when the system cannot map a file.
     ///
     /// # Safety
-    /// That of [`Map::new`](crate::Map::new) for every file of the model: while it is open here, nobody writes to it
-    /// or truncates it.
+    /// As for [`Map::new`](crate::Map::new) for every file of the model: while it is open here, nothing may write to it or truncate it.
     #[allow(unsafe_code, reason = "passes the contract of a map on")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Model, Error> {
-        // SAFETY: the caller vouches for all files of the model.
+        // SAFETY: guaranteed by the caller for all files of the model.
         Model::open_with(path.as_ref(), |path| unsafe { ModelFile::map(path) })
     }
 
@@ -74,19 +73,18 @@ impl Model {
         Model::of_shards(files, path)
     }
 
-    /// The model in a source of bytes that holds all of it: memory, a [`Map`](crate::Map), a remote object. `name` stands for it
-    /// in messages.
+    /// Opens a model in a single source of bytes: memory, a [`Map`](crate::Map), a remote object. `name` identifies it in messages.
     ///
     /// # Errors
-    /// See [`ModelFile::from_reader`]; [`Error::Shards`] when it is one of several shards.
+    /// See [`ModelFile::from_reader`]; [`Error::Shards`] if it is one of several shards.
     pub fn from_reader(source: impl ReadAt + 'static, name: impl Into<PathBuf>) -> Result<Model, Error> {
         Model::from_files(vec![ModelFile::from_reader(source, name)?])
     }
 
-    /// The model that files make, from any sources: one file, or all shards in their order.
+    /// The model that consists of the given files: one file, or all shards in order.
     ///
     /// # Errors
-    /// [`Error::Shards`] when there is no file, or the files do not belong together.
+    /// [`Error::Shards`] if there is no file, or the files do not belong together.
     pub fn from_files(files: Vec<ModelFile>) -> Result<Model, Error> {
         let path = files.first().map(|file| file.path().to_owned()).unwrap_or_default();
         Model::of_shards(files, &path)
@@ -107,14 +105,13 @@ impl Model {
         &self.files
     }
 
-    /// The head that carries the model's key-values: the first shard's.
+    /// The head with the model's key-values: the first shard's.
     pub fn gguf(&self) -> &Gguf<'static> {
-        // There is always a first file: no model is made without one.
+        // Every model has at least one file.
         self.files[0].gguf()
     }
 
-    /// The first tensor of that name. This walks over the heads' tensors; for many look-ups, collect
-    /// [`tensors`](Model::tensors) into a map once.
+    /// The first tensor with that name, found by a linear search; for many look-ups, collect [`tensors`](Model::tensors) into a map once.
     ///
     /// # Errors
     /// [`Error::NoTensor`], with similar tensor names.
@@ -132,7 +129,7 @@ impl Model {
         self.files.iter().flat_map(ModelFile::tensors)
     }
 
-    /// Bytes of all files together.
+    /// Total size of all files.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(ModelFile::file_bytes).fold(0, u64::saturating_add)
     }

@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Files that appear complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,9 +10,8 @@ use crate::leftover;
 use crate::lock::{open_or_create, open_present};
 use crate::{Error, ReadAt};
 
-/// A file in the making. It has a temporary name in the folder of its final one until [`commit`](Output::commit), which
-/// syncs it and renames it. At every instant, the final name refers to the old file, the new one, or
-/// nothing, as it was before.
+/// An output file under construction. It has a temporary name in the directory of its final one until [`commit`](Output::commit), which
+/// syncs and renames it. At every instant, the final name refers to the old file, the new one, or nothing, if there was none.
 ///
 /// ```
 /// # fn main() -> Result<(), gguf_io::Error> {
@@ -29,8 +28,8 @@ use crate::{Error, ReadAt};
 /// # Ok(()) }
 /// ```
 ///
-/// Without [`commit`](Output::commit), the file of [`create`](Output::create) is removed when it is dropped. That of
-/// [`reopen`](Output::reopen) stays, under a name that is always the same, for a later attempt.
+/// Without [`commit`](Output::commit), dropping it removes a file from [`create`](Output::create). A file from [`reopen`](Output::reopen)
+/// is kept, under a fixed name, for a later attempt.
 #[derive(Debug)]
 pub struct Output {
     temp: Temp,
@@ -40,25 +39,25 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Temp {
-    /// Has a temporary name; removed on drop.
+    /// A temporary name; removed on drop.
     Passing(NamedTempFile),
-    /// Under the name that [`Output::partial_path`] gives.
+    /// The name from [`Output::partial_path`].
     Kept(File, PathBuf),
-    /// Under its final name already; only read.
+    /// The final name; read-only.
     Finished(File),
 }
 
 impl Output {
-    /// Whether a file may come to be called `path`: asked before work begins, as the answer may change until it is done.
+    /// Checks whether a file may be written at `path`, before work begins; the answer may change until it is done.
     ///
     /// # Errors
-    /// [`Error::Exists`] when there is one and `replace` is false; [`Error::NotAFile`] when something else has the name: a
-    /// folder, a device, a pipe, or a link to one.
+    /// [`Error::Exists`] if there is a file and `replace` is false; [`Error::NotAFile`] if the path is a directory, a device, a pipe, or a
+    /// link to one.
     pub fn may_write(path: &Path, replace: bool) -> Result<(), Error> {
         match fs::symlink_metadata(path) {
             Ok(_) if !replace => Err(Error::Exists(path.to_owned())),
-            // Folders, devices, pipes and links to them are never replaced, because other programs rely on them.
-            // A link to a file is, but not what it leads to.
+            // Directories, devices, pipes and links to them are never replaced, because other programs rely on them. A link to a file is
+            // replaced, but not its target.
             Ok(there) if there.is_symlink() && leads_elsewhere(path) => Err(Error::NotAFile(path.to_owned())),
             Ok(there) if !there.is_file() && !there.is_symlink() => Err(Error::NotAFile(path.to_owned())),
             _ if path.file_name().is_none() => Err(Error::NotAFile(path.to_owned())),
@@ -66,18 +65,18 @@ impl Output {
         }
     }
 
-    /// The name of a file in the making that is kept when the work is interrupted: `out.gguf.partial` for `out.gguf`.
+    /// The name of an unfinished file that is kept for resuming: `out.gguf.partial` for `out.gguf`.
     pub fn partial_path(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         name.into()
     }
 
-    /// Goes on with the file that is to be called `path` and has its [partial name](Output::partial_path) so far, with what is in
-    /// it; starts it when there is none. Nothing keeps two processes from doing so at once but the caller.
+    /// Continues an unfinished file for `path` with its [partial name](Output::partial_path), or starts a new one. The caller must prevent
+    /// concurrent use by two processes.
     ///
     /// # Errors
-    /// As [`create`](Output::create), and [`Error::NotAFile`] when the partial name is that of something else.
+    /// As [`create`](Output::create), and [`Error::NotAFile`] if the partial name is not that of a regular file.
     pub fn reopen(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
         Output::may_write(path, replace)?;
@@ -86,18 +85,18 @@ impl Output {
         Ok(Output { temp: Temp::Kept(file, partial), path: path.to_owned(), replace })
     }
 
-    /// A file that got its final name from earlier work: it can be read back, and [`commit`](Output::commit) has nothing more to
-    /// do. Writing to it is an error.
+    /// Opens a file that earlier work has completed: it can be read back, and [`commit`](Output::commit) does nothing. Writing to it is an
+    /// error.
     ///
     /// # Errors
-    /// [`Error::NotAFile`] when something else has the name; [`Error::Io`].
+    /// [`Error::NotAFile`] if the name is not that of a regular file; [`Error::Io`].
     pub fn finished(path: impl AsRef<Path>) -> Result<Output, Error> {
         let path = path.as_ref();
         let file = open_present(path, OpenOptions::new().read(true))?;
         Ok(Output { temp: Temp::Finished(file), path: path.to_owned(), replace: false })
     }
 
-    /// Whether this is a file that has its final name already.
+    /// Whether the file already has its final name.
     pub fn is_finished(&self) -> bool {
         matches!(self.temp, Temp::Finished(_))
     }
@@ -112,16 +111,15 @@ impl Output {
         Error::io(&self.path, action)
     }
 
-    /// Starts a file that is to be called `path`. Temporary files that processes left for the same name when they were killed are
-    /// removed.
+    /// Starts a file for `path`. Temporary files of killed processes for the same name are removed.
     ///
     /// # Errors
-    /// [`Error::Exists`] when there is one and `replace` is false; [`Error::Io`] when the folder cannot be written.
+    /// [`Error::Exists`] if there is a file and `replace` is false; [`Error::Io`] if the directory is not writable.
     pub fn create(path: impl AsRef<Path>, replace: bool) -> Result<Output, Error> {
         let path = path.as_ref();
         Output::may_write(path, replace)?;
         let name = path.file_name().ok_or_else(|| Error::NotAFile(path.to_owned()))?;
-        // So much of the name that it can be told, and stays short of what file systems allow.
+        // Long enough to recognize the name, and short enough for file systems.
         let prefix = format!(".{}.", name.to_string_lossy().chars().take(48).collect::<String>());
         leftover::remove(folder(path), &prefix);
         let mut builder = Builder::new();
@@ -144,13 +142,12 @@ impl Output {
         }
     }
 
-    /// Gives the file its length, before or after it is filled, and checks that the disk has room for it. The bytes not written
-    /// yet read as zero.
+    /// Sets the length of the file, before or after it is filled, and checks that the disk has enough space. Unwritten bytes read as zero.
     ///
-    /// No space is taken before it is needed: writing into space that was taken beforehand costs a quarter more time on ext4.
+    /// No space is allocated ahead: writing into preallocated space takes a quarter longer on ext4.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] when the disk has no room for so much; [`Error::Io`].
+    /// [`Error::NoRoom`] if the disk has insufficient space; [`Error::Io`].
     pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
         crate::check_room(std::iter::once((self, bytes)))?;
         self.file().set_len(bytes).map_err(|e| {
@@ -170,7 +167,7 @@ impl Output {
     /// Reads back the bytes at `offset` into `buf`.
     ///
     /// # Errors
-    /// [`Error::Io`], also when the file ends before `buf` is full.
+    /// [`Error::Io`], also if the file ends before `buf` is full.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.file().read_exact_at(offset, buf).map_err(Error::io(&self.path, "read back"))
     }
@@ -181,13 +178,13 @@ impl Output {
     /// [`Error::Io`].
     pub fn sync(&self) -> Result<(), Error> {
         match &self.temp {
-            // It was made durable before it was renamed, and cannot be through a handle that only reads.
+            // The file was synced before it was renamed, and a read-only handle cannot sync.
             Temp::Finished(_) => Ok(()),
             _ => self.file().sync_all().map_err(Error::io(&self.path, "sync")),
         }
     }
 
-    /// Gives the file up, and removes it even if it is one that is kept.
+    /// Discards the file, even one that would be kept.
     pub fn discard(self) {
         if let Temp::Kept(file, partial) = self.temp {
             drop(file);
@@ -195,18 +192,18 @@ impl Output {
         }
     }
 
-    /// Makes the file durable and gives it its final name.
+    /// Syncs the file and gives it its final name.
     ///
     /// # Errors
-    /// [`Error::Exists`] when a file of that name has appeared during the run and may not be replaced; [`Error::Io`]. What stood
-    /// under the final name still stands there then. The temporary file is gone, unless it is one that is kept. On Windows a
-    /// file that is open or mapped anywhere cannot be replaced, which is an error here.
+    /// [`Error::Exists`] if a file with that name has appeared in the meantime and may not be replaced; [`Error::Io`]. The previous file is
+    /// then unchanged. The temporary file is removed, unless it is kept for resuming. On Windows a file that is open or mapped anywhere
+    /// cannot be replaced, which is an error here.
     pub fn commit(self) -> Result<(), Error> {
         self.sync()?;
         let Output { temp, path, replace } = self;
         let mut file = None;
         let (temp, is_kept) = match temp {
-            // The file stays open, and with that locked, until it has its name.
+            // The file stays open, and thus locked, until it has its name.
             Temp::Passing(temp) => {
                 let (open, temp) = temp.into_parts();
                 file = Some(open);
@@ -232,7 +229,7 @@ impl Output {
         // An interrupted edit of the replaced file does not apply to the new one.
         crate::in_place::forget(&path);
         drop(file);
-        // The name is in the folder; make that durable as well. Not every file system can, and the file is whole anyway.
+        // Makes the name in the directory durable as well. Some file systems do not support this, and the file is complete anyway.
         if let Ok(folder) = File::open(folder(&path)) {
             let _ = folder.sync_all();
         }
@@ -240,13 +237,13 @@ impl Output {
     }
 }
 
-/// Whether a link leads to something that is not a file: a device, a pipe, or what `/proc` shows of a process, as `/dev/stdout` does.
+/// Whether the target of a link is not a file: a device, a pipe, or an entry of a process in `/proc`, such as `/dev/stdout`.
 fn leads_elsewhere(link: &Path) -> bool {
     fs::metadata(link).is_ok_and(|there| !there.is_file())
         || fs::read_link(link).is_ok_and(|to| to.starts_with("/proc"))
 }
 
-/// The error of the operating system for a new file in a folder; a missing folder is named.
+/// The system's error for a new file in a directory; a missing directory is named.
 fn plain(e: io::Error, folder: &Path) -> io::Error {
     match e.kind() {
         io::ErrorKind::NotFound if !folder.exists() => {
@@ -269,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_the_system_says_is_kept() {
-        // Too many open files: a kind of error without a name.
+        // Too many open files: an error kind without a name.
         let said = plain(io::Error::from_raw_os_error(24), Path::new("/")).to_string();
         assert!(said.contains("Too many open files"), "{said}");
         let error = Output::create("/proc/model.gguf", false).unwrap_err().to_string();
@@ -300,7 +297,7 @@ pub(crate) fn write_all_at(file: &File, mut buf: &[u8], mut offset: u64) -> io::
     Ok(())
 }
 
-/// Without positioned writes in the standard library, and without files: as for reading.
+/// Targets without positioned writes in the standard library have no files, as for reading.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn write_all_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -2,7 +2,7 @@
 
 use gguf_format::GgmlType;
 
-/// A number type that tensor data can be viewed as, where it is in memory: see [`Tensor::as_slice`](crate::Tensor::as_slice).
+/// A number type of tensor data in memory: see [`Tensor::as_slice`](crate::Tensor::as_slice).
 ///
 /// `u8` views data of any type, as bytes; `u16` the bits of [`F16`](GgmlType::F16) and [`BF16`](GgmlType::BF16).
 pub trait Plain: sealed::Sealed {
@@ -11,7 +11,7 @@ pub trait Plain: sealed::Sealed {
 }
 
 mod sealed {
-    /// Number types for which every bit pattern is a value.
+    /// Number types for which every bit pattern is valid.
     pub trait Sealed: Copy + 'static {}
 }
 
@@ -37,10 +37,10 @@ plain! {
     f64: |ty| ty == GgmlType::F64;
 }
 
-/// The numbers that the bytes are; `None` where they are not aligned, or no whole number of them.
+/// The bytes as numbers; `None` if they are misaligned or not a whole number of them.
 #[allow(unsafe_code, reason = "the one place that views bytes as numbers")]
 pub(crate) fn view<T: Plain>(bytes: &[u8]) -> Option<&[T]> {
-    // SAFETY: every bit pattern is a value of `T`: the trait is sealed, and only integers and floats implement it.
+    // SAFETY: every bit pattern is valid for `T`: the trait is sealed, and only integers and floats implement it.
     let (before, numbers, after) = unsafe { bytes.align_to::<T>() };
     (before.is_empty() && after.is_empty()).then_some(numbers)
 }

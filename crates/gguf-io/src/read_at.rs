@@ -8,17 +8,17 @@ use std::sync::Arc;
 /// Bytes of a known length that can be read at any position, from any number of threads at once: a file, a
 /// [`Map`](crate::Map), memory, or a range of a remote object.
 ///
-/// An implementation keeps this contract:
+/// Contract of implementations:
 ///
-/// * [`size`](ReadAt::size) is constant, and the bytes do not change while the value lives. A source that cannot prevent
-///   a change (another process writes to the file, the object is replaced) reports it as an error where it can detect it,
-///   for example by comparing an ETag with that of the first response. A change must never lead to undefined behaviour.
+/// * [`size`](ReadAt::size) is constant, and the bytes do not change during the lifetime of the value. A source that cannot prevent changes
+///   (another process writes to the file, the object is replaced) returns an error if it can detect one, for example by comparing an ETag
+///   with that of the first response. A change must never lead to undefined behaviour.
 /// * A read is exact: it fills the whole buffer or fails. A range that ends beyond [`size`](ReadAt::size) is an error of
 ///   the kind [`io::ErrorKind::UnexpectedEof`], never a short read.
-/// * Reads do not depend on each other: there is no cursor, and two threads never disturb each other's position.
+/// * Reads are independent: there is no cursor, and two threads never disturb each other's position.
 /// * Errors are final. A source that can retry (a dropped connection, a rate limit) does so before it returns one.
 ///
-/// Only the first two methods have to be written:
+/// Only the first two methods are required:
 ///
 /// ```
 /// use std::io;
@@ -42,43 +42,43 @@ use std::sync::Arc;
 /// }
 /// ```
 pub trait ReadAt: Send + Sync + fmt::Debug {
-    /// The number of bytes. A remote source knows it from its first response.
+    /// The number of bytes. A remote source gets it from its first response.
     ///
     /// # Errors
-    /// When the system cannot tell.
+    /// If the system does not report it.
     fn size(&self) -> io::Result<u64>;
 
-    /// Fills `buf` with the bytes from `offset` on.
+    /// Fills `buf` with the bytes at `offset`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the bytes end before `buf` is full; otherwise the source's own. The content
-    /// of `buf` is then unspecified.
+    /// [`io::ErrorKind::UnexpectedEof`] if the bytes end before `buf` is full; otherwise the source's own. The content of `buf` is then
+    /// unspecified.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// A stream of the bytes from `offset` to the end, for a reader that does not know how many it needs: the head of a
-    /// GGUF is read this way. By default every read of the stream is a call of [`read_exact_at`](ReadAt::read_exact_at).
-    /// A remote source does better with one request that ends when the stream is dropped.
+    /// A stream of the bytes from `offset` to the end, for readers that do not know the required length, such as that of the head. By
+    /// default every read of the stream calls [`read_exact_at`](ReadAt::read_exact_at). A remote source should use a single request that
+    /// ends when the stream is dropped.
     ///
     /// # Errors
-    /// When the stream cannot be opened.
+    /// If the stream cannot be opened.
     fn stream(&self, offset: u64) -> io::Result<Box<dyn Read + '_>> {
         Ok(Box::new(Stream { source: self, offset, size: self.size()? }))
     }
 
-    /// All bytes, if they are in memory and nothing can change them while the value lives; `None` otherwise, which is the
-    /// default. Data that is read from the source is then borrowed instead of copied.
+    /// All bytes, if they are in memory and immutable during the lifetime of the value; `None` otherwise, which is the default. Data is
+    /// then borrowed from the source instead of copied.
     fn as_bytes(&self) -> Option<&[u8]> {
         None
     }
 
-    /// The file that all bytes are read from, if it is one; `None` otherwise, which is the default. Data is then copied to other
-    /// files by the kernel, without a way through memory.
+    /// The file that contains all bytes, if any; `None` otherwise, which is the default. The kernel then copies data to other files
+    /// directly.
     fn as_file(&self) -> Option<&File> {
         None
     }
 }
 
-/// Reads on from a position.
+/// A sequential reader from a position.
 struct Stream<'a, S: ?Sized> {
     source: &'a S,
     offset: u64,
@@ -98,8 +98,7 @@ impl<S: ReadAt + ?Sized> Read for Stream<'_, S> {
     }
 }
 
-/// The file's own position does not matter. It moves on Windows; on Unix it stays where it is, unless data is copied from a file with
-/// holes.
+/// Does not use the file's position. It moves on Windows; on Unix it only moves if data is copied from a file with holes.
 impl ReadAt for File {
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
@@ -130,19 +129,19 @@ fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, buf, offset)
 }
 
-/// The offset is part of the call, so threads do not disturb each other, although each moves the file's position.
+/// The offset is an argument of the call, so threads do not disturb each other, although each call moves the file's position.
 #[cfg(windows)]
 fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buf, offset)
 }
 
-/// Without positioned reads in the standard library, such as on `wasm32-unknown-unknown`, which has no files either.
+/// Targets without positioned reads in the standard library, such as `wasm32-unknown-unknown`, which has no files either.
 #[cfg(not(any(unix, windows)))]
 fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Also what [`Arc<[u8]>`](Arc), `Box<[u8]>` and `&'static [u8]` read through.
+/// Also used by [`Arc<[u8]>`](Arc), `Box<[u8]>` and `&'static [u8]`.
 impl ReadAt for [u8] {
     fn size(&self) -> io::Result<u64> {
         Ok(self.len() as u64)
@@ -159,7 +158,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Bytes in memory of any other type, such as `bytes::Bytes` or a memory map of another crate.
+/// Bytes in memory of any other type, such as `bytes::Bytes` or a memory map from another crate.
 ///
 /// ```
 /// use gguf_io::{InMemory, ReadAt};
@@ -179,7 +178,7 @@ impl<T: AsRef<[u8]>> fmt::Debug for InMemory<T> {
     }
 }
 
-/// Reads through another source.
+/// Forwards reads to another source.
 macro_rules! forward {
     ($(($($generics:tt)*) $ty:ty, $this:ident => $inner:expr;)*) => { $(
         impl<$($generics)*> ReadAt for $ty {

@@ -1,10 +1,10 @@
-//! Room on disks.
+//! Free space on disks.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Output};
 
-/// The room on a disk, and how much of it files will take.
+/// The free space of a disk, and how much of it files need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Room {
@@ -32,17 +32,17 @@ impl Room {
     }
 }
 
-/// The room on the disks where new files of these lengths would be, one entry per disk. Folders that do not exist, disks that do not tell,
-/// and systems other than Linux, have no entry.
+/// The free space of the disks for new files of these lengths, one entry per disk. Directories that do not exist, disks that do not report
+/// free space, and systems other than Linux, have no entry.
 pub fn rooms<'a>(files: impl Iterator<Item = (&'a Path, u64)>) -> Vec<Room> {
     linux::rooms(files)
 }
 
-/// Checks that the disks have room for all these files, given with the lengths that they will have. What a file occupies already
-/// counts. Disks that do not tell, and systems other than Linux, pass.
+/// Checks that the disks have enough space for all these files, given with their final lengths. Space already allocated to a file is
+/// included. Disks that do not report free space, and systems other than Linux, pass.
 ///
 /// # Errors
-/// [`Error::NoRoom`] for the first disk that has not enough, and [`Error::Io`].
+/// [`Error::NoRoom`] for the first disk with insufficient space, and [`Error::Io`].
 pub fn check_room<'a>(files: impl Iterator<Item = (&'a Output, u64)>) -> Result<(), Error> {
     linux::check(files)
 }
@@ -57,13 +57,13 @@ mod linux {
     use super::Room;
     use crate::{Error, Output};
 
-    /// What a file takes of a disk, or all files on it together.
+    /// The space needed by a file, or by all files on a disk.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub(super) struct Need<T> {
         /// The file, or the first of several.
         pub(super) file: T,
         pub(super) needed: u64,
-        /// The room on the disk.
+        /// Free space on the disk.
         pub(super) free: u64,
     }
 
@@ -98,12 +98,12 @@ mod linux {
         by_disk(files.filter_map(need)).into_values().map(room).collect()
     }
 
-    /// The bytes that are free on a disk. File systems without blocks do not say how much they hold.
+    /// The free bytes of a disk. File systems without blocks do not report their size.
     fn free(disk: rustix::fs::StatVfs) -> Option<u64> {
         (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// What the files of each disk take together, by the number of the disk.
+    /// The sum of the needs of the files on each disk, by the number of the disk.
     fn by_disk<T>(files: impl IntoIterator<Item = (u64, Need<T>)>) -> BTreeMap<u64, Need<T>> {
         let mut disks: BTreeMap<u64, Need<T>> = BTreeMap::new();
         for (disk, Need { file, needed, free }) in files {
@@ -118,7 +118,7 @@ mod linux {
         by_disk(files).into_values().find(|all| all.needed > all.free)
     }
 
-    /// Where the disk of a new file is mounted: the last folder on the way up that is on it.
+    /// The mount point of the disk of a new file: the highest parent directory on the same disk.
     fn mount_of(path: &Path) -> PathBuf {
         let folder = crate::output::folder(path);
         let mut mount = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn each_disk_needs_room_for_its_own_files() {
         use linux::{Need, shortage};
-        // Number of the disk, bytes needed, bytes free; the file that lacks room, and what is needed in all.
+        // Disk number, bytes needed, bytes free; the first file without space, and the total need.
         type Files<'a> = &'a [(u64, u64, u64)];
         let cases: [(Files<'_>, Option<(usize, u64)>); 7] = [
             (&[], None),

@@ -1,4 +1,4 @@
-//! One tensor of a file: its description, and its data in several forms.
+//! One tensor of a file: its metadata, and its data in several forms.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use gguf_format::{ByteOrder, Dims, GgmlType, Str, TensorInfoRef, swap_blocks};
 use crate::plain::view;
 use crate::{Error, ModelFile, Plain, TensorProblem};
 
-/// A tensor of an open file, or some [rows](Tensor::rows) of it. Nothing is read before the data is asked for:
+/// A tensor of an open file, or some [rows](Tensor::rows) of it. Data is read on demand:
 ///
 /// | method | data | byte order |
 /// |---|---|---|
@@ -44,7 +44,7 @@ impl<'a> Tensor<'a> {
         Tensor { file, info, rows: None }
     }
 
-    /// The file that the tensor is in.
+    /// The file that contains the tensor.
     pub fn file(&self) -> &'a ModelFile {
         self.file
     }
@@ -74,8 +74,8 @@ impl<'a> Tensor<'a> {
         self.info.dims.dim(0)
     }
 
-    /// Number of rows: the product of the dimensions after the first, or as many as [`rows`](Tensor::rows) chose.
-    /// [`u64::MAX`] if the product is larger than that; such a tensor has no data.
+    /// Number of rows: the product of the dimensions after the first, or the number of [chosen rows](Tensor::rows). [`u64::MAX`] if the
+    /// product is larger; such a tensor has no data.
     pub fn n_rows(&self) -> u64 {
         match &self.rows {
             Some(rows) => rows.end - rows.start,
@@ -83,10 +83,10 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// The given rows alone, counted from the first row of this view.
+    /// The given rows, relative to the first row of this view.
     ///
     /// # Errors
-    /// [`TensorProblem::Rows`] when there are not that many.
+    /// [`TensorProblem::Rows`] if they are out of range.
     pub fn rows(&self, rows: Range<u64>) -> Result<Tensor<'a>, Error> {
         let n_rows = self.n_rows();
         if rows.start > rows.end || rows.end > n_rows {
@@ -96,10 +96,10 @@ impl<'a> Tensor<'a> {
         Ok(Tensor { rows: Some(first + rows.start..first + rows.end), ..self.clone() })
     }
 
-    /// Where the data lies, in bytes from the start of the GGUF.
+    /// The range of the data, in bytes from the start of the GGUF.
     ///
     /// # Errors
-    /// [`TensorProblem::Size`] when the size is unknown, [`TensorProblem::Truncated`] when the file ends inside the data.
+    /// [`TensorProblem::Size`] if the size is unknown, [`TensorProblem::Truncated`] if the file ends inside the data.
     pub fn byte_range(&self) -> Result<Range<u64>, Error> {
         let size = |e| self.error(TensorProblem::Size(e));
         let whole = self.file.gguf().tensor_range(&self.info).map_err(size)?;
@@ -107,7 +107,7 @@ impl<'a> Tensor<'a> {
             None => whole,
             Some(rows) => {
                 let row_bytes = self.info.ty.tensor_bytes([self.row_len()]).map_err(size)?;
-                // Inside the whole range, which fits 64 bits.
+                // Within the whole range, which fits in 64 bits.
                 let at = |row: u64| whole.start.saturating_add(row.saturating_mul(row_bytes)).min(whole.end);
                 at(rows.start)..at(rows.end)
             }
@@ -127,7 +127,7 @@ impl<'a> Tensor<'a> {
         self.byte_range().map(|range| range.end - range.start)
     }
 
-    /// Reads the data as it is stored: in the byte order of the file.
+    /// Reads the stored data, in the byte order of the file.
     ///
     /// # Errors
     /// See [`byte_range`](Tensor::byte_range); also [`Error::Io`] from the source and [`TensorProblem::OutOfMemory`].
@@ -141,11 +141,11 @@ impl<'a> Tensor<'a> {
         Ok(bytes)
     }
 
-    /// Reads the data as it is stored into `buf`, which has its size.
+    /// Reads the stored data into `buf`, which must have the same size.
     ///
     /// # Errors
-    /// See [`byte_range`](Tensor::byte_range); also [`Error::Io`] from the source, and [`TensorProblem::Buffer`] for a
-    /// buffer of another size.
+    /// See [`byte_range`](Tensor::byte_range); also [`Error::Io`] from the source, and [`TensorProblem::Buffer`] for a buffer of another
+    /// size.
     pub fn read_into(&self, buf: &mut [u8]) -> Result<(), Error> {
         let range = self.byte_range()?;
         let (needed, given) = (range.end - range.start, buf.len() as u64);
@@ -155,7 +155,7 @@ impl<'a> Tensor<'a> {
         self.read_part(range.start, buf)
     }
 
-    /// The data as it is stored, where the source is in memory or mapped; `None` otherwise.
+    /// The stored data, if the source is in memory or mapped; `None` otherwise.
     ///
     /// # Errors
     /// See [`byte_range`](Tensor::byte_range).
@@ -164,9 +164,8 @@ impl<'a> Tensor<'a> {
         Ok(self.file.bytes_at(range.start, range.end - range.start))
     }
 
-    /// The data as numbers, where it can be borrowed as such: the source is in memory or mapped, the data is aligned
-    /// there, it has the byte order of this machine, and the tensor's type [holds](Plain::holds) such numbers. `None`
-    /// otherwise.
+    /// The data as numbers, if it can be borrowed: the source is in memory or mapped, the data is aligned, it has the byte order of this
+    /// machine, and the tensor's type [holds](Plain::holds) such numbers. `None` otherwise.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -193,11 +192,11 @@ impl<'a> Tensor<'a> {
         Ok(bytes.and_then(view))
     }
 
-    /// The data with little-endian numbers, independent of the byte order of the file: the bytes that ggml's kernels and
-    /// `gguf-quants` take. Borrowed where the source is in memory and the file is little-endian.
+    /// The data in little-endian order, regardless of the byte order of the file: the input of ggml's kernels and of `gguf-quants`.
+    /// Borrowed if the source is in memory and the file is little-endian.
     ///
     /// # Errors
-    /// See [`read`](Tensor::read); also [`TensorProblem::Swap`] when the byte order of a type's blocks cannot be changed.
+    /// See [`read`](Tensor::read); also [`TensorProblem::Swap`] if the byte order of a type's blocks cannot be changed.
     pub fn bytes(&self) -> Result<Cow<'a, [u8]>, Error> {
         if self.order() == ByteOrder::Little
             && let Some(bytes) = self.as_bytes()?
@@ -220,7 +219,7 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Reads a part that [`byte_range`](Tensor::byte_range) has found to be in the file.
+    /// Reads a part of a range that [`byte_range`](Tensor::byte_range) has validated.
     fn read_part(&self, start: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.file.read_at(start, buf).map_err(|e| match e {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -253,10 +252,10 @@ mod decode {
     const PIECE: usize = 128 << 10;
 
     impl Tensor<'_> {
-        /// Decodes the data, with the same bits as `to_float` of ggml's type traits, on every machine.
+        /// Decodes the data; the values are bit-identical to those of `to_float` in ggml's type traits, on every machine.
         ///
         /// # Errors
-        /// See [`bytes`](Tensor::bytes); also [`TensorProblem::NotDecodable`] for types without codec, such as integers.
+        /// See [`bytes`](Tensor::bytes); also [`TensorProblem::NotDecodable`] for types without a decoder.
         pub fn to_f32(&self) -> Result<Vec<f32>, Error> {
             let (codec, _) = self.codec()?;
             self.byte_range()?;
@@ -273,7 +272,7 @@ mod decode {
         /// Decodes the data into `values`, which has one element for each element of the tensor.
         ///
         /// # Errors
-        /// See [`to_f32`](Tensor::to_f32); also [`TensorProblem::Values`] for another number of places.
+        /// See [`to_f32`](Tensor::to_f32); also [`TensorProblem::Values`] for another length.
         pub fn decode_into(&self, mut values: &mut [f32]) -> Result<(), Error> {
             let (codec, _) = self.codec()?;
             self.byte_range()?;
@@ -297,7 +296,7 @@ mod decode {
             found.ok_or_else(|| self.error(TensorProblem::NotDecodable(self.info.ty)))
         }
 
-        /// Calls `decode` with the blocks of piece after piece, little-endian, and the number of their elements.
+        /// Calls `decode` for each piece with its little-endian blocks and number of elements.
         fn each_piece(&self, mut decode: impl FnMut(&[u8], usize) -> bool) -> Result<(), Error> {
             let (_, info) = self.codec()?;
             let (block_bytes, block_len) = (info.block_bytes as usize, info.block_len as usize);
@@ -327,13 +326,13 @@ mod decode {
 
 /// Similar names: at most three, the nearest first.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> Vec<String> {
-    /// Tensors that are looked at, and the longest name: a head can have millions of them.
+    /// Maximum number of tensors and name length to compare: a head can have millions of them.
     const LOOKED_AT: usize = 20_000;
     const LONGEST: usize = 128;
     if name.len() > LONGEST {
         return Vec::new();
     }
-    // A third of the name may differ.
+    // Up to a third of the name may differ.
     let most = (name.len() / 3).max(1);
     let mut near: Vec<(usize, &str)> = names
         .take(LOOKED_AT)
@@ -341,7 +340,7 @@ pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = Str<'a>>) -> V
         .map(|other| (strsim::osa_distance(name, other), other))
         .filter(|(distance, _)| *distance <= most)
         .collect();
-    // Of several at the same distance, the first of the file.
+    // A stable sort: equal distances keep the file's order.
     near.sort_by_key(|(distance, _)| *distance);
     near.iter().take(3).map(|(_, other)| Str(other.as_bytes()).to_string()).collect()
 }

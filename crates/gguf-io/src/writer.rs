@@ -1,18 +1,18 @@
-//! A head and its tensors onto a stream.
+//! Writes a head and its tensors to a stream.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use gguf_format::{Head, LayoutError, Str, Value};
 
-/// Writes a GGUF to any stream, in one of the three ways of the format, always with the same bytes:
+/// Writes a GGUF to any stream, in one of three ways, always with the same bytes:
 ///
-/// * [`Writer::write`]: the whole file in one pass, from tensors that are at hand;
-/// * [`Writer::new`]: the head first, then tensors as they come;
-/// * [`Writer::data_first`]: tensors first, behind space reserved for the head, which [`finish`](Writer::finish) writes.
+/// * [`Writer::write`]: the whole file in one pass, from available tensors;
+/// * [`Writer::new`]: the head first, then tensors one by one;
+/// * [`Writer::data_first`]: tensors first, after space reserved for the head, which [`finish`](Writer::finish) writes.
 ///
-/// Offsets, sizes and padding follow from the head. Every tensor is given by name, in the order of the head, and with
-/// exactly the bytes that its type and shape say; anything else is an error at once.
+/// Offsets, sizes and padding follow from the head. Every tensor is given by name, in the order of the head, with exactly the bytes of its
+/// type and shape; anything else is an immediate error.
 ///
 /// ```
 /// # fn main() -> Result<(), gguf_io::WriteError> {
@@ -34,25 +34,25 @@ pub struct Writer<W> {
     out: W,
     places: Vec<Place>,
     file_bytes: u64,
-    /// The tensor that comes next, or is being written.
+    /// The next or current tensor.
     next: usize,
-    /// Bytes of the file so far; of the data section, where the head comes last.
+    /// Bytes of the file so far; of the data section, if the head is written last.
     pos: u64,
     late: Option<Late<W>>,
-    /// The stream failed, so the written length is unknown.
+    /// The stream has failed, so the written length is unknown.
     is_broken: bool,
 }
 
-/// Where a tensor comes.
+/// The place of a tensor.
 #[derive(Debug)]
 struct Place {
     name: Vec<u8>,
-    /// Of its data, from the start of the file.
+    /// The start of its data, from the start of the file.
     start: u64,
     end: u64,
 }
 
-/// A head that comes last.
+/// A head to be written last.
 struct Late<W> {
     head: Head,
     data_offset: u64,
@@ -65,7 +65,7 @@ impl<W> fmt::Debug for Late<W> {
     }
 }
 
-/// What follows from a head: its bytes, where the data section starts, and where everything comes.
+/// The layout derived from a head: its bytes, the start of the data section, and the places of tensors.
 struct Plan {
     head: Vec<u8>,
     data_offset: u64,
@@ -77,7 +77,7 @@ impl Plan {
     fn of(head: &Head) -> Result<Plan, LayoutError> {
         let layout = head.layout()?;
         let places = head.tensors.iter().enumerate().map(|(i, t)| {
-            // Sizes and offsets were checked when the layout was made.
+            // Sizes and offsets were checked when the layout was created.
             let start = layout.file_offset(i).unwrap_or(0);
             Place { name: t.name.clone(), start, end: start + t.n_bytes().unwrap_or(0) }
         });
@@ -85,7 +85,7 @@ impl Plan {
         Ok(Plan { places, head: layout.into_head(), data_offset, file_bytes })
     }
 
-    /// Writes the head and its padding, which may be far longer.
+    /// Writes the head and its padding, which may be much longer.
     fn write_head(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&self.head)?;
         zeros(self.data_offset.saturating_sub(self.head.len() as u64), |zeros| out.write_all(zeros))
@@ -107,7 +107,7 @@ impl<W: Write> Writer<W> {
     /// Writes the whole file in one pass: `tensors` provides the data of each tensor, in the order of the head.
     ///
     /// # Errors
-    /// [`WriteError`]; among others when a tensor's data has not the size that its type and shape say.
+    /// [`WriteError`], for example if the size of a tensor's data does not match its type and shape.
     pub fn write<D: AsRef<[u8]>>(out: W, head: &Head, tensors: impl IntoIterator<Item = D>) -> Result<W, WriteError> {
         let mut writer = Writer::new(out, head)?;
         for data in tensors {
@@ -132,7 +132,7 @@ impl<W: Write> Writer<W> {
         Writer { out, places: plan.places, file_bytes: plan.file_bytes, next: 0, pos, late, is_broken: false }
     }
 
-    /// Bytes of the whole file, when it is done.
+    /// Size of the complete file.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
@@ -140,8 +140,8 @@ impl<W: Write> Writer<W> {
     /// Writes the next tensor.
     ///
     /// # Errors
-    /// [`WriteError::Order`] when it is not the turn of that tensor, [`WriteError::Size`] when the data has not its size;
-    /// nothing is written then, and the right tensor can follow. Otherwise [`WriteError::Io`].
+    /// [`WriteError::Order`] if another tensor is next, [`WriteError::Size`] if the data has the wrong size; nothing is written then, and
+    /// the right tensor can follow. Otherwise [`WriteError::Io`].
     pub fn tensor(&mut self, name: impl AsRef<[u8]>, data: &[u8]) -> Result<(), WriteError> {
         let needed = self.turn(name.as_ref())?;
         if data.len() as u64 != needed {
@@ -151,7 +151,7 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Writes the next tensor with bytes from a reader, which is read no further than the tensor needs.
+    /// Writes the next tensor with bytes from a reader, which is read only as far as the tensor needs.
     ///
     /// # Errors
     /// As [`tensor`](Writer::tensor). A reader that ends early leaves the tensor incomplete: the file cannot be finished.
@@ -182,7 +182,7 @@ impl<W: Write> Writer<W> {
     /// ```
     ///
     /// # Errors
-    /// [`WriteError::Order`] when it is not the turn of that tensor; [`WriteError::Io`].
+    /// [`WriteError::Order`] if another tensor is next; [`WriteError::Io`].
     pub fn begin(&mut self, name: impl AsRef<[u8]>) -> Result<TensorWriter<'_, W>, WriteError> {
         let (tensor, needed) = (self.next, self.turn(name.as_ref())?);
         if needed == 0 {
@@ -191,10 +191,10 @@ impl<W: Write> Writer<W> {
         Ok(TensorWriter { writer: self, tensor, needed, left: needed })
     }
 
-    /// Ends the file, which writes a head that comes last, and returns the stream, flushed.
+    /// Finishes the file, including a head that is written last, and returns the flushed stream.
     ///
     /// # Errors
-    /// [`WriteError::Short`] when tensor data is missing; [`WriteError::Io`].
+    /// [`WriteError::Short`] if tensor data is missing; [`WriteError::Io`].
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.usable()?;
         if let Some(place) = self.places.get(self.next) {
@@ -209,7 +209,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Checks that it is a tensor's turn; returns the bytes of its data.
+    /// Checks that a tensor is next; returns the size of its data.
     fn turn(&self, name: &[u8]) -> Result<u64, WriteError> {
         self.usable()?;
         match self.places.get(self.next) {
@@ -234,7 +234,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends a tensor that is complete: zeros up to where the next one starts, or the file ends.
+    /// Ends a complete tensor: writes zeros up to the start of the next one, or the end of the file.
     fn end(&mut self) -> Result<(), WriteError> {
         self.next += 1;
         let to = self.places.get(self.next).map_or(self.file_bytes, |place| place.start);
@@ -243,8 +243,8 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// Reserves the space of the head at the start of the stream. The tensors follow, and the head is written by
-    /// [`finish`](Writer::finish). Until then its values can be [set](Writer::set), as long as it keeps its size.
+    /// Reserves the space of the head at the start of the stream. The tensors follow, and [`finish`](Writer::finish) writes the head. Until
+    /// then its values can be [set](Writer::set), as long as its size does not change.
     ///
     /// # Errors
     /// [`WriteError::Layout`], [`WriteError::Io`].
@@ -266,16 +266,16 @@ impl<W> Writer<W> {
         WriteError::Size { tensor, needed, given }
     }
 
-    /// Changes a value of a head that is written last, for values that are known only after the tensors are written.
+    /// Changes a value of a head that is written last, for values that are only known after the tensors.
     ///
     /// # Errors
-    /// [`WriteError::HeadIsWritten`] when the head came first; [`LayoutError::Changed`] when it would no longer fit its
-    /// space; [`WriteError::Layout`] when the value cannot be written. The head is then as before.
+    /// [`WriteError::HeadIsWritten`] if the head was written first; [`LayoutError::Changed`] if it would no longer fit its space;
+    /// [`WriteError::Layout`] if the value cannot be written. The head is then unchanged.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) -> Result<(), WriteError> {
         let late = self.late.as_mut().ok_or(WriteError::HeadIsWritten)?;
         let mut head = late.head.clone();
         head.set(key, value);
-        // Tensors cannot change, so all of them stay in their places if the data section does.
+        // Tensors cannot change, so they keep their places if the data section does.
         if Plan::of(&head)?.data_offset != late.data_offset {
             return Err(WriteError::Layout(LayoutError::Changed));
         }
@@ -284,10 +284,10 @@ impl<W> Writer<W> {
     }
 }
 
-/// A tensor that is written in pieces of any size, as a [`Write`]; see [`Writer::begin`].
+/// A tensor written in pieces of any size, as a [`Write`]; see [`Writer::begin`].
 ///
-/// More bytes than the tensor has are refused before any of them is written. The file cannot be finished when a tensor is
-/// dropped before it has all its bytes; [`end`](TensorWriter::end) says so at once.
+/// A write beyond the tensor's size is rejected as a whole. If a tensor is dropped before all its bytes are written, the file cannot be
+/// finished; [`end`](TensorWriter::end) reports this immediately.
 #[derive(Debug)]
 pub struct TensorWriter<'w, W> {
     writer: &'w mut Writer<W>,
@@ -297,7 +297,7 @@ pub struct TensorWriter<'w, W> {
 }
 
 impl<W> TensorWriter<'_, W> {
-    /// Bytes that are missing.
+    /// Number of missing bytes.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -305,7 +305,7 @@ impl<W> TensorWriter<'_, W> {
     /// Ends the tensor.
     ///
     /// # Errors
-    /// [`WriteError::Size`] when bytes are missing.
+    /// [`WriteError::Size`] if bytes are missing.
     pub fn end(self) -> Result<(), WriteError> {
         if self.left > 0 { Err(self.size(self.needed - self.left)) } else { Ok(()) }
     }
@@ -315,8 +315,7 @@ impl<W> TensorWriter<'_, W> {
     }
 }
 
-/// A refusal of this writer is an [`io::Error`] that contains a [`WriteError`]; `?` in a function that returns
-/// [`WriteError`] takes it out again.
+/// Errors of this writer are [`io::Error`]s that contain a [`WriteError`]; `?` in a function that returns [`WriteError`] extracts it.
 impl<W: Write> Write for TensorWriter<'_, W> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let given = data.len() as u64;
@@ -324,7 +323,7 @@ impl<W: Write> Write for TensorWriter<'_, W> {
             None => Err(self.size((self.needed - self.left).saturating_add(given))),
             Some(left) => self.writer.put(data).and_then(|()| {
                 self.left = left;
-                // Nothing comes after the last byte but padding, so nothing depends on `end`.
+                // Only padding follows the last byte, so calling `end` is optional.
                 if left == 0 && given > 0 { self.writer.end() } else { Ok(()) }
             }),
         };
@@ -348,24 +347,24 @@ fn printable(name: &[u8]) -> String {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The stream refused.
+    /// The stream failed.
     Io(io::Error),
     /// The head cannot be laid out, or no longer fits the space reserved for it.
     Layout(LayoutError),
-    /// It is the turn of another tensor.
+    /// Another tensor is next.
     Order {
-        /// The tensor whose turn it is; `None` after the last one.
+        /// The next tensor; `None` after the last one.
         expected: Option<String>,
-        /// The tensor that was given.
+        /// The given tensor.
         given: String,
     },
-    /// A tensor's data has not the size that its type and shape say.
+    /// The size of a tensor's data does not match its type and shape.
     Size {
         /// The tensor.
         tensor: String,
         /// Bytes of its data.
         needed: u64,
-        /// Bytes that were given.
+        /// Given bytes.
         given: u64,
     },
     /// Data for more tensors than the head has.
@@ -375,9 +374,9 @@ pub enum WriteError {
     },
     /// Finished or continued before all data was written.
     Short {
-        /// The first tensor whose data is not complete.
+        /// The first tensor with incomplete data.
         tensor: String,
-        /// Bytes of tensor data still missing: when finishing, of this tensor and all after it.
+        /// Missing bytes of tensor data: when finishing, of this tensor and all after it.
         missing: u64,
     },
     /// The head was written first, so its values cannot change.

@@ -1,5 +1,5 @@
-//! Memory while a head is read from a stream: at every instant at most three times the bytes read so far and 64 KiB, for
-//! every file of the format's corpus and for heads made to cost much.
+//! Memory while reading a head from a stream: at every instant at most three times the bytes read so far plus 64 KiB, for every file of the
+//! format's corpus and for expensive heads.
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ use gguf_test::{corpus, counting};
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-/// A stream that delivers at most so many bytes at a time, and tells the allocator of each.
+/// A stream that delivers a limited number of bytes at a time, and reports each read to the allocator.
 struct Pieces<'a> {
     left: &'a [u8],
     most: usize,
@@ -27,7 +27,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Heads that are long, or that promise much.
+/// Heads that are long, or claim large sizes.
 fn costly() -> Vec<(&'static str, Vec<u8>)> {
     let n = (1 << 16) + 64;
     let pairs = V1.kv(b"", U8, &[1]).repeat(n);
@@ -44,7 +44,7 @@ fn costly() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// One test: the counts are those of the whole process.
+/// A single test: the counts are those of the whole process.
 #[test]
 fn memory_follows_the_bytes_read() {
     let mut files: Vec<(String, Vec<u8>)> = corpus::all().into_iter().map(|c| (c.name, c.bytes)).collect();
@@ -69,5 +69,5 @@ fn memory_follows_the_bytes_read() {
         println!("{line}");
     }
     assert!(whole > files.len(), "{whole} heads were whole");
-    assert!(broken.is_empty(), "{} of {} files break the law", broken.len(), files.len());
+    assert!(broken.is_empty(), "{} of {} files exceed the limit", broken.len(), files.len());
 }

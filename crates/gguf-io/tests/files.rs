@@ -59,7 +59,7 @@ fn outputs_that_cannot_be() {
     let missing = dir.path().join("no/such");
     let said = format!("m.gguf: cannot create a file there: there is no folder {}", missing.display());
     assert!(error.ends_with(&said), "{error}");
-    // A name as long as file systems allow.
+    // The longest name that file systems allow.
     let longest = dir.path().join("x".repeat(255));
     Output::create(&longest, false).unwrap().commit().unwrap();
     assert!(longest.is_file());
@@ -165,7 +165,7 @@ fn a_stream_that_ends_where_more_would_tell_the_version() {
     }
 }
 
-/// A stream without end, whose head is as long as it says: whoever looks at the pieces can stop it.
+/// An endless stream with an endless head: the callback for pieces can stop it.
 #[test]
 fn a_head_is_refused_while_it_is_read() {
     use std::io::Read;
@@ -196,7 +196,7 @@ fn pipes_are_neither_waited_for_nor_replaced() {
     assert!(matches!(Output::create(&link, true), Err(Error::NotAFile(_))));
 }
 
-/// As `/dev/stdout` leads to a terminal, or through `/proc` to a file.
+/// Links such as `/dev/stdout` to a terminal, or through `/proc` to a file.
 #[cfg(unix)]
 #[test]
 fn links_to_files_are_replaced_and_no_others() {

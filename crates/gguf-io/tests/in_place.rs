@@ -1,4 +1,4 @@
-//! Replacing the start of a file in place: the result, and what an interruption leaves at every step and at every byte.
+//! Replacing the start of a file in place: the result, and the state after an interruption at every step and every byte.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gguf_io::Error;
 use gguf_io::in_place::{EditStep, finish, finish_with, journal_path, replace_start, space};
 
-/// A file whose start is to be replaced.
+/// A file with a start to replace.
 struct Case {
     dir: tempfile::TempDir,
     old: Vec<u8>,
@@ -52,7 +52,7 @@ impl Case {
     }
 }
 
-/// The cases that the file system at hand allows.
+/// The cases supported by the file system of the test.
 fn cases() -> Vec<Case> {
     let mut cases = vec![
         Case::new(100, 0, 100, 0),
@@ -102,7 +102,7 @@ fn the_start_is_replaced_and_nothing_else() {
     }
 }
 
-/// The journal of a case, as it is when it is complete.
+/// The complete journal of a case.
 fn journal_of(case: &Case) -> Vec<u8> {
     case.write();
     let journal = RefCell::new(Vec::new());
@@ -115,7 +115,7 @@ fn journal_of(case: &Case) -> Vec<u8> {
     journal.into_inner()
 }
 
-/// What a step leaves, whatever ends the process there: the file and the journal.
+/// The file and the journal after a process ends at a step.
 fn left_by(case: &Case, n: usize) -> Option<(EditStep, Vec<u8>, Option<Vec<u8>>)> {
     case.write();
     let (seen, left) = (RefCell::new(0), RefCell::new(None));
@@ -142,7 +142,7 @@ fn an_interruption_at_any_step_leaves_the_old_start_or_the_new_one() {
             let is_new = !matches!(step, EditStep::Opened | EditStep::Noted);
             let is_left = journal.is_some() && is_new && step != EditStep::Synced;
             let is_changed = case.old != case.new;
-            // With everything written, nothing is left to do but to remove the journal.
+            // If everything is written, the only remaining step is to remove the journal.
             let had_work = finish(&case.path()).unwrap();
             assert!(!had_work || is_left && is_changed, "case {i}, {step:?}");
             let expected = if is_new { case.after() } else { case.before() };
@@ -162,14 +162,14 @@ fn a_torn_journal_is_no_journal() {
         assert!(!finish(&case.path()).unwrap());
         case.assert(&case.before(), &format!("{len} bytes"));
     }
-    // Whatever bit is wrong, it is not believed.
+    // A journal with any flipped bit is rejected.
     for at in 0..journal.len() {
         case.write();
         let mut wrong = journal.clone();
         wrong[at] ^= 1 << (at % 8);
         fs::write(journal_path(&case.path()), wrong).unwrap();
         assert!(!finish(&case.path()).unwrap());
-        // One that does not even begin as a journal is left to whoever wrote it.
+        // A file that does not begin like a journal is kept.
         if at < 16 {
             fs::remove_file(journal_path(&case.path())).unwrap();
         }
@@ -189,7 +189,7 @@ fn a_torn_write_is_finished() {
         let journal = journal_of(case);
         let block = case.new.len() - case.old.len();
         let step = (block / 50).max(1);
-        // After the insertion, so much of the new start was written.
+        // After the insertion, `n` bytes of the new start were written.
         let inserted = [vec![0; block], case.before()].concat();
         for n in (0..=case.new.len()).step_by(step) {
             let torn = [&case.new[..n], &inserted[n..]].concat();
@@ -238,7 +238,7 @@ fn a_file_that_is_another_one_is_not_touched() {
         let error = finish(&case.path()).unwrap_err();
         assert!(matches!(&error, Error::OtherJournal { .. }), "{error}");
         assert!(error.to_string().contains("file.edit belongs to other contents"), "{error}");
-        // Nor does an edit of the file begin.
+        // An edit of the file does not begin either.
         let again = replace_start(&case.path(), &other[..1.min(other.len())], &[7][..1.min(other.len())], &|_| ());
         assert!(matches!(again, Err(Error::OtherJournal { .. })));
         assert_eq!(fs::read(case.path()).unwrap(), other);
@@ -270,7 +270,7 @@ fn what_cannot_be_is_an_error_and_changes_nothing() {
     drop(locked);
     finish(&path).unwrap();
     case.assert(&case.before(), "unlocked");
-    // Somebody's own file or folder of that name is no journal, and stays.
+    // A user's file or directory with that name is not a journal, and is kept.
     let own = b"notes about an edit";
     fs::write(journal_path(&path), own).unwrap();
     assert!(!finish(&path).unwrap());
@@ -298,7 +298,7 @@ fn a_link_leads_to_the_journal() {
     std::os::unix::fs::symlink("file", &link).unwrap();
     assert!(finish(&link).unwrap());
     case.assert(&case.after(), "through a link");
-    // And an edit through a link edits the file.
+    // An edit through a link edits the file.
     replace_start(&link, &case.new, &case.old, &|_| ()).unwrap();
     case.assert(&case.before(), "through a link");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -331,7 +331,7 @@ fn opening_a_model_finishes_its_edit() {
     let file = gguf_io::ModelFile::open(&path).unwrap();
     assert_eq!(file.gguf().get_as::<&str>("general.name"), Ok("new"));
     assert!(!journal_path(&path).exists());
-    // A file that takes the place of an interrupted one is not touched, and the journal goes with the old one.
+    // A file that replaces an interrupted one is not touched, and the old file's journal is removed.
     interrupt(&path);
     let output = gguf_io::Output::create(&path, true).unwrap();
     output.write_at(0, &head("third")).unwrap();

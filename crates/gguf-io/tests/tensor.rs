@@ -1,4 +1,4 @@
-//! Sources of every kind read alike, and a tensor's data is the same in every form.
+//! All kinds of sources read the same bytes, and a tensor's data is the same in every form.
 
 use std::error::Error as _;
 use std::fs;
@@ -9,7 +9,7 @@ use gguf_format::{ByteOrder, Dialect, GgmlType, Head, SizeError, TYPES, TensorIn
 use gguf_io::{Error, InMemory, Map, Model, ModelFile, ReadAt, ShardsProblem, TensorProblem, Writer};
 use gguf_quants::codec::{codec, codecs};
 
-/// What a caller implements at least.
+/// The minimal implementation of a source.
 #[derive(Debug)]
 struct Minimal(Vec<u8>);
 
@@ -28,7 +28,7 @@ fn sources(bytes: &[u8], folder: &tempfile::TempDir) -> Vec<(&'static str, bool,
     let path = folder.path().join("source");
     fs::write(&path, bytes).unwrap();
     let file = || fs::File::open(&path).unwrap();
-    // SAFETY: the file is written above, and no more while it is mapped.
+    // SAFETY: the file is written above, and not while it is mapped.
     let map = unsafe { Map::new(&file()) }.unwrap();
     let shared: Arc<[u8]> = bytes.into();
     let boxed: Box<[u8]> = bytes.into();
@@ -73,7 +73,7 @@ fn sources_read_alike() {
     }
 }
 
-/// Tensors of all types that are decoded, with rows of three blocks and two more dimensions, filled with noise.
+/// Tensors of all types with a decoder, with rows of three blocks and two more dimensions, filled with noise.
 fn model(order: ByteOrder) -> (Head, Vec<Vec<u8>>) {
     let mut state = 1u32;
     let mut noise = |n: u64| {
@@ -154,7 +154,7 @@ fn data_is_the_same_in_every_form() {
 fn numbers_are_borrowed_where_they_can_be() {
     let (head, data) = model(ByteOrder::Little);
     let bytes = Writer::write(Vec::new(), &head, &data).unwrap();
-    // One of eight copies starts where the numbers are aligned.
+    // One of eight copies is aligned for the numbers.
     let mut borrowed = 0;
     for shift in 0..8 {
         let shifted: &'static [u8] = &Vec::leak([vec![0; shift], bytes.clone()].concat())[shift..];
@@ -213,7 +213,7 @@ fn what_a_tensor_refuses() {
     }
     assert!(!tensor.rows(0..5).unwrap_err().is_bad_file());
 
-    // A name that is not there.
+    // A name that does not exist.
     let error = file.tensor("blk.0.atn_q.weight").unwrap_err();
     assert_eq!(error.to_string(), "model: there is no tensor blk.0.atn_q.weight; did you mean blk.0.attn_q.weight?");
     assert_eq!(file.tensor("x").unwrap_err().to_string(), "model: there is no tensor x");
@@ -244,7 +244,7 @@ fn types_without_codec_are_not_decoded() {
     assert_eq!(problem(tensor.decode_into(&mut [])), TensorProblem::NotDecodable(ty));
 }
 
-/// Heads that no writer writes.
+/// Heads that no writer produces.
 #[test]
 fn shapes_and_types_without_a_size() {
     for (shape, ty, expected) in [
@@ -324,12 +324,12 @@ fn an_open_file_and_a_mapped_one() {
     fs::write(&path, Writer::write(Vec::new(), &head, &data).unwrap()).unwrap();
     let opened = ModelFile::from_file(fs::File::open(&path).unwrap(), "upload").unwrap();
     assert_eq!(opened.path().to_str(), Some("upload"));
-    // SAFETY: nobody changes the file.
+    // SAFETY: nothing changes the file.
     let mapped = unsafe { ModelFile::map(&path) }.unwrap();
     assert!(mapped.tensors().eq_by_data(opened.tensors()));
     assert!(mapped.tensor("large").unwrap().as_slice::<u16>().unwrap().is_some());
     assert!(opened.tensor("large").unwrap().as_slice::<u16>().unwrap().is_none());
-    // SAFETY: nobody changes the file.
+    // SAFETY: nothing changes the file.
     let model = unsafe { Model::map(&path) }.unwrap();
     assert_eq!(model.tensor("ids").unwrap().as_bytes().unwrap(), Some(&data[data.len() - 2][..]));
     assert!(matches!(ModelFile::from_file(fs::File::open(folder.path()).unwrap(), "x"), Err(Error::NotAFile(_))));
@@ -337,7 +337,7 @@ fn an_open_file_and_a_mapped_one() {
     let empty = folder.path().join("empty");
     fs::write(&empty, "").unwrap();
     assert!(matches!(ModelFile::open(&empty), Err(Error::Head { .. })));
-    // SAFETY: nobody changes the file.
+    // SAFETY: nothing changes the file.
     assert!(matches!(unsafe { ModelFile::map(&empty) }, Err(Error::Head { .. })));
 }
 
@@ -349,7 +349,7 @@ trait ByData<'a>: Iterator<Item = gguf_io::Tensor<'a>> + Sized {
 
 impl<'a, I: Iterator<Item = gguf_io::Tensor<'a>>> ByData<'a> for I {}
 
-/// A source whose every read fails.
+/// A source whose reads always fail.
 #[derive(Debug)]
 struct Failing;
 
@@ -369,7 +369,7 @@ fn a_chain_of_errors_says_nothing_twice() {
     assert_eq!(error.to_string(), "https://host/model: cannot read: the server said no");
     let mut cause = error.source();
     while let Some(e) = cause {
-        assert!(!error.to_string().contains(&e.to_string()), "{e} is said twice");
+        assert!(!error.to_string().contains(&e.to_string()), "{e} is repeated");
         cause = e.source();
     }
 }

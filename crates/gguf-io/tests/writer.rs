@@ -1,4 +1,4 @@
-//! The three ways to write give the same bytes, and none finishes short.
+//! The three ways to write give the same bytes, and none finishes early.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -71,7 +71,7 @@ fn all_ways_give_the_same_bytes() {
 
 const NAMES: [&str; 4] = ["a", "none", "b", "c"];
 
-/// All tensors, in pieces of some bytes.
+/// Writes all tensors, in pieces.
 fn put<W: Write>(w: &mut Writer<W>, step: usize) {
     for (name, data) in NAMES.into_iter().zip(data()) {
         let mut tensor = w.begin(name).unwrap();
@@ -152,7 +152,7 @@ fn tensors_come_in_order() {
     assert!(matches!(w.begin("x"), Err(WriteError::Order { .. })));
     put(&mut w, 100);
     assert!(matches!(w.tensor("c", &data()[3]), Err(WriteError::Order { expected: None, .. })));
-    // The last byte ends a tensor, whether that is said or not.
+    // The last byte ends a tensor, with or without a call of `end`.
     let mut w = Writer::new(Vec::new(), &head()).unwrap();
     for (name, data) in NAMES.into_iter().zip(data()) {
         w.begin(name).unwrap().write_all(&data).unwrap();
@@ -200,7 +200,7 @@ fn what_readers_refuse_is_not_written() {
     }
 }
 
-/// A stream that is full after some bytes.
+/// A stream that is full after a number of bytes.
 struct Full(usize);
 
 impl Write for Full {

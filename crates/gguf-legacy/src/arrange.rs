@@ -1,6 +1,6 @@
-//! Which tensors the output has, and which rows of the file they are made of.
+//! The tensors of the output, and the rows of the file that they consist of.
 //!
-//! Most tensors are as they were. Some matrices have their rows in another order, which is exact for quantized rows too; and some early
+//! Most tensors are unchanged. Some matrices have their rows in another order, which is lossless for quantized rows too; and some early
 //! converters forgot to transpose.
 
 use gguf_format::GgmlType;
@@ -18,27 +18,27 @@ pub(crate) struct Arranged<'f> {
     pub(crate) tensor: &'f Tensor,
     pub(crate) named: Named,
     pub(crate) shape: Vec<u64>,
-    /// Elements of the unit that moves: a row, or the part of a vector for one head.
+    /// Length of the unit of reordering: a row, or the part of a vector for one head.
     pub(crate) row_len: u64,
     pub(crate) order: Vec<Run>,
-    /// Whether rows and columns are exchanged.
+    /// Whether rows and columns are swapped.
     pub(crate) transposed: bool,
 }
 
-/// All tensors of the output, and those of the file that are left out, with the reason.
+/// The tensors of the output, and the omitted tensors of the file, with the reason.
 pub(crate) struct Arrangement<'f> {
     pub(crate) tensors: Vec<Arranged<'f>>,
     pub(crate) left_out: Vec<(String, &'static str)>,
-    /// Heads of keys and values, if the file has any.
+    /// Number of key-value heads, if the file has it.
     pub(crate) n_head_kv: Option<u32>,
-    /// Width of the feed-forward part.
+    /// Width of the feed-forward layers.
     pub(crate) n_ff: Option<u64>,
 }
 
 /// Arranges the tensors of a model.
 ///
 /// # Errors
-/// When tensors do not belong to the architecture, or their shapes do not fit the hyperparameters.
+/// If tensors do not belong to the architecture, or their shapes do not match the hyperparameters.
 pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
     let family = file.family;
     let int = |hparam| file.hparams.int(hparam);
@@ -87,7 +87,7 @@ pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
                 if n_rows != 3 * n_embd {
                     return Err(wants(format!("three times {n_embd} rows")));
                 }
-                // Of each head queries, keys and values; the output has all queries, all keys, all values.
+                // The file has queries, keys and values of each head; the output has all queries, all keys, all values.
                 let of_head = |part: u64| (0..n_head).map(move |head| (3 * head + part) * head_len);
                 let starts = (0..3).flat_map(of_head);
                 item.reorder(head_len, starts.map(|from| Run { from, n: head_len }).collect());
@@ -115,7 +115,7 @@ pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
 impl<'f> Arranged<'f> {
     pub(crate) fn new(tensor: &'f Tensor, named: Named) -> Arranged<'f> {
         let mut shape = tensor.shape.clone();
-        // Vectors were stored as matrices of one column or row here and there.
+        // Some vectors were stored as matrices of one column or row.
         while shape.len() > 1 && shape.last() == Some(&1) {
             shape.pop();
         }
@@ -128,7 +128,7 @@ impl<'f> Arranged<'f> {
         Arranged { tensor, named, shape, row_len, order, transposed: false }
     }
 
-    /// The pieces of the file, in rows of the length of the unit that moves.
+    /// The pieces of the file, in rows of the length of the reordering unit.
     pub(crate) fn pieces(&self) -> Vec<Piece> {
         let cut = |piece: &Piece| match piece.row_len.checked_div(self.row_len) {
             Some(n) if piece.row_len > self.row_len => {
@@ -142,7 +142,7 @@ impl<'f> Arranged<'f> {
         }
     }
 
-    /// Puts the rows of a matrix, or the elements of a vector in pieces of `part`, into another order.
+    /// Reorders the rows of a matrix, or the elements of a vector in pieces of `part`.
     fn reorder(&mut self, part: u64, order: Vec<Run>) {
         let n_rows: u64 = order.iter().map(|run| run.n).sum();
         if self.named.name.ends_with(".bias") {
@@ -159,7 +159,7 @@ impl<'f> Arranged<'f> {
     }
 }
 
-/// Whether the matrices of a model stand as the checkpoint of GPT-2 or GPT-J had them: then the widest of them lies on its side.
+/// Whether the matrices of a model are stored as in the checkpoint of GPT-2 or GPT-J: then the widest of them is transposed.
 fn is_transposed(family: Family, tensors: &[Arranged<'_>], n_embd: u64) -> bool {
     let (stem, factor) = match family {
         Family::Gpt2 => ("attn_qkv", 3),
@@ -170,7 +170,7 @@ fn is_transposed(family: Family, tensors: &[Arranged<'_>], n_embd: u64) -> bool 
     tensors.iter().any(|item| item.named.stem == stem && item.shape == on_its_side)
 }
 
-/// The matrices that early converters forgot: `convert-h5-to-ggml.py` of GPT-2 and GPT-J in the examples of ggml.
+/// The matrices that early converters did not transpose: `convert-h5-to-ggml.py` of GPT-2 and GPT-J in the examples of ggml.
 fn is_one_of_transposed(family: Family, named: &Named) -> bool {
     match family {
         Family::Gpt2 => matches!(named.stem, "attn_qkv" | "attn_output" | "ffn_up"),
@@ -178,7 +178,7 @@ fn is_one_of_transposed(family: Family, named: &Named) -> bool {
     }
 }
 
-/// Heads of keys of a Llama, as the shapes of its key matrices say.
+/// The number of key heads of a Llama, from the shapes of its key matrices.
 fn keys_of_llama(file: &LegacyFile, tensors: &[Arranged<'_>], head_len: u64) -> Result<Option<u32>, Error> {
     let mut found = None;
     for item in tensors.iter().filter(|item| item.named.stem == "attn_k") {
@@ -199,7 +199,7 @@ fn keys_of_llama(file: &LegacyFile, tensors: &[Arranged<'_>], head_len: u64) -> 
     Ok(found)
 }
 
-/// Whether a StarCoder has one head of keys and one of values, which its converter wrote once for each head of queries.
+/// Whether a StarCoder has a single head of keys and values, which its converter repeated for each query head.
 fn has_one_key(file: &LegacyFile, tensors: &[Arranged<'_>], n_embd: u64, head_len: u64) -> Result<bool, Error> {
     let n_head = n_embd.checked_div(head_len).unwrap_or(0);
     let mut is_any = false;

@@ -1,6 +1,6 @@
-//! The layouts of quantized blocks before the present ones, and the way from each to a layout that still exists.
+//! Earlier layouts of quantized blocks, and their conversion to existing layouts.
 //!
-//! The levels never changed, but where they lie and how scales are stored did:
+//! The levels never changed, but their order and the storage of scales did:
 //!
 //! ```text
 //! generation   until           levels of Q4_0, Q4_1, Q5_0, Q5_1        scales of Q4_0, Q4_1, Q8_0
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Q5_0 and Q5_1 always had f16 scales; bit i of their 32 high bits always belonged to value i. Blocks of Q4_2 and Q4_3 (16 values) existed
-//! in the first generation only. In March 2023 Q4_0 (for a day) and Q4_1 were planar: a row has all minima, then all scales, then all
-//! levels. Programs compiled with `GGML_QKK_64` wrote k-quants in blocks of 64 values with scales of their own. rwkv.cpp had Q4_1_O in April
-//! 2023: Q4_1 with f16 scales, and the largest value of each block apart.
+//! only in the first generation. In March 2023 Q4_0 (for a day) and Q4_1 were planar: a row has all minima, then all scales, then all
+//! levels. Programs compiled with `GGML_QKK_64` wrote k-quants in blocks of 64 values with different scales. In April 2023 rwkv.cpp had
+//! Q4_1_O: Q4_1 with f16 scales, and the largest value of each block stored separately.
 //!
 //! Rules: the functions `dequantize_row_*` of llama.cpp's `ggml.c` and `k_quants.c` at the commits 5cb63e2, b608b55, 6986c78 and dadbed9, and
 //! of rwkv.cpp's `ggml.c` at bfa8d5b (Q4_1_O).
@@ -22,7 +22,7 @@ use std::fmt;
 use gguf_format::GgmlType;
 use gguf_quants::float::{f16_to_f32_ggml, f32_to_f16_ggml};
 
-/// How the blocks of quantized tensors are laid out, apart from their type.
+/// The generation of the layout of quantized blocks, independent of their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Generation {
@@ -30,7 +30,7 @@ pub enum Generation {
     First,
     /// Values 16 apart share a byte, scales are f32: until May 19, 2023.
     Second,
-    /// As today.
+    /// The current layout.
     Present,
 }
 
@@ -44,10 +44,10 @@ impl fmt::Display for Generation {
     }
 }
 
-/// How the bytes of a tensor are laid out.
+/// The layout of a tensor's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As today, or as a removed type that is still decoded.
+    /// The current layout of a type, or a removed type with a decoder.
     Present(GgmlType),
     /// Q5_0 and Q5_1 with neighbours in a byte.
     Pairs(GgmlType),
@@ -61,7 +61,7 @@ pub(crate) enum Encoding {
     Outlier,
 }
 
-/// What becomes of a tensor's data.
+/// The conversion of a tensor's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Treatment {
@@ -69,7 +69,7 @@ pub enum Treatment {
     Copied,
     /// The same numbers in today's layout.
     Rearranged,
-    /// As well, and f32 scales became f16.
+    /// Rearranged, with f32 scales rounded to f16.
     Rounded,
     /// Decoded, and encoded as another type.
     Recoded,
@@ -104,7 +104,7 @@ impl Encoding {
         (u64::from(values), u64::from(bytes))
     }
 
-    /// The type in the file; for a type that was never part of ggml, the type it is decoded to.
+    /// The type in the file; for a type that was never part of ggml, the type of the decoded values.
     pub(crate) fn ty(self) -> GgmlType {
         match self {
             Encoding::Outlier => GgmlType::F32,
@@ -116,8 +116,8 @@ impl Encoding {
         }
     }
 
-    /// Whether the scales are looked at before the data is read: f32 scales, for which a block of today has no room, and those of a type
-    /// whose values no later step checks.
+    /// Whether the scales are examined before the data is read: f32 scales, which a current block cannot store, and those of a type whose
+    /// values no later step checks.
     pub(crate) fn is_measured(self) -> bool {
         matches!(self, Encoding::Wide { .. } | Encoding::Planar(_) | Encoding::Outlier)
     }
@@ -132,7 +132,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The type that is read.
+    /// The type of the read data.
     pub(crate) fn ty(self) -> GgmlType {
         match self.encoding {
             Encoding::Small(_) => GgmlType::F32,
@@ -141,7 +141,7 @@ impl Reading {
         }
     }
 
-    /// Bytes that a block of the file becomes.
+    /// Bytes of a converted block.
     pub(crate) fn block_bytes(self) -> u64 {
         let (values, _) = self.encoding.block();
         match self.ty() {
@@ -150,12 +150,12 @@ impl Reading {
         }
     }
 
-    /// Whether bytes are read as they are.
+    /// Whether bytes are copied unchanged.
     pub(crate) fn is_copy(self) -> bool {
         matches!(self.encoding, Encoding::Present(_)) && self.ty() == self.encoding.ty()
     }
 
-    /// Converts whole blocks. Rows of [`Encoding::Planar`] have been converted to blocks before.
+    /// Converts whole blocks. Rows of [`Encoding::Planar`] must already be in blocks.
     pub(crate) fn convert(self, raw: &[u8], out: &mut [u8]) {
         let (_, raw_bytes) = self.encoding.block();
         let blocks = raw.chunks_exact(raw_bytes as usize).zip(out.chunks_exact_mut(self.block_bytes() as usize));
@@ -218,7 +218,7 @@ fn narrow(ty: GgmlType, pairs: bool, raw: &[u8], out: &mut [u8]) {
     }
 }
 
-/// A block with f32 scales as f32 values.
+/// Decodes a block with f32 scales to f32 values.
 fn decode_wide(ty: GgmlType, pairs: bool, raw: &[u8], out: &mut [u8]) {
     let d = f32_at(raw, 0);
     let value = |i: usize| match ty {
@@ -231,7 +231,7 @@ fn decode_wide(ty: GgmlType, pairs: bool, raw: &[u8], out: &mut [u8]) {
     }
 }
 
-/// A block of Q4_1_O as f32 values. The index in a block of zeros is 65535: such a block has no outlier.
+/// Decodes a block of Q4_1_O to f32 values. The index in a block of zeros is 65535: such a block has no outlier.
 fn decode_outlier(raw: &[u8], out: &mut [u8]) {
     let [d, m, value] = [0, 2, 6].map(|at| f16_at(raw, at));
     let outlier = raw.get(4..6).map_or(usize::MAX, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
@@ -242,7 +242,7 @@ fn decode_outlier(raw: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Turns a row in planes into blocks with the scales before the levels.
+/// Converts a planar row to blocks with the scales before the levels.
 pub(crate) fn blocks_of_planes(ty: GgmlType, row: &[u8], blocks: &mut [u8]) {
     let n_scales = if ty == GgmlType::Q4_1 { 2 } else { 1 };
     let block_bytes = 4 * n_scales + 16;
@@ -259,24 +259,24 @@ pub(crate) fn blocks_of_planes(ty: GgmlType, row: &[u8], blocks: &mut [u8]) {
     }
 }
 
-/// What f32 scales lose when they become f16.
+/// The loss of f32 scales that become f16.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Rounding {
     /// Scales and minima.
     pub n_scales: u64,
-    /// How many of them are not f16 numbers.
+    /// Scales without an exact f16 value.
     pub n_inexact: u64,
-    /// How many are so small that f16 has fewer bits for them than for others.
+    /// Scales that are subnormal in f16.
     pub n_small: u64,
-    /// How many are beyond the range of f16.
+    /// Scales out of the range of f16.
     pub n_large: u64,
-    /// How many are NaN or infinite.
+    /// NaN or infinite scales.
     pub n_not_finite: u64,
 }
 
 impl Rounding {
-    /// Adds those of whole blocks.
+    /// Adds the scales of whole blocks.
     pub(crate) fn add_blocks(&mut self, encoding: Encoding, raw: &[u8]) {
         let n_scales = if encoding.ty() == GgmlType::Q4_1 { 2 } else { 1 };
         for block in raw.chunks_exact(encoding.block().1 as usize) {
@@ -295,14 +295,14 @@ impl Rounding {
         let half = f16_to_f32_ggml(f32_to_f16_ggml(scale));
         if half != scale {
             self.n_inexact += 1;
-            // The least number that f16 has with all of its bits.
+            // The smallest normal number of f16.
             self.n_small += u64::from(scale.abs() < 6.103_515_6e-5);
             self.n_large += u64::from(scale.is_finite() && !half.is_finite());
         }
         self.n_not_finite += u64::from(!scale.is_finite());
     }
 
-    /// Adds those of other blocks.
+    /// Adds the counts of other blocks.
     pub(crate) fn add_all(&mut self, more: Rounding) {
         self.n_scales += more.n_scales;
         self.n_inexact += more.n_inexact;
@@ -312,7 +312,7 @@ impl Rounding {
     }
 }
 
-/// Whether all scales of blocks are numbers such as scales are: for telling rows in planes from rows in blocks.
+/// Whether all scales of blocks have plausible values: distinguishes planar rows from rows of blocks.
 pub(crate) fn are_plausible(ty: GgmlType, blocks: &[u8]) -> bool {
     let block_bytes = if ty == GgmlType::Q4_1 { 24 } else { 20 };
     let is_scale = |d: f32| d == 0.0 || d > 1e-12 && d < 1e4;

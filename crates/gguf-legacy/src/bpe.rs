@@ -1,16 +1,16 @@
 //! The merges of a byte-pair encoding, rebuilt from its tokens.
 //!
-//! Legacy files list tokens only, in the order in which training made them. So each token longer than a byte was made by merging two
-//! earlier ones: those that are left when all tokens before it have been merged as far as they go. This gives back the list of merges
-//! that the tokenizer was trained with, in its order. A token that does not end as two pieces was never merged: it was added.
+//! Legacy files list only tokens, in the order of training. So each token longer than a byte was made by merging two earlier ones: the two
+//! that remain after applying all earlier merges to it. This restores the list of merges of the trained tokenizer, in its order. A token
+//! that does not reduce to two pieces is an added token.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The longest token that is taken apart. Longer ones are added tokens.
+/// The longest token to split. Longer ones are added tokens.
 const MAX_TOKEN: usize = 512;
 
-/// A merge: the two pieces of the token of that number.
+/// A merge: the two pieces of the token with that number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Merge {
     pub(crate) token: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Merge {
     pub(crate) at: usize,
 }
 
-/// The merges of a vocabulary, in the order of the tokens. `is_trained` says of a token whether training may have made it.
+/// The merges of a vocabulary, in the order of the tokens. `is_trained` returns whether a token may be a result of training.
 pub(crate) fn merges<'a>(tokens: impl Iterator<Item = &'a [u8]>, is_trained: impl Fn(usize) -> bool) -> Vec<Merge> {
     let mut ranks: HashMap<&[u8], usize> = HashMap::new();
     let mut merges = Vec::new();
@@ -31,15 +31,15 @@ pub(crate) fn merges<'a>(tokens: impl Iterator<Item = &'a [u8]>, is_trained: imp
         {
             merges.push(Merge { token: number, at });
         }
-        // The first of several alike is the one that text becomes.
+        // Of duplicate tokens, encoding yields the first.
         ranks.entry(token).or_insert(number);
     }
     merges
 }
 
-/// Where a token is split when all earlier tokens have been merged; `None` unless two pieces are left.
+/// The position of the last merge of a token after applying all earlier merges; `None` unless two pieces remain.
 fn split(token: &[u8], ranks: &HashMap<&[u8], usize>) -> Option<usize> {
-    // Pieces are a list: `next` of a piece is where the next one starts, `previous` where the one before does.
+    // Pieces form a list: `next` is the start of the next piece, `previous` that of the previous one.
     let n = token.len();
     let mut next: Vec<usize> = (1..=n).collect();
     let mut previous: Vec<usize> = (0..n).map(|i| i.saturating_sub(1)).collect();
@@ -50,7 +50,7 @@ fn split(token: &[u8], ranks: &HashMap<&[u8], usize>) -> Option<usize> {
     heap.extend((0..n.saturating_sub(1)).filter_map(|i| pair(i, i + 2)));
     while n_pieces > 2 {
         let Reverse((_, start, end)) = heap.pop()?;
-        // A pair that is no more.
+        // The pair no longer exists.
         let middle = next.get(start).copied().filter(|_| is_start.get(start) == Some(&true)).unwrap_or(n);
         if middle >= n || next.get(middle) != Some(&end) {
             continue;
@@ -71,7 +71,7 @@ fn split(token: &[u8], ranks: &HashMap<&[u8], usize>) -> Option<usize> {
     next.first().copied().filter(|&at| at < n)
 }
 
-/// The printable character that stands for a byte in a byte-level vocabulary (`bytes_to_unicode` of GPT-2).
+/// The printable character for a byte in a byte-level vocabulary (`bytes_to_unicode` of GPT-2).
 pub(crate) fn char_of_byte(byte: u8) -> char {
     let is_printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if is_printable(byte) {
@@ -81,7 +81,7 @@ pub(crate) fn char_of_byte(byte: u8) -> char {
     char::from_u32(256 + n_before).unwrap_or('\u{fffd}')
 }
 
-/// Bytes as the text that stands for them in a byte-level vocabulary.
+/// The text of bytes in a byte-level vocabulary.
 pub(crate) fn text_of_bytes(bytes: &[u8], chars: &[char; 256]) -> String {
     bytes.iter().map(|&b| chars[usize::from(b)]).collect()
 }
@@ -107,14 +107,14 @@ mod tests {
             list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
         };
         assert_eq!(rebuilt(&["a", "b", "c", "ab", "abc", "ca"]), pairs(&[("a", "b"), ("ab", "c"), ("c", "a")]));
-        // The earlier token is merged first, wherever it stands.
+        // The earlier token is merged first, regardless of its position.
         assert_eq!(rebuilt(&["a", "b", "c", "bc", "ab", "abc"]), pairs(&[("b", "c"), ("a", "b"), ("a", "bc")]));
         // Runs: from the left.
         assert_eq!(rebuilt(&["a", "aa", "aaa", "aaaa"]), pairs(&[("a", "a"), ("aa", "a"), ("aa", "aa")]));
-        // Three pieces are left of an added token.
+        // An added token reduces to three pieces.
         assert_eq!(rebuilt(&["a", "b", "c", "abc"]), pairs(&[]));
         assert_eq!(rebuilt(&["", "a"]), pairs(&[]));
-        // An added token takes no part.
+        // An added token is ignored.
         let tokens = ["a", "b", "ab", "abab"];
         let found = merges(tokens.iter().map(|t| t.as_bytes()), |i| i != 2);
         assert_eq!(found, []);

@@ -1,14 +1,14 @@
-//! The containers, told by their first bytes.
+//! The containers, identified by their first bytes.
 //!
-//! A magic is a 32-bit number whose bytes are a name read backwards in a file. All numbers are little-endian: nobody is known to have
-//! published a file of a big-endian machine.
+//! A magic is a 32-bit number whose bytes are a name, reversed in the file. All numbers are little-endian: no published files of big-endian
+//! machines are known.
 
 use std::fmt;
 
 use crate::cursor::{Cursor, Stop};
 use crate::malformed::{Field, Malformed};
 
-/// The container of a legacy file, with its version where it has several.
+/// The container of a legacy file, with its version if it has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Container {
@@ -16,7 +16,7 @@ pub enum Container {
     Ggml,
     /// GGMF version 1: tokens have scores. llama.cpp in March 2023.
     Ggmf,
-    /// GGJT, versions 1 to 3: data lies at multiples of 32. llama.cpp from April to August 2023.
+    /// GGJT, versions 1 to 3: data is aligned to 32 bytes. llama.cpp from April to August 2023.
     Ggjt(u32),
     /// GGCC version 10: GGJT with the merges of the tokenizer. ggllm.cpp from July to October 2023.
     Ggcc,
@@ -26,7 +26,7 @@ pub enum Container {
     Ggla,
     /// The draft of GGUF version 1, which was never released.
     GgufDraft,
-    /// GGUF of that version.
+    /// GGUF of this version.
     Gguf(u32),
 }
 
@@ -35,7 +35,7 @@ const GGMF: u32 = 0x6767_6d66;
 const GGJT: u32 = 0x6767_6a74;
 const GGCC: u32 = 0x6767_6363;
 const GGLA: u32 = 0x6767_6c61;
-/// State of a chat, which is no model.
+/// The saved state of a chat, not a model.
 const GGSN: u32 = 0x6767_736e;
 
 /// The kind of a file with one of the magics.
@@ -86,7 +86,7 @@ impl Container {
         matches!(self, Container::Ggmf | Container::Ggjt(_) | Container::Ggcc)
     }
 
-    /// Whether data lies at multiples of 32.
+    /// Whether data is aligned to 32 bytes.
     pub(crate) fn is_aligned(self) -> bool {
         matches!(self, Container::Ggjt(_) | Container::Ggcc | Container::Ggla)
     }

@@ -1,4 +1,4 @@
-//! Numbers and bytes read one after the other, each with the place where it stands.
+//! Sequential reading of numbers and bytes, with their offsets.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use crate::malformed::{Field, Malformed, Problem};
 
 /// The first read, and the first one after a jump: enough for the head of a tensor.
 const FIRST: usize = 4 << 10;
-/// The longest read: bytes that follow each other are read in larger and larger pieces.
+/// The longest read: sequential bytes are read in increasingly large pieces.
 const MOST: usize = 256 << 10;
 
-/// Why reading stopped.
+/// The reason why reading stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Io(io::Error),
@@ -24,19 +24,19 @@ impl From<Malformed> for Stop {
     }
 }
 
-/// A place in a file.
+/// A position in a file.
 pub(crate) struct Cursor<'a> {
     source: &'a dyn ReadAt,
     len: u64,
     pos: u64,
-    /// The bytes from `start` on, as far as they were read.
+    /// The bytes from `start`, as far as they have been read.
     window: Vec<u8>,
     start: u64,
     ahead: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of a source of `len` bytes.
+    /// A cursor at the start of a source of `len` bytes.
     pub(crate) fn new(source: &'a dyn ReadAt, len: u64) -> Cursor<'a> {
         Cursor { source, len, pos: 0, window: Vec::new(), start: 0, ahead: FIRST }
     }
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         self.pos >= self.len
     }
 
-    /// Goes to a place that is not past the end.
+    /// Moves to a position that is not past the end.
     pub(crate) fn seek(&mut self, pos: u64) {
         self.pos = pos;
         self.ahead = FIRST;
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         Ok(self.window.get(at..at + n).unwrap_or_default())
     }
 
-    /// Passes over `n` bytes.
+    /// Skips `n` bytes.
     pub(crate) fn skip(&mut self, n: u64, field: &Field) -> Result<(), Stop> {
         let end = self.end(n, field)?;
         self.seek(end);
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         Ok(f32::from_bits(self.u32(field)?))
     }
 
-    /// Where the next `n` bytes end, if the source has them.
+    /// The end of the next `n` bytes, if the source has them.
     fn end(&self, n: u64, field: &Field) -> Result<u64, Stop> {
         match self.pos.checked_add(n) {
             Some(end) if end <= self.len => Ok(end),

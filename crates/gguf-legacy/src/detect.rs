@@ -1,7 +1,7 @@
-//! What a file is, told by its bytes alone.
+//! Identification of a file by its bytes.
 //!
-//! Every layout is tried. Walking to the end of the file leaves ties between layouts with as many numbers; the names of tensors and
-//! the shapes that the hyperparameters give decide. A file that is cut short is what its start makes most sense as.
+//! Every layout is tried. Several layouts with equally many fields may reach the end of the file; then the names of tensors and the shapes
+//! given by the hyperparameters decide. A truncated file is identified by the best match of its start.
 
 use std::fmt;
 
@@ -16,19 +16,19 @@ use crate::malformed::Malformed;
 use crate::names::{Name, name};
 use crate::walk::{Sizes, TokenTexts, Walk};
 
-/// What a legacy file is, as far as its bytes tell.
+/// The identity of a legacy file, as far as its bytes determine it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recognition {
-    /// Its container.
+    /// The container.
     pub container: Container,
-    /// The architectures that its bytes make sense as: one, unless the file is cut short before its first tensor.
+    /// The architectures that match its bytes: one, unless the file is truncated before its first tensor.
     pub families: Vec<Family>,
     /// The file type in its header.
     pub file_type: Option<FileType>,
-    /// Number of tensors that are there.
+    /// The number of tensors found.
     pub n_tensors: usize,
-    /// What is wrong with it, if anything is.
+    /// The first problem of the file, if any.
     pub problem: Option<Malformed>,
 }
 
@@ -58,13 +58,13 @@ impl fmt::Display for Recognition {
     }
 }
 
-/// The walks that make most sense of a file; several where nothing decides between them.
+/// The best walks of a file; several if nothing decides between them.
 pub(crate) struct Detected {
     pub(crate) container: Container,
     pub(crate) best: Vec<Walk>,
 }
 
-/// What the first bytes say.
+/// The meaning of the first bytes.
 pub(crate) enum Start {
     Container(Container, u64),
     Session,
@@ -144,7 +144,7 @@ fn attempt(
     Ok(best)
 }
 
-/// How much sense a walk makes; more is better.
+/// The score of a walk; higher is better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Sense {
     has_known_tensors: bool,
@@ -169,13 +169,13 @@ fn sense(walk: &Walk) -> Sense {
         shapes_fit: shapes_fit(walk),
         n_known,
         has_vocabulary: walk.has_vocabulary,
-        // Layouts that read the vocabulary at the same place differ only in the bytes before it.
+        // Layouts that read the vocabulary at the same offset differ only in the bytes before it.
         n_tokens: walk.tokens.iter().filter(|token| !token.is_empty()).count(),
         n_hparams: if walk.tokens.len() == 0 { walk.hparams.0.len() } else { 0 },
     }
 }
 
-/// Whether there are tensors in every block, so that the end of the file is that of the model.
+/// Whether every block has tensors, so that the end of the file is the end of the model.
 fn has_all_blocks(walk: &Walk) -> bool {
     let n_blocks = u64::from(walk.hparams.int(Hparam::Layer).max(walk.hparams.int(Hparam::TextLayer)));
     let mut last = walk.records.iter().filter_map(|record| match name(walk.layout.family, &record.name) {
@@ -185,7 +185,7 @@ fn has_all_blocks(walk: &Walk) -> bool {
     last.any(|block| block + 1 == n_blocks)
 }
 
-/// Whether the embeddings and the number of blocks are those of the hyperparameters, as far as they are there.
+/// Whether the embeddings and the number of blocks match the hyperparameters, as far as they are present.
 fn shapes_fit(walk: &Walk) -> bool {
     let width = match walk.layout.family {
         Family::Whisper => Hparam::TextState,
@@ -193,7 +193,7 @@ fn shapes_fit(walk: &Walk) -> bool {
     };
     let (width, vocab) = (u64::from(walk.hparams.int(width)), u64::from(walk.hparams.int(Hparam::Vocab)));
     walk.records.iter().all(|record| match name(walk.layout.family, &record.name) {
-        // Parts of a model have parts of its columns.
+        // Parts of a model contain some of its columns.
         Name::Output(named) if named.stem == "token_embd" => {
             let row = record.shape.first().copied().unwrap_or(1);
             width.is_multiple_of(row.max(1)) && record.shape.get(1) == Some(&vocab)
@@ -207,7 +207,7 @@ fn shapes_fit(walk: &Walk) -> bool {
     })
 }
 
-/// GPT-2, or StarCoder, which has its layout, by the tokens that mark what to fill in.
+/// GPT-2, or StarCoder, which has the same layout, distinguished by the fill-in-the-middle tokens.
 pub(crate) fn family_of(walk: &Walk) -> Family {
     let is_marker = |token: &[u8]| token == b"<fim_prefix>" || token == b"<fim-prefix>";
     match walk.layout.family {
@@ -221,12 +221,12 @@ fn has_token(tokens: &TokenTexts, is_it: impl Fn(&[u8]) -> bool) -> bool {
 }
 
 impl Detected {
-    /// What the file is.
+    /// The identity of the file.
     pub(crate) fn recognition(&self) -> Recognition {
         let mut families: Vec<Family> = self.best.iter().map(family_of).collect();
         families.dedup();
         let best = self.best.first();
-        // Nothing is known of a file that ends before its numbers do.
+        // A file that ends before its hyperparameters do is unidentified.
         let is_told = best.is_some_and(|walk| walk.hparams.0.len() == walk.layout.hparams.len());
         if !is_told {
             families.clear();

@@ -1,4 +1,4 @@
-//! The draft of GGUF version 1, which stores in key-values what earlier containers stored by position.
+//! The draft of GGUF version 1, which stores as key-values what earlier containers stored by position.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use crate::file::{Bytes, LegacyFile, Piece, Tensor};
 use crate::layout::{Family, Hparam, Hparams};
 use crate::walk::TokenTexts;
 
-/// The keys of the draft, each with the hyperparameter that it is; some had two names.
+/// The keys of the draft with their hyperparameters; some had two names.
 const KEYS: &[(&str, Hparam)] = &[
     ("context_length", Hparam::Ctx),
     ("max_seq_len", Hparam::Ctx),
@@ -32,7 +32,7 @@ const KEYS: &[(&str, Hparam)] = &[
 /// Opens a draft.
 ///
 /// # Errors
-/// When it is of no known architecture, or lacks what its architecture needs.
+/// If the architecture is unknown, or required keys are missing.
 pub(crate) fn open(path: &Path, file: &ModelFile, bytes: Bytes) -> Result<LegacyFile, Error> {
     let gguf = file.gguf();
     let container = Container::GgufDraft;
@@ -92,7 +92,7 @@ pub(crate) fn open(path: &Path, file: &ModelFile, bytes: Bytes) -> Result<Legacy
     })
 }
 
-/// A number as the containers before had it.
+/// A number as in the earlier containers.
 fn number(value: ValueRef<'_>, hparam: Hparam) -> Option<u32> {
     match hparam.float() {
         Some(_) => f32::from_value(value).ok().map(f32::to_bits),

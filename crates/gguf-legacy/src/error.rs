@@ -1,4 +1,4 @@
-//! Errors of migrations: which file, which field, what was found, what was expected.
+//! Errors of migrations: the file, the field, the value found and the expected one.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,20 +13,20 @@ use crate::layout::Family;
 use crate::malformed::Malformed;
 use crate::question::{Question, Topic};
 
-/// Why a legacy file cannot be read or migrated. A message includes that of its cause.
+/// Reasons why a legacy file cannot be read or migrated. A message includes that of its cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// A system error.
     Io {
-        /// What was tried: `open`, `read`.
+        /// The action: `open`, `read`.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Its reason.
+        /// The cause.
         source: io::Error,
     },
-    /// The path is that of a folder, a pipe or a device.
+    /// The path is a directory, a pipe or a device.
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum Error {
     NotLegacy {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The actual kind of the file.
         kind: Kind,
     },
     /// The file is GGUF of the present version.
@@ -48,33 +48,33 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The bytes make no sense.
+    /// The file is malformed.
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Its container.
+        /// The container.
         container: Option<Container>,
-        /// The architecture that it makes most sense as.
+        /// The best matching architecture.
         family: Option<Family>,
-        /// What is wrong, and where.
+        /// The problem and its place.
         source: Malformed,
     },
-    /// The tensors are not those of any architecture that the layout of the file fits.
+    /// The tensors do not match any architecture with the layout of the file.
     UnknownArchitecture {
         /// The file.
         path: PathBuf,
-        /// Its container.
+        /// The container.
         container: Container,
-        /// The name of the first tensor that no architecture knows.
+        /// The name of the first unknown tensor.
         tensor: Option<String>,
     },
-    /// The file is of another architecture than the one that was asked for.
+    /// The file has another architecture than the requested one.
     OtherArchitecture {
         /// The file.
         path: PathBuf,
-        /// The one that was asked for.
+        /// The requested architecture.
         asked: Family,
-        /// The one of the file.
+        /// The architecture of the file.
         found: Family,
     },
     /// A tensor does not belong to the architecture.
@@ -86,7 +86,7 @@ pub enum Error {
         /// The architecture.
         family: Family,
     },
-    /// A tensor has another shape than the hyperparameters say.
+    /// The shape of a tensor contradicts the hyperparameters.
     Shape {
         /// The file.
         path: PathBuf,
@@ -94,26 +94,26 @@ pub enum Error {
         tensor: String,
         /// Its dimensions.
         found: Vec<u64>,
-        /// What would be right.
+        /// The expected shape.
         expected: String,
     },
-    /// The model is in several parts, and one is not there.
+    /// The model is in several parts, and one is missing.
     MissingPart {
         /// The first part.
         path: PathBuf,
         /// The part that is missing.
         part: PathBuf,
-        /// How many there are.
+        /// The number of parts.
         n_parts: u64,
     },
     /// Parts do not belong together.
     OtherPart {
         /// The part.
         path: PathBuf,
-        /// How it differs from the first.
+        /// The difference from the first part.
         difference: String,
     },
-    /// Blocks of quantized tensors make sense in no known order.
+    /// Quantized blocks do not match any known layout.
     UnknownBlocks {
         /// The file.
         path: PathBuf,
@@ -127,18 +127,18 @@ pub enum Error {
         /// The tensor.
         tensor: String,
     },
-    /// What was given contradicts the file.
+    /// A given value contradicts the file.
     Contradiction {
         /// The file.
         path: PathBuf,
-        /// What it is about: a key, or a count.
+        /// A key, or the name of a count.
         what: String,
-        /// As the file has it.
+        /// The value in the file.
         file: String,
-        /// As it was given.
+        /// The given value.
         given: String,
     },
-    /// A key of the draft of GGUF is missing or makes no sense.
+    /// A key of the draft of GGUF is missing or invalid.
     Key {
         /// The file.
         path: PathBuf,
@@ -146,39 +146,39 @@ pub enum Error {
         key: String,
         /// Its value, if it is a number.
         found: Option<u32>,
-        /// What would be right.
+        /// The valid values.
         expected: &'static str,
     },
-    /// The file does not say all, and nobody has answered.
+    /// The file lacks required information, and no answer was given.
     Unanswered {
         /// The file.
         path: PathBuf,
-        /// What has to be known.
+        /// The open questions.
         questions: Vec<Question>,
     },
-    /// An answer makes no sense.
+    /// An answer is invalid.
     Answer {
-        /// What was answered.
+        /// The topic of the answer.
         topic: Topic,
         /// The answer.
         found: String,
-        /// What would be right.
+        /// The valid answers.
         expected: &'static str,
     },
-    /// The output would not be a whole model.
+    /// The output would be incomplete.
     Output {
         /// The file.
         path: PathBuf,
-        /// The first error that the check of the output finds.
+        /// The first error found by the check of the output.
         finding: Box<Finding>,
-        /// How many more there are.
+        /// The number of further errors.
         n_more: usize,
     },
-    /// Something that is known but cannot be migrated.
+    /// A known format that cannot be migrated.
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What.
+        /// A description.
         what: &'static str,
     },
     /// The file is GGUF and cannot be read, or the run failed.
@@ -191,7 +191,7 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
-    /// Whether the file is the cause, as opposed to the system or the call.
+    /// Whether the file is the cause, not the system or the caller.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -307,7 +307,7 @@ impl fmt::Display for Error {
 }
 
 impl StdError for Error {
-    /// What the cause itself was caused by: its own message is part of this one.
+    /// The cause of the cause: the cause's own message is part of this one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Error::Io { source, .. } => source.source(),

@@ -18,7 +18,7 @@ use crate::names::{Name, name};
 use crate::vocab::{Vocabulary, key_values};
 use crate::walk::{Record, TokenTexts, Walk};
 
-/// Whatever bytes can be read from.
+/// A source of bytes.
 pub type Bytes = Box<dyn ReadAt>;
 
 /// A legacy model, open for reading.
@@ -28,7 +28,7 @@ pub struct LegacyFile {
     pub(crate) container: Container,
     pub(crate) family: Family,
     pub(crate) generation: Generation,
-    /// Whether nothing in the file says of which generation its blocks are, and sizes do not tell.
+    /// Whether neither the file nor its sizes determine the generation of its blocks.
     pub(crate) is_generation_unsure: bool,
     pub(crate) hparams: Hparams,
     pub(crate) tokens: TokenTexts,
@@ -38,23 +38,23 @@ pub struct LegacyFile {
     pub(crate) file_bytes: u64,
     /// Rank and alpha of a LoRA adapter.
     pub(crate) lora: Option<(u32, u32)>,
-    /// What the vocabulary becomes, once that was asked for.
+    /// The migrated vocabulary, computed on first use.
     pub(crate) vocabulary: OnceLock<Vocabulary>,
 }
 
-/// A tensor of all parts together.
+/// A tensor, with all parts joined.
 #[derive(Debug, Clone)]
 pub(crate) struct Tensor {
     pub(crate) name: String,
     /// The first dimension is the contiguous one.
     pub(crate) shape: Vec<u64>,
     pub(crate) encoding: Encoding,
-    /// The pieces of each part, rows below or columns beside each other.
+    /// The pieces of each part, as rows below each other or columns side by side.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) are_columns: bool,
 }
 
-/// What one part has of a tensor.
+/// A part's piece of a tensor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) part: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Piece {
 }
 
 impl LegacyFile {
-    /// Opens a legacy file and all parts of the model that it belongs to. `family` is its architecture, if that is known.
+    /// Opens a legacy file and all parts of the model that it belongs to. `family` is its architecture, if known.
     ///
     /// # Errors
     /// [`Error`], which names the file, the field and the offset.
@@ -74,8 +74,8 @@ impl LegacyFile {
         LegacyFile::from_source(&path, bytes, family, open)
     }
 
-    /// A legacy file in any source of bytes. `name` stands for it in messages; of a model in several parts, `part` opens the
-    /// others by their names.
+    /// Opens a legacy file from any source of bytes. `name` identifies it in messages; for a model in several parts, `part` opens the
+    /// others by name.
     ///
     /// # Errors
     /// As [`open`](LegacyFile::open).
@@ -114,7 +114,7 @@ impl LegacyFile {
         LegacyFile::of_walk(name, bytes, len, container, walk, family, part)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what is known of the file so far")]
+    #[allow(clippy::too_many_arguments, reason = "the properties found so far")]
     fn of_walk(
         path: &Path,
         bytes: Bytes,
@@ -126,7 +126,7 @@ impl LegacyFile {
     ) -> Result<LegacyFile, Error> {
         let family = asked.unwrap_or_else(|| family_of(&walk));
         if let Some(source) = walk.conflict.or(walk.end) {
-            // Only of a file with tensors or a whole vocabulary it is clear what it is.
+            // Only a file with tensors or a whole vocabulary has a certain architecture.
             let is_told = walk.has_vocabulary || walk.tokens.len() > 0;
             let family = Some(family).filter(|_| is_told);
             return Err(Error::Malformed { path: path.to_owned(), container: Some(container), family, source });
@@ -183,8 +183,8 @@ impl LegacyFile {
         Ok(file)
     }
 
-    /// In how many parts the model is: as often as the columns of the embeddings fit its width (`llama_model_load` of March 2023 and
-    /// `convert.py` go by the width alone, which is wrong for models in one file).
+    /// The number of parts of the model: the ratio of its width to the columns of the embeddings (`llama_model_load` of March 2023 and
+    /// `convert.py` derive it from the width alone, which is wrong for models in one file).
     fn n_parts(&self, records: &[Record]) -> Result<u64, Error> {
         let width = u64::from(self.hparams.int(Hparam::Embd));
         let embeddings = records.iter().find(|record| record.name == "tok_embeddings.weight");
@@ -231,7 +231,7 @@ impl LegacyFile {
         }
     }
 
-    /// Checks that a part has the hyperparameters, the vocabulary and the tensors of the first.
+    /// Checks that a part has the same hyperparameters, vocabulary and tensors as the first.
     fn compare(&self, path: &Path, part: &Walk, first: &[Record]) -> Result<(), Error> {
         let differs = |difference: String| Err(Error::OtherPart { path: path.to_owned(), difference });
         if part.hparams != self.hparams {
@@ -251,8 +251,8 @@ impl LegacyFile {
         Ok(())
     }
 
-    /// Joins the tensors of all parts. The columns of the matrices that mix heads or neurons are distributed, the rows of all others;
-    /// vectors are whole in every part.
+    /// Joins the tensors of all parts. Matrices that mix heads or neurons are split by columns, all others by rows; every part has whole
+    /// vectors.
     fn join(&mut self, parts: &[Vec<Record>]) -> Result<(), Error> {
         let Some(first) = parts.first() else { return Ok(()) };
         let mut names = HashSet::new();
@@ -281,8 +281,8 @@ impl LegacyFile {
         Ok(())
     }
 
-    /// Finds out whether rows of Q4_0 and Q4_1 are in planes, as llama.cpp wrote them in March 2023, and bloomz.cpp always: where the
-    /// scales of blocks make no sense as blocks, and as planes they do.
+    /// Determines whether rows of Q4_0 and Q4_1 are planar, as written by llama.cpp in March 2023, and always by bloomz.cpp: the scales are
+    /// implausible as blocks and plausible as planes.
     fn find_planes(&mut self) -> Result<(), Error> {
         let may_be = self.container == Container::Ggml
             && self.generation == Generation::First
@@ -299,7 +299,7 @@ impl LegacyFile {
                 let (block_len, block_bytes) = wide.block();
                 let mut row = Vec::new();
                 let bytes = piece.row_len / block_len * block_bytes;
-                // A row of the widest model has less than a MiB.
+                // A row of the widest model is shorter than 1 MiB.
                 if bytes > 16 << 20 {
                     continue;
                 }
@@ -326,7 +326,7 @@ impl LegacyFile {
         Ok(())
     }
 
-    /// What the vocabulary becomes.
+    /// The migrated vocabulary.
     pub(crate) fn vocabulary(&self) -> &Vocabulary {
         self.vocabulary.get_or_init(|| key_values(self))
     }
@@ -337,12 +337,12 @@ impl LegacyFile {
         bytes.read_exact_at(offset, buffer).map_err(Error::io("read", path))
     }
 
-    /// The file; of a model in several parts, the first one.
+    /// The path of the file, or of the first of several parts.
     pub fn path(&self) -> &Path {
         self.parts.first().map_or(Path::new(""), |(path, _)| path)
     }
 
-    /// The files of all parts.
+    /// The paths of all parts.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.parts.iter().map(|(path, _)| path.as_path())
     }
@@ -357,27 +357,27 @@ impl LegacyFile {
         self.family
     }
 
-    /// The generation of its quantized blocks.
+    /// The generation of the quantized blocks.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Whether it is a LoRA adapter.
+    /// Whether the file is a LoRA adapter.
     pub fn is_adapter(&self) -> bool {
         self.lora.is_some()
     }
 
-    /// Length of all parts.
+    /// Total size of all parts.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Number of tokens of the vocabulary in the file.
+    /// Number of tokens in the file's vocabulary.
     pub fn n_tokens(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Rows of the embeddings: the tokens that the model knows, which may be more than the file lists.
+    /// Rows of the embeddings: the tokens of the model, possibly more than the file lists.
     pub(crate) fn n_embeddings(&self) -> usize {
         let is_it = |tensor: &&Tensor| match name(self.family, &tensor.name) {
             Name::Output(named) => named.stem == "token_embd",
@@ -387,23 +387,23 @@ impl LegacyFile {
         rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0)
     }
 
-    /// Number of tokens that the model knows, which may be more than the file lists.
+    /// Number of tokens of the model, possibly more than the file lists.
     pub fn vocab_size(&self) -> u32 {
         self.hparams.int(Hparam::Vocab)
     }
 }
 
-/// What a file is; `None` if it is no legacy file.
+/// Identifies a file; `None` if it is not a legacy file.
 ///
 /// # Errors
-/// When it cannot be opened or read.
+/// If the file cannot be opened or read.
 pub fn recognise(path: impl AsRef<Path>) -> Result<Option<Recognition>, Error> {
     let path = path.as_ref();
     let bytes = open(path)?;
     recognise_source(&bytes).map_err(Error::io("read", path))
 }
 
-/// What the bytes of a file are; `None` if they are no legacy file.
+/// Identifies a file by its bytes; `None` if they are not a legacy file.
 ///
 /// # Errors
 /// Those of the source.
@@ -416,7 +416,7 @@ pub fn recognise_source(bytes: &dyn ReadAt) -> std::io::Result<Option<Recognitio
     })
 }
 
-/// What else a file seems to be.
+/// The kind of a file that is not a legacy file.
 fn kind(bytes: &dyn ReadAt, len: u64) -> Kind {
     let mut first = vec![0; usize::try_from(len.min(512)).unwrap_or(0)];
     match bytes.read_exact_at(0, &mut first) {
@@ -426,7 +426,7 @@ fn kind(bytes: &dyn ReadAt, len: u64) -> Kind {
 }
 
 pub(crate) fn open(path: &Path) -> Result<Bytes, Error> {
-    // A pipe would be opened for ever.
+    // Opening a pipe would block forever.
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
     if !metadata.is_file() {
         return Err(Error::NotAFile { path: path.to_owned() });
@@ -434,14 +434,14 @@ pub(crate) fn open(path: &Path) -> Result<Bytes, Error> {
     Ok(Box::new(File::open(path).map_err(Error::io("open", path))?))
 }
 
-/// The name of part `i`: that of the first, with a number behind it.
+/// The name of part `i`: the name of the first with a number appended.
 fn part_path(first: &Path, i: u64) -> PathBuf {
     let mut path = first.as_os_str().to_owned();
     path.push(format!(".{i}"));
     path.into()
 }
 
-/// The first part of the model that a part belongs to, if it is there.
+/// The first part of the model that a part belongs to, if it exists.
 pub(crate) fn first_part(path: &Path) -> PathBuf {
     let is_number =
         |e: &std::ffi::OsStr| e.to_str().is_some_and(|e| !e.is_empty() && e.bytes().all(|b| b.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! Whatever can be migrated, opened.
+//! An open file of any format that can be migrated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub enum Input {
 }
 
 impl Input {
-    /// Opens a file, and all parts or shards of the model that it belongs to. `family` is the architecture of a legacy file, if that is
-    /// known; a GGUF says itself which it is.
+    /// Opens a file, and all parts or shards of the model that it belongs to. `family` is the architecture of a legacy file, if known; a
+    /// GGUF stores its architecture.
     ///
     /// # Errors
-    /// [`Error`], which names the file, the field and the offset; [`Error::UpToDate`] for a GGUF of today.
+    /// [`Error`], which names the file, the field and the offset; [`Error::UpToDate`] for a current GGUF.
     pub fn open(path: impl AsRef<Path>, family: Option<Family>) -> Result<Input, Error> {
         let path = first_part(path.as_ref());
         let bytes = open_bytes(&path)?;
@@ -44,8 +44,8 @@ impl Input {
         Ok(Input::Gguf(Box::new(GgufUpgrade::open(&path, dialect)?)))
     }
 
-    /// A legacy file, or a draft of GGUF, in any source of bytes. `name` stands for it in messages; of a model in several parts, `part`
-    /// opens the others by their names. Released versions of GGUF are opened as files only.
+    /// Opens a legacy file, or a draft of GGUF, from any source of bytes. `name` identifies it in messages; for a model in several parts,
+    /// `part` opens the others by name. Released versions of GGUF can only be opened as files.
     ///
     /// # Errors
     /// As [`open`](Input::open).

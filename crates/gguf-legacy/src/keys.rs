@@ -17,10 +17,10 @@ use crate::vocab::Vocabulary;
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANTIZATION_VERSION: u32 = 2;
 
-/// The epsilon that all legacy programs but Llama's had written into their code (`ggml_norm` in `ggml.c`).
+/// The epsilon hard-coded in all legacy programs except Llama's (`ggml_norm` in `ggml.c`).
 const NORM_EPSILON: f32 = 1e-5;
 
-/// Everything that key-values are made of.
+/// The inputs from which key-values are derived.
 pub(crate) struct Known<'a> {
     pub(crate) file: &'a LegacyFile,
     pub(crate) arrangement: &'a Arrangement<'a>,
@@ -34,7 +34,7 @@ pub(crate) struct Known<'a> {
 /// The head of the output, without tensors.
 ///
 /// # Errors
-/// [`Error::Contradiction`] when key-values of the original model are those of another one.
+/// [`Error::Contradiction`] if the given key-values of the original model belong to another one.
 pub(crate) fn head(known: &Known<'_>) -> Result<Head, Error> {
     let architecture = known.file.family.architecture();
     let mut head = Head { dialect: Dialect::new(Version::V3), ..Head::default() };
@@ -78,13 +78,13 @@ fn reference<'a>(known: &Known<'a>) -> &'a [(String, Value)] {
     known.answers.reference.as_deref().unwrap_or_default()
 }
 
-/// All key-values of the original, if it has a tokenizer among them.
+/// All key-values of the original, if they include a tokenizer.
 fn reference_tokenizer<'a>(known: &Known<'a>) -> &'a [(String, Value)] {
     let has_tokens = reference(known).iter().any(|(key, _)| key == "tokenizer.ggml.tokens");
     if has_tokens { reference(known) } else { &[] }
 }
 
-/// Whether a key says where a model comes from, as opposed to what its file is like.
+/// Whether a key describes the origin of a model, as opposed to its file.
 fn is_about_origin(key: &str) -> bool {
     const OF_THE_FILE: [&str; 7] = [
         "general.architecture",
@@ -98,8 +98,8 @@ fn is_about_origin(key: &str) -> bool {
     key.starts_with("general.") && !OF_THE_FILE.contains(&key)
 }
 
-/// The sizes of the network and what else its architecture needs, without the name of the architecture, in the order of llama.cpp's
-/// converter.
+/// The sizes of the network and the other keys required by its architecture, without the name of the architecture, in the order of
+/// llama.cpp's converter.
 fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
     let Known { file, arrangement, settled, .. } = known;
     let int = |hparam| file.hparams.int(hparam);
@@ -154,7 +154,7 @@ fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
     }
     match file.family {
         Family::GptNeox => {
-            // Before it was stored, all programs computed both parts side by side.
+            // Before the parameter was stored, all programs computed both parts in parallel.
             let is_parallel = file.hparams.get(Hparam::ParallelResidual) != Some(0);
             kvs.push(("use_parallel_residual", is_parallel.into()));
         }
@@ -164,7 +164,7 @@ fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
             let bias = file.hparams.float(Hparam::AlibiBiasMax).unwrap_or(0.0);
             kvs.push(("attention.max_alibi_bias", bias.into()));
         }
-        // Its program had the number in its code.
+        // Its program hard-coded the number.
         Family::Replit => kvs.push(("attention.max_alibi_bias", 8f32.into())),
         Family::Falcon => kvs.push(("tensor_data_layout", "jploski".into())),
         _ => {}
@@ -172,7 +172,7 @@ fn sizes(known: &Known<'_>) -> Vec<(&'static str, Value)> {
     kvs
 }
 
-/// Checks that the original's key-values are those of a model of the same sizes.
+/// Checks that the original's key-values describe a model of the same sizes.
 fn compare(known: &Known<'_>, head: &Head) -> Result<(), Error> {
     let path = || known.file.path().to_owned();
     let architecture = known.file.family.architecture();
@@ -200,13 +200,13 @@ fn compare(known: &Known<'_>, head: &Head) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes what the original says about the network and the file does not: scaled positions, above all. What was answered by itself takes
-/// precedence, and is set already.
+/// Adds the original's key-values about the network that the file lacks, especially scaled positions. Explicit answers take precedence, and
+/// are already set.
 fn add_reference(known: &Known<'_>, head: &mut Head) {
     let prefix = format!("{}.", known.file.family.architecture());
     for (key, value) in reference(known).iter().filter(|(key, _)| key.starts_with(&prefix)) {
         let is_new = head.get(key).is_none();
-        // Programs of that time had one number for all; the original knows better.
+        // Programs of that time used one constant for all; the original's value is better.
         let is_better = known.file.family != Family::Llama && key.ends_with(".layer_norm_epsilon")
             || known.answers.context_length.is_none() && key.ends_with(".context_length") && has_no_positions(known);
         if is_new || is_better {
@@ -215,12 +215,12 @@ fn add_reference(known: &Known<'_>, head: &mut Head) {
     }
 }
 
-/// Whether the length of the context is not that of a tensor.
+/// Whether the context length is not the dimension of a tensor.
 fn has_no_positions(known: &Known<'_>) -> bool {
     known.arrangement.tensors.iter().all(|item| item.named.stem != "position_embd")
 }
 
-/// Checks that there are as many tokens as the embeddings have rows.
+/// Checks that the number of tokens equals the rows of the embeddings.
 fn check_vocabulary(known: &Known<'_>, head: &Head) -> Result<(), Error> {
     let tokens = head.get("tokenizer.ggml.tokens").and_then(|value| value.as_array().map(|array| array.len()));
     let embeddings = known.arrangement.tensors.iter().find(|item| item.named.stem == "token_embd");
@@ -236,7 +236,7 @@ fn check_vocabulary(known: &Known<'_>, head: &Head) -> Result<(), Error> {
     }
 }
 
-/// `general.file_type`: that of the file's header, unless most weights have another type now.
+/// `general.file_type`: that of the file's header, unless most weights have another type after the migration.
 fn file_type(ftype: u32, main: GgmlType) -> FileType {
     let type_of = |ftype| match ftype {
         0 => Some(GgmlType::F32),
@@ -254,7 +254,7 @@ fn file_type(ftype: u32, main: GgmlType) -> FileType {
         32 => Some(GgmlType::BF16),
         _ => None,
     };
-    // Of several names for a type, the one that means no mixture.
+    // Of several names for a type, the one that is not a mixture.
     let plain = [0, 1, 2, 3, 7, 8, 9, 10, 12, 15, 17, 18, 32];
     if type_of(ftype) == Some(main) {
         return FileType(ftype);
@@ -262,7 +262,7 @@ fn file_type(ftype: u32, main: GgmlType) -> FileType {
     FileType(plain.into_iter().find(|&ftype| type_of(ftype) == Some(main)).unwrap_or(1))
 }
 
-/// The name of a model, from that of its file: without what says how the file is made.
+/// The name of a model, from its file name without the parts that describe the encoding.
 pub(crate) fn model_name(path: &Path) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut name = file.as_str();
@@ -271,7 +271,7 @@ pub(crate) fn model_name(path: &Path) -> String {
     }
     while let Some(at) = name.rfind(['.', '-', '_']) {
         let (before, last) = name.split_at(at);
-        // `q4_0` and `q4_K_M` have separators of their own.
+        // `q4_0` and `q4_K_M` contain separators.
         let (before, last) = match before.rfind(['.', '-']) {
             Some(at) if is_encoding(&name[at + 1..]) => name.split_at(at),
             _ => (before, last),
@@ -296,7 +296,7 @@ fn strip_end<'a>(name: &'a str, end: &str) -> &'a str {
     }
 }
 
-/// Whether a word says how a file is encoded: `ggmlv3`, `q4_0`, `f16`.
+/// Whether a word describes the encoding of a file: `ggmlv3`, `q4_0`, `f16`.
 fn is_encoding(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     matches!(

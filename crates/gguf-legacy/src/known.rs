@@ -1,4 +1,4 @@
-//! Vocabularies and models that are identified by their content, and their metadata that is not in the file.
+//! Vocabularies and models identified by their content, and the metadata that their files lack.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::layout::{Family, Hparam, Hparams};
 use crate::walk::TokenTexts;
 
-/// A vocabulary that is known.
+/// A known vocabulary.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownVocabulary {
     pub(crate) is_llama: bool,
@@ -15,7 +15,7 @@ pub(crate) struct KnownVocabulary {
     n: usize,
     /// SHA-256 of the tokens that are words: see [`signature`].
     signature: &'static str,
-    /// The tokens whose bytes files do not have: lines of a number and the bytes in hexadecimal.
+    /// The tokens whose bytes are missing in files: lines of a number and the bytes in hexadecimal.
     lost: &'static str,
 }
 
@@ -37,8 +37,8 @@ const VOCABULARIES: &[KnownVocabulary] = &[
     },
 ];
 
-/// SHA-256 of the numbers and texts of the first `n` tokens that are words of ASCII letters, with a space before them or not: those that
-/// every program wrote alike. Others went through decoders that replaced parts of characters and took spaces away.
+/// SHA-256 of the numbers and texts of the first `n` tokens that are words of ASCII letters, with or without a leading space: the tokens
+/// that every program wrote identically. Others passed through decoders that replaced parts of characters and removed spaces.
 fn signature(tokens: &TokenTexts, n: usize) -> String {
     let mut hash = Sha256::new();
     for (i, text) in (0u32..).zip(tokens.iter().take(n)) {
@@ -52,14 +52,14 @@ fn signature(tokens: &TokenTexts, n: usize) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The known vocabulary that these tokens are.
+/// The known vocabulary with these tokens.
 pub(crate) fn vocabulary(tokens: &TokenTexts) -> Option<KnownVocabulary> {
     let is_it = |known: &&KnownVocabulary| tokens.len() >= known.n && signature(tokens, known.n) == known.signature;
     VOCABULARIES.iter().find(is_it).copied()
 }
 
 impl KnownVocabulary {
-    /// The tokens whose bytes files do not have, by their numbers.
+    /// The tokens whose bytes are missing in files, by their numbers.
     pub(crate) fn lost(&self) -> HashMap<usize, Vec<u8>> {
         let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
         let token = |line: &str| {
@@ -70,7 +70,7 @@ impl KnownVocabulary {
     }
 }
 
-/// The scores of LLaMA's vocabulary, in which rarer pieces come later and runs of spaces were added.
+/// The scores of LLaMA's vocabulary, which sorts pieces by frequency and adds runs of spaces.
 pub(crate) fn llama_scores(texts: &[Vec<u8>]) -> Vec<f32> {
     let is_spaces = |text: &[u8]| !text.is_empty() && text.chunks(3).all(|c| c == "\u{2581}".as_bytes());
     let score = |(i, text): (usize, &Vec<u8>)| match i {
@@ -86,9 +86,9 @@ pub(crate) fn llama_scores(texts: &[Vec<u8>]) -> Vec<f32> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownModel {
     pub(crate) name: &'static str,
-    /// Vocabulary, width, blocks and heads of queries, and of keys and values.
+    /// Vocabulary, width, blocks, query heads, and key-value heads.
     sizes: [u32; 5],
-    /// Whether the vocabulary has to be LLaMA's, and must not be it.
+    /// Whether the vocabulary must be LLaMA's, or must not be.
     is_llama: Option<bool>,
     pub(crate) context_length: u32,
     pub(crate) norm_epsilon: f32,
@@ -96,13 +96,13 @@ pub(crate) struct KnownModel {
 }
 
 impl KnownModel {
-    /// Whether nothing else is known to have these sizes and this vocabulary.
+    /// Whether no other known model has these sizes and this vocabulary.
     pub(crate) fn is_sure(&self) -> bool {
         self.is_llama == Some(true)
     }
 }
 
-/// Models of the Llama family whose sizes tell them. LLaMA and Llama 2 have the same sizes up to 13 billion parameters.
+/// Models of the Llama family that are identified by their sizes. LLaMA and Llama 2 have the same sizes up to 13 billion parameters.
 ///
 /// From the `config.json` of each model on Hugging Face.
 const MODELS: &[KnownModel] = &[
@@ -128,7 +128,7 @@ const fn llama(
     KnownModel { name, sizes, is_llama, context_length, norm_epsilon, rope_freq_base }
 }
 
-/// The known model of these sizes. A file without a vocabulary, or a longer one, is of none.
+/// The known model of these sizes; `None` for a file without a vocabulary, or with a longer one.
 pub(crate) fn model(family: Family, hparams: &Hparams, n_head_kv: u32, tokens: &TokenTexts) -> Option<KnownModel> {
     if family != Family::Llama || tokens.len() < 32_000 {
         return None;
@@ -165,7 +165,7 @@ mod tests {
         };
         assert_eq!(of(sizes(3200, 26, 32), 32), Some("OpenLLaMA 3B"));
         assert_eq!(of(sizes(3200, 26, 32), 8), None);
-        // Another vocabulary than LLaMA's.
+        // A vocabulary other than LLaMA's.
         assert_eq!(of(sizes(6656, 60, 52), 52), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The hyperparameters of each architecture, in the order in which its programs wrote them.
+//! The hyperparameters of each architecture, in the order of its files.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -44,7 +44,7 @@ impl Family {
         Family::Whisper,
     ];
 
-    /// The name for people and options: `llama`, `gptneox`.
+    /// The name in messages and options: `llama`, `gptneox`.
     pub fn name(self) -> &'static str {
         match self {
             Family::Replit => "replit",
@@ -69,12 +69,12 @@ impl Family {
         }
     }
 
-    /// The architecture of that name.
+    /// The architecture with that name.
     pub fn from_name(name: &str) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.name() == name)
     }
 
-    /// Whether files of both look alike except for the tokens.
+    /// Whether files of both are identical except for the tokens.
     pub(crate) fn shares_layout_with(self, other: Family) -> bool {
         let layout = |family| if family == Family::StarCoder { Family::Gpt2 } else { family };
         layout(self) == layout(other)
@@ -87,7 +87,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// Hyperparameters: the names that writers gave them, and the numbers that can be right.
+/// Hyperparameters: the names used by writers, and the valid numbers.
 macro_rules! hparams {
     ($($(#[$doc:meta])* $variant:ident $name:literal $range:expr, $expected:literal;)*) => {
         /// A hyperparameter.
@@ -95,17 +95,17 @@ macro_rules! hparams {
         pub(crate) enum Hparam { $($(#[$doc])* $variant,)* }
 
         impl Hparam {
-            /// The name that writers gave it.
+            /// The name used by writers.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Hparam::$variant => $name,)* }
             }
 
-            /// The numbers that can be right.
+            /// The valid numbers.
             pub(crate) fn range(self) -> RangeInclusive<u32> {
                 match self { $(Hparam::$variant => $range,)* }
             }
 
-            /// The same in words.
+            /// A description of the valid numbers.
             pub(crate) fn expected(self) -> &'static str {
                 match self { $(Hparam::$variant => $expected,)* }
             }
@@ -123,7 +123,7 @@ hparams! {
     Layer "n_layer" 1..=512, "a number of blocks from 1 to 512";
     Rot "n_rot" 1..=1 << 14, "a number of dimensions from 1 to 16384";
     Ff "n_intermediate" 1..=1 << 20, "a width from 1 to 1048576";
-    /// A thousand times the version of the quantization, and the file type.
+    /// The file type, plus a thousand times the version of the quantization.
     Ftype "ftype" 0..=2_999, "a file type, plus 1000 or 2000 for the version of the quantization";
     ParallelResidual "par_res" 0..=1, "0 or 1";
     FalconType "falcon_type" 7..=180, "7, 40 or 180";
@@ -144,7 +144,7 @@ hparams! {
 }
 
 impl Hparam {
-    /// Whether the number is a float, and the largest that can be right.
+    /// For a float, its largest valid value.
     pub(crate) fn float(self) -> Option<f32> {
         match self {
             Hparam::AlibiBiasMax => Some(1024.0),
@@ -157,18 +157,18 @@ impl Hparam {
 /// How tokens are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tokens {
-    /// `n_vocab` tokens, with scores where the container has them.
+    /// `n_vocab` tokens, with scores if the container has them.
     AsContainer,
-    /// `n_vocab` once more before them.
+    /// Preceded by a second `n_vocab`.
     Counted,
     /// With scores in any container.
     Scored,
-    /// Behind the mel filters, as many as a number of their own says.
+    /// After the mel filters, with a separate number of tokens.
     Whisper,
     None,
 }
 
-/// What a program wrote at the start of its files.
+/// The fields at the start of a program's files.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) family: Family,
@@ -178,7 +178,7 @@ pub(crate) struct Layout {
 
 use Hparam::*;
 
-/// Every layout that is known. Several fit the same bytes; names and shapes of tensors tell which one is right.
+/// The known layouts. Several may match the same bytes; names and shapes of tensors then decide.
 ///
 /// Sources: `llama_model_load` of llama.cpp before August 2023, `*_model_load` of the examples of ggml, ggllm.cpp, bloomz.cpp, bert.cpp,
 /// rwkv.cpp and whisper.cpp, and the crates of rustformers' `llm`.
@@ -213,7 +213,7 @@ pub(crate) const LAYOUTS: &[Layout] = &[
         hparams: &[Vocab, Embd, Head, HeadKv, Layer, FalconType, Ftype],
         tokens: Tokens::AsContainer,
     },
-    // As rustformers' `llm` writes it.
+    // As written by rustformers' `llm`.
     Layout { family: Family::Falcon, hparams: &[Vocab, Embd, Head, HeadKv, Layer, Ftype], tokens: Tokens::AsContainer },
     Layout { family: Family::Bert, hparams: &[Vocab, Ctx, Embd, Ff, Head, Layer, Ftype], tokens: Tokens::AsContainer },
     Layout {
@@ -225,18 +225,18 @@ pub(crate) const LAYOUTS: &[Layout] = &[
     },
 ];
 
-/// That of ggllm.cpp's own container.
+/// The layout of ggllm.cpp's container.
 pub(crate) const GGCC: Layout = Layout {
     family: Family::Falcon,
     hparams: &[Vocab, Embd, Head, HeadKv, Layer, FalconType, Ftype, Merges],
     tokens: Tokens::AsContainer,
 };
 
-/// That of rwkv.cpp's own container.
+/// The layout of rwkv.cpp's container.
 pub(crate) const RWKV: Layout =
     Layout { family: Family::Rwkv, hparams: &[Vocab, Embd, Layer, Ftype], tokens: Tokens::None };
 
-/// The layouts that files in a container can have.
+/// The possible layouts of files in a container.
 pub(crate) fn layouts(container: Container) -> &'static [Layout] {
     const GGCC_ONLY: &[Layout] = &[GGCC];
     const RWKV_ONLY: &[Layout] = &[RWKV];
@@ -258,7 +258,7 @@ impl Hparams {
         self.0.iter().find(|(name, _)| *name == hparam).map(|(_, value)| *value)
     }
 
-    /// The number, 0 if the file does not have it.
+    /// The number, or 0 if the file does not have it.
     pub(crate) fn int(&self, hparam: Hparam) -> u32 {
         self.get(hparam).unwrap_or(0)
     }
@@ -267,13 +267,13 @@ impl Hparams {
         self.get(hparam).map(f32::from_bits)
     }
 
-    /// The file type, and the version of the quantization that it was written with (`GGML_QNT_VERSION_FACTOR` in `ggml.h`).
+    /// The file type, and the version of the quantization (`GGML_QNT_VERSION_FACTOR` in `ggml.h`).
     pub(crate) fn file_type(&self) -> (u32, u32) {
         let ftype = self.int(Ftype);
         (ftype % 1000, ftype / 1000)
     }
 
-    /// Why the numbers do not fit each other as those of a model do; `None` if they do.
+    /// The first hyperparameter that contradicts the others, and why; `None` if they are consistent.
     pub(crate) fn conflict(&self, family: Family) -> Option<(Hparam, &'static str)> {
         let divides = |n: Hparam, by: Hparam| self.int(n).is_multiple_of(self.int(by).max(1));
         if family == Family::Whisper {

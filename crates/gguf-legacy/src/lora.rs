@@ -18,7 +18,7 @@ use crate::malformed::{Field, Malformed};
 use crate::names::{Name, name};
 use crate::walk::{Record, TokenTexts, read_record};
 
-/// An adapter, read to its end or as far as it makes sense.
+/// An adapter, read up to its end or its first problem.
 struct Adapter {
     rank: u32,
     alpha: u32,
@@ -49,7 +49,7 @@ fn run(adapter: &mut Adapter, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
     };
     adapter.rank = number(cursor, "r")?;
     adapter.alpha = number(cursor, "lora_alpha")?;
-    // Only plain floats were ever written.
+    // Adapters only ever had plain floats.
     let plain = |code| (code <= 1).then_some(Encoding::Present(GgmlType(code)));
     while !cursor.is_at_end() {
         let number = adapter.records.len() as u64;
@@ -62,7 +62,7 @@ fn run(adapter: &mut Adapter, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What an adapter is.
+/// Identifies an adapter.
 pub(crate) fn recognise(bytes: &dyn ReadAt, len: u64, from: u64) -> std::io::Result<Recognition> {
     let adapter = read(bytes, len, from)?;
     Ok(Recognition {
@@ -74,7 +74,7 @@ pub(crate) fn recognise(bytes: &dyn ReadAt, len: u64, from: u64) -> std::io::Res
     })
 }
 
-/// Opens an adapter. Those of llama.cpp were for Llama only.
+/// Opens an adapter. llama.cpp's adapters were for Llama only.
 pub(crate) fn open(path: &Path, bytes: Bytes, len: u64, from: u64) -> Result<LegacyFile, Error> {
     let adapter = read(&bytes, len, from).map_err(Error::io("read", path))?;
     if let Some(source) = adapter.end {
@@ -105,10 +105,10 @@ pub(crate) fn open(path: &Path, bytes: Bytes, len: u64, from: u64) -> Result<Leg
     })
 }
 
-/// Arranges the tensors of an adapter. Of each pair, `loraA` lies on its side: the rank is its contiguous dimension.
+/// Arranges the tensors of an adapter. In each pair, `loraA` is transposed: the rank is its contiguous dimension.
 ///
 /// # Errors
-/// When a tensor belongs to no matrix of Llama, or does not have the adapter's rank.
+/// If a tensor does not belong to a matrix of Llama, or does not have the adapter's rank.
 pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
     let mut tensors = Vec::new();
     let rank = file.lora.map_or(0, |(rank, _)| u64::from(rank));
@@ -133,7 +133,7 @@ pub(crate) fn arrange(file: &LegacyFile) -> Result<Arrangement<'_>, Error> {
         }
         named.name.push_str(if is_a { ".lora_a" } else { ".lora_b" });
         let mut item = Arranged::new(tensor, named);
-        // A rank of 1 is a dimension all the same.
+        // A rank of 1 is kept as a dimension.
         item.shape = tensor.shape.clone();
         if is_a {
             item.shape.reverse();

@@ -1,10 +1,10 @@
-//! Errors of legacy files: the field, its byte offset, what was found and what was expected.
+//! Errors of legacy files: the field, its byte offset, the value found and the expected one.
 
 use std::fmt;
 
 use gguf_format::{SizeError, Str};
 
-/// Why the bytes of a legacy file do not make sense.
+/// Why a legacy file is malformed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Malformed {
@@ -12,7 +12,7 @@ pub struct Malformed {
     pub field: Field,
     /// Its byte offset from the start of the file.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -23,7 +23,7 @@ pub struct Malformed {
 pub enum Field {
     Magic,
     Version,
-    /// A hyperparameter, by the name that the writers of its time gave it.
+    /// A hyperparameter, with the name used by the writers of its time.
     Hparam(&'static str),
     TokenLength(u32),
     Token(u32),
@@ -38,54 +38,54 @@ pub enum Field {
     TensorData(u64),
 }
 
-/// What is wrong with a field.
+/// The problem of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
     /// The file ends inside the field.
     PastEnd {
-        /// Where the field ends.
+        /// The end of the field.
         need: u64,
-        /// Where the file ends.
+        /// The end of the file.
         len: u64,
     },
-    /// A number that cannot be right.
+    /// An invalid number.
     Number {
         /// The number.
         found: i64,
-        /// What would be right.
+        /// The valid numbers.
         expected: &'static str,
     },
-    /// A float that cannot be right.
+    /// An invalid float.
     Float {
         /// The bits of the float.
         bits: u32,
-        /// What would be right.
+        /// The valid floats.
         expected: &'static str,
     },
     /// A name that is not text.
     Name(Vec<u8>),
     /// A tensor whose size cannot be computed.
     Size(SizeError),
-    /// More bytes of tokens than any vocabulary has.
+    /// More bytes of tokens than the limit.
     TooManyTokenBytes {
-        /// How many are allowed.
+        /// The limit.
         limit: u64,
     },
-    /// More tensors than any model has.
+    /// More tensors than the limit.
     TooManyTensors {
-        /// How many are allowed.
+        /// The limit.
         limit: u64,
     },
 }
 
 impl Malformed {
     pub(crate) fn number(field: Field, offset: u64, found: u32, expected: &'static str) -> Malformed {
-        // The writers had signed integers.
+        // The writers used signed integers.
         Malformed { field, offset, problem: Problem::Number { found: i64::from(found as i32), expected } }
     }
 
-    /// Whether the file ends too early, and nothing else is wrong with it so far.
+    /// Whether the file is truncated, without any other problem so far.
     pub fn is_truncated(&self) -> bool {
         matches!(self.problem, Problem::PastEnd { .. })
     }

@@ -1,7 +1,6 @@
-//! What tensors are called: names of legacy files, and the GGUF names of the same tensors.
+//! Names of tensors in legacy files, and the GGUF names of the same tensors.
 //!
-//! Where a legacy program kept the names of the checkpoint, the table of the architecture in `gguf_model::arch` has them. The other
-//! names are here.
+//! Legacy programs that kept the names of the checkpoint use the table of the architecture in `gguf_model::arch`. The other names are here.
 
 use gguf_model::arch::{self, Architecture, Checkpoint};
 
@@ -11,7 +10,7 @@ use crate::layout::Family;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Name {
     Output(Named),
-    /// Not written, for this reason.
+    /// Not written, with the reason.
     LeftOut(&'static str),
     Unknown,
 }
@@ -21,19 +20,19 @@ pub(crate) enum Name {
 pub(crate) struct Named {
     /// The whole name.
     pub(crate) name: String,
-    /// Without the prefix of the block, and without `.weight` or `.bias`.
+    /// The name without the prefix of the block and the suffix `.weight` or `.bias`.
     pub(crate) stem: &'static str,
     pub(crate) block: Option<u64>,
 }
 
-/// Names outside of blocks, and in each run of blocks: what stands before and after its number, and what becomes of it.
+/// Names outside of blocks, and in each run of blocks: the text before and after its number, and its GGUF name.
 struct Table {
     outside: Pairs,
     blocks: &'static [(&'static str, &'static str, &'static str, Pairs)],
     left_out: Pairs,
 }
 
-/// Legacy names, each with the GGUF name or the reason for which it is left out.
+/// Legacy names, each with the GGUF name or the reason for its omission.
 type Pairs = &'static [(&'static str, &'static str)];
 
 const LLAMA: Table = Table {
@@ -104,7 +103,7 @@ const GPT2: Table = Table {
     left_out: &[],
 };
 
-/// Replit until June 18, 2023; later its names are those of MPT.
+/// Replit until June 18, 2023; later files have the names of MPT.
 const REPLIT: Table = Table {
     outside: &[("transformer.ln_f", "output_norm")],
     blocks: &[(
@@ -269,7 +268,7 @@ fn of_table(table: &Table, legacy: &str) -> Name {
     Name::Unknown
 }
 
-/// The name in the table of the architecture that a class of checkpoints becomes.
+/// The name from the architecture's table for a class of checkpoints.
 fn of_class(class: &str, legacy: &str) -> Name {
     let Some((architecture, checkpoint)) = arch::of_class(class) else { return Name::Unknown };
     let root = checkpoint.roots.iter().find_map(|root| legacy.strip_prefix(root)).unwrap_or(legacy);
@@ -307,7 +306,7 @@ fn is_left_out(checkpoint: &Checkpoint, name: &str) -> bool {
     masks.iter().any(|mask| name.ends_with(mask)) || checkpoint.skip.iter().any(|(pattern, _)| skipped(pattern))
 }
 
-/// The name without what says whether it is a weight or a bias, and what GGUF says in its place.
+/// Splits the suffix for weights or biases off a name, and returns GGUF's suffix.
 fn split_suffix(name: &str) -> (&str, &'static str) {
     const SUFFIXES: [(&str, &str); 5] =
         [(".weight", ".weight"), (".bias", ".bias"), ("/w", ".weight"), ("/g", ".weight"), ("/b", ".bias")];
@@ -315,7 +314,7 @@ fn split_suffix(name: &str) -> (&str, &'static str) {
     found.unwrap_or((name, ".weight"))
 }
 
-/// The number that a text begins with, written plainly, and what follows it.
+/// The decimal number at the start of a text, and the rest.
 fn number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;

@@ -1,4 +1,4 @@
-//! The migration of a legacy file: everything about it that is decided before it is written.
+//! The plan of a migration of a legacy file, made before anything is written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -27,13 +27,13 @@ use crate::question::{Answers, Guess, Question};
 use crate::settle::settle;
 use crate::source::{LegacySource, SourceTensor};
 
-/// What can be chosen about a migration.
+/// The options of a migration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// The type of tensors whose layout exists no more. Rows that are not whole blocks of it become half precision.
+    /// The type for tensors whose layout no longer exists. Rows that are not whole blocks of it become half precision.
     pub recoded: GgmlType,
-    /// Number of threads that look at scales; `None` for as many as the machine has processors.
+    /// Number of threads that examine scales; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -44,7 +44,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets the type of tensors whose layout exists no more.
+    /// Sets the type for tensors whose layout no longer exists.
     pub fn recoded(mut self, ty: GgmlType) -> Options {
         self.recoded = ty;
         self
@@ -57,58 +57,58 @@ impl Options {
     }
 }
 
-/// A migration that is decided.
+/// A planned migration.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Migration {
-    /// What is written.
+    /// The plan of the output.
     pub plan: Plan,
     /// The container of the file.
     pub container: Container,
-    /// Its architecture; a GGUF has its own name for it.
+    /// The architecture; `None` for a GGUF.
     pub family: Option<Family>,
-    /// What becomes of each tensor, in the order of the output.
+    /// The conversion of each tensor, in the order of the output.
     pub tensors: Vec<Migrated>,
-    /// The tensors of the file that are not written, and why.
+    /// The omitted tensors of the file, and why.
     pub left_out: Vec<(String, &'static str)>,
-    /// What was decided without the file saying it.
+    /// Decisions without evidence in the file.
     pub guesses: Vec<Guess>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<Warning>,
 }
 
-/// What becomes of a tensor.
+/// The conversion of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Migrated {
-    /// Its name in the file.
+    /// The name in the file.
     pub from: String,
-    /// What is done.
+    /// The conversion of its data.
     pub treatment: Treatment,
-    /// What its scales lose, if they become f16.
+    /// The loss of its scales, if they become f16.
     pub rounding: Option<Rounding>,
 }
 
-/// Something that does not stop a migration.
+/// A problem that does not prevent a migration.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// No program is known that runs such a model from GGUF.
+    /// No known program runs such a model from GGUF.
     NoRuntime(Family),
-    /// Tokens are placeholders, because the file has lost their bytes.
+    /// Some tokens are placeholders, because the file has lost their bytes.
     LostTokens(usize),
-    /// The file has the mel filters of a sound encoder, for which GGUF has no place.
+    /// The file has the mel filters of an audio encoder, which GGUF cannot store.
     MelFilters,
     /// A tensor has scales too large for its type, and is written in single precision.
     LargeScales {
         /// The tensor in the output.
         tensor: String,
-        /// How many scales.
+        /// The number of scales.
         n: u64,
     },
-    /// Something about the output that its check finds.
+    /// A finding of the check of the output.
     Output(Finding),
-    /// So many more findings about the output.
+    /// The number of further findings about the output.
     MoreOutput(usize),
 }
 
@@ -134,10 +134,10 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The most findings about the output that become warnings, one each.
+/// The maximum number of findings about the output that become separate warnings.
 const MAX_FINDINGS: usize = 10;
 
-/// What the file does not say and the answers so far do not: nothing if a migration can go on.
+/// The information that neither the file nor the answers provide; empty if the migration can proceed.
 ///
 /// # Errors
 /// As for [`plan`].
@@ -150,10 +150,10 @@ pub fn questions(input: &Input, answers: &Answers) -> Result<Vec<Question>, Erro
     Ok(settle(file, &arrangement, file.vocabulary(), answers)?.questions)
 }
 
-/// Decides everything about the migration of a file. Of its weights, only scales are read that have to become shorter.
+/// Plans the migration of a file. Of its weights, only the scales that will be rounded are read.
 ///
 /// # Errors
-/// [`Error`], which names the file, the tensor or what has to be answered.
+/// [`Error`], which names the file, the tensor or the open questions.
 pub fn plan(input: Input, answers: &Answers, options: &Options, progress: &dyn Progress) -> Result<Migration, Error> {
     match input {
         Input::Legacy(file) => plan_legacy(*file, answers, options, progress),
@@ -232,14 +232,14 @@ fn plan_legacy(
         is_split: false,
     };
     let plan = draft.lay_out()?;
-    // A draft says less than a model needs, and rwkv.cpp has its vocabulary apart.
+    // A draft has less metadata than a model needs, and rwkv.cpp stores its vocabulary separately.
     let is_strict = container != Container::GgufDraft && family != Family::Rwkv;
     warnings.extend(findings(&plan, path, is_strict)?);
     let family = Some(family);
     Ok(Migration { plan, container, family, tensors: migrated, left_out, guesses: settled.guesses, warnings })
 }
 
-/// What becomes of a tensor.
+/// The decision for a tensor.
 struct Decided {
     ty: GgmlType,
     treatment: Treatment,
@@ -264,7 +264,7 @@ fn decide(item: &Arranged<'_>, reading: Reading, recoded: GgmlType) -> Decided {
             recode("a type that has been removed")
         }
         Encoding::Pairs(_) => Decided { ty, treatment: Treatment::Rearranged, reason: "levels moved" },
-        // Which reason it is also tells interrupted work of one generation from that of another.
+        // The reason also distinguishes interrupted work of one generation from that of another.
         Encoding::Wide { pairs, .. } => {
             let reason = if pairs { "levels moved, f16 scales" } else { "f16 scales" };
             Decided { ty, treatment: Treatment::Rounded, reason }
@@ -293,7 +293,7 @@ fn tensor_plan(index: usize, item: &Arranged<'_>, reading: Reading, decided: &De
     TensorPlan { from: reading.ty(), place, ..TensorPlan::new(name, item.shape.clone(), decided.ty, reason, op) }
 }
 
-/// The type that most weights have.
+/// The type of most weights.
 fn main_type(plans: &[TensorPlan]) -> GgmlType {
     let mut n: BTreeMap<u32, u64> = BTreeMap::new();
     for plan in plans.iter().filter(|plan| plan.shape.len() > 1) {
@@ -302,13 +302,13 @@ fn main_type(plans: &[TensorPlan]) -> GgmlType {
     n.into_iter().max_by_key(|(_, n)| *n).map_or(GgmlType::F32, |(ty, _)| GgmlType(ty))
 }
 
-/// Bytes of blocks that are looked at at once, about.
+/// Approximate number of bytes of blocks to examine at a time.
 const PIECE: u64 = 4 << 20;
 
-/// What the scales of each tensor lose that have to become f16.
+/// Computes the loss of each tensor's scales that become f16.
 ///
 /// # Errors
-/// When a file cannot be read, when scales are NaN or infinite, or the work is cancelled.
+/// If a file cannot be read, scales are NaN or infinite, or the work is cancelled.
 fn measure(
     file: &LegacyFile,
     arrangement: &Arrangement<'_>,
@@ -373,8 +373,8 @@ fn measure(
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What the checks of models find in the planned head. If it is to be strict, errors end the migration: a model with a tensor missing, or
-/// one of another shape, is not what the file should hold.
+/// The findings of the checks of models for the planned head. If `is_strict`, errors end the migration: a model with a missing or misshapen
+/// tensor is not what the file should contain.
 pub(crate) fn findings(plan: &Plan, path: PathBuf, is_strict: bool) -> Result<Vec<Warning>, Error> {
     let heads: Vec<Gguf<'_>> = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok()).collect();
     let report = gguf_model::check::model(&heads.iter().collect::<Vec<_>>(), None);

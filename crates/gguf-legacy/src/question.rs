@@ -1,4 +1,4 @@
-//! What a legacy file does not say: questions, each with a proposed answer and its reason, and the answers.
+//! Questions about information missing in a legacy file, each with a proposed answer and its reason, and the answers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,21 +8,21 @@ use gguf_format::Value;
 use crate::block::Generation;
 use crate::error::Error;
 
-/// What a question is about.
+/// The topic of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Topic {
-    /// Tokens that the model was trained to attend to at once.
+    /// The context length of the training.
     ContextLength,
-    /// The epsilon of its norms.
+    /// The epsilon of the norms.
     NormEpsilon,
-    /// The base of its rotary frequencies.
+    /// The base of the rotary frequencies.
     RopeFreqBase,
-    /// Whether to do without tokens whose bytes the file has lost.
+    /// Whether to accept placeholders for tokens whose bytes the file has lost.
     LostTokens,
     /// The generation of the blocks of quantized tensors.
     Generation,
-    /// How a sentence encoder makes one vector of those of all tokens.
+    /// How a sentence encoder combines the vectors of all tokens.
     Pooling,
 }
 
@@ -43,11 +43,11 @@ impl fmt::Display for Topic {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Question {
-    /// What it is about.
+    /// The topic.
     pub topic: Topic,
     /// The proposed answer, as [`Answers::set`] reads it.
     pub proposal: String,
-    /// Why that is proposed.
+    /// The reason for the proposal.
     pub reason: String,
 }
 
@@ -57,15 +57,15 @@ impl fmt::Display for Question {
     }
 }
 
-/// What was decided without the file saying it.
+/// A decision without evidence in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Guess {
-    /// What it is about.
+    /// The topic.
     pub topic: Topic,
-    /// What was decided.
+    /// The decision.
     pub value: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -75,46 +75,46 @@ impl fmt::Display for Guess {
     }
 }
 
-/// What is known of a model beyond its file.
+/// Information about a model that is not in its file.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Answers {
-    /// Tokens that the model was trained to attend to at once.
+    /// The context length of the training.
     pub context_length: Option<u32>,
     /// The epsilon of the norms.
     pub norm_epsilon: Option<f32>,
     /// The base of the rotary frequencies.
     pub rope_freq_base: Option<f32>,
-    /// Heads of queries for each head of keys and values. Shapes tell it; another number contradicts the file.
+    /// Number of query heads for each key-value head. Shapes determine it; another number contradicts the file.
     pub heads_per_group: Option<u32>,
     /// The generation of the blocks of quantized tensors.
     pub generation: Option<Generation>,
-    /// How a sentence encoder pools: llama.cpp's number.
+    /// The pooling of a sentence encoder, as llama.cpp's number.
     pub pooling: Option<u32>,
-    /// Whether to do without tokens whose bytes the file has lost.
+    /// Whether to accept placeholders for tokens whose bytes the file has lost.
     pub without_lost_tokens: bool,
     /// The model's name.
     pub name: Option<String>,
     /// The chat template.
     pub chat_template: Option<String>,
-    /// Key-values of the tokenizer, in place of those that the file gives.
+    /// Key-values of the tokenizer, which replace those from the file.
     pub tokenizer: Option<Vec<(String, Value)>>,
-    /// Key-values of the original model: everything that the file does not say is taken from them.
+    /// Key-values of the original model, which complete those from the file.
     pub reference: Option<Vec<(String, Value)>>,
-    /// Files that `tokenizer` and `reference` come from, which no output may replace.
+    /// The source files of `tokenizer` and `reference`, which no output may replace.
     pub files: Vec<PathBuf>,
-    /// Takes the proposed answer to every question.
+    /// Accepts the proposed answer to every question.
     pub accept: bool,
 }
 
-/// The ways to pool that llama.cpp knows, and its numbers for them (`llama_pooling_type` in `llama.h`).
+/// llama.cpp's pooling types and their numbers (`llama_pooling_type` in `llama.h`).
 const POOLING: [(&str, u32); 4] = [("none", 0), ("mean", 1), ("cls", 2), ("last", 3)];
 
 impl Answers {
     /// Sets the answer to a question from text.
     ///
     /// # Errors
-    /// [`Error::Answer`] when the text is not an answer to it.
+    /// [`Error::Answer`] if the text is not a valid answer.
     pub fn set(&mut self, topic: Topic, text: &str) -> Result<(), Error> {
         let text = text.trim();
         let wrong = |expected| Error::Answer { topic, found: format!("{text:?}"), expected };

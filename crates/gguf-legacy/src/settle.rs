@@ -12,7 +12,7 @@ use crate::layout::{Family, Hparam};
 use crate::question::{Answers, Guess, Question, Topic};
 use crate::vocab::Vocabulary;
 
-/// What is settled; `None` for what the architecture does not need.
+/// The settled values; `None` for values that the architecture does not need.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     pub(crate) context_length: Option<u32>,
@@ -21,21 +21,21 @@ pub(crate) struct Settled {
     pub(crate) pooling: Option<u32>,
     pub(crate) generation: Option<Generation>,
     pub(crate) guesses: Vec<Guess>,
-    /// What is still open.
+    /// The open questions.
     pub(crate) questions: Vec<Question>,
 }
 
-/// Where an answer comes from, if there is one.
+/// An answer with its origin.
 enum Answer {
-    /// Somebody gave it, or the original's files.
+    /// Given by the user, or found in the original's files.
     Given(String),
-    /// It is taken without asking.
+    /// Taken without asking, with the reason.
     Sure(String, String),
-    /// It is asked for.
+    /// Proposed, with the reason.
     Proposed(String, String),
 }
 
-/// The key of the original's key-values that answers a question.
+/// The key among the original's key-values that answers a question.
 fn key(topic: Topic, architecture: &str) -> Option<String> {
     let key = match topic {
         Topic::ContextLength => "context_length",
@@ -52,10 +52,10 @@ pub(crate) fn get<T: for<'a> FromValue<'a>>(kvs: &[(String, Value)], key: &str) 
     kvs.iter().find(|(name, _)| name == key).and_then(|(_, value)| T::from_value(value.as_ref()).ok())
 }
 
-/// Settles everything.
+/// Settles all topics.
 ///
 /// # Errors
-/// When an answer contradicts the file.
+/// If an answer contradicts the file.
 pub(crate) fn settle(
     file: &LegacyFile,
     arrangement: &Arrangement<'_>,
@@ -104,7 +104,7 @@ pub(crate) fn settle(
 }
 
 impl Settled {
-    /// Takes an answer as text, which is how all of them are.
+    /// Stores an answer, given as text.
     fn take(&mut self, topic: Topic, value: &str) -> Result<(), Error> {
         let mut answers = Answers::default();
         answers.set(topic, value)?;
@@ -120,7 +120,7 @@ impl Settled {
     }
 }
 
-/// What a file leaves open.
+/// The topics that a file leaves open.
 fn topics(file: &LegacyFile, vocabulary: &Vocabulary, answers: &Answers) -> Vec<Topic> {
     let mut topics = match file.family {
         Family::Llama => vec![Topic::ContextLength, Topic::NormEpsilon, Topic::RopeFreqBase],
@@ -128,7 +128,7 @@ fn topics(file: &LegacyFile, vocabulary: &Vocabulary, answers: &Answers) -> Vec<
         Family::Bert => vec![Topic::Pooling],
         _ => Vec::new(),
     };
-    // The draft has it.
+    // Stored in the draft.
     if file.hparams.get(Hparam::Ctx).is_some() {
         topics.retain(|topic| *topic != Topic::ContextLength);
     }
@@ -138,7 +138,7 @@ fn topics(file: &LegacyFile, vocabulary: &Vocabulary, answers: &Answers) -> Vec<
     topics
 }
 
-/// The answer that was given, as text.
+/// The given answer, as text.
 fn given(topic: Topic, family: Family, answers: &Answers) -> Option<String> {
     let reference = answers.reference.as_deref().unwrap_or_default();
     let key = key(topic, family.architecture());
@@ -173,7 +173,7 @@ fn given(topic: Topic, family: Family, answers: &Answers) -> Option<String> {
     }
 }
 
-/// What proposals are made of.
+/// The facts behind proposals.
 struct Facts {
     family: Family,
     container: Container,
@@ -181,7 +181,7 @@ struct Facts {
     name: String,
     known: Option<known::KnownModel>,
     is_grouped: bool,
-    /// Whether the sizes are those of LLaMA and Llama 2 alike.
+    /// Whether both LLaMA and Llama 2 have these sizes.
     is_either: bool,
 }
 
@@ -205,7 +205,7 @@ impl Facts {
         words.iter().any(|word| plain.contains(word))
     }
 
-    /// Whether the name says that the model was made for longer texts than it was trained for at first.
+    /// Whether the name suggests that the context was extended after the training.
     fn is_stretched(&self) -> bool {
         self.is_named(&["superhot", "8k", "16k", "32k", "100k", "longchat", "longlora"])
     }

@@ -1,4 +1,4 @@
-//! A legacy file as the source of a plan: rows in the order of the output, in layouts that still exist.
+//! A legacy file as the source of a plan: rows in the order of the output, in existing layouts.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use gguf_pipeline::{Error, Source};
 use crate::block::{Encoding, Reading, blocks_of_planes};
 use crate::file::{Bytes, Piece};
 
-/// Bytes that are read at once where they are rearranged, about.
+/// Approximate number of bytes to rearrange at a time.
 const PIECE: u64 = 1 << 20;
 
 /// The tensors of a legacy file.
@@ -17,7 +17,7 @@ pub(crate) struct LegacySource {
     pub(crate) tensors: Vec<SourceTensor>,
 }
 
-/// A tensor as the output has it: rows, and where they are in the file.
+/// A tensor of the output: its rows, and their places in the file.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceTensor {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub(crate) struct SourceTensor {
     pub(crate) order: Vec<Run>,
 }
 
-/// Rows that follow each other.
+/// Consecutive rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) from: u64,
@@ -47,12 +47,12 @@ impl SourceTensor {
         self.order.iter().map(|run| run.n).sum()
     }
 
-    /// Bytes of the tensor, as it is read.
+    /// Bytes of the tensor after reading.
     fn n_bytes(&self) -> u64 {
         self.n_rows().saturating_mul(self.row_blocks()).saturating_mul(self.reading.block_bytes())
     }
 
-    /// The row of the file that row `row` of the output is, and how many follow each other from there on.
+    /// The row of the file for row `row` of the output, and the number of consecutive rows from there.
     fn find(&self, row: u64) -> Option<(u64, u64)> {
         let mut before = 0;
         self.order.iter().find_map(|run| {
@@ -62,7 +62,7 @@ impl SourceTensor {
         })
     }
 
-    /// The piece that has a row, where rows are below each other: its number, the row in it, and how many follow.
+    /// The piece that contains a row, if pieces are split by rows: its number, the row in it, and the number of rows that follow.
     fn piece_of(&self, row: u64) -> Option<(&Piece, u64, u64)> {
         let mut before = 0;
         self.pieces.iter().find_map(|piece| {
@@ -73,12 +73,12 @@ impl SourceTensor {
     }
 }
 
-/// Blocks that follow each other in a file.
+/// Consecutive blocks of a file.
 struct Stretch<'a> {
     piece: &'a Piece,
-    /// The row of the piece in which they start.
+    /// The first row, in the piece.
     row: u64,
-    /// The block in that row.
+    /// The first block in that row.
     block: u64,
     n: u64,
 }
@@ -90,7 +90,7 @@ impl LegacySource {
         let (row, block) = (first.checked_div(row_blocks)?, first.checked_rem(row_blocks)?);
         let (row, n_rows) = tensor.find(row)?;
         if tensor.are_columns {
-            // Pieces are equally wide.
+            // All pieces have the same width.
             let width = tensor.pieces.first()?.row_len / tensor.reading.encoding.block().0;
             let piece = tensor.pieces.get(usize::try_from(block.checked_div(width)?).ok()?)?;
             let block = block % width;
@@ -122,7 +122,7 @@ impl LegacySource {
         let Stretch { piece, row, block, n } = *stretch;
         let row_blocks = piece.row_len / block_len;
         if let Encoding::Planar(ty) = reading.encoding {
-            // Scales and levels of a row are apart: rows are read whole.
+            // Scales and levels of a row are separate: rows are read whole.
             let (mut planes, mut blocks) =
                 (buffer(tensor, row_blocks * raw_bytes)?, buffer(tensor, row_blocks * raw_bytes)?);
             let (mut row, mut block, mut out) = (row, block, out);
@@ -170,7 +170,7 @@ impl Source for LegacySource {
         if offset.is_multiple_of(block_bytes) && end.is_multiple_of(block_bytes) {
             return self.read_blocks(tensor, first, buffer_);
         }
-        // Values of larger blocks are asked for one by one.
+        // Single values of larger blocks may be requested.
         let mut blocks = buffer(tensor, (last - first) * block_bytes)?;
         self.read_blocks(tensor, first, &mut blocks)?;
         let from = (offset - first * block_bytes) as usize;
@@ -183,7 +183,7 @@ fn out_of(tensor: &SourceTensor) -> Error {
     Error::OutOfTensor { tensor: tensor.name.clone(), bytes: tensor.n_bytes() }
 }
 
-/// Memory, asked for politely.
+/// Allocates a buffer, without aborting if memory is exhausted.
 fn buffer(tensor: &SourceTensor, bytes: u64) -> Result<Vec<u8>, Error> {
     let refused = || Error::OutOfMemory { tensor: tensor.name.clone(), bytes };
     let len = usize::try_from(bytes).map_err(|_| refused())?;

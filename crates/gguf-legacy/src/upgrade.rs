@@ -1,4 +1,4 @@
-//! GGUF files of earlier versions, in big-endian order, or with types that have been removed, as files of today.
+//! GGUF files of earlier versions, in big-endian order, or with removed types, as current files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl GgufUpgrade {
     /// Opens the model that a file belongs to.
     ///
     /// # Errors
-    /// [`Error::UpToDate`] when there is nothing to do, and what cannot be read.
+    /// [`Error::UpToDate`] if the file is current, and errors of reading it.
     pub(crate) fn open(path: &Path, dialect: Dialect) -> Result<GgufUpgrade, Error> {
         let draft = Draft::copy_of(path)?;
         let is_today = dialect == Dialect::new(Version::V3);
@@ -35,7 +35,7 @@ impl GgufUpgrade {
         }
     }
 
-    /// What the file is, in words.
+    /// A description of the file.
     pub fn describe(&self) -> String {
         let mut said = format!("GGUF version {}", self.dialect.version);
         if self.dialect.order == ByteOrder::Big {
@@ -47,10 +47,10 @@ impl GgufUpgrade {
         said
     }
 
-    /// Decides everything.
+    /// Plans the migration.
     ///
     /// # Errors
-    /// When the output cannot be laid out.
+    /// If the output cannot be laid out.
     pub(crate) fn plan(self, options: &Options) -> Result<Migration, Error> {
         let GgufUpgrade { mut draft, dialect } = self;
         let mut tensors = Vec::new();
@@ -89,12 +89,12 @@ impl GgufUpgrade {
     }
 }
 
-/// Whether today's ggml knows a type no more.
+/// Whether the current ggml no longer has a type.
 fn is_removed(ty: GgmlType) -> bool {
     ty.info().is_some_and(|info| info.removed)
 }
 
-/// A GGUF whose interleaved rows are taken apart.
+/// A GGUF whose interleaved rows are deinterleaved.
 #[derive(Debug)]
 struct Apart(GgufSource);
 
@@ -109,7 +109,7 @@ impl Source for Apart {
     }
 }
 
-/// Reads rows of a tensor whose groups of rows are interleaved.
+/// Reads rows of a tensor with interleaved groups of rows.
 fn read_apart(
     how: &Interleaved,
     row_len: u64,

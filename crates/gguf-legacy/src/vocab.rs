@@ -1,7 +1,7 @@
 //! The vocabulary of a legacy file as the key-values of a tokenizer.
 //!
-//! Files list the tokens as text or bytes, some with scores. What else a tokenizer needs follows from the architecture: which tokens
-//! are special, how text is split, and for byte-pair encodings the merges, which are rebuilt (`bpe.rs`).
+//! Files list the tokens as text or bytes, some with scores. The architecture determines the rest of a tokenizer: the special tokens, the
+//! pre-tokenizer, and for byte-pair encodings the merges, which are rebuilt (`bpe.rs`).
 
 use std::collections::HashSet;
 
@@ -21,16 +21,16 @@ const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
-/// What became of the vocabulary.
+/// The migrated vocabulary.
 #[derive(Debug, Default)]
 pub(crate) struct Vocabulary {
-    /// Key-values, in the order to write them; none for files without a vocabulary.
+    /// Key-values, in output order; empty for files without a vocabulary.
     pub(crate) kvs: Vec<(String, Value)>,
-    /// Tokens whose bytes the file does not have.
+    /// The number of tokens whose bytes the file lacks.
     pub(crate) n_lost: usize,
 }
 
-/// Tokens that are being written.
+/// The tokens of the output.
 #[derive(Default)]
 struct Tokens {
     texts: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ impl Tokens {
         self.types.push(ty);
     }
 
-    /// Gives a unique name to each token without one: llama.cpp reads no token twice.
+    /// Gives a unique name to each empty token: llama.cpp rejects duplicate tokens.
     fn make_unique(&mut self) {
         let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(self.texts.len());
         for (i, (text, ty)) in self.texts.iter_mut().zip(&mut self.types).enumerate() {
@@ -56,7 +56,7 @@ impl Tokens {
         }
     }
 
-    /// Lists as many tokens as the model knows.
+    /// Pads the list to the number of tokens of the model.
     fn fill(&mut self, n: usize) {
         while self.texts.len() < n {
             self.push(Vec::new(), UNUSED);
@@ -90,7 +90,7 @@ pub(crate) fn key_values(file: &LegacyFile) -> Vocabulary {
     }
 }
 
-/// Whether tokens are the pieces of SentencePiece, with byte tokens at the start, as `convert.py` wrote them.
+/// Whether tokens are the pieces of SentencePiece, with byte tokens at the start, as written by `convert.py`.
 fn is_sentencepiece(tokens: &TokenTexts) -> bool {
     let n_bytes = (3..259).filter(|&i| tokens.get(i).is_some_and(|t| t.len() == 1)).count();
     tokens.get(0) == Some(" \u{2047} ".as_bytes())
@@ -98,8 +98,8 @@ fn is_sentencepiece(tokens: &TokenTexts) -> bool {
         || n_bytes >= 200.min(tokens.len() / 2)
 }
 
-/// Llama's pieces: bytes as they are, spaces for the marks of SentencePiece, empty texts for control tokens
-/// (`convert-pth-to-ggml.py` of 2023; the way back is that of `convert_llama_ggml_to_gguf.py`).
+/// Llama's pieces: raw bytes, spaces in place of SentencePiece's marks, empty texts for control tokens (`convert-pth-to-ggml.py` of 2023;
+/// the conversion is that of `convert_llama_ggml_to_gguf.py`).
 fn llama(file: &LegacyFile) -> Vocabulary {
     let known = known::vocabulary(&file.tokens);
     let mut tokens = Tokens::default();
@@ -131,13 +131,13 @@ fn llama(file: &LegacyFile) -> Vocabulary {
     Vocabulary { kvs, n_lost: 0 }
 }
 
-/// With SentencePiece's mark in place of each space.
+/// Replaces each space by SentencePiece's mark.
 fn marked(text: &[u8]) -> Vec<u8> {
     let pieces: Vec<&[u8]> = text.split(|&b| b == b' ').collect();
     pieces.join("\u{2581}".as_bytes())
 }
 
-/// Whether a text looks like a token that stands for something else than text.
+/// Whether a text looks like a control token.
 fn is_marker(text: &[u8]) -> bool {
     let between = |a: &[u8], b: &[u8]| text.len() > a.len() + b.len() && text.starts_with(a) && text.ends_with(b);
     let is_name =
@@ -172,13 +172,13 @@ fn unigrams(file: &LegacyFile) -> Vocabulary {
         ("padding", id(&[b"<|pad|>", b"<pad>"])),
     ];
     push_ids(&mut kvs, &ids);
-    // The tokenizer of that kind adds an end by itself otherwise.
+    // Otherwise a tokenizer of that kind adds an end token.
     kvs.push(("tokenizer.ggml.add_bos_token".to_owned(), false.into()));
     kvs.push(("tokenizer.ggml.add_eos_token".to_owned(), false.into()));
     Vocabulary { kvs, n_lost: 0 }
 }
 
-/// BERT's pieces: those that begin a word get a mark, those that continue one lose theirs (`BertModel.set_vocab` of llama.cpp's
+/// BERT's pieces: those that begin a word are marked, those that continue one lose their mark (`BertModel.set_vocab` of llama.cpp's
 /// converter).
 fn word_pieces(file: &LegacyFile) -> Vocabulary {
     let is_special = |text: &[u8]| matches!(text, b"[PAD]" | b"[UNK]" | b"[CLS]" | b"[SEP]" | b"[MASK]");
@@ -204,10 +204,10 @@ fn word_pieces(file: &LegacyFile) -> Vocabulary {
     Vocabulary { kvs, n_lost: 0 }
 }
 
-/// How a program wrote the tokens of a byte-level vocabulary.
+/// The form of the tokens of a byte-level vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Read {
-    /// Their bytes.
+    /// Raw bytes.
     Bytes,
     /// Each byte as a code point, in UTF-8.
     Codes,
@@ -232,11 +232,11 @@ fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
     };
     let texts: Vec<Vec<u8>> = file.tokens.iter().enumerate().map(bytes).collect();
     let lost = match (kind.read, &known) {
-        // Of a known vocabulary every token is known.
+        // All tokens of a known vocabulary are known.
         (Read::Text, None) => lost(&texts),
         _ => vec![false; texts.len()],
     };
-    // Runs of spaces behind the trained tokens of GPT-NeoX were added, and look as if they were merged.
+    // Runs of spaces after the trained tokens of GPT-NeoX were added, but look like merged tokens.
     let is_added_space = |i: usize, text: &[u8]| i >= 50_254 && text.iter().all(|&b| b == b' ');
     let may_add = matches!(file.family, Family::GptNeox | Family::Mpt);
     let is_trained = |i: usize| {
@@ -284,14 +284,14 @@ fn byte_pairs(file: &LegacyFile, kind: &ByteLevel) -> Vocabulary {
     Vocabulary { kvs, n_lost }
 }
 
-/// Whether a token is one that such vocabularies have for marking, not for text.
+/// Whether such vocabularies use a token as a marker, not for text.
 fn is_special(text: &[u8]) -> bool {
     let names: [&[u8]; 4] = [b"<unk>", b"<s>", b"</s>", b"<pad>"];
     let is_fim = (text.starts_with(b"<fim_") || text.starts_with(b"<fim-")) && text.ends_with(b">");
     names.contains(&text) || is_fim || text.len() > 4 && text.starts_with(b"<|") && text.ends_with(b"|>")
 }
 
-/// Which tokens have lost their bytes: those with U+FFFD, where there are several, as one of them may be that character itself.
+/// The tokens that have lost their bytes: those with U+FFFD, if there are several, because one of them may be that character.
 fn lost(texts: &[Vec<u8>]) -> Vec<bool> {
     let has_mark = |text: &Vec<u8>| text.windows(3).any(|w| w == "\u{fffd}".as_bytes());
     let lost: Vec<bool> = texts.iter().map(has_mark).collect();
@@ -301,13 +301,13 @@ fn lost(texts: &[Vec<u8>]) -> Vec<bool> {
     }
 }
 
-/// The bytes of a text whose characters are numbers of bytes; `None` if they are not.
+/// The bytes of a text whose characters are byte values; `None` if they are not.
 fn bytes_of_codes(text: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok()?;
     text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
 }
 
-/// A text as it stands in JSON, without its escapes. ggllm.cpp copied merges from `tokenizer.json` as they stand there.
+/// A JSON string without its escapes. ggllm.cpp copied merges from `tokenizer.json` with their escapes.
 fn plain_json(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text).into_owned();
     let mut out = String::new();
@@ -341,11 +341,11 @@ fn plain_json(text: &[u8]) -> String {
     out
 }
 
-/// The key-values that all vocabularies have.
+/// The key-values common to all vocabularies.
 fn list(model: &str, pre: &str, tokens: &Tokens) -> Vec<(String, Value)> {
     let mut texts = Array::new(ValueType::STRING);
     for text in &tokens.texts {
-        // The elements are strings, as the array's are.
+        // The elements and the array are both strings.
         let _ = texts.push(ValueRef::String(Str(text)));
     }
     let mut kvs: Vec<(String, Value)> = vec![

@@ -1,7 +1,7 @@
-//! A walk through a file by one layout: hyperparameters, vocabulary, and the head of every tensor, to the end of the file.
+//! Walks through a file by one layout: hyperparameters, vocabulary, and the header of every tensor, up to the end of the file.
 //!
-//! Files have no counts of tensors and no names of architectures: only a walk that ends exactly where the file ends shows that the
-//! layout may be right. Tensor data is passed over. Memory is bounded by what the file really has: nothing is reserved for what it claims.
+//! Files store neither a tensor count nor the name of the architecture: only a walk that ends exactly at the end of the file confirms the
+//! layout. Tensor data is skipped. Memory is bounded by the actual contents of the file: nothing is reserved for claimed sizes.
 
 use gguf_format::{GgmlType, SizeError, n_elements};
 use gguf_io::ReadAt;
@@ -12,19 +12,19 @@ use crate::cursor::{Cursor, Stop};
 use crate::layout::{Hparam, Hparams, Layout, Tokens};
 use crate::malformed::{Field, Malformed, Problem};
 
-/// The longest token that is taken for one.
+/// The longest valid token.
 const MAX_TOKEN: u32 = 1 << 16;
-/// The most bytes of all tokens: about ten times those of the largest vocabulary.
+/// The maximum size of all tokens: about ten times that of the largest vocabulary.
 const MAX_TOKEN_BYTES: u64 = 64 << 20;
-/// The longest tensor name that is taken for one.
+/// The longest valid tensor name.
 const MAX_NAME: u32 = 256;
-/// The most tensors: each block of the largest models has fewer than a hundred.
+/// The maximum number of tensors: each block of the largest models has fewer than a hundred.
 const MAX_TENSORS: u64 = 1 << 16;
 
-/// Where data lies in containers that align it.
+/// The alignment of data in containers that align it.
 pub(crate) const ALIGNMENT: u64 = 32;
 
-/// How the numbers of tensor types are read. Files do not say it.
+/// The interpretation of tensor type numbers, which files do not record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) generation: Generation,
@@ -35,7 +35,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The layout of a tensor whose type has that number.
+    /// The layout of a tensor, from its type number.
     pub(crate) fn encoding(self, code: u32, container: Container) -> Option<Encoding> {
         let Sizes { generation, small, early_q8 } = self;
         // rwkv.cpp uses different numbers.
@@ -90,22 +90,22 @@ impl TokenTexts {
     }
 }
 
-/// The head of a tensor.
+/// The header of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) name: String,
     /// The first dimension is the contiguous one.
     pub(crate) shape: Vec<u64>,
     pub(crate) encoding: Encoding,
-    /// Where the head starts.
+    /// The start of the header.
     pub(crate) start: u64,
-    /// Where the data starts.
+    /// The start of the data.
     pub(crate) offset: u64,
     /// Bytes of the data.
     pub(crate) bytes: u64,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) layout: &'static Layout,
@@ -115,11 +115,11 @@ pub(crate) struct Walk {
     pub(crate) scores: Vec<f32>,
     pub(crate) merges: Vec<(Vec<u8>, Vec<u8>)>,
     pub(crate) records: Vec<Record>,
-    /// Hyperparameters that do not fit each other. The walk goes on, to see whether the rest of the file is that of the layout.
+    /// Inconsistent hyperparameters. The walk continues, to see whether the rest of the file matches the layout.
     pub(crate) conflict: Option<Malformed>,
-    /// Whether the vocabulary was read to its end.
+    /// Whether the vocabulary was read completely.
     pub(crate) has_vocabulary: bool,
-    /// Where and why the walk ended before the end of the file.
+    /// The place and reason, if the walk ended before the end of the file.
     pub(crate) end: Option<Malformed>,
 }
 
@@ -127,7 +127,7 @@ impl Walk {
     /// Walks through a file whose magic and version end at `start`.
     ///
     /// # Errors
-    /// Those of the source. What is wrong with the bytes is in the result.
+    /// Those of the source. Problems of the bytes are part of the result.
     pub(crate) fn new(
         source: &dyn ReadAt,
         len: u64,
@@ -283,7 +283,7 @@ impl Walk {
     }
 }
 
-/// Reads the head of a tensor and passes over its data.
+/// Reads the header of a tensor and skips its data.
 pub(crate) fn read_record(
     cursor: &mut Cursor<'_>,
     container: Container,
@@ -355,7 +355,7 @@ fn n_bytes(encoding: Encoding, shape: &[u64]) -> Result<u64, SizeError> {
     (n / block_len).checked_mul(block_bytes).filter(|&n| i64::try_from(n).is_ok()).ok_or(SizeError::Overflow)
 }
 
-/// The generation of quantized blocks, by the container and the version of the quantization in the file type.
+/// The generation of quantized blocks, from the container and the quantization version in the file type.
 pub(crate) fn generation(container: Container, version: u32) -> Generation {
     match (container, version) {
         (Container::Ggjt(1) | Container::Rwkv(100), _) => Generation::First,

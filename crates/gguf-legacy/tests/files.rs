@@ -1,4 +1,4 @@
-//! Small files of every container and architecture: recognised, whole or cut short, and migrated.
+//! Small files of every container and architecture: identified, whole or truncated, and migrated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,9 +49,9 @@ fn every_kind_is_recognised_by_its_bytes() {
 fn what_is_cut_short_is_recognised_as_far_as_it_goes() {
     for file in legacy::all() {
         let start = file.tensors[0];
-        // Behind the first tensor's head nothing else is possible; StarCoder shows by its tokens.
+        // After the first tensor's header the architecture is certain; StarCoder is identified by its tokens.
         let first_end = *file.tensors.get(1).unwrap();
-        // In the head of each tensor, and here and there in the data.
+        // In the header of each tensor, and at some places in the data.
         let cuts = (4..start.min(600)).step_by(7).chain((start..file.bytes.len()).step_by(file.bytes.len() / 41));
         for n in cuts.chain(file.tensors.iter().flat_map(|&at| [at + 3, at + 9, at + 20])) {
             if file.tensors.contains(&n) {
@@ -59,7 +59,7 @@ fn what_is_cut_short_is_recognised_as_far_as_it_goes() {
             }
             let cut = file.bytes[..n].to_vec();
             let Some(found) = recognise_source(&cut).unwrap() else {
-                // Not even the version is there.
+                // Even the version is missing.
                 assert!(n < 8, "{} {n}", file.name);
                 continue;
             };
@@ -91,13 +91,13 @@ fn every_kind_migrates_to_a_sound_file() {
             .filter(|f| f.severity == gguf_format::check::Severity::Error)
             .map(|f| f.to_string())
             .collect();
-        // rwkv.cpp has its vocabulary apart.
+        // rwkv.cpp stores its vocabulary separately.
         let expected = usize::from(file.family == "rwkv");
         assert_eq!(errors.len(), expected, "{}: {errors:?}", file.name);
     }
 }
 
-/// The migrated file, and what becomes of its tensors.
+/// The migrated file, and the conversion of its tensors.
 fn migrate_file(name: &str, answers: &Answers) -> (Vec<u8>, gguf_legacy::Migration) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
     let input = Input::open(&path, None).unwrap_or_else(|e| panic!("{e}"));
@@ -113,11 +113,11 @@ fn sha256(values: &[f32]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Names of tensors, each with the sum of its values.
+/// Names of tensors, each with the hash of its values.
 type Sums = &'static [(&'static str, &'static str)];
 
-/// Files that the programs of 2023 wrote, and the values that their own library decoded (SHA-256 of f32). Random weights; see
-/// `interop.rs` for all of them.
+/// Files written by the programs of 2023, and the values decoded by their own libraries (SHA-256 of f32). Random weights; `interop.rs`
+/// tests all of them.
 const GENUINE: &[(&str, Treatment, Sums)] = &[
     (
         "mpt.ggml.q4_0.bin",
@@ -165,7 +165,7 @@ fn genuine_files_keep_their_values() {
     }
 }
 
-/// A file whose rows are in planes becomes what the same blocks become.
+/// Planar rows give the same output as the same rows in blocks.
 #[test]
 fn rows_in_planes_become_blocks() {
     for code in [2, 3] {
@@ -193,7 +193,7 @@ fn rows_in_planes_become_blocks() {
     }
 }
 
-/// A model whose matrices lie on their sides becomes what the transposed one becomes.
+/// A model with transposed matrices gives the same output as the regular one.
 #[test]
 fn matrices_are_transposed() {
     let sideways = legacy::gpt2_on_its_side();
@@ -215,7 +215,7 @@ fn matrices_are_transposed() {
     assert!(migrate(&sideways) == migrate(&upright));
 }
 
-/// One key and one value are kept where all copies of them are equal, and all where they are not.
+/// One key and value head is kept if all copies are equal, otherwise all of them.
 #[test]
 fn shared_keys_are_kept_once() {
     let heads = |file: &Legacy| {
@@ -228,14 +228,14 @@ fn shared_keys_are_kept_once() {
         let shared = legacy::starcoder(code);
         assert_eq!(heads(&shared), (1, 32 + 2 * 16));
         let mut other = shared.clone();
-        // The last byte of the last head's value in the last block's matrix.
+        // The last byte of the last head's values in the last block's matrix.
         let at = other.tensors[shared.tensors.len() - 7] - 1;
         other.bytes[at] ^= 1;
         assert_eq!(heads(&other), (2, 96), "type {code}");
     }
 }
 
-/// Q8_0 was type 6 on two days of April 2023; nothing but sizes tells.
+/// Q8_0 was type 6 on two days of April 2023; only sizes reveal it.
 #[test]
 fn an_early_number_of_a_type_is_told_by_sizes() {
     let parts = legacy::llama(legacy::GGJT1, 8, 2);
@@ -248,7 +248,7 @@ fn an_early_number_of_a_type_is_told_by_sizes() {
     assert!(migrate(&early) == migrate(&usual));
 }
 
-/// K-quants in blocks of 64 are told by sizes, and become a type of today.
+/// K-quants in blocks of 64 are identified by sizes, and become a current type.
 #[test]
 fn small_blocks_are_told_by_sizes() {
     let form = legacy::Form { is_small: true, ..legacy::GGJT3 };
@@ -268,10 +268,10 @@ fn blocks_without_a_version_are_asked_for_unless_sizes_tell() {
     };
     // Blocks with wide scales may be of the first or the second generation.
     assert_eq!(topics(&legacy::bert(legacy::GGML, 2)), [Topic::Pooling, Topic::Generation]);
-    // Those of today are shorter.
+    // Current blocks are shorter.
     assert_eq!(topics(&legacy::bert(legacy::GGML_QNT2, 2)), [Topic::Pooling]);
     assert_eq!(topics(&legacy::bert(legacy::GGML, 1)), [Topic::Pooling]);
-    // The answer decides how levels are read.
+    // The answer determines the order of levels.
     let migrate = |text: &str| {
         let input = Input::Legacy(Box::new(open(&legacy::bert(legacy::GGML, 2).write("bert", "bert")).unwrap()));
         let mut answers = accept();
@@ -286,7 +286,7 @@ fn blocks_without_a_version_are_asked_for_unless_sizes_tell() {
     assert_ne!(first, second);
 }
 
-/// What is proposed for a Llama, by the name of its file.
+/// The proposals for a Llama, by the name of its file.
 #[test]
 fn proposals_follow_from_names_and_sizes() {
     let propose = |name: &str, kv: u32| -> Vec<String> {
@@ -307,7 +307,7 @@ fn proposals_follow_from_names_and_sizes() {
     }
 }
 
-/// A draft that lacks what its architecture needs is refused by the name of the key.
+/// A draft without a required key is rejected with the name of the key.
 #[test]
 fn drafts_need_their_sizes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/draft.gguf");
@@ -325,15 +325,14 @@ fn drafts_need_their_sizes() {
     }
 }
 
-/// Types that have been removed from GGUF: interleaved rows are taken apart, others are encoded again; of earlier versions everything
-/// else is copied.
+/// Types removed from GGUF: interleaved rows are deinterleaved, others are encoded again; from earlier versions everything else is copied.
 #[test]
 fn removed_types_of_gguf_become_types_of_today() {
     // Two chunks: the first ends inside a group of rows.
     let (row_len, n_rows) = (160u64, 8 * 8000u64);
     let n_blocks = (row_len / 32 * n_rows) as usize;
     let interleaved: Vec<u8> = (0..n_blocks * 18).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    // Levels and scales that make sense.
+    // Plausible levels and scales.
     let q4_2: Vec<u8> = (0..4u8).flat_map(|i| [0x00, 0x2c + i].into_iter().chain([0x5a; 8])).collect();
     let norm: Vec<u8> = (0..96u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
     for version in [Version::V1, Version::V2, Version::V3] {

@@ -1,5 +1,5 @@
-//! Legacy files that lie: about counts, lengths, types and dimensions, or by ending too early. Each gives a clear error or a plan that
-//! can be read to its end, in memory that does not grow with what the file claims.
+//! Legacy files with wrong counts, lengths, types and dimensions, and truncated ones. Each gives a clear error or a plan that can be read
+//! to its end, in memory that does not grow with the claims of the file.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn open(bytes: &[u8]) -> Result<LegacyFile, Error> {
     LegacyFile::from_source(Path::new("model.bin"), Box::new(bytes.to_vec()), None, none)
 }
 
-/// Does everything with a file but write it: every byte of every tensor is read.
+/// Performs all operations on a file except writing: reads every byte of every tensor.
 fn exercise(bytes: &[u8]) -> Result<(), Error> {
     let recognised = recognise_source(&bytes.to_vec()).unwrap().map(|found| found.to_string());
     assert!(recognised.is_none_or(|said| !said.contains(char::is_control)));
@@ -49,7 +49,7 @@ fn exercise(bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What stands where a number does.
+/// Replacements for a number.
 const NUMBERS: [u32; 9] = [0, 1, 3, 33, 65_537, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x0001_0001];
 
 fn check(label: &str, bytes: &[u8]) -> bool {
@@ -67,7 +67,7 @@ fn check(label: &str, bytes: &[u8]) -> bool {
     }
 }
 
-/// One test, so that nothing else allocates meanwhile.
+/// A single test, so that nothing else allocates meanwhile.
 #[test]
 fn hostile_files_give_errors_in_bounded_memory() {
     let (mut n, mut n_read) = (0, 0);
@@ -86,7 +86,7 @@ fn hostile_files_give_errors_in_bounded_memory() {
             let is_whole = check(&format!("{} cut at {cut}", file.name), &file.bytes[..cut]);
             assert!(!is_whole || file.tensors.contains(&cut), "{} cut at {cut}", file.name);
         }
-        // Bytes after the end are the start of another tensor.
+        // Bytes after the end are parsed as another tensor.
         for rest in [&[0][..], &[1, 0, 0, 0], &[0xff; 40]] {
             n += 1;
             assert!(!check(file.name, &[&file.bytes, rest].concat()), "{} with {rest:?}", file.name);
@@ -96,7 +96,7 @@ fn hostile_files_give_errors_in_bounded_memory() {
     special();
 }
 
-/// A change of a file, and what the error says.
+/// A change of a file, and the expected error.
 type Case = (&'static str, fn() -> Vec<u8>, &'static str);
 
 fn llama() -> Legacy {

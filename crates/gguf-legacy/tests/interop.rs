@@ -1,7 +1,7 @@
-//! Genuine files of 2023 against what their own libraries made of them, and against llama.cpp of today.
+//! Genuine files of 2023, compared with results of their own libraries and with the current llama.cpp.
 //!
-//! Beside each file of the reference data lies a JSON text with SHA-256 sums of its tensors as the era's library decoded them, and the
-//! logits of its weights. Needs `GGUF_SHARED`, and for the logits `GGUF_PEERS`.
+//! Each file of the reference data has a JSON file with SHA-256 hashes of its tensors as decoded by the library of its time, and the logits
+//! of its weights. Requires `GGUF_SHARED`, and `GGUF_PEERS` for the logits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -20,13 +20,13 @@ use gguf_test::peers::{self, Peers};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// A file of the reference data, with what lies beside it.
+/// A file of the reference data, with its JSON file.
 struct Reference {
     path: PathBuf,
     facts: Value,
 }
 
-/// Every file but parts of others and what holds no model.
+/// All files except further parts and files without a model.
 fn references() -> Vec<Reference> {
     let mut all = Vec::new();
     for folder in fs::read_dir(peers::data("legacy")).unwrap().map(|e| e.unwrap().path()).filter(|path| path.is_dir()) {
@@ -46,7 +46,7 @@ fn references() -> Vec<Reference> {
     all
 }
 
-/// What the file does not say: the epsilon that the library of its time had, and proposals otherwise.
+/// Answers to the questions of a file: the epsilon of the library of its time, and proposals otherwise.
 fn answers(facts: &Value) -> Answers {
     let mut answers = Answers::default();
     if let Some(epsilon) = facts["rms_norm_eps_of_era"].as_f64() {
@@ -64,7 +64,7 @@ fn migrate(path: &Path, answers: &Answers, out: &Path) -> Migration {
     migration
 }
 
-/// The values of raw tensor data of a generation, by the rules of its time; with `rounds`, after its scales became half precision.
+/// Decodes raw tensor data of a generation, by the rules of its time; with `rounds`, after rounding its scales to half precision.
 fn decode(ty: &str, generation: &str, raw: &[u8], rounds: bool) -> Vec<f32> {
     let scale = |bytes: &[u8]| {
         let d = f32::from_le_bytes(bytes.try_into().unwrap());
@@ -117,7 +117,7 @@ fn generation(reference: &Reference, container: Container) -> &'static str {
     }
 }
 
-/// Rows in the order that the file has, from that of the output.
+/// Reorders rows from the order of the output to that of the file.
 fn rows_of_file(migration: &Migration, name: &str, head: &Head, values: Vec<f32>, n: usize) -> Vec<f32> {
     let int = |key: &str| u64::from_value(head.get(key).unwrap()).unwrap() as usize;
     match migration.family {
@@ -202,7 +202,7 @@ fn tensors_are_those_of_their_era() {
     assert!(of(Treatment::Rounded) > 100 && of(Treatment::Recoded) > 5, "{n:?}");
 }
 
-/// llama.cpp, asked many times by one process.
+/// llama.cpp in a process that answers many requests.
 struct Peer(Mutex<(Child, ChildStdin, BufReader<ChildStdout>)>);
 
 impl Peer {
@@ -241,14 +241,14 @@ fn argmax(row: &[f64]) -> usize {
     (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap()
 }
 
-/// The largest difference of two sets of rows; panics where the largest logit is another one by more than that.
+/// The largest difference of two sets of rows; panics if the index of the largest logit differs by more than that.
 fn difference(label: &str, ours: &[Vec<f64>], theirs: &[Vec<f64>]) -> f64 {
     assert_eq!(ours.len(), theirs.len(), "{label}");
     let pairs = ours.iter().zip(theirs).flat_map(|(a, b)| a.iter().zip(b));
     let largest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     for (ours, theirs) in ours.iter().zip(theirs) {
         let (a, b) = (argmax(ours), argmax(theirs));
-        // The recorded logits of both may be nearer to each other than quantized activations are exact.
+        // The two recorded logits may be closer than the error of quantized activations.
         assert!(a == b || theirs[b] - theirs[a] < 2.0 * largest, "{label}: {a} and {b}");
     }
     largest
@@ -267,7 +267,7 @@ fn logits_are_those_that_were_recorded() {
         let label = format!("{:?}", reference.path);
         let rows_asked = &reference.facts["logit_rows"];
         let found = peer.ask(&json!({ "model": out, "tokens": reference.facts["tokens"], "rows": rows_asked }));
-        // llama.cpp has no GPT-J.
+        // llama.cpp does not support GPT-J.
         if migration.family == Some(Family::GptJ) {
             assert!(found.is_null(), "{label}: llama.cpp runs it; the warning is wrong");
             continue;
@@ -326,7 +326,7 @@ fn bytes_of_chars() -> HashMap<char, u8> {
     map
 }
 
-/// A legacy file whose vocabulary is that of llama.cpp's file; tokens as `write` has them.
+/// A legacy file with the vocabulary of llama.cpp's file; `write` has the form of the tokens.
 fn with_vocabulary(parts: legacy::Parts, tokens: Vec<Vec<u8>>, at: usize) -> Legacy {
     let mut parts = parts;
     parts.hparams[at] = tokens.len() as u32;
@@ -337,7 +337,7 @@ fn with_vocabulary(parts: legacy::Parts, tokens: Vec<Vec<u8>>, at: usize) -> Leg
     parts.write("vocabulary", "")
 }
 
-/// The head of what a legacy file becomes.
+/// The head of the migrated file.
 fn head_of(file: &Legacy, answers: &Answers, name: &str) -> Head {
     let none = |path: &Path| -> Result<gguf_legacy::Bytes, Error> { panic!("{path:?}") };
     let file = gguf_legacy::LegacyFile::from_source(Path::new(name), Box::new(file.bytes.clone()), None, none);
@@ -384,7 +384,7 @@ fn lost_tokens_of_a_known_vocabulary_come_back() {
     let gguf = file.gguf();
     let tokens = strings(gguf, "tokenizer.ggml.tokens");
     let types: Vec<i32> = gguf.get_as("tokenizer.ggml.token_type").unwrap();
-    // What the tokenizer's own decoder makes of single tokens: broken characters, and no space before punctuation.
+    // The tokenizer's own decoder changes single tokens: broken characters, and no space before punctuation.
     let decoded = |(token, ty): (&String, &i32)| -> Vec<u8> {
         if *ty != 1 {
             let is_padding = token.starts_with("[PAD");
@@ -424,14 +424,14 @@ fn scores_of_a_known_vocabulary_come_back() {
     }
 }
 
-/// A model with an adapter computes what the model computes whose matrices have the adapter's product added.
+/// A model with an adapter gives the same results as the model with the adapter's product added to its matrices.
 fn adapters_do_what_they_did() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let base = legacy::llama(legacy::GGJT3, 0, 2);
     let (rank, alpha) = (4usize, 8.0f32);
     let adapter = legacy::adapter();
-    // The matrices of the adapter, and what they add up to.
+    // The matrices of the adapter, and their product.
     let data = |shape: &[u32]| -> Vec<f32> {
         let bytes = legacy::GGLA.data(0, shape);
         bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
@@ -472,7 +472,7 @@ fn adapters_do_what_they_did() {
     assert!(change > 0.1, "the adapter changes nothing: {change}");
 }
 
-/// Small files in code of every architecture that llama.cpp has: it loads them, splits text, and computes numbers.
+/// Small generated files of every architecture of llama.cpp: it loads them, tokenizes text, and computes logits.
 fn every_architecture_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.bin");

@@ -1,4 +1,4 @@
-//! How the tensors of plans are cut into chunks: runs of output rows, or parts of long rows, of a few MiB.
+//! Divides the tensors of plans into chunks: runs of output rows, or parts of long rows, of a few MiB.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,34 +8,34 @@ use gguf_format::GgmlType;
 
 use crate::plan::{Draft, Op, Rounding, TensorPlan};
 
-/// Bytes that one chunk covers, about, on the larger of its two sides: source or output.
+/// Approximate size of a chunk, on the larger of its two sides: source or output.
 const CHUNK: u64 = 4 << 20;
 
-/// The longest row that is not cut into parts, and the length of its parts but the last. Whole blocks of every type.
+/// The maximum length of an undivided row, and the length of the parts of longer ones, except the last. A multiple of every block length.
 const PART: u64 = 1 << 20;
 
-/// A run of output rows, or a part of one, and the input elements that it is made of.
+/// A run of output rows, or a part of one, and the corresponding input elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     /// First output row.
     pub(crate) first_row: u64,
-    /// Number of rows; 1 when the chunk is a part of a row.
+    /// Number of rows; 1 if the chunk is a part of a row.
     pub(crate) n_rows: u64,
     /// Elements of a row.
     pub(crate) row_len: u64,
-    /// The columns that the chunk covers: all of them, or those of the part.
+    /// The columns of the chunk: all of them, or those of the part.
     pub(crate) columns: Range<u64>,
-    /// The number of the matrix that the rows belong to, in a tensor that is a stack of them.
+    /// The index of the matrix that contains the rows, in a stack of matrices.
     pub(crate) matrix: u64,
 }
 
 impl Chunk {
-    /// Number of the first element, in the order of the output.
+    /// Index of the first element, in the order of the output.
     pub(crate) fn first(&self) -> u64 {
         self.first_row * self.row_len + self.columns.start
     }
 
-    /// Columns that it covers.
+    /// Number of columns.
     pub(crate) fn width(&self) -> u64 {
         self.columns.end - self.columns.start
     }
@@ -45,13 +45,13 @@ impl Chunk {
         self.n_rows * self.width()
     }
 
-    /// Whether it is a part of a row.
+    /// Whether the chunk is a part of a row.
     pub(crate) fn is_part(&self) -> bool {
         self.width() != self.row_len
     }
 }
 
-/// Whether the values are decoded and encoded by ggml's rules; otherwise they are copied, or cast as the converter does.
+/// Whether the values are decoded and encoded by ggml's rules; otherwise they are copied, or cast as in the converter.
 pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &TensorPlan) -> bool {
     match rounding {
         Rounding::Converter => tensor.ty.is_quantized() && from != tensor.ty,
@@ -59,24 +59,24 @@ pub(crate) fn goes_through_blocks(rounding: Rounding, from: GgmlType, tensor: &T
     }
 }
 
-/// The columns of a row in runs that are read at once: all of it, or the parts of a long one.
+/// The columns of a row in ranges to read at once: all of them, or the parts of a long row.
 pub(crate) fn parts(row_len: u64) -> impl Iterator<Item = Range<u64>> {
     let n = if row_len == 0 { 0 } else { (row_len - 1) / PART };
     (0..=n).map(move |i| i * PART..row_len.min((i + 1) * PART))
 }
 
-/// One of the drafts that are run together. Their tensors are counted as in the first of them.
+/// One of the drafts of a joint run. Tensors are identified by their indexes in the first draft.
 #[derive(Debug)]
 pub(crate) struct Lane<'a> {
     pub(crate) draft: &'a Draft,
-    /// The number that each tensor has in this draft.
+    /// The index of each tensor in this draft.
     numbers: Vec<usize>,
-    /// The other way: the number in the first draft of each tensor of this one.
+    /// The inverse: the index in the first draft of each tensor of this one.
     indices: Vec<usize>,
 }
 
 impl<'a> Lane<'a> {
-    /// A draft beside the first; `None` when they do not make the same tensors of the same source.
+    /// A further draft; `None` if it does not make the same tensors from the same source as the first.
     pub(crate) fn beside(first: &Draft, draft: &'a Draft) -> Option<Lane<'a>> {
         let together = Arc::ptr_eq(&first.source, &draft.source) && first.tensors.len() == draft.tensors.len();
         let by_name: HashMap<&[u8], usize> =
@@ -97,37 +97,37 @@ impl<'a> Lane<'a> {
         Some(Lane { draft, numbers, indices })
     }
 
-    /// The tensor that is number `index` in the first draft, and its number in this one.
+    /// The tensor with index `index` in the first draft, and its index in this one.
     pub(crate) fn tensor(&self, index: usize) -> Option<(usize, &'a TensorPlan)> {
         let number = *self.numbers.get(index)?;
         Some((number, self.draft.tensors.get(number)?))
     }
 
-    /// The number in the first draft of the tensor with that number in this one.
+    /// The index in the first draft of a tensor of this one.
     pub(crate) fn index_of(&self, number: usize) -> Option<usize> {
         self.indices.get(number).copied()
     }
 }
 
-/// Cuts the tensors into chunks, in order. Drafts that are run together have the same chunks.
+/// Divides the tensors into chunks, in order. The drafts of a joint run share the chunks.
 #[derive(Clone)]
 pub(crate) struct Chunks<'a> {
     lanes: &'a [Lane<'a>],
-    /// Whether chunks have to be whole rows, or parts of a row, so that errors of rows can be measured.
+    /// Whether chunks must be whole rows, or parts of a row, so that errors of rows can be measured.
     whole_rows: bool,
     tensor: usize,
     row: u64,
-    /// The first column of the next chunk, which is not 0 inside a row of several parts.
+    /// The first column of the next chunk, not 0 inside a divided row.
     column: u64,
 }
 
 impl<'a> Chunks<'a> {
-    /// Those of the tensors from number `first` on.
+    /// The chunks of the tensors starting at index `first`.
     pub(crate) fn from(lanes: &'a [Lane<'a>], first: usize, whole_rows: bool) -> Chunks<'a> {
         Chunks { lanes, whole_rows, tensor: first, row: 0, column: 0 }
     }
 
-    /// The tensor of that number in each draft.
+    /// The tensor with that index in each draft.
     fn tensors(&self, index: usize) -> impl Iterator<Item = (&'a Draft, &'a TensorPlan)> + use<'a> {
         self.lanes.iter().filter_map(move |lane| Some((lane.draft, lane.tensor(index)?.1)))
     }
@@ -144,8 +144,8 @@ impl<'a> Iterator for Chunks<'a> {
             let n = tensor.n_elements();
             let row_of_shape = tensor.shape.first().copied().unwrap_or(1).max(1);
             let n_rows = match &tensor.op {
-                // Where the order of values stays and each is on its own, values are rows of one: a chunk may end anywhere.
-                // Errors are those of whole rows.
+                // If the order of values is kept and blocks are single values, each value is a row: a chunk may end anywhere. Errors are
+                // measured for whole rows.
                 Op::Copy(input)
                     if !self.tensors(index).any(|(draft, t)| goes_through_blocks(draft.rounding, input.ty, t))
                         && !input.ty.is_quantized()

@@ -1,4 +1,4 @@
-//! Errors of runs: which file or tensor, what was found, what was expected.
+//! Errors of runs: the file or tensor, the value found and the expected one.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::gguf::MAX_TENSORS;
 use crate::plan::MAX_PADDING;
 use crate::progress::Cancelled;
 
-/// Why a plan cannot be made or run. A message includes that of its cause.
+/// Reasons why a plan cannot be made or run. A message includes that of its cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// A system error.
     Io {
-        /// What was tried: `open`, `read`, `list`.
+        /// The action: `open`, `read`, `list`.
         action: &'static str,
-        /// On which file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// Its reason.
+        /// The cause.
         source: io::Error,
     },
-    /// More bytes were asked of a tensor than it has.
+    /// A read beyond the end of a tensor.
     OutOfTensor {
-        /// Its name.
+        /// The tensor.
         tensor: String,
-        /// The bytes it has.
+        /// The size of the tensor.
         bytes: u64,
     },
-    /// A conversion from one tensor type to another that is not known.
+    /// An unsupported conversion between tensor types.
     NoCodec {
         /// The output tensor.
         tensor: String,
     },
-    /// A GGUF that is read cannot be.
+    /// An input GGUF cannot be read.
     Input(Box<gguf_io::Error>),
     /// The importance of a tensor's columns cannot be used.
     Importance(Box<dyn StdError + Send + Sync>),
@@ -46,23 +46,23 @@ pub enum Error {
     Codec {
         /// The output tensor.
         tensor: String,
-        /// The row from which on it was tried.
+        /// The first row of the chunk.
         row: u64,
-        /// Why.
+        /// The cause.
         source: CodecError,
     },
-    /// The importance does not fit the tensor.
+    /// The importance does not match the tensor.
     Rows {
         /// The output tensor.
         tensor: String,
-        /// What does not fit.
+        /// The mismatch.
         source: RowsError,
     },
-    /// A tensor holds NaN or infinity, or numbers too large for its new type.
+    /// A tensor contains NaN or infinity, or numbers too large for its new type.
     NotFinite {
         /// The output tensor.
         tensor: String,
-        /// The row from which on it was found.
+        /// The first row of the chunk.
         row: u64,
         /// The type with these values, before or after the conversion.
         ty: GgmlType,
@@ -71,24 +71,24 @@ pub enum Error {
     OutOfMemory {
         /// The output tensor.
         tensor: String,
-        /// The bytes that were asked for.
+        /// The requested bytes.
         bytes: u64,
     },
-    /// The head of a model is too large for the memory there is.
+    /// The head of a model exceeds the available memory.
     HeadTooLarge {
         /// The model.
         path: PathBuf,
         /// Bytes of its head.
         bytes: u64,
     },
-    /// A model has more tensors than any model has.
+    /// A model has more tensors than the limit.
     TooManyTensors {
         /// The model.
         path: PathBuf,
-        /// How many.
+        /// The number of tensors.
         n_tensors: u64,
     },
-    /// The output would take the place of a file that is read for it.
+    /// The output would replace an input file.
     OverwritesInput {
         /// The output.
         path: PathBuf,
@@ -98,29 +98,29 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// Plans that are run together do not make the same tensors of one source.
+    /// Plans of a joint run do not make the same tensors of one source.
     Apart {
-        /// What the plan that differs reads.
+        /// The input of the plan that differs.
         path: PathBuf,
     },
     /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) returned true.
     Cancelled,
-    /// The work ended early, and finished work is kept for a later run.
+    /// The work ended early, and completed work is kept for a later run.
     Kept {
-        /// Why it ended.
+        /// The reason.
         why: Box<Error>,
-        /// The data so far; of several files, those of the first.
+        /// The partial file, or the first of several.
         partial: PathBuf,
-        /// The journal beside it.
+        /// The journal of the partial file.
         journal: PathBuf,
-        /// How many more such pairs there are.
+        /// The number of further such pairs.
         n_others: usize,
     },
-    /// What is kept of interrupted work belongs to another plan.
+    /// Interrupted work belongs to another plan.
     OtherPlan {
-        /// The data so far.
+        /// The partial file.
         partial: PathBuf,
-        /// The journal beside it.
+        /// The journal of the partial file.
         journal: PathBuf,
         /// How the plans differ.
         differences: Vec<Difference>,
@@ -130,14 +130,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// There cannot be that many shards.
+    /// More shards than allowed.
     TooManyShards {
-        /// How many there would be.
+        /// The number of shards.
         n_shards: usize,
     },
-    /// A file would be padding for the most part.
+    /// A file would mostly consist of padding.
     Padding {
-        /// The file or folder that it is made from.
+        /// The source file or directory.
         path: PathBuf,
         /// Its alignment.
         alignment: u64,
@@ -148,14 +148,14 @@ pub enum Error {
     },
     /// The result cannot be written as a GGUF file.
     Layout {
-        /// The file or folder that it is made from.
+        /// The source file or directory.
         path: PathBuf,
-        /// What cannot be written.
+        /// The cause.
         source: LayoutError,
     },
-    /// A layout has other tensors, or other sizes, than the plan.
+    /// The tensors or sizes of a layout differ from the plan.
     OtherLayout {
-        /// The file or folder that the plan is made from.
+        /// The source file or directory of the plan.
         path: PathBuf,
     },
     /// The output cannot be written.
@@ -163,7 +163,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The system refused `action` on `path`.
+    /// A system error of `action` on `path`.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
         Error::Io { action, path: path.to_owned(), source }
     }
@@ -172,7 +172,7 @@ impl Error {
         Error::Input(Box::new(source))
     }
 
-    /// Whether the model or the matrix is the cause, as opposed to the system, the output or the call.
+    /// Whether the model or the matrix is the cause, not the system, the output or the caller.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Input(e) => e.is_bad_file(),
@@ -201,8 +201,8 @@ impl Error {
         }
     }
 
-    /// Whether the same run would end in the same way again, so that finished work is of no use. Only then is resumable work
-    /// discarded; every other ending keeps it.
+    /// Whether repeating the run would fail in the same way, so that completed work is useless. Only then is resumable work discarded;
+    /// after every other error it is kept.
     pub(crate) fn recurs(&self) -> bool {
         match self {
             Error::Importance(_) | Error::Codec { .. } | Error::Rows { .. } | Error::NotFinite { .. } => true,
@@ -234,7 +234,7 @@ impl fmt::Display for Error {
         match self {
             Error::Io { action, path, source } => write!(f, "{}: cannot {action}: {source}", path.display()),
             Error::OutOfTensor { tensor, bytes } => {
-                write!(f, "the tensor {tensor:?} has {bytes} bytes, and more were asked for")
+                write!(f, "the tensor {tensor:?} has {bytes} bytes; a read beyond its end was requested")
             }
             Error::NoCodec { tensor } => write!(f, "the tensor {tensor}: its format cannot be converted to its type"),
             Error::Input(e) | Error::Output(e) => write!(f, "{e}"),
@@ -309,7 +309,7 @@ impl fmt::Display for Error {
 }
 
 impl StdError for Error {
-    /// What the cause itself was caused by: its own message is part of this one.
+    /// The cause of the cause: the cause's own message is part of this one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Error::Io { source, .. } => source.source(),
@@ -336,26 +336,26 @@ impl From<gguf_io::Error> for Error {
     }
 }
 
-/// How a run differs from the one that has left resumable work.
+/// A difference between the run and the one that left resumable work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// Another program or version began it.
+    /// Another program or version.
     Program {
-        /// The one that began it.
+        /// The program of the interrupted run.
         was: String,
-        /// The one that runs now.
+        /// The current program.
         is: String,
     },
-    /// A file that is read has changed since.
+    /// An input file has changed.
     InputChanged(String),
-    /// A file that was read then is not read now.
+    /// An input file is no longer an input.
     InputGone(String),
-    /// A file that is read now was not read then.
+    /// A new input file.
     InputNew(String),
-    /// Tensors become something else.
+    /// Tensors are converted differently.
     Tensors,
-    /// Tensors are weighted by importance otherwise.
+    /// Tensors have other weights of importance.
     Importance,
     /// Key-values or the split differ.
     Metadata,

@@ -1,14 +1,14 @@
 //! The execution of a run: reads, transforms and writes the tensors of a plan.
 //!
-//! Every offset of the output is known before the first byte. The tensors are cut into chunks of a few MiB, and each of a
-//! number of threads takes the next chunk, reads it, converts it and writes it to its place. So the bytes are the same
-//! for any number of threads, and memory is a few chunks per thread for models of any size. Where several plans make the same tensors of one source, each chunk
-//! is read and decoded once, and encoded for each plan.
+//! Every offset of the output is known before the first byte is written. The tensors are divided into chunks of a few MiB; each thread
+//! takes the next chunk, reads, converts and writes it. The output does not depend on the number of threads, and memory is a few chunks per
+//! thread for models of any size. If several plans make the same tensors of one source, each chunk is read and decoded once, and encoded
+//! for each plan.
 //!
-//! Reading ahead and writing behind are left to the kernel and to the other threads: while one waits for the disk, another works.
-//! Where the disk is all that counts (a model of 2.2 GB in F16 to Q8_0 on two threads), this is faster than `cp` and `sync` of the
-//! input: 1.4 to 1.7 s beside 1.7 to 2.0 s with the input in memory, 2 to 5 s beside 3 to 11 s with it on a busy disk. A reader that
-//! went ahead made no difference, and the wait at the end, for the data to reach the disk, is a fifth of the time.
+//! Reading ahead and writing behind are left to the kernel and to the other threads: while one waits for the disk, another works. When
+//! limited by the disk (a model of 2.2 GB in F16 to Q8_0 on two threads), this is faster than `cp` and `sync` of the input: 1.4 to 1.7 s
+//! versus 1.7 to 2.0 s with the input in memory, 2 to 5 s versus 3 to 11 s with the input on a busy disk. A separate reader made no
+//! difference, and the final wait for the data to reach the disk takes a fifth of the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,16 +32,16 @@ use crate::progress::{Event, Progress};
 use crate::report::{Errors, compare_rows};
 use crate::workers;
 
-/// Values that are decoded and encoded at once, about: they stay in the second-level cache, and fill the lanes of the encoders.
+/// Approximate number of values to decode and encode at once: they stay in the second-level cache, and fill the lanes of the encoders.
 const SPAN: usize = 1 << 16;
 
-/// A tensor in which finite values became infinite, because its type has a smaller range than its source.
+/// A tensor with finite values that became infinite, because its new type has a smaller range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overflow {
     /// The tensor's name in the output.
     pub tensor: String,
-    /// How many values.
+    /// Number of such values.
     pub values: u64,
 }
 
@@ -51,43 +51,43 @@ impl fmt::Display for Overflow {
     }
 }
 
-/// Plans that are being run: one, or several that make the same tensors of the same source, in other types.
+/// The plans of a run: one, or several that make the same tensors of the same source, in other types.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
-    /// What each plan writes; never none.
+    /// The output of each plan; never empty.
     pub(crate) lanes: &'a [Lane<'a>],
     /// Number of threads.
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Where the errors of what each plan writes go; empty if they are not asked for.
+    /// Collected errors of each plan's output; empty if not requested.
     pub(crate) errors: &'a [Errors],
 }
 
-/// A chunk, and the number of its tensor in the first plan.
+/// A chunk, and the index of its tensor in the first plan.
 #[derive(Clone, Copy)]
 struct Item<'a> {
     index: usize,
     chunk: &'a Chunk,
 }
 
-/// A chunk of one of the outputs that has yet to be written.
+/// A chunk to write to one of the outputs.
 #[derive(Clone, Copy)]
 struct Task<'a> {
-    /// Number of the plan.
+    /// Index of the plan.
     plan: usize,
     draft: &'a Draft,
-    /// Number of the tensor in the plan.
+    /// Index of the tensor in the plan.
     number: usize,
     tensor: &'a TensorPlan,
     place: Place<'a>,
 }
 
 impl Task<'_> {
-    /// The weights of the columns of its tensor: where they come from, and the entry.
+    /// The weights of its tensor's columns: their source, and the entry.
     fn importance(&self) -> Option<(&Arc<dyn Importance>, &[u8])> {
         self.draft.importance.as_ref().zip(self.tensor.importance.as_deref())
     }
 
-    /// Whether another task writes the same bytes. Their tensors are made of the same values.
+    /// Whether another task writes the same bytes. Both tensors have the same source values.
     fn is_same_as(&self, other: &Task<'_>) -> bool {
         let rules = |task: &Task<'_>| (task.tensor.ty, task.draft.rounding, task.draft.head.dialect.order);
         let has_same_weights = match (self.importance(), other.importance()) {
@@ -101,14 +101,14 @@ impl Task<'_> {
     }
 }
 
-/// Tasks that write the same bytes, which are made once.
+/// Tasks that write the same bytes, which are computed once.
 struct Group<'a> {
     first: Task<'a>,
     others: Vec<Task<'a>>,
 }
 
 impl<'a> Group<'a> {
-    /// Tasks in groups.
+    /// Groups tasks.
     fn all(tasks: impl IntoIterator<Item = Task<'a>>) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for task in tasks {
@@ -125,24 +125,24 @@ impl<'a> Group<'a> {
     }
 }
 
-/// One of the files that a run writes.
+/// An output file of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
-    /// What belongs into it.
+    /// The contents of the file.
     pub(crate) plan: &'a FilePlan,
     /// The file.
     pub(crate) output: &'a Output,
-    /// What is known of its chunks, if it can be resumed.
+    /// The state of its chunks, if the run can be resumed.
     pub(crate) journal: Option<&'a Journal>,
 }
 
 impl<'a> Run<'a> {
-    /// Writes all tensor data into the files, those of each plan in a list of their own; says where values became infinite, for each plan in
-    /// the order of the tensors. Each chunk is read and decoded once for all plans. With a journal, chunks that it has are only read
-    /// back, and done again if they are not what they were; the others are noted in it.
+    /// Writes all tensor data to the files, one list for each plan; returns for each plan the tensors with values that became infinite, in
+    /// order. Each chunk is read and decoded once for all plans. Chunks recorded in a journal are only read back, and written again if they
+    /// differ; the others are recorded in it.
     ///
     /// # Errors
-    /// The first error that any thread meets; the others stop soon after.
+    /// The first error of any thread; the others stop soon after.
     pub(crate) fn execute(
         &self,
         parts: &[Vec<Part<'_>>],
@@ -173,10 +173,10 @@ impl<'a> Run<'a> {
         Chunks::from(self.lanes, first, !self.errors.is_empty())
     }
 
-    /// Whether all of a file's data are there as its journal says. `plan` is the number of its plan.
+    /// Whether a file contains all data recorded in its journal. `plan` is the index of its plan.
     ///
     /// # Errors
-    /// When there is no memory for a chunk.
+    /// If there is no memory for a chunk.
     pub(crate) fn is_done(&self, plan: usize, part: Part<'_>) -> Result<bool, Error> {
         let mut buffer = Vec::new();
         let Some(lane) = self.lanes.get(plan) else { return Ok(false) };
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Sees to it that a chunk is in the files of all plans; adds for each plan and tensor how many values became infinite in it.
+    /// Ensures that a chunk is in the files of all plans; adds for each plan and tensor the number of values that became infinite.
     fn finish(
         &self,
         item: Item<'_>,
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
             let Some((number, tensor)) = lane.tensor(index) else { continue };
             let place = Place::of(number, tensor, chunk, parts)?;
             let record = place.record(number, chunk);
-            // All of a file that has its name was looked at before the run.
+            // A file with its final name was verified before the run.
             if place.part.output.is_finished() {
                 progress.event(Event::Kept { bytes: place.bytes });
                 add(plan, number, record.map_or(0, |(finished, _)| finished.overflows));
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
             tasks.push(Task { plan, draft: lane.draft, number, tensor, place });
         }
         let Some(first) = tasks.first() else { return Ok(()) };
-        // When work is resumed, it may go on in the middle of a tensor.
+        // Resumed work may start in the middle of a tensor.
         if chunk.first() == 0 || tasks.iter().any(|t| t.place.part.journal.is_some_and(Journal::is_resumed)) {
             progress.event(Event::Tensor { index, name: &String::from_utf8_lossy(&first.tensor.name) });
         }
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Copies a chunk from file to file, if that is all that is done to it; returns whether it did. A journal needs to see the bytes.
+    /// Copies a chunk between files, if it needs no conversion; returns whether it did. A journal needs the bytes in memory.
     fn copy_stored(&self, task: Task<'_>, chunk: &Chunk) -> Result<bool, Error> {
         let Task { draft, tensor, place, .. } = task;
         let Some(input) = tensor.op.copied() else { return Ok(false) };
@@ -309,7 +309,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Makes the bytes of a chunk for each group from its values, whose type is that of the operation; returns for each how many values became
+    /// Encodes the values of a chunk, in the type of the operation, for each group; returns for each the number of values that became
     /// infinite.
     fn write_values(
         &self,
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
                 encodings.push((task, out));
             } else if draft.rounding == Rounding::Ggml
                 || tensor.ty.is_quantized()
-                // Whole numbers.
+                // Integers.
                 || (from == tensor.ty && Cast::new(from, from).is_none())
             {
                 out.copy_from_slice(source);
@@ -364,7 +364,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reads elements of the tensor with that number, in the order of the output and as values of the type of its operation. They are whole blocks.
+/// Reads whole blocks of the tensor with that number, in the order of the output and as values of the type of its operation.
 pub(crate) fn read<'b>(
     index: usize,
     draft: &Draft,
@@ -486,17 +486,17 @@ fn cast(from: GgmlType, tensor: &TensorPlan, packed: &[u8], out: &mut [u8]) -> R
     Ok(cast.apply(packed, out))
 }
 
-/// How the chunk is encoded for a task.
+/// The encoding of the chunk for a task.
 struct Encoding<'a> {
     to: &'static Codec,
     weights: Option<Vec<f32>>,
-    /// The squares of the row that the chunk is a part of.
+    /// The squares of the row that contains the chunk.
     squares: Option<RowSquares>,
     /// The bytes of each span.
     spans: std::slice::ChunksMut<'a, u8>,
 }
 
-/// Decodes the rows of a chunk, some at a time, and encodes them anew for each task.
+/// Decodes the rows of a chunk, several at a time, and encodes them for each task.
 fn encode(
     item: Item<'_>,
     tasks: Vec<(&Task<'_>, &mut Vec<u8>)>,
@@ -509,7 +509,7 @@ fn encode(
     let find = |ty| codec(ty).ok_or_else(|| no_codec(tensor));
     let from: &Codec = find(tensor.op.value_type())?;
     let width = usize::try_from(chunk.width()).map_err(|_| no_codec(tensor))?;
-    // A part can be cut again between any blocks.
+    // A part can be divided again between any blocks.
     let span = if chunk.is_part() { SPAN } else { (SPAN / width.max(1)).max(1) * width };
     let bytes = |codec: &Codec| codec.packed_bytes(span).filter(|&bytes| bytes > 0).ok_or_else(|| no_codec(tensor));
     let mut encodings = Vec::new();
@@ -528,7 +528,7 @@ fn encode(
         let n_values = (packed.len() as u64 * span as u64 / from_span as u64) as usize;
         let first = n * span;
         let row = chunk.first_row + (first / width) as u64;
-        // llama.cpp looks at what it reads and at what it has made in the same way (`ggml_validate_row_data`).
+        // llama.cpp validates its input and output in the same way (`ggml_validate_row_data`).
         let check = |ty, bytes: &[u8]| match scan_data(ty, ByteOrder::Little, bytes, 0) {
             Ok(scan) if scan.is_clean() => Ok(()),
             _ => Err(Error::NotFinite { tensor: tensor.shown(), row, ty }),
@@ -554,7 +554,7 @@ fn encode(
     Ok(())
 }
 
-/// The squares of the whole row that a chunk is a part of. They are added up by the thread that needs them first; others wait.
+/// The squares of the whole row that contains a chunk. The first thread that needs them computes them; others wait.
 fn row_squares(
     item: Item<'_>,
     draft: &Draft,
@@ -584,7 +584,7 @@ fn row_squares(
     Ok(sum)
 }
 
-/// Bytes of a number of values, which are whole blocks.
+/// Bytes of whole blocks of values.
 fn packed_bytes(ty: GgmlType, n_elements: u64, tensor: &TensorPlan) -> Result<u64, Error> {
     ty.tensor_bytes([n_elements]).map_err(|_| no_codec(tensor))
 }
@@ -593,7 +593,7 @@ fn no_codec(tensor: &TensorPlan) -> Error {
     Error::NoCodec { tensor: tensor.shown() }
 }
 
-/// Gives a buffer its length, asking politely for the memory.
+/// Resizes a buffer, without aborting if memory is exhausted.
 fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &TensorPlan) -> Result<(), Error> {
     let refused = || Error::OutOfMemory { tensor: tensor.shown(), bytes };
     let len = usize::try_from(bytes).map_err(|_| refused())?;
@@ -602,7 +602,7 @@ fn resize(buffer: &mut Vec<u8>, bytes: u64, tensor: &TensorPlan) -> Result<(), E
     Ok(())
 }
 
-/// Gives a buffer of values its length.
+/// Resizes a buffer of values.
 fn resize_values(values: &mut Vec<f32>, len: usize, tensor: &TensorPlan) -> Result<(), Error> {
     let refused = |_| Error::OutOfMemory { tensor: tensor.shown(), bytes: (len as u64).saturating_mul(4) };
     values.try_reserve(len.saturating_sub(values.len())).map_err(refused)?;
@@ -610,17 +610,17 @@ fn resize_values(values: &mut Vec<f32>, len: usize, tensor: &TensorPlan) -> Resu
     Ok(())
 }
 
-/// What one thread reuses from chunk to chunk.
+/// Buffers that a thread reuses for each chunk.
 struct Buffers<'a> {
     known: &'a Known<'a>,
     input: Input,
     values: Vec<f32>,
-    /// What is written, for each plan.
+    /// The output of each plan.
     outs: Vec<Vec<u8>>,
 }
 
 impl Buffers<'_> {
-    /// The buffer of that number. There are as many as plans, at most.
+    /// The buffer with that index. There are at most as many as plans.
     fn out(&mut self, n: usize) -> &mut Vec<u8> {
         while self.outs.len() <= n {
             self.outs.push(Vec::new());
@@ -629,20 +629,20 @@ impl Buffers<'_> {
     }
 }
 
-/// What was read of a chunk.
+/// The input of a chunk.
 #[derive(Default)]
 pub(crate) struct Input {
     /// In the order of the output.
     raw: Vec<u8>,
     /// In the order of the source.
     scratch: Vec<u8>,
-    /// Values that functions were applied to.
+    /// The values after the mapping functions.
     mapped: Vec<u8>,
 }
 
-/// What chunks need to know of more than themselves.
+/// Facts about whole rows and tensors that their chunks share.
 pub(crate) struct Known<'a> {
-    /// The squares of rows that are encoded in parts, by tensor and row, for types that look at whole rows.
+    /// The squares of rows that are encoded in parts, by tensor and row, for types that read whole rows.
     squares: Mutex<BTreeMap<(usize, u64), RowSquares>>,
     /// The means of the absolute values of tensors that are rounded to three values.
     means: Mutex<BTreeMap<usize, f32>>,
@@ -655,7 +655,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Where a chunk goes.
+/// The place of a chunk in an output.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     part: &'a Part<'a>,
@@ -675,12 +675,12 @@ impl<'a> Place<'a> {
         Ok(Place { part, start: start + first, bytes })
     }
 
-    /// What the journal has of the chunk of the tensor with that number.
+    /// The journal's record of the chunk, for the tensor with that index.
     fn record(&self, index: usize, chunk: &Chunk) -> Option<&'a (Finished, u128)> {
         self.part.journal?.finished(index - self.part.plan.tensors().start, chunk.first(), chunk.n_elements())
     }
 
-    /// Whether the bytes there are those of the record. Those that cannot be read are not.
+    /// Whether the bytes in the file match the record. Unreadable bytes do not match.
     fn is_right(&self, record: &(Finished, u128), tensor: &TensorPlan, buffer: &mut Vec<u8>) -> Result<bool, Error> {
         resize(buffer, self.bytes, tensor)?;
         Ok(self.part.output.read_at(self.start, buffer).is_ok() && Journal::verify(record, buffer))

@@ -1,4 +1,4 @@
-//! A GGUF as source: one file, or all shards of one; and the draft that copies it.
+//! A GGUF source: one file, or all shards of one; and the draft that copies it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::plan::{Draft, Input, Keep, Op, Place, Reason, Rounding, TensorPlan};
 use crate::source::{Source, Stored};
 
-/// A key of the first shard of a model that was one file with a layout of its own: the length of that file as 8 little-endian bytes,
-/// then its head. Merging the shards gives that very file again. The key is left out wherever the keys of a split are.
+/// A key in the first shard of a model whose single file had an unusual layout: the length of that file as 8 little-endian bytes, then its
+/// head. Merging the shards restores that exact file. The key is removed together with the keys of a split.
 pub const UNSPLIT_HEAD: &str = "ggufkit.split.head";
 
 /// The tensors of a model in GGUF, open for reading.
@@ -23,7 +23,7 @@ pub struct GgufSource {
     places: Vec<Range>,
 }
 
-/// Where a tensor's data lies.
+/// The place of a tensor's data.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     file: usize,
@@ -35,7 +35,7 @@ impl GgufSource {
     /// Opens the model that `path` belongs to, with all its shards.
     ///
     /// # Errors
-    /// When a file cannot be read or is not a sound GGUF file, when a shard is missing, and when the data of a tensor is incomplete.
+    /// If a file cannot be read or is not a valid GGUF file, a shard is missing, or the data of a tensor is incomplete.
     pub fn open(path: &Path) -> Result<GgufSource, Error> {
         let model = Model::open(path).map_err(Error::input)?;
         let (mut tensors, mut places) = (Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ impl GgufSource {
         &self.tensors
     }
 
-    /// The number of the file that each tensor is in, from 0, and where in it the data starts.
+    /// The index of the file that contains each tensor, and the offset of its data.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
         self.places.iter().map(|range| Place { file: range.file, offset: range.offset })
     }
@@ -94,17 +94,17 @@ impl Source for GgufSource {
     }
 }
 
-/// The most tensors of a model that is copied. Models in use have some thousands.
+/// The maximum number of tensors of a model. Models in use have some thousands.
 pub const MAX_TENSORS: u64 = 1 << 18;
 
-/// Checks that there is memory for the copies of heads that an edit or a plan makes: the values, and their encoded form. `path`
-/// names the model in the error.
+/// Checks that there is memory for the copies of heads made by an edit or a plan: the values, and their encoded form. `path` names the
+/// model in the error.
 ///
 /// # Errors
 /// [`Error::HeadTooLarge`], and [`Error::TooManyTensors`] for more than [`MAX_TENSORS`].
 pub fn check_memory<'a>(path: &Path, heads: impl Iterator<Item = &'a Gguf<'static>>) -> Result<(), Error> {
-    // The values, the new head and its encoded form, and those of shards; a text for an editor has up to six bytes for each byte, in a
-    // buffer that doubles.
+    // The values, the new head and its encoded form, and those of shards; text for an editor has up to six bytes for each byte, in a buffer
+    // that doubles.
     const COPIES: u64 = 16;
     const BYTES_OF_TENSOR: u64 = 1024;
     let (bytes, n_tensors) = heads.fold((0u64, 0u64), |(bytes, n), gguf| {
@@ -123,17 +123,17 @@ pub fn check_memory<'a>(path: &Path, heads: impl Iterator<Item = &'a Gguf<'stati
 
 impl Draft {
     /// A draft that copies the model that `path` belongs to, with all its shards, into one file of version 3 in little-endian order. The
-    /// keys of a split are left out.
+    /// keys of a split are removed.
     ///
     /// # Errors
-    /// When a file cannot be read or is not a sound GGUF file, when a shard is missing, and when the data of a tensor is incomplete.
+    /// If a file cannot be read or is not a valid GGUF file, a shard is missing, or the data of a tensor is incomplete.
     pub fn copy_of(path: impl AsRef<Path>) -> Result<Draft, Error> {
         let path = path.as_ref();
         let source = GgufSource::open(path)?;
         Draft::from_source(source, path)
     }
 
-    /// The same of a model that is open already; `path` names it in messages.
+    /// A draft that copies an open model; `path` names it in messages.
     ///
     /// # Errors
     /// Those of [`check_memory`].

@@ -1,16 +1,16 @@
-//! What encoders weight errors by.
+//! The weights of errors in encoders.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::error::Error;
 
-/// The importance of the columns of tensors, kept wherever it is until a chunk needs it.
+/// The importance of the columns of tensors, loaded when a chunk needs it.
 pub trait Importance: Send + Sync + fmt::Debug {
-    /// The weights of some columns of an entry. A stack of matrices has its columns matrix after matrix: those of matrix `m` start at
-    /// `m` times the length of a row. `None` when there are no such columns.
+    /// The weights of some columns of an entry. The columns of stacked matrices are consecutive: those of matrix `m` start at `m` times the
+    /// length of a row. `None` if the columns do not exist.
     ///
     /// # Errors
-    /// [`Error::Io`] when they cannot be read, [`Error::Importance`] when they cannot be used.
+    /// [`Error::Io`] if they cannot be read, [`Error::Importance`] if they are invalid.
     fn weights(&self, entry: &[u8], columns: Range<u64>) -> Result<Option<Vec<f32>>, Error>;
 }

@@ -1,12 +1,12 @@
-//! The journal of a run that can be interrupted and resumed.
+//! The journal of a resumable run.
 //!
-//! It lies beside the output (`out.gguf.journal`, and the data so far in `out.gguf.partial`). Its first line says what is being
-//! made of what: an [`Identity`] and its hash. Then comes a line for each finished chunk, with a hash of its bytes. Lines are only
-//! ever added, one write each, so all that an interruption can do is to tear the last one or to lose some. Nothing in it is believed:
-//! a chunk counts as done when the bytes of the partial file have the hash, which covers the rest of the line as well; so neither
-//! file has to reach the disk before the other. A first line that does not have its hash is damaged, and the work starts over.
+//! It is beside the output (`out.gguf.journal`, with the data so far in `out.gguf.partial`). Its first line identifies the inputs and the
+//! output: an [`Identity`] and its hash. Each finished chunk adds a line with a hash of its bytes. Lines are only appended, with one write
+//! each, so an interruption can only truncate the last one or lose some. Nothing in it is trusted: a chunk is finished only if the bytes of
+//! the partial file match the hash, which also covers the rest of the line; so neither file has to reach the disk before the other. A first
+//! line that does not match its hash is damaged, and the work starts over.
 //!
-//! The journal is locked while it is open, and with it the partial file.
+//! The journal is locked while it is open, which also protects the partial file.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -18,40 +18,39 @@ use std::time::UNIX_EPOCH;
 
 use gguf_io::{Output, open_locked};
 use serde::{Deserialize, Serialize};
-// Not made for adversaries, but for whole memory bandwidth, and without dependencies: what is looked for here is what a lost write
-// or a bad disk does.
+// Not cryptographic, but as fast as memory, and without dependencies: the hash only detects lost writes and bad disks.
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
 
 use crate::error::{Difference, Error};
 use crate::plan::{Draft, FilePlan, TensorPlan};
 
-/// The longest journal that is read: enough for some 4 TB of data. What lies beyond is done again.
+/// The maximum length of a journal: enough for some 4 TB of data. Chunks beyond it are written again.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The form of the journal.
+/// The version of the journal's format.
 const VERSION: u32 = 3;
 
 /// The start of a journal of any version.
 const START: &[u8] = b"{\"gguf_journal\":";
 
-/// Everything that the bytes of an output depend on.
+/// Everything that determines the bytes of an output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Version of the journal's form: [`VERSION`]. The first field: see [`START`].
+    /// Version of the journal's format: [`VERSION`]. The first field: see [`START`].
     gguf_journal: u32,
-    /// Who writes: another version may cut chunks or encode otherwise.
+    /// The program: another version may choose other chunks or encode differently.
     program: String,
     /// Hash of the head.
     head: String,
     /// Hash of the planned tensors: inputs, operations and outputs.
     tensors: String,
-    /// Hash of which tensors have weights of importance, and from where.
+    /// Hash of the tensors with weights of importance, and of the entries.
     importance: String,
     /// Length of the output.
     file_bytes: u64,
-    /// The files that are read.
+    /// The input files.
     inputs: Vec<InputFile>,
-    /// Hash of all files that the run writes. The bytes of this one do not depend on it: any run that has the file in it goes on.
+    /// Hash of all output files of the run. The bytes of this file do not depend on it: any run that writes the file can continue it.
     group: String,
 }
 
@@ -64,13 +63,13 @@ impl PartialEq for Identity {
     }
 }
 
-/// The hash of all files that a run writes, by their paths and heads.
+/// The hash of all output files of a run, from their paths and heads.
 pub(crate) fn group_of<'a>(files: impl Iterator<Item = (&'a Path, &'a FilePlan)>) -> String {
     let files: Vec<_> = files.map(|(path, file)| (path, hash_of(file.head()), file.file_bytes())).collect();
     hash_of_debug(&files)
 }
 
-/// A file that is read, so far as it can be told without reading all of it.
+/// An input file, identified without reading all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct InputFile {
     path: String,
@@ -80,10 +79,10 @@ struct InputFile {
 }
 
 impl Identity {
-    /// What becomes of a file of a plan; `inputs` are the files that are read, `group` is the hash of all files of the run.
+    /// The identity of a file of a plan; `inputs` are the input files, `group` is the hash of all files of the run.
     ///
     /// # Errors
-    /// When the system does not tell about an input.
+    /// If the system does not report the state of an input.
     pub(crate) fn of(file: &FilePlan, draft: &Draft, inputs: &[PathBuf], group: &str) -> Result<Identity, Error> {
         let input = |path: &PathBuf| {
             let metadata = fs::metadata(path).map_err(|e| Error::io("read", path, e))?;
@@ -101,7 +100,7 @@ impl Identity {
             gguf_journal: VERSION,
             program: concat!("ggufkit ", env!("CARGO_PKG_VERSION")).to_owned(),
             head: hash_of(file.head()),
-            // The debug form has every field, also those that are yet to come.
+            // The debug form has every field, including future ones.
             tensors: hash_of_debug(&(draft.rounding, draft.head.dialect.order, tensors)),
             importance: hash_of_debug(&entries),
             file_bytes: file.file_bytes(),
@@ -110,7 +109,7 @@ impl Identity {
         })
     }
 
-    /// The first line of a journal: the identity, a space and the hash of what stands before it.
+    /// The first line of a journal: the identity, a space, and the hash of the text before it.
     fn to_line(&self) -> serde_json::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(self)?;
         let hash = hash_of(&line);
@@ -119,7 +118,7 @@ impl Identity {
         Ok(line)
     }
 
-    /// Reads a first line, without its end; `None` when it is damaged.
+    /// Parses a first line, without its end; `None` if it is damaged.
     fn parse(line: &[u8]) -> Option<Identity> {
         let (json, hash) = line.split_at_checked(line.len().checked_sub(HASH_LEN)?)?;
         let json = json.strip_suffix(b" ")?;
@@ -127,9 +126,9 @@ impl Identity {
         serde_json::from_slice(json).ok()
     }
 
-    /// How another plan, that of a journal, is not this one.
+    /// The differences from the identity in a journal.
     fn differences(&self, other: &Identity) -> Vec<Difference> {
-        // Hashes of another version say nothing.
+        // Hashes of other versions are not comparable.
         if (self.gguf_journal, &self.program) != (other.gguf_journal, &other.program) {
             return vec![Difference::Program { was: other.program.clone(), is: self.program.clone() }];
         }
@@ -174,7 +173,7 @@ fn hash_of_debug(value: &impl fmt::Debug) -> String {
         }
     }
     let mut hash = Hashing(Xxh3::new());
-    // Writing into a hash does not fail.
+    // Writing into a hash cannot fail.
     let _ = write!(hash, "{value:?}");
     format!("{:032x}", hash.0.digest128())
 }
@@ -182,13 +181,13 @@ fn hash_of_debug(value: &impl fmt::Debug) -> String {
 /// A finished chunk: a run of elements of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// The tensor's number in the plan.
+    /// The index of the tensor in the plan.
     pub(crate) tensor: usize,
     /// The first element.
     pub(crate) first: u64,
     /// Number of elements.
     pub(crate) n_elements: u64,
-    /// How many finite values became infinite in it.
+    /// The number of finite values that became infinite.
     pub(crate) overflows: u64,
 }
 
@@ -200,12 +199,12 @@ impl Finished {
         xxh3_128_with_seed(bytes, xxh3_64(&fields))
     }
 
-    /// Reads a line, without its end.
+    /// Parses a line, without its end.
     fn parse(line: &[u8]) -> Option<(Finished, u128)> {
         let mut words = std::str::from_utf8(line).ok()?.split(' ');
         let mut number = || words.next()?.parse().ok();
         let (tensor, first, n_elements, overflows) = (number()?, number()?, number()?, number()?);
-        // So short lines, of which there could be many, are none.
+        // This rejects very short lines, of which there could be many.
         let hash = words.next().filter(|hash| hash.len() == HASH_LEN)?;
         let hash = u128::from_str_radix(hash, 16).ok()?;
         let tensor = usize::try_from(tensor).ok()?;
@@ -213,16 +212,16 @@ impl Finished {
     }
 }
 
-/// What an earlier run has left of a file.
+/// The files left by an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Nothing.
     Nothing,
-    /// Something that is of no use.
+    /// Unusable files.
     Unusable,
     /// The partial file and its journal entries.
     Partial,
-    /// The output under its name, if the notes are right: the run ended between renaming it and removing the journal.
+    /// Possibly the finished output: the run ended between renaming it and removing the journal.
     Output,
 }
 
@@ -232,7 +231,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     file: Mutex<File>,
     left: Left,
-    /// Whether the earlier run wrote the same files, and no others.
+    /// Whether the earlier run wrote exactly the same files.
     is_same_group: bool,
     /// The finished chunks of an earlier run, by tensor and first element.
     found: HashMap<(usize, u64), (Finished, u128)>,
@@ -252,12 +251,12 @@ impl Journal {
         is_file(out) && is_file(&Journal::path_for(out)) && Output::partial_path(out).symlink_metadata().is_err()
     }
 
-    /// Opens the journal of the output `out`, or starts it when there is nothing to go on with; the partial file is for the caller
-    /// to [reopen](Output::reopen). With `force`, starts over if the existing journal belongs to another plan.
+    /// Opens the journal of the output `out`, or starts a new one if there is none to continue; the caller [reopens](Output::reopen) the
+    /// partial file. With `force`, starts over if the existing journal belongs to another plan.
     ///
     /// # Errors
-    /// When another process has it; when it belongs to another plan; when the files there are none of ours; when the output is
-    /// there already, and the journal is not of its making.
+    /// If another process has locked it; if it belongs to another plan; if the existing files are not a journal and its partial file; if
+    /// the output exists, and does not belong to the journal.
     pub(crate) fn open(out: &Path, force: bool, identity: &Identity) -> Result<Journal, Error> {
         let path = Journal::path_for(out);
         let is_new = path.symlink_metadata().is_err();
@@ -281,7 +280,7 @@ impl Journal {
         let mut is_same_group = false;
         let mut notes: &[u8] = &[];
         if text.is_empty() {
-            // The journal always comes first, and is on the disk before the other: this one is not ours.
+            // The journal is always created and synced before the partial file, so this one is not ours.
             if has_partial && !force {
                 return Err(Error::NotOurs { path: partial });
             }
@@ -301,9 +300,9 @@ impl Journal {
                 Some(other) if !force && !may_be_done => {
                     return Err(Error::OtherPlan { partial, journal: path, differences: identity.differences(&other) });
                 }
-                // To be given up, as was asked for.
+                // Discarded, as requested.
                 Some(_) => {}
-                // Its first line did not survive, so there is nothing to trust in.
+                // The first line is damaged, so the rest is not trusted.
                 None => left = Left::Unusable,
             }
         } else if !force {
@@ -313,7 +312,7 @@ impl Journal {
         match left {
             Left::Partial | Left::Output => {
                 let unread = journal.read_notes(notes);
-                // A torn line would spoil the one that is added after it.
+                // An appended line would otherwise continue the truncated one.
                 let whole = text.len() - unread;
                 let file = journal.file.get_mut().unwrap_or_else(PoisonError::into_inner);
                 let cut = file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0)));
@@ -327,10 +326,10 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes in the lines that follow the first; returns how many bytes at the end are not a whole line.
+    /// Reads the lines after the first; returns the length of an incomplete line at the end.
     fn read_notes(&mut self, mut rest: &[u8]) -> usize {
         while let Some((line, after)) = split_line(rest) {
-            // A line that is damaged is a chunk that is done again.
+            // The chunk of a damaged line is written again.
             if let Some((finished, hash)) = Finished::parse(line)
                 && self.found.try_reserve(1).is_ok()
             {
@@ -341,9 +340,9 @@ impl Journal {
         rest.len()
     }
 
-    /// Starts anew.
+    /// Starts over.
     fn start(&mut self, out: &Path, identity: &Identity) -> Result<(), Error> {
-        // Whatever the partial file holds, between tensors too, is of no use.
+        // The partial file is useless, including its padding.
         let partial = Output::partial_path(out);
         if partial.symlink_metadata().is_ok() {
             fs::remove_file(&partial).map_err(|e| Error::io("remove", &partial, e))?;
@@ -357,23 +356,23 @@ impl Journal {
         file.write_all(&line).and_then(|()| file.sync_all()).map_err(write)
     }
 
-    /// Discards the output that already has its name, because it does not match the journal.
+    /// Discards an output with its final name that does not match the journal.
     ///
     /// # Errors
-    /// When the output may not be replaced; those of the system.
+    /// If the output may not be replaced; those of the system.
     pub(crate) fn give_up_output(&mut self, out: &Path, force: bool, identity: &Identity) -> Result<(), Error> {
         Output::may_write(out, force)?;
-        // Without a note it is an older one, that the run was to replace.
+        // Without a record it is an older file that the run was to replace.
         self.left = if self.found.is_empty() { Left::Nothing } else { Left::Unusable };
         self.start(out, identity)
     }
 
-    /// Whether the output may already have its name; it is accepted if all of it matches the journal.
+    /// Whether the output may already have its final name; it is accepted if all of it matches the journal.
     pub(crate) fn has_output(&self) -> bool {
         self.left == Left::Output
     }
 
-    /// Whether the earlier run wrote the same files, and no others.
+    /// Whether the earlier run wrote exactly the same files.
     pub(crate) fn is_same_group(&self) -> bool {
         self.is_same_group
     }
@@ -383,7 +382,7 @@ impl Journal {
         self.left == Left::Partial
     }
 
-    /// Whether an earlier run has left something that is of no use.
+    /// Whether an earlier run has left unusable files.
     pub(crate) fn is_unusable(&self) -> bool {
         self.left == Left::Unusable
     }
@@ -393,17 +392,17 @@ impl Journal {
         !self.found.is_empty()
     }
 
-    /// The entry of an earlier run for the chunk, if it has finished it.
+    /// The record of an earlier run for the chunk, if it has finished it.
     pub(crate) fn finished(&self, tensor: usize, first: u64, n_elements: u64) -> Option<&(Finished, u128)> {
         self.found.get(&(tensor, first)).filter(|(finished, _)| finished.n_elements == n_elements)
     }
 
-    /// Whether the bytes are those of the chunk when it was finished.
+    /// Whether the bytes match the record of a chunk.
     pub(crate) fn verify((finished, hash): &(Finished, u128), bytes: &[u8]) -> bool {
         finished.hash(bytes) == *hash
     }
 
-    /// Notes that a chunk is finished: its bytes were written.
+    /// Records a chunk as finished, after its bytes were written.
     ///
     /// # Errors
     /// Those of the system.
@@ -414,10 +413,10 @@ impl Journal {
         file.write_all(line.as_bytes()).map_err(|e| Error::io("write", &self.path, e))
     }
 
-    /// Removes the journal: the output is whole, or given up.
+    /// Removes the journal: the output is complete, or discarded.
     pub(crate) fn remove(self) {
         let Journal { path, file, .. } = self;
-        // Where the name can be removed while the file is locked, nobody gets it in between. Elsewhere it cannot be.
+        // On Unix the name is removed while the file is locked, which prevents races. Elsewhere a locked file cannot be removed.
         if cfg!(unix) {
             let _ = fs::remove_file(path);
         } else {
@@ -427,7 +426,7 @@ impl Journal {
     }
 }
 
-/// All of the file, as far as [`MAX_BYTES`].
+/// The whole file, up to [`MAX_BYTES`].
 fn read(file: &mut File) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.rewind()?;
@@ -435,13 +434,13 @@ fn read(file: &mut File) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether a file starts as a journal does, except for a damaged byte.
+/// Whether a file starts like a journal, except for a damaged byte.
 fn starts_as_ours(text: &[u8]) -> bool {
     let start = text.get(..START.len());
     start.is_some_and(|start| start.iter().zip(START).filter(|(a, b)| a != b).count() <= 1)
 }
 
-/// The first line without its end, and what comes after it; `None` when no line is whole.
+/// The first line without its end, and the rest; `None` if no line is complete.
 fn split_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|&b| b == b'\n')?;
     Some((text.get(..end)?, text.get(end + 1..)?))

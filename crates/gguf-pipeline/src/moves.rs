@@ -1,13 +1,12 @@
-//! Elements that change places between a source and an output: strided copies, executed range by range.
+//! Rearrangement of elements between a source and an output: strided copies, executed range by range.
 //!
-//! Every operation that only moves elements (rename, transpose, permute, split, stack, concatenate, slice) is a list of
-//! [`Move`]s. A move is invertible by exchanging its two sides. A run produces the output range by range, and reads
-//! no more of the sources than the range needs, in spans as long as the layout allows; so a tensor of any size is
-//! written in bounded memory, in any order, by any number of threads.
+//! Every operation that only moves elements (rename, transpose, permute, split, stack, concatenate, slice) is a list of [`Move`]s. A move
+//! is inverted by swapping its two sides. A run produces the output range by range, and reads only the required parts of the sources, in
+//! spans as long as the layout allows; so a tensor of any size is written in bounded memory, in any order, by any number of threads.
 
 use crate::error::Error;
 
-/// One loop of a [`Move`]: how often, and how far apart in elements on either side.
+/// One loop of a [`Move`]: the number of steps, and their distance in elements on either side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Axis {
     /// Number of steps.
@@ -20,12 +19,11 @@ pub struct Axis {
 
 /// A strided copy of elements from one source tensor to the output.
 ///
-/// Element `from + Σ iₖ·axes[k].from` of the source becomes element `to + Σ iₖ·axes[k].to` of the output, for all
-/// combinations of `iₖ < axes[k].count`. Sorted by `to`, the axes have to be nested: a step of one is at least as long as
-/// everything inside it.
+/// Element `from + Σ iₖ·axes[k].from` of the source becomes element `to + Σ iₖ·axes[k].to` of the output, for all combinations of `iₖ <
+/// axes[k].count`. Sorted by `to`, the axes must be nested: a step of one is at least as long as everything inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
-    /// Which of the operation's inputs is read.
+    /// The index of the source among the operation's inputs.
     pub input: usize,
     /// The first element read.
     pub from: u64,
@@ -41,29 +39,29 @@ impl Move {
         self.axes.iter().map(|axis| axis.count).fold(1, u64::saturating_mul)
     }
 
-    /// The inverse move, with source and destination exchanged.
+    /// The inverse move, with source and destination swapped.
     pub fn inverse(&self, input: usize) -> Move {
         let axes = self.axes.iter().map(|axis| Axis { count: axis.count, from: axis.to, to: axis.from });
         Move { input, from: self.to, to: self.from, axes: axes.collect() }
     }
 }
 
-/// The most elements that one read may cover for each that is wanted: beyond it, reading around gaps is cheaper.
+/// The maximum ratio of read to needed elements; beyond it, reading around gaps is cheaper.
 const WASTE: u64 = 4;
 
-/// Bytes from one element to the next that are read together however little of them is wanted: a read costs as much.
+/// The distance in bytes up to which elements are read together, regardless of the gaps: a separate read costs as much.
 const NEAR: u64 = 2048;
 
-/// The most bytes that are read at once.
+/// The maximum number of bytes to read at once.
 const MAX_READ: u64 = 16 << 20;
 
-/// Elements that a blocked transposition handles at once, in each direction.
+/// Elements per tile of a blocked transposition, in each direction.
 const TILE: usize = 32;
 
-/// Fills `out` with the output's elements from number `first` on. Elements that no move covers keep their value.
+/// Fills `out` with the output's elements starting at number `first`. Elements that no move covers keep their value.
 ///
-/// `width` is the size of an element in bytes, `read` reads bytes of an input from an offset, and `scratch` is
-/// memory that is kept from call to call.
+/// `width` is the size of an element in bytes, `read` reads bytes of an input from an offset, and `scratch` is memory that is reused
+/// between calls.
 ///
 /// # Errors
 /// Those of `read`.
@@ -83,7 +81,7 @@ pub fn gather(
             continue;
         }
         let mut boxes = Vec::new();
-        // Positions are relative to the range from here on; what lies before it is negative.
+        // From here on, positions are relative to the range; those before it are negative.
         let to = i128::from(item.to) - i128::from(first);
         clip(&axes, to, i128::from(end - first), item.from, &mut Vec::new(), &mut boxes);
         for part in &boxes {
@@ -93,7 +91,7 @@ pub fn gather(
     Ok(())
 }
 
-/// Elements from the first to the last that axes touch, both included.
+/// The number of elements from the first to the last of the axes, both included.
 fn span(axes: &[Axis], stride: impl Fn(&Axis) -> u64) -> u64 {
     axes.iter().map(|axis| axis.count.saturating_sub(1).saturating_mul(stride(axis))).fold(1, u64::saturating_add)
 }
@@ -101,7 +99,7 @@ fn span(axes: &[Axis], stride: impl Fn(&Axis) -> u64) -> u64 {
 /// Reads bytes of an input from an offset.
 type ReadBytes<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Error> + 'a;
 
-/// The part of a move that lies in a range of the output.
+/// The part of a move inside a range of the output.
 #[derive(Debug)]
 struct Part {
     from: u64,
@@ -110,8 +108,8 @@ struct Part {
     axes: Vec<Axis>,
 }
 
-/// Cuts a move, whose axes are sorted outermost first, to the elements `0..end` of the output: at most a part before and
-/// one after the full steps of each axis. `outer` is empty at first.
+/// Clips a move, whose axes are sorted outermost first, to the elements `0..end` of the output: for each axis the full steps, and at most
+/// one partial step on either side. `outer` is empty at first.
 fn clip(axes: &[Axis], to: i128, end: i128, from: u64, outer: &mut Vec<Axis>, parts: &mut Vec<Part>) {
     let whole = i128::from(span(axes, |axis| axis.to));
     if to >= 0 && to + whole <= end {
@@ -121,7 +119,7 @@ fn clip(axes: &[Axis], to: i128, end: i128, from: u64, outer: &mut Vec<Axis>, pa
     let Some((axis, inner)) = axes.split_first() else { return };
     let (stride, length) = (i128::from(axis.to).max(1), i128::from(span(inner, |axis| axis.to)));
     let count = i128::from(axis.count);
-    // Steps that touch the range, and of those the ones that lie in it.
+    // The steps that overlap the range, and those inside it.
     let touching = ((-to - length).div_euclid(stride) + 1).clamp(0, count)
         ..(end - to + stride - 1).div_euclid(stride).clamp(0, count);
     let inside = (-to + stride - 1).div_euclid(stride).clamp(0, count)
@@ -155,7 +153,7 @@ impl Part {
             let range = (self.to * w) as usize..((self.to + n) * w) as usize;
             return read(self.from * w, out.get_mut(range).unwrap_or_default());
         }
-        // Elements that lie apart are not read one by one, but with what lies between them: in pieces, where that is much.
+        // Scattered elements are not read one by one, but together with the gaps: in pieces, if the gaps are large.
         if let Some((first, rest)) = axes.split_first()
             && first.from.saturating_mul(w) <= NEAR
             && first.count.saturating_mul(first.from).saturating_mul(w) > MAX_READ
@@ -169,7 +167,7 @@ impl Part {
             }
             return Ok(());
         }
-        // What one read covers: the inner axes of the source, as long as most of what lies between is wanted.
+        // The extent of one read: the inner axes of the source, as long as most of the elements are needed.
         let (mut covered, mut wanted, mut n_inner) = (1u64, 1u64, 0);
         for axis in &axes {
             let longer = (axis.count - 1).saturating_mul(axis.from).saturating_add(covered);
@@ -180,7 +178,7 @@ impl Part {
             }
             (covered, wanted, n_inner) = (longer, more, n_inner + 1);
         }
-        // The outer ones are as many reads, whose results lie behind each other.
+        // The outer axes give one read per step; the results are contiguous.
         let outer = axes.split_off(n_inner);
         let mut inner = axes;
         let n_reads: u64 = outer.iter().map(|axis| axis.count).product();
@@ -219,7 +217,7 @@ impl Part {
     }
 }
 
-/// Joins axes, innermost first, that continue each other on both sides.
+/// Joins axes, innermost first, that are contiguous on both sides.
 fn merge(axes: &mut Vec<Axis>) {
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
     for axis in axes.iter() {
@@ -233,14 +231,14 @@ fn merge(axes: &mut Vec<Axis>) {
     *axes = merged;
 }
 
-/// Copies elements of `raw` to `out`, from byte `to` on.
+/// Copies elements of `raw` to `out`, starting at byte `to`.
 fn scatter(axes: &[Axis], width: usize, raw: &[u8], to: usize, out: &mut [u8]) {
     let mut axes: Vec<Loop> = axes
         .iter()
         .filter(|axis| axis.count != 1)
         .map(|axis| Loop { count: axis.count as usize, from: axis.from as usize * width, to: axis.to as usize * width })
         .collect();
-    // Outermost first, on the side of the output.
+    // Outermost first, by the order of the output.
     axes.sort_by_key(|axis| core::cmp::Reverse(axis.to));
     match width {
         1 => nest::<1>(&axes, raw, 0, out, to),
@@ -320,7 +318,7 @@ fn transpose<const W: usize>(rows: Loop, run: Loop, raw: &[u8], out: &mut [u8], 
 
 fn copy<const W: usize>(raw: &[u8], from: usize, out: &mut [u8], to: usize, len: usize) {
     if let (Some(from), Some(to)) = (raw.get(from..from + len), out.get_mut(to..to + len)) {
-        // A fixed length is a load and a store.
+        // A fixed length compiles to a load and a store.
         match (<&mut [u8; W]>::try_from(&mut *to), <&[u8; W]>::try_from(from)) {
             (Ok(to), Ok(from)) => *to = *from,
             _ => to.copy_from_slice(from),
@@ -332,13 +330,13 @@ fn copy<const W: usize>(raw: &[u8], from: usize, out: &mut [u8], to: usize, len:
 mod tests {
     use super::*;
 
-    /// Numbers that look random.
+    /// Pseudo-random numbers.
     fn random(state: &mut u64, below: u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % below.max(1)
     }
 
-    /// A move between two compact layouts of the same axes, in orders of their own, with an offset and gaps in the source.
+    /// A move between two compact layouts of the same axes in different orders, with an offset and gaps in the source.
     fn shuffled(state: &mut u64) -> Move {
         let n_axes = 1 + random(state, 4) as usize;
         let counts: Vec<u64> = (0..n_axes).map(|_| 1 + random(state, 6)).collect();
@@ -410,7 +408,7 @@ mod tests {
             expected(&item, &source, 1, &mut marks);
             let mut back = vec![0; n_source];
             expected(&item.inverse(0), &marks, 1, &mut back);
-            // Every element that was moved is back, the others are not touched.
+            // Every moved element is restored, the others are untouched.
             let moved = back.iter().filter(|b| **b != 0).count();
             assert_eq!(moved as u64, item.n_elements());
             assert!(back.iter().zip(&source).all(|(b, s)| *b == 0 || b == s));
@@ -419,7 +417,7 @@ mod tests {
 
     #[test]
     fn what_is_contiguous_is_read_at_once() {
-        // The halves of the rows of three heads: read whole, whatever the order.
+        // The halves of the rows of three heads: read whole, regardless of the order.
         let axes = [(3, 8, 8), (2, 4, 1 << 1), (2, 2, 4), (2, 1, 1)];
         let axes = axes.map(|(count, from, to)| Axis { count, from, to }).to_vec();
         let mut reads = Vec::new();
@@ -434,7 +432,7 @@ mod tests {
 
     #[test]
     fn elements_that_lie_apart_are_not_read_one_by_one() {
-        // A column of two million rows of 32 elements, which is more than one read may take.
+        // A column of two million rows of 32 elements, more than the limit of one read.
         let n = 2_000_000;
         let item = Move { input: 0, from: 5, to: 0, axes: vec![Axis { count: n, from: 32, to: 1 }] };
         let mut n_reads = 0;

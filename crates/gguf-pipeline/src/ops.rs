@@ -1,4 +1,4 @@
-//! What is done to a chunk of tensor data between reading and writing it. Bytes in, bytes out.
+//! Operations on a chunk of tensor data between reading and writing it: bytes in, bytes out.
 
 use gguf_format::GgmlType;
 use gguf_quants::float;
@@ -11,14 +11,14 @@ pub struct Cast {
     from: &'static Plain,
     to: &'static Plain,
     encode: Encode,
-    /// Equal types whose every value, NaNs too, survives unchanged.
+    /// Whether the types are equal and all values, including NaNs, are unchanged.
     copies: bool,
 }
 
-/// Values to little-endian bytes.
+/// Encodes values to little-endian bytes.
 type Encode = fn(&[f32], &mut [u8]);
 
-/// How the reference converter reads and writes a float type; it differs from ggml for NaNs.
+/// The reference converter's decoder and encoder of a float type; it differs from ggml for NaNs.
 #[derive(Debug)]
 struct Plain {
     ty: GgmlType,
@@ -45,7 +45,7 @@ const PLAIN: &[Plain] = &[
     Plain { ty: GgmlType::F64, decode: float::decode_f64, encode: None, overflows: None },
 ];
 
-/// How values of a float type are decoded; `None` for other types.
+/// The decoder of a float type; `None` for other types.
 pub(crate) fn decoder(ty: GgmlType) -> Option<fn(&[u8], &mut [f32])> {
     PLAIN.iter().find(|plain| plain.ty == ty).map(|plain| plain.decode)
 }
@@ -55,20 +55,20 @@ pub(crate) fn overflow_counter(ty: GgmlType) -> Option<fn(&[f32]) -> u64> {
     PLAIN.iter().find(|plain| plain.ty == ty)?.overflows
 }
 
-/// Values that are converted at once; their `f32` form stays in the first-level cache.
+/// Values to convert at once; their `f32` form stays in the first-level cache.
 const RUN: usize = 2048;
 
 impl Cast {
-    /// The conversion between these types; `None` when one of them is not a float type that is read, or written.
+    /// The conversion between these types; `None` if one of them is not a float type that can be read or written.
     pub fn new(from: GgmlType, to: GgmlType) -> Option<Cast> {
         let plain = |ty| PLAIN.iter().find(|p| p.ty == ty);
         let (from, to) = (plain(from)?, plain(to)?);
-        // bfloat16 is left out: its encoder makes NaNs quiet, as the reference does.
+        // bfloat16 is excluded: its encoder makes NaNs quiet, as in the reference.
         let copies = from.ty == to.ty && (from.ty == GgmlType::F32 || from.ty == GgmlType::F16);
         Some(Cast { from, to, encode: to.encode?, copies })
     }
 
-    /// Converts as many values as both sides hold; returns how many finite ones became infinite.
+    /// Converts as many values as fit both buffers; returns the number of finite values that became infinite.
     pub fn apply(&self, packed: &[u8], out: &mut [u8]) -> u64 {
         if self.copies {
             let n = packed.len().min(out.len());
@@ -91,10 +91,10 @@ impl Cast {
     }
 }
 
-/// Applies functions to the values of a plain type, one after the other. `mapped` becomes values of half precision where
-/// the source is in half precision, otherwise of single precision; see [`Map`]. `first` is the place of the first value in the output.
+/// Applies functions to the values of a plain type, one after the other. `mapped` receives values of half precision if the source is in
+/// half precision, otherwise of single precision; see [`Map`]. `first` is the position of the first value in the output.
 ///
-/// `None` for types that are not plain, and for functions that only tables or plans have.
+/// `None` for types that are not plain, and for functions that only occur in tables or plans.
 pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped: &mut [u8]) -> Option<()> {
     let plain = PLAIN.iter().find(|plain| plain.ty == ty)?;
     let halves = ty == GgmlType::F16;
@@ -110,7 +110,7 @@ pub fn apply_maps(maps: &[Map], ty: GgmlType, first: u64, packed: &[u8], mapped:
             match *map {
                 Map::Add(addend) => values.iter_mut().for_each(|v| *v += addend),
                 Map::Scale(factor) => values.iter_mut().for_each(|v| *v *= factor),
-                // The double's power, rounded, is the single's correctly rounded except for a vanishing chance.
+                // The power in double precision, rounded, almost always equals the correctly rounded single-precision power.
                 Map::NegExp => values.iter_mut().for_each(|v| *v = -(f64::from(*v).exp() as f32)),
                 Map::ScalePart { period, from, to, factor } => {
                     for (v, place) in values.iter_mut().zip(place..) {

@@ -6,24 +6,24 @@ use std::path::PathBuf;
 use crate::execute::Overflow;
 use crate::report::Report;
 
-/// How a plan is run. The bytes do not depend on it.
+/// Options of a run. They do not change the bytes.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RunOptions {
-    /// Number of threads; `None` for as many as the machine has processors.
+    /// Number of threads; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
     /// Replaces the output if it exists.
     pub force: bool,
-    /// Keeps finished work when the run ends early, in `OUT.partial` and `OUT.journal`, and continues from what an earlier run has kept.
+    /// Keeps completed work if the run ends early, in `OUT.partial` and `OUT.journal`, and continues the work kept by an earlier run.
     pub resume: bool,
-    /// Measures how far the written values are from those that were read.
+    /// Measures the errors of the written values.
     pub measure: bool,
     /// Files besides those of the plan that no output may replace.
     pub protect: Vec<PathBuf>,
 }
 
 impl RunOptions {
-    /// Sets the number of threads; `None` for as many as the machine has processors.
+    /// Sets the number of threads; `None` for the parallelism of the machine.
     pub fn threads(mut self, threads: Option<NonZeroUsize>) -> RunOptions {
         self.threads = threads;
         self
@@ -35,7 +35,7 @@ impl RunOptions {
         self
     }
 
-    /// Whether finished work is kept when the run ends early, and continued.
+    /// Whether completed work is kept if the run ends early, and continued.
     pub fn resume(mut self, resume: bool) -> RunOptions {
         self.resume = resume;
         self
@@ -54,14 +54,14 @@ impl RunOptions {
     }
 }
 
-/// What a run has written.
+/// The results of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunSummary {
     /// The files.
     pub paths: Vec<PathBuf>,
-    /// Tensors in which finite values became infinite, in the order of the output.
+    /// Tensors with finite values that became infinite, in the order of the output.
     pub overflows: Vec<Overflow>,
-    /// The errors of the written values, if they were to be measured.
+    /// The errors of the written values, if requested.
     pub report: Option<Report>,
 }

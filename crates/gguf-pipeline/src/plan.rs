@@ -1,9 +1,8 @@
-//! The plan: what will be written, decided before a single weight is read.
+//! The plan: the complete description of the output, made before a single weight is read.
 //!
-//! A [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] makes one that copies a GGUF, and whoever
-//! changes types, names, key-values or the split edits it. A [`Plan`] is a draft that has been laid out: every offset and
-//! the length of every file are known, and nothing changes any more. It can be printed and compared, and making one costs
-//! next to nothing. [`Plan::run`](crate::Plan::run) executes it.
+//! A [`Draft`] can be edited: a conversion makes one from a checkpoint, [`Draft::copy_of`] makes one that copies a GGUF, and types, names,
+//! key-values and the split can then be changed. A [`Plan`] is a draft that has been laid out: every offset and the length of every file
+//! are known, and it is immutable. It can be printed and compared, and is cheap to make. [`Plan::run`](crate::Plan::run) executes it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,50 +21,50 @@ mod reason;
 pub use gguf_model::arch::Map;
 pub use reason::{Keep, Reason};
 
-/// How the data of an output tensor comes about.
+/// The origin of an output tensor's data.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Op {
-    /// The source's elements in their order.
+    /// A copy of the source's elements in their order.
     Copy(Input),
-    /// Elements that change places, or values.
+    /// Rearranged or mapped elements.
     Gather(Gather),
-    /// The products of the elements of source tensors of plain types, all of the same length, in single precision.
+    /// The products of the elements of source tensors of plain types and equal length, in single precision.
     Product(Vec<Input>),
-    /// The source's whole numbers of 64 bits, less their upper halves.
+    /// The lower halves of the source's 64-bit integers.
     Narrow(Input),
-    /// Values that the plan computed itself.
+    /// Values computed by the plan.
     Computed(Vec<f32>),
 }
 
-/// Elements of source tensors, moved to their places in the output and mapped to other values.
+/// Elements of source tensors, rearranged for the output and mapped to other values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gather {
-    /// The source tensors, at least one, all of the same type: a plain one, or MXFP4, whose blocks are the elements that moves count.
+    /// The source tensors, at least one, all of the same type: a plain one, or MXFP4, whose blocks are the elements of moves.
     pub inputs: Vec<Input>,
-    /// Which elements go where. Together they fill the output.
+    /// The rearrangement. The moves together fill the output.
     pub moves: Vec<Move>,
-    /// What is done to each value, in this order.
+    /// The functions applied to each value, in this order.
     pub maps: Vec<Map>,
 }
 
-/// How much of its sources can be restored from the output of an operation.
+/// The extent to which the sources can be restored from the output of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Inverse {
-    /// Everything, to the bit: each element of the sources has a distinct place and its value.
+    /// Completely, to the bit: each element of the sources has a distinct place and its value.
     Exact,
-    /// Everything, except for the rounding of computed values.
+    /// Completely, except for the rounding of computed values.
     Rounded,
-    /// Not everything: some elements of the sources are left out.
+    /// Incompletely: some elements of the sources are omitted.
     Lost,
 }
 
 impl Gather {
-    /// How much of the sources [`Move::inverse`](crate::moves::Move::inverse) gives back. `n_elements` is the length of an input.
+    /// The extent to which [`Move::inverse`](crate::moves::Move::inverse) restores the sources. `n_elements` is the length of an input.
     pub fn inverse(&self, n_elements: impl Fn(&Input) -> u64) -> Inverse {
         let mut left: Vec<u64> = self.inputs.iter().map(n_elements).collect();
         for item in &self.moves {
-            // No two moves take the same element, but where one repeats elements.
+            // Moves have disjoint sources, except if one repeats elements.
             if let Some(left) = left.get_mut(item.input) {
                 *left = left.saturating_sub(item.n_elements());
             }
@@ -80,7 +79,7 @@ impl Gather {
 }
 
 impl Op {
-    /// The source tensor whose elements are taken in their order, if that is the operation.
+    /// The source tensor, if the operation copies its elements in their order.
     pub fn copied(&self) -> Option<&Input> {
         match self {
             Op::Copy(input) => Some(input),
@@ -88,7 +87,7 @@ impl Op {
         }
     }
 
-    /// The source tensors that are read.
+    /// The source tensors of the operation.
     pub fn inputs(&self) -> &[Input] {
         match self {
             Op::Copy(input) | Op::Narrow(input) => std::slice::from_ref(input),
@@ -112,23 +111,23 @@ impl Op {
     }
 }
 
-/// A source tensor that an operation reads.
+/// A source tensor of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// Its number in the [`Source`].
+    /// The index in the [`Source`].
     pub index: usize,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type: the GGUF type with the same elements.
+    /// The type: the GGUF type with the same elements.
     pub ty: GgmlType,
 }
 
-/// Where a tensor lies in the files that are read, which orders the tensors when a split is kept.
+/// The place of a tensor in the input files, which orders the tensors if a split is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Place {
-    /// Number of the file, from 0.
+    /// Index of the file.
     pub file: usize,
-    /// Where in the file its data starts, or its number in it.
+    /// Offset of the data in the file, or index of the tensor in it.
     pub offset: u64,
 }
 
@@ -137,31 +136,30 @@ pub struct Place {
 pub struct TensorPlan {
     /// GGUF name.
     pub name: Vec<u8>,
-    /// Dimensions in GGUF's order: the first is the contiguous one.
+    /// Dimensions in GGUF's order, the contiguous one first.
     pub shape: Vec<u64>,
-    /// The type of the values before they are encoded. In a quantized conversion, the type that the tensor would have in a conversion
-    /// without rounding.
+    /// The type of the values before they are encoded. In a quantized conversion, the type of the tensor in an unquantized conversion.
     pub from: GgmlType,
-    /// The type that is written.
+    /// The type in the output.
     pub ty: GgmlType,
-    /// Why it has that type.
+    /// The reason for the type.
     pub reason: Reason,
-    /// The type that `reason` asks for, where the rows are not whole blocks of it.
+    /// The type chosen by `reason`, if the rows are not whole blocks of it.
     pub instead_of: Option<GgmlType>,
     /// Whether llama.cpp refuses to quantize the tensor to `ty` without an importance matrix.
     pub needs_importance: bool,
-    /// The entry of the [`Importance`] that weights the errors of its columns; `None` to weight all of them alike.
+    /// The entry of the [`Importance`] that weights the errors of its columns; `None` for equal weights.
     pub importance: Option<Vec<u8>>,
-    /// How its data comes about.
+    /// The origin of the data.
     pub op: Op,
-    /// Where the source keeps it.
+    /// The place in the source.
     pub place: Place,
-    /// Number of the output file, from 0; the tensors of one file follow each other.
+    /// Index of the output file; the tensors of one file are consecutive.
     pub file: usize,
 }
 
 impl TensorPlan {
-    /// A tensor of type `ty`, from data of that type, in the first file.
+    /// A copied tensor of type `ty`, in the first file.
     pub fn new(name: impl Into<Vec<u8>>, shape: Vec<u64>, ty: GgmlType, reason: Reason, op: Op) -> TensorPlan {
         TensorPlan {
             name: name.into(),
@@ -183,17 +181,17 @@ impl TensorPlan {
         gguf_format::check::shown(Str(&self.name))
     }
 
-    /// Number of elements; 0 when it does not fit 63 bits, which no layout allows.
+    /// Number of elements; 0 if it does not fit in 63 bits, which no layout allows.
     pub fn n_elements(&self) -> u64 {
         n_elements(self.shape.iter().copied()).unwrap_or(0)
     }
 
-    /// Bytes in the output; 0 when its size is not known, which no layout allows.
+    /// Bytes in the output; 0 if the size is unknown, which no layout allows.
     pub fn n_bytes(&self) -> u64 {
         self.ty.tensor_bytes(self.shape.iter().copied()).unwrap_or(0)
     }
 
-    /// Bytes of the values in the type that they are read in.
+    /// Bytes of the values in the source type.
     pub fn from_bytes(&self) -> u64 {
         self.from.tensor_bytes(self.shape.iter().copied()).unwrap_or(0)
     }
@@ -203,51 +201,51 @@ impl TensorPlan {
     }
 }
 
-/// Whose rules hold where a value becomes one of another float type; they differ in what becomes of NaNs.
+/// The rules for conversions between float types, which differ in the treatment of NaNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
-    /// Those of llama.cpp's converter. Types that hold blocks follow ggml in any case.
+    /// The rules of llama.cpp's converter. Block types always follow ggml.
     Converter,
-    /// ggml's.
+    /// The rules of ggml.
     Ggml,
 }
 
-/// The most bytes of padding in a file that has less content than padding. The alignment is a number in the metadata, and every
-/// tensor is padded to a multiple of it: files in use have 32, up to a huge page of 2 MiB.
+/// The maximum padding of a file with more padding than content. Every tensor is padded to a multiple of the alignment, a number in the
+/// metadata: files in use have 32, up to a huge page of 2 MiB.
 pub const MAX_PADDING: u64 = 256 << 20;
 
-/// A plan that can still be edited. Its clones read the same source: drafts that begin as clones can be [run together](crate::run_all).
+/// An editable plan. Clones share the source: drafts that start as clones can be [run together](crate::run_all).
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The file or folder that is read, for messages.
+    /// The source file or directory, for messages.
     pub path: PathBuf,
-    /// The output's key-values and dialect. Its tensors are made from `tensors`.
+    /// The output's key-values and dialect. Its tensors are derived from `tensors`.
     pub head: Head,
     /// The output tensors in file order.
     pub tensors: Vec<TensorPlan>,
-    /// Where the data comes from.
+    /// The source of the data.
     pub source: Arc<dyn Source>,
-    /// How floats are rounded.
+    /// The rounding of floats.
     pub rounding: Rounding,
-    /// The weights of columns that [`TensorPlan::importance`] names.
+    /// The weights of columns, with the entries in [`TensorPlan::importance`].
     pub importance: Option<Arc<dyn Importance>>,
-    /// The real paths of the files that are read, which no output may replace.
+    /// The real paths of the input files, which no output may replace.
     pub inputs: Vec<PathBuf>,
-    /// Length of the files that are read; `None` where they are of another format, so that the output would rather be compared with
-    /// what it was before the plan was edited.
+    /// Size of the input files; `None` if they have another format, so that comparisons use the size of the output before the plan was
+    /// edited.
     pub input_bytes: Option<u64>,
-    /// Whether the output is split into the files that [`TensorPlan::file`] numbers.
+    /// Whether the output is split into the files in [`TensorPlan::file`].
     pub is_split: bool,
-    /// Whether the output has no data section at all: it then ends with the head, without padding.
+    /// Whether the output has no data section: it then ends with the head, without padding.
     pub is_vocab_only: bool,
 }
 
 impl Draft {
-    /// Lays everything out.
+    /// Lays out the output.
     ///
     /// # Errors
-    /// [`Error::Layout`] for what cannot be written, [`Error::TooManyShards`], and [`Error::Padding`] for a file that would be
-    /// padding for the most part: of more than [`MAX_PADDING`] bytes, half at most.
+    /// [`Error::Layout`] for a head or tensors that cannot be written, [`Error::TooManyShards`], and [`Error::Padding`] for a file with
+    /// more padding than content and more than [`MAX_PADDING`] bytes of it.
     pub fn lay_out(mut self) -> Result<Plan, Error> {
         self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
         Ok(Plan { files: self.files(&self.head)?, draft: self })
@@ -256,7 +254,7 @@ impl Draft {
     /// Lays the output out as one file with the offsets of `layout`, which may have gaps.
     ///
     /// # Errors
-    /// [`Error::OtherLayout`] when the layout is not one of these tensors.
+    /// [`Error::OtherLayout`] if the layout is not one of these tensors.
     pub fn lay_out_as(mut self, layout: Layout) -> Result<Plan, Error> {
         self.head.tensors = self.tensors.iter().map(TensorPlan::info).collect();
         let sizes = self.tensors.iter().map(TensorPlan::n_bytes);
@@ -273,8 +271,8 @@ impl Draft {
         Ok(Plan { files: vec![file], draft: Draft { is_split: false, is_vocab_only: false, ..self } })
     }
 
-    /// Lays the output out as the shards that [`TensorPlan::file`] numbers, each with the keys of a split, in the order that
-    /// `llama-gguf-split` gives them; a model in one file has them too.
+    /// Lays out the output as the shards in [`TensorPlan::file`], each with the keys of a split, in the order of `llama-gguf-split`; a
+    /// single file has the keys too.
     ///
     /// # Errors
     /// As [`lay_out`](Draft::lay_out).
@@ -287,7 +285,7 @@ impl Draft {
         Ok(Plan { files, draft: Draft { is_split: true, is_vocab_only: false, ..self } })
     }
 
-    /// The length of all files together, were they laid out now.
+    /// The total size of all files in the current layout.
     ///
     /// # Errors
     /// As [`lay_out`](Draft::lay_out).
@@ -296,7 +294,7 @@ impl Draft {
         Ok(self.files(&head)?.iter().map(|file| file.file_bytes).sum())
     }
 
-    /// The files of the head that has all tensors.
+    /// The files for the head with all tensors.
     fn files(&self, head: &Head) -> Result<Vec<FilePlan>, Error> {
         if self.is_split {
             let is_single = self.tensors.last().is_none_or(|last| last.file == 0);
@@ -309,8 +307,8 @@ impl Draft {
         Ok(vec![file])
     }
 
-    /// As in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and `keys`, those of the split, come last, with the
-    /// types that they have there.
+    /// As in `llama_model_quantize_impl` of llama.cpp, all keys are in the first file, and `keys`, those of the split, come last, with
+    /// llama.cpp's types.
     fn split(&self, whole: &Head, keys: &[&str]) -> Result<Vec<FilePlan>, Error> {
         let n_files = self.tensors.last().map_or(1, |last| last.file.saturating_add(1));
         let count = u16::try_from(n_files).map_err(|_| Error::TooManyShards { n_shards: n_files })?;
@@ -335,7 +333,7 @@ impl Draft {
         (0..count).map(file).collect()
     }
 
-    /// The file that has a head with some of the tensors.
+    /// The file for a head with some of the tensors.
     fn file(&self, head: &Head, tensors: Range<usize>) -> Result<FilePlan, Error> {
         let layout = head.layout().map_err(|source| Error::Layout { path: self.path.clone(), source })?;
         let data = self.tensors.get(tensors.clone()).unwrap_or_default().iter().map(TensorPlan::n_bytes);
@@ -349,7 +347,7 @@ impl Draft {
     }
 }
 
-/// The keys of a split in the order in which llama.cpp's quantizer writes them.
+/// The keys of a split in the order of llama.cpp's quantizer.
 const SPLIT_KEYS: [&str; 3] = [SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS_COUNT];
 
 /// One file of a plan.
@@ -366,7 +364,7 @@ impl FilePlan {
         self.layout.head()
     }
 
-    /// The plan's tensors that are in the file.
+    /// The indexes of the file's tensors in the plan.
     pub fn tensors(&self) -> Range<usize> {
         self.tensors.clone()
     }
@@ -376,13 +374,13 @@ impl FilePlan {
         self.file_bytes
     }
 
-    /// Where the data of the plan's tensor `index` starts, from the start of the file.
+    /// The offset of the data of the plan's tensor `index`, from the start of the file.
     pub(crate) fn start_of(&self, index: usize) -> Option<u64> {
         self.layout.file_offset(index.checked_sub(self.tensors.start)?)
     }
 }
 
-/// Everything about a run but the data.
+/// A complete description of a run, except for the data.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) draft: Draft,
@@ -390,12 +388,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The file or folder that is read.
+    /// The source file or directory.
     pub fn path(&self) -> &Path {
         &self.draft.path
     }
 
-    /// The head of the output, as if it were one file.
+    /// The head of the output, as a single file.
     pub fn head(&self) -> &Head {
         &self.draft.head
     }
@@ -410,12 +408,12 @@ impl Plan {
         &self.files
     }
 
-    /// Length of all files that are written.
+    /// Total size of the output files.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.file_bytes).sum()
     }
 
-    /// Length of what the output is compared with; see [`Draft::input_bytes`].
+    /// The size for comparisons with the output; see [`Draft::input_bytes`].
     pub fn input_bytes(&self) -> u64 {
         self.draft.input_bytes.unwrap_or(self.file_bytes())
     }
@@ -430,8 +428,7 @@ impl Plan {
         self.draft.head.dialect.order
     }
 
-    /// The draft, to be edited and laid out again. The length of this output is what the next one is compared with, unless something
-    /// else was before.
+    /// The draft, to be edited and laid out again. Comparisons of the next output use the size of this one, unless another size is set.
     pub fn into_draft(self) -> Draft {
         let input_bytes = Some(self.input_bytes());
         Draft { input_bytes, ..self.draft }
@@ -442,8 +439,8 @@ impl Plan {
         Draft { input_bytes: Some(self.input_bytes()), ..self.draft.clone() }
     }
 
-    /// The files that [`run`](Plan::run) writes when it is given `out`: `out` itself, or for a split model the shards whose names
-    /// begin with it, less `.gguf` or the number of a shard at its end.
+    /// The files that [`run`](Plan::run) writes for `out`: `out` itself, or for a split model the shards, whose names begin with `out`
+    /// without `.gguf` or the number of a shard at its end.
     pub fn output_paths(&self, out: impl AsRef<Path>) -> Vec<PathBuf> {
         let out = out.as_ref();
         if !self.draft.is_split {

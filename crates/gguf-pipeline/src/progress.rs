@@ -1,8 +1,8 @@
-//! What happens during a run, told to whoever wants to show it. Nothing is printed here.
+//! Events of a run, for programs that display progress. Nothing is printed here.
 
 use std::path::Path;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -10,10 +10,10 @@ pub enum Event<'a> {
     Measuring {
         /// Number of tensors.
         n_tensors: usize,
-        /// Bytes of values that will be encoded, all types counted.
+        /// Bytes of values that will be encoded, for all types together.
         bytes: u64,
     },
-    /// The temporary file of an output is open; its head is not written yet, unless an interrupted run has left it.
+    /// The temporary file of an output is open; its head is not written yet, except by an interrupted run.
     Opened {
         /// The output.
         path: &'a Path,
@@ -25,61 +25,62 @@ pub enum Event<'a> {
         /// Bytes of tensor data that will be written.
         bytes: u64,
     },
-    /// Work on a tensor begins, or goes on where an earlier run was interrupted. With several threads, the one before may not be finished yet.
+    /// Work on a tensor begins, or continues where an earlier run was interrupted. With several threads, the previous one may be
+    /// unfinished.
     Tensor {
-        /// Its number, from 0.
+        /// The index of the tensor.
         index: usize,
         /// Its name in the output.
         name: &'a str,
     },
     /// More of the tensor data was written, or tried.
     Advanced {
-        /// How much more.
+        /// The additional bytes.
         bytes: u64,
     },
-    /// More of the tensor data was found as an interrupted run has left it, and is right.
+    /// More of the tensor data was found intact from an interrupted run.
     Kept {
-        /// How much more.
+        /// The additional bytes.
         bytes: u64,
     },
-    /// Some kept work of an interrupted run does not match its hash and is redone.
+    /// Some work of an interrupted run does not match its hash and is redone.
     Damaged {
-        /// How much of the tensor data.
+        /// The bytes of tensor data.
         bytes: u64,
     },
-    /// What an interrupted run has left of a file cannot be used, and all of the file is done again.
+    /// The work of an interrupted run on a file is unusable, and the file is written again.
     Unusable,
-    /// All data is written and is made durable next.
+    /// All data is written, and is synced next.
     Written,
-    /// All data is durable, and the files get their names next.
+    /// All data is synced, and the files are renamed next.
     Synced,
-    /// An output has its name.
+    /// An output has its final name.
     Named {
         /// The output.
         path: &'a Path,
     },
-    /// All outputs have their names, and the journals are gone.
+    /// All outputs have their final names, and the journals are removed.
     Finished,
-    /// An edit in place has come so far.
+    /// A step of an edit in place is done.
     Edited {
-        /// How far.
+        /// The step.
         step: gguf_io::in_place::EditStep,
     },
 }
 
-/// The work was ended by [`Progress::is_cancelled`].
+/// The work was cancelled by [`Progress::is_cancelled`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cancelled;
 
-/// Takes events. They come from several threads at once, in between the work: an implementation is quick.
+/// A receiver of events. They come from several threads at once, during the work: an implementation must be fast.
 ///
-/// Closures that name the type of their argument are implementations: `|event: Event<'_>| …`. `()` is the one that shows nothing.
+/// Closures with an explicit argument type are implementations: `|event: Event<'_>| …`. `()` ignores all events.
 pub trait Progress: Sync {
-    /// Something happened.
+    /// Receives an event.
     fn event(&self, event: Event<'_>);
 
-    /// Whether the run is to end before its time; asked between chunks. It then fails with
-    /// [`Error::Cancelled`](crate::Error::Cancelled) and leaves no output, or with [`Error::Kept`](crate::Error::Kept).
+    /// Whether to cancel the run; called between chunks. The run then fails with [`Error::Cancelled`](crate::Error::Cancelled) and leaves
+    /// no output, or with [`Error::Kept`](crate::Error::Kept).
     fn is_cancelled(&self) -> bool {
         false
     }

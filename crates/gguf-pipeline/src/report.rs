@@ -1,7 +1,7 @@
 //! The error of each tensor whose type changes: its output compared with its input.
 //!
-//! A run that is asked for a report decodes each chunk of the output and compares it with the source. The figures are those
-//! of [`gguf_quants::measure`], the same for any number of threads. Rows of more than a million values are measured in parts.
+//! If a report is requested, a run decodes each chunk of the output and compares it with the source. The figures are those of
+//! [`gguf_quants::measure`], independent of the number of threads. Rows of more than a million values are measured in parts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,29 +15,28 @@ pub use gguf_quants::measure::{Figures, Largest, TensorError};
 use crate::error::Error;
 use crate::plan::TensorPlan;
 
-/// Values that are decoded at once, about: original and decoded stay in the second-level cache.
+/// Approximate number of values to decode at once: original and decoded values stay in the second-level cache.
 const SPAN: usize = 1 << 15;
 
 /// The error of one tensor.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorReport {
-    /// Its place among the tensors of the output, from 0.
+    /// The index among the tensors of the output.
     pub index: usize,
-    /// Its name in the output.
+    /// The name in the output.
     pub name: String,
-    /// Its dimensions, the contiguous one first.
+    /// The dimensions, the contiguous one first.
     pub shape: Vec<u64>,
-    /// The type that it has in the model, or would have in a conversion that rounds nothing.
+    /// The type in the model, or in a conversion without rounding.
     pub from: GgmlType,
-    /// The type that was written.
+    /// The type in the output.
     pub to: GgmlType,
     /// Number of weights.
     pub n_weights: u64,
-    /// Bytes that they take in the output.
+    /// Bytes in the output.
     pub bytes: u64,
-    /// How far the written values are from those that were read. Weighted by the importance of the columns where the tensor
-    /// has an entry in the importance matrix.
+    /// The errors of the written values. Weighted by the importance of the columns if the tensor has an entry in the importance matrix.
     pub error: TensorError,
 }
 
@@ -49,12 +48,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// The error of all values together. Rows and columns in it have no meaning.
+    /// The error of all values. Its row and column have no meaning.
     pub fn total(&self) -> TensorError {
         self.sum(|_| true)
     }
 
-    /// The error of all values that have weights of importance; as [`total`](Report::total).
+    /// The error of all values with weights of importance; as [`total`](Report::total).
     pub fn total_weighted(&self) -> TensorError {
         self.sum(|t| t.error.weighted().is_some())
     }
@@ -68,8 +67,8 @@ impl Report {
     }
 }
 
-/// How far rows of a tensor are from what they were: each side by its type and its little-endian bytes, the original first. `first` is the row
-/// of the tensor and the column at which they start, `row_len` the values of each, `weights` the importance of the columns.
+/// The error of rows of a tensor: each side is given by its type and its little-endian bytes, the original first. `first` is the row and
+/// column at which they start, `row_len` the length of a row, `weights` the importance of the columns.
 ///
 /// # Errors
 /// [`Error::NoCodec`] and [`Error::Codec`], for types and bytes that cannot be decoded.
@@ -106,19 +105,18 @@ pub fn compare_rows(
     Ok(total)
 }
 
-/// Where the threads of a run put the errors of the rows they have written.
+/// Collects the errors of rows from the threads of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Mutex<BTreeMap<usize, TensorError>>);
 
 impl Errors {
-    /// Adds the error of some rows of the tensor with that number.
+    /// Adds the error of some rows of the tensor with that index.
     pub fn add(&self, tensor: usize, error: &TensorError) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(tensor).or_default().merge(error);
     }
 
-    /// What was gathered about the tensors of a plan whose types change. Others may be read in a third type, as norms of a checkpoint
-    /// are.
+    /// The collected errors of the tensors whose types change. Others may also be read in another type, such as norms of a checkpoint.
     pub fn into_report(self, tensors: &[TensorPlan]) -> Report {
         let all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         let report = |(index, error)| {

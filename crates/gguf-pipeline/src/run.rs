@@ -14,11 +14,10 @@ use crate::report::Errors;
 use crate::write::{Files, write_files};
 
 impl Plan {
-    /// Reads, transforms and writes everything, to the [files](Plan::output_paths) that `out` names.
+    /// Reads, transforms and writes everything, to the [files](Plan::output_paths) for `out`.
     ///
     /// # Errors
-    /// [`Error`]. No output is left then, and a file that had the name before is untouched. [`Error::Kept`] names what is kept to
-    /// be resumed.
+    /// [`Error`]. No output is left then, and existing files are untouched. [`Error::Kept`] names the files kept for resuming.
     pub fn run(
         &self,
         out: impl AsRef<Path>,
@@ -32,13 +31,13 @@ impl Plan {
 }
 
 /// Runs several plans over one source: each part of a tensor is read and decoded once, then encoded and written for each plan. The files
-/// are those of runs of their own, byte for byte. All of them appear when all are whole.
+/// are the same as those of separate runs, byte for byte. They get their names when all of them are complete.
 ///
-/// The plans come from clones of one [`Draft`](crate::Draft): they make the same tensors of the same data, and may differ in types,
+/// The plans must come from clones of one [`Draft`](crate::Draft): they make the same tensors of the same data, and may differ in types,
 /// the order of tensors, key-values and the split.
 ///
 /// # Errors
-/// [`Error::Apart`] for plans that do not; otherwise as [`Plan::run`].
+/// [`Error::Apart`] for other plans; otherwise as [`Plan::run`].
 pub fn run_all<'a>(
     plans: &[(&'a Plan, &Path)],
     options: &RunOptions,

@@ -1,6 +1,6 @@
-//! Tensor data, read and looked at: the numbers in a model that are none.
+//! Scans tensor data for NaN and infinity.
 //!
-//! As in a conversion, pieces of a few MiB are read by a number of threads, so memory does not grow with the model.
+//! As in a conversion, several threads read pieces of a few MiB, so memory does not grow with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -13,30 +13,30 @@ use crate::error::Error;
 use crate::progress::{Event, Progress};
 use crate::workers;
 
-/// Bytes that are read at once, about.
+/// Approximate number of bytes to read at once.
 const PIECE: u64 = 4 << 20;
 
-/// What was found in the data of a tensor.
+/// The result for the data of a tensor.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorScan<'a> {
-    /// Number of the file in the list that was given.
+    /// Index of the file in the given list.
     pub file: usize,
     /// The tensor.
     pub tensor: TensorInfoRef<'a>,
-    /// Where its data starts, from the start of the GGUF.
+    /// Offset of the data, from the start of the GGUF.
     pub start: u64,
-    /// Bytes of its data.
+    /// Bytes of the data.
     pub bytes: u64,
-    /// What was found, or why there is nothing to look at.
+    /// The result, or the reason why the data cannot be scanned.
     pub result: Result<DataScan, NotScannable>,
 }
 
-/// Looks for NaN and infinity in the data of all tensors of the files, in numbers and block scales. Data that several
-/// tensors share is looked at once; data that is not in the file, not at all.
+/// Searches for NaN and infinity in the data of all tensors of the files, in numbers and block scales. Data shared by several tensors is
+/// scanned once; data outside of the file is skipped.
 ///
 /// # Errors
-/// [`Error::Input`] when a file cannot be read, [`Error::Cancelled`].
+/// [`Error::Input`] if a file cannot be read, [`Error::Cancelled`].
 pub fn scan_tensors<'a>(
     files: &[&'a ModelFile],
     threads: Option<NonZeroUsize>,

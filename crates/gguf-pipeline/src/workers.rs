@@ -1,4 +1,4 @@
-//! The worker loop: items shared out among threads, ended early by the first error or by cancellation.
+//! The worker loop: distributes items among threads; the first error or a cancellation ends it early.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use std::thread;
 
 use crate::progress::{Cancelled, Progress};
 
-/// Upper limit of the number of threads: more gain nothing, and each takes a few chunks of memory.
+/// Upper limit of the number of threads: more gain nothing, and each needs memory for a few chunks.
 pub const MAX_THREADS: usize = 256;
 
-/// Calls `work` for each item on several threads, `None` for as many as the machine has processors. Each thread makes itself a `state`
-/// that it keeps from item to item. Items are taken in order; there are never more threads than items or than [`MAX_THREADS`],
-/// and fewer when the system gives no more.
+/// Calls `work` for each item on several threads, `None` for the parallelism of the machine. Each thread creates a `state` that it reuses
+/// for all its items. Items are taken in order; there are never more threads than items or than [`MAX_THREADS`], and fewer if the system
+/// cannot start them.
 ///
 /// # Errors
-/// The first error that a thread meets, or [`Cancelled`] when [`Progress::is_cancelled`] says so before an item. The other threads
-/// finish the item that they are at.
+/// The first error of a thread, or [`Cancelled`] if [`Progress::is_cancelled`] returns true before an item. The other threads finish their
+/// current items.
 pub fn for_each<T, S, E: From<Cancelled> + Send>(
     threads: Option<NonZeroUsize>,
     items: impl Iterator<Item = T> + Clone + Send,

@@ -1,4 +1,4 @@
-//! Files written by runs: one, or several that belong together.
+//! Files written by runs: one, or several of one group.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use crate::progress::{Event, Progress};
 /// A file to write.
 #[derive(Clone, Copy)]
 struct NewFile<'a> {
-    /// Its name.
+    /// The path.
     path: &'a Path,
-    /// What belongs into it.
+    /// The contents of the file.
     plan: &'a FilePlan,
-    /// Number of the plan that it belongs to.
+    /// Index of its plan.
     number: usize,
-    /// That plan.
+    /// The draft of its plan.
     draft: &'a Draft,
-    /// The real paths of the files that it is made of, which must not be replaced.
+    /// The real paths of the input files, which must not be replaced.
     inputs: &'a [PathBuf],
-    /// Its tensors.
+    /// The tensors in the file.
     tensors: &'a [TensorPlan],
 }
 
@@ -33,7 +33,7 @@ struct NewFile<'a> {
 #[derive(Clone, Copy)]
 struct Writing<'a> {
     run: &'a Run<'a>,
-    /// What all files of the run are, as a hash.
+    /// The hash of all files of the run.
     group: &'a str,
     /// Replaces an existing file.
     force: bool,
@@ -41,7 +41,7 @@ struct Writing<'a> {
     resume: bool,
 }
 
-/// The files of a plan, and where they go.
+/// The files of a plan, and their paths.
 pub(crate) struct Files<'a> {
     /// The plans of the files.
     pub(crate) plans: &'a [FilePlan],
@@ -49,8 +49,7 @@ pub(crate) struct Files<'a> {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Writes the files of each plan of a run, each with the tensors that follow those of the one before. None of them has its name before
-/// the data of all is on the disk.
+/// Writes the files of each plan of a run, with consecutive tensors. No file is renamed before the data of all is on the disk.
 pub(crate) fn write_files(
     outputs: &[Files<'_>],
     run: &Run<'_>,
@@ -81,8 +80,8 @@ pub(crate) fn write_files(
             }
         }
     }
-    // Journals are removed when all files have their names, that of the first at the end: a file without one is done if the first
-    // is, and there is no partial file.
+    // Journals are removed when all files have their names, that of the first at the end: a file without one is complete if the first is,
+    // and there is no partial file.
     let may_be_done = |file: &NewFile<'_>| how.resume && Journal::may_be_done(file.path);
     let first_may_be_done = files.first().is_some_and(may_be_done);
     for file in files {
@@ -97,13 +96,13 @@ pub(crate) fn write_files(
         match begin(file, how, is_first_done, progress) {
             Ok(new) => begun.push(new),
             Err(e) => {
-                // Nothing was done in this run. What an earlier one did stays.
+                // Nothing was written in this run. The work of an earlier one is kept.
                 discard(begun.into_iter().filter(|new| !new.is_resumed()));
                 return Err(e);
             }
         }
     }
-    // Each file was checked alone.
+    // Each file was checked separately.
     let sizes = begun.iter().zip(files).map(|(new, file)| (&new.output, file.plan.file_bytes()));
     if let Err(e) = gguf_io::check_room(sizes.filter(|(output, _)| !output.is_finished())) {
         if begun.iter().any(Begun::is_resumed) {
@@ -142,7 +141,7 @@ pub(crate) fn write_files(
     }
 }
 
-/// Whether there is an output, and nothing of a run beside it.
+/// Whether there is an output, without files of an unfinished run.
 fn is_lone(out: &Path) -> bool {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     out.is_file() && !is_there(&Journal::path_for(out)) && !is_there(&Output::partial_path(out))
@@ -160,13 +159,13 @@ impl Begun {
         self.output.is_finished() || self.journal.as_ref().is_some_and(Journal::is_resumed)
     }
 
-    /// Whether it has its name, and its journal is of a run that wrote the same files; all of them have their names then.
+    /// Whether it has its final name, and its journal belongs to a run of the same files; all of them have their names then.
     fn is_whole_group(&self) -> bool {
         self.output.is_finished() && self.journal.as_ref().is_some_and(Journal::is_same_group)
     }
 }
 
-/// Opens an output, gives it its length and writes its head; or finds that an earlier run did all that and more.
+/// Opens an output, sets its length and writes its head; or finds the state left by an earlier run.
 fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &dyn Progress) -> Result<Begun, Error> {
     if is_first_done && is_lone(file.path) {
         let output = Output::finished(file.path)?;
@@ -210,7 +209,7 @@ fn begin(file: &NewFile<'_>, how: Writing<'_>, is_first_done: bool, progress: &d
     match filled {
         Ok(()) => Ok(begun),
         Err(e) if begun.is_resumed() => Err(keep(e.into(), std::slice::from_ref(file), how)),
-        // Nothing is done yet.
+        // Nothing is written yet.
         Err(e) => {
             discard([begun]);
             Err(e.into())
@@ -228,7 +227,7 @@ fn discard(begun: impl IntoIterator<Item = Begun>) {
     }
 }
 
-/// Where the head and the tensors do not touch the next tensor or the end of the file: the offsets, and how many bytes there are.
+/// The gaps after the head and after each tensor: their offsets and lengths.
 fn padding(file: &NewFile<'_>) -> Vec<(u64, u64)> {
     let starts = || file.plan.tensors().filter_map(|index| file.plan.start_of(index));
     let ends = starts().zip(file.tensors).map(|(start, tensor)| start + tensor.n_bytes());
@@ -244,7 +243,7 @@ fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Err
     for (start, len) in padding(file).into_iter().flat_map(pieces) {
         let piece = buffer.get_mut(..len).unwrap_or_default();
         output.read_at(start, piece)?;
-        // What is a hole in the file stays one.
+        // Holes of the file are kept.
         if piece.iter().any(|&byte| byte != 0) {
             piece.fill(0);
             output.write_at(start, piece)?;
@@ -253,16 +252,16 @@ fn clear_padding(file: &NewFile<'_>, output: &Output) -> Result<(), gguf_io::Err
     Ok(())
 }
 
-/// Bytes of padding that are looked at at once: it may be far longer than everything else.
+/// Bytes of padding to read at once: it may be much longer than everything else.
 const PIECE: usize = 1 << 16;
 
-/// A range in pieces.
+/// Divides a range into pieces.
 fn pieces((start, len): (u64, u64)) -> impl Iterator<Item = (u64, usize)> {
     let step = PIECE as u64;
     (0..len.div_ceil(step)).map(move |i| (start + i * step, step.min(len - i * step) as usize))
 }
 
-/// Whether a file has the length, the head, and nothing between its tensors. What cannot be read is not as it should be.
+/// Whether a file has the right length and head, and zeros between its tensors. An unreadable file does not.
 fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
     let mut buffer = vec![0; PIECE];
     let mut holds = |start, expected: &[u8]| {
@@ -279,7 +278,7 @@ fn has_frame(file: &NewFile<'_>, output: &Output) -> bool {
             .all(|(start, len)| holds(start, zeros.get(..len).unwrap_or_default()))
 }
 
-/// A path that two files have, told as far as it can be before they are there: by the real path of the folder.
+/// A path shared by two files, as far as can be determined before they exist: by the real path of the directory.
 fn same_path<'a>(files: &[NewFile<'a>]) -> Option<&'a Path> {
     let mut seen = BTreeSet::new();
     let real = |path: &Path| {
@@ -290,7 +289,7 @@ fn same_path<'a>(files: &[NewFile<'a>]) -> Option<&'a Path> {
     files.iter().map(|file| file.path).find(|path| !seen.insert(real(path)))
 }
 
-/// Does the run, and makes all data durable.
+/// Executes the run, and syncs all data.
 fn fill(
     files: &[NewFile<'_>],
     how: Writing<'_>,
@@ -312,7 +311,7 @@ fn fill(
     Ok(overflows)
 }
 
-/// The error, with what it has left behind to go on from if that was asked for.
+/// The error, with the files kept for resuming if requested.
 fn keep(why: Error, files: &[NewFile<'_>], how: Writing<'_>) -> Error {
     match files {
         [first, others @ ..] if how.resume => Error::Kept {

@@ -1,19 +1,19 @@
-//! Types for a size: each tensor gets the type with which all of them together lose the least within a budget of bytes.
+//! Types for a size: the types with the smallest total error within a budget of bytes.
 //!
-//! **What is measured.** Rows of each tensor, evenly spread over it and over all matrices of a stack, about [`SAMPLE`] values in
-//! all (of rows longer than a million values, pieces as evenly spread), are encoded as each candidate type and decoded. The error of a type is the square of the relative error of
-//! [`gguf_quants::measure`]: `Σ w d² / Σ w x²`, where `w` is the mean square of the activations that meet the column, if there
-//! is an importance matrix. That is the power of the noise in the tensor's output over the power of the output, which has the
-//! same unit for every tensor, and is the same when a tensor and what comes after it are scaled against each other.
+//! **Measurement.** Rows of each tensor, evenly spread over it and over all matrices of a stack, about [`SAMPLE`] values in total (for rows
+//! longer than a million values, evenly spread pieces of them), are encoded as each candidate type and decoded. The error of a type is the
+//! square of the relative error of [`gguf_quants::measure`]: `Σ w d² / Σ w x²`, where `w` is the mean square of the column's activations,
+//! if there is an importance matrix. That is the ratio of noise power to signal power in the tensor's output, which is dimensionless, and
+//! invariant if a tensor and the following one are scaled against each other.
 //!
-//! **What is added up.** To first order the divergence of the quantized model from the original is a sum over the tensors, each
-//! term its relative error squared times a constant of the tensor ("Pushing the Limits of Large Language Model Quantization via
-//! the Linearity Theorem", Malinovskii and others, 2024). A block of a deep model adds little to what flows past it, so a
-//! tensor's constant falls with the number of blocks, and the output matrix counts as much as all blocks together. Within a
-//! block values and the way down count most. [`sensitivity`] is the table.
+//! **Sum.** To first order, the divergence of the quantized model from the original is a sum over the tensors, where each term is the
+//! squared relative error times a constant of the tensor ("Pushing the Limits of Large Language Model Quantization via the Linearity
+//! Theorem", Malinovskii and others, 2024). A block of a deep model adds little to the residual stream, so a tensor's constant decreases
+//! with the number of blocks, and the output matrix has the weight of all blocks together. Within a block, the values and the down
+//! projection have the largest weights. [`sensitivity`] is the table.
 //!
-//! **What is chosen.** [`allocate`] minimises the sum. Results depend on the model, the matrix and the options alone: neither on the
-//! number of threads nor on the CPU.
+//! **Choice.** [`allocate`] minimises the sum. Results depend only on the model, the matrix and the options: neither on the number of
+//! threads nor on the CPU.
 
 use std::fmt;
 use std::iter;
@@ -38,29 +38,28 @@ mod allocate;
 pub use crate::limit::Limit;
 pub use allocate::{Choice, allocate, total};
 
-/// Values of a tensor that are measured, about. The square of the relative error of so many was within 0.9 % of that of all
-/// values for each tensor of a model of a billion weights; neighbouring types differ by a factor of two to four.
+/// Approximate number of values to measure per tensor. The squared relative error of such a sample was within 0.9 % of that of all values
+/// for each tensor of a model of a billion weights; neighbouring types differ by a factor of two to four.
 pub const SAMPLE: u64 = 1 << 18;
 
-/// The longest row that is measured as a whole, and the number and length of the pieces that stand for a longer one. Whole blocks of
-/// every type.
+/// The longest row that is measured completely, and the number and length of the pieces of longer rows. Multiples of every block length.
 const MAX_ROW: u64 = 1 << 20;
 const PIECES: u64 = 16;
 const PIECE: u64 = SAMPLE / PIECES;
 
-/// The columns of a row that are measured.
+/// The columns of a row to measure.
 fn measured_columns(row_len: u64) -> Vec<Range<u64>> {
     if row_len <= MAX_ROW {
         return iter::once(0..row_len).collect();
     }
-    // The middles of equal parts, moved to the start of a block.
+    // The centres of equal parts, aligned to the start of a block.
     let part = row_len / PIECES;
     let start = |i: u64| (i * part + (part - PIECE) / 2) / 256 * 256;
     (0..PIECES).map(|i| start(i)..start(i) + PIECE).collect()
 }
 
-/// The types that are tried where the rows are whole blocks of 256. Those that need an importance matrix are left out without
-/// one, and the type that a tensor of floats has now is always tried.
+/// The types to try if the rows are whole blocks of 256. Types that need an importance matrix are omitted without one, and the current type
+/// of a float tensor is always included.
 pub const CANDIDATES: &[GgmlType] = &[
     GgmlType::IQ2_XXS,
     GgmlType::IQ2_XS,
@@ -76,20 +75,20 @@ pub const CANDIDATES: &[GgmlType] = &[
     GgmlType::Q8_0,
 ];
 
-/// The types that are tried where the rows are only whole blocks of 32, in place of those above.
+/// The types to try instead if the rows are only whole blocks of 32.
 pub const NARROW: &[GgmlType] =
     &[GgmlType::IQ4_NL, GgmlType::Q4_0, GgmlType::Q4_1, GgmlType::Q5_0, GgmlType::Q5_1, GgmlType::Q8_0];
 
-/// Chooses types for a size. Reads a sample of the weights. Tensors that llama.cpp never quantizes keep their types, and those that
-/// options give a type get it.
+/// Chooses types for a size. Reads a sample of the weights. Tensors that llama.cpp never quantizes keep their types, and types given by
+/// options are respected.
 pub struct Budget<'p> {
-    /// What must not be exceeded.
+    /// The limit.
     pub limit: Limit,
-    /// The types to choose from; `None` for [`CANDIDATES`], [`NARROW`] and the type that is there.
+    /// The types to choose from; `None` for [`CANDIDATES`], [`NARROW`] and the current type.
     pub candidates: Option<Vec<GgmlType>>,
-    /// Number of threads; `None` for as many as the machine has processors.
+    /// Number of threads; `None` for the parallelism of the machine.
     pub threads: Option<NonZeroUsize>,
-    /// Hears of the measurements, and may end them.
+    /// Receives the events of the measurements, and may cancel them.
     pub progress: &'p dyn Progress,
 }
 
@@ -102,13 +101,13 @@ impl fmt::Debug for Budget<'_> {
 }
 
 impl Budget<'_> {
-    /// For a size, with the usual candidates, on all processors, silently.
+    /// A budget with default candidates, on all processors, without progress.
     pub fn new(limit: Limit) -> Budget<'static> {
         Budget { limit, candidates: None, threads: None, progress: &() }
     }
 }
 
-/// The mixture of Q8_0 asks for no matrix and has few rules; what it chooses by itself is open.
+/// The mixture of Q8_0 needs no matrix and has few rules; its default choices are the open ones.
 const OPEN: FileType = FileType(7);
 
 impl ChooseTypes for Budget<'_> {
@@ -118,7 +117,7 @@ impl ChooseTypes for Budget<'_> {
 
     fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error> {
         let mut decisions = model.mixture(Target::FileType(OPEN))?;
-        // Before the work of measuring.
+        // Before the expensive measurements.
         model.judge(&decisions)?;
         let mut open = open_tensors(model, &decisions, self.candidates.as_deref())?;
         let measured = self.measure(model, &open)?;
@@ -144,18 +143,18 @@ impl ChooseTypes for Budget<'_> {
     }
 }
 
-/// A tensor whose type is to be chosen.
+/// A tensor with a type to choose.
 struct Open {
-    /// Its place in the plan.
+    /// The index in the plan.
     index: usize,
     /// The types to choose from; never empty.
     types: Vec<GgmlType>,
-    /// Bytes of the tensor in each of them.
+    /// The size of the tensor in each of them.
     bytes: Vec<u64>,
 }
 
 impl Open {
-    /// Leaves out the types that cannot hold the tensor's numbers, and returns the errors of the others.
+    /// Removes the types that cannot represent the tensor's values, and returns the errors of the others.
     fn keep(&mut self, errors: &[Option<f64>]) -> Vec<f64> {
         let mut holds = errors.iter().map(Option::is_some);
         self.types.retain(|_| holds.next().unwrap_or(false));
@@ -165,7 +164,7 @@ impl Open {
     }
 }
 
-/// The tensors whose types nothing else decides.
+/// The tensors whose types are not determined otherwise.
 fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[GgmlType]>) -> Result<Vec<Open>, Error> {
     let path = &model.draft().path;
     if let Some(&ty) = asked.unwrap_or_default().iter().find(|&&ty| !mix::is_tensor_target(ty)) {
@@ -178,13 +177,13 @@ fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[G
             decision.why,
             Reason::Kept(_) | Reason::TokenEmbeddingType | Reason::OutputTensorType | Reason::TensorType(_)
         );
-        // Rows that are not even blocks of 32 have a type of floats already.
+        // Rows that are not even blocks of 32 already have a float type.
         if fixed || decision.instead_of.is_some() || tensor.op.copied().is_none() {
             continue;
         }
         let row = tensor.shape.first().copied().unwrap_or(1);
         let fits = |ty: &GgmlType| ty.tensor_bytes([row]).is_ok();
-        // A weight for each matrix, as far as the third dimension.
+        // A weight for each matrix, up to the third dimension.
         let has_weights = tensor.importance.is_some() && tensor.shape.get(3).is_none_or(|&n| n == 1);
         let works = |ty: &GgmlType| {
             let needs = NEED_IMATRIX.contains(ty) || needs_weights(*ty);
@@ -218,13 +217,13 @@ fn open_tensors(model: &Undecided<'_>, decisions: &[Decision], asked: Option<&[G
     Ok(open)
 }
 
-/// Bytes of a tensor in another type.
+/// Size of a tensor in another type.
 fn bytes_as(tensor: &TensorPlan, ty: GgmlType) -> u64 {
     ty.tensor_bytes(tensor.shape.iter().copied()).unwrap_or(u64::MAX)
 }
 
 impl Budget<'_> {
-    /// The squares of the relative errors of each tensor's types; `None` where a type cannot hold its numbers.
+    /// The squared relative errors of each tensor's types; `None` if a type cannot represent its values.
     fn measure(&self, model: &Undecided<'_>, open: &[Open]) -> Result<Vec<Vec<Option<f64>>>, Error> {
         let progress = self.progress;
         let samples: Vec<Sample<'_>> = open.iter().filter_map(|tensor| Sample::of(model, tensor, SAMPLE)).collect();
@@ -248,23 +247,23 @@ impl Budget<'_> {
     }
 }
 
-/// Rows of a tensor that stand for all of it.
+/// Sampled rows of a tensor.
 struct Sample<'a> {
     model: &'a Undecided<'a>,
     tensor: &'a TensorPlan,
     types: &'a [GgmlType],
     row_len: u64,
-    /// The columns that are measured.
+    /// The columns to measure.
     columns: Vec<Range<u64>>,
     /// Rows of one matrix.
     height: u64,
-    /// Matrices in the stack.
+    /// Number of matrices in the stack.
     n_matrices: u64,
-    /// Rows of each that are measured.
+    /// Rows to measure of each matrix.
     n_rows: u64,
 }
 
-/// Relative errors above this count as this much: everything is lost, but sums stay finite.
+/// Upper limit of relative errors: nothing of the tensor is left, but sums stay finite.
 const MOST: f64 = 1e6;
 
 impl<'a> Sample<'a> {
@@ -279,12 +278,12 @@ impl<'a> Sample<'a> {
         Some(Sample { model, tensor, types: &open.types, row_len, columns, height, n_matrices, n_rows })
     }
 
-    /// Columns of each row that are measured.
+    /// Number of columns to measure of each row.
     fn width(&self) -> u64 {
         self.columns.iter().map(|columns| columns.end - columns.start).sum()
     }
 
-    /// The importance of the columns that are measured, of the rows of a matrix.
+    /// The importance of the measured columns of a matrix.
     fn weights(&self, matrix: u64) -> Result<Option<Vec<f32>>, Error> {
         let draft = self.model.draft();
         let Some((entry, importance)) = self.tensor.importance.as_ref().zip(draft.importance.as_ref()) else {
@@ -308,13 +307,13 @@ impl<'a> Sample<'a> {
         n_values.saturating_mul(4).saturating_mul(self.types.len() as u64)
     }
 
-    /// The rows of one matrix, evenly spread over it, by their numbers in the tensor.
+    /// The indexes of the sampled rows of one matrix, evenly spread over it.
     fn rows(&self, matrix: u64) -> impl Iterator<Item = u64> {
         spread(self.height, self.n_rows).map(move |row| matrix * self.height + row)
     }
 
-    /// The squares of the relative errors of the types, at least of one. A type in which the numbers overflow has none: it must not
-    /// be chosen, and nobody may have asked for it.
+    /// The squared relative errors of the types, at least of one. A type in which values overflow has none: it must not be chosen, and may
+    /// not have been requested.
     fn measure(&self, progress: &dyn Progress) -> Result<Vec<Option<f64>>, Error> {
         let name = || self.tensor.shown();
         let no_codec = || Failure::NoCodec { tensor: name() };
@@ -331,7 +330,7 @@ impl<'a> Sample<'a> {
         let mut errors = vec![TensorError::new(); self.types.len()];
         let mut failures: Vec<Option<Failure>> = self.types.iter().map(|_| None).collect();
         for matrix in 0..self.n_matrices {
-            // The order of rows does not matter to errors, so rows that change places are read where they are.
+            // Errors do not depend on the order of rows, so moved rows are read at their original places.
             for (row, mut packed) in self.rows(matrix).zip(packed.chunks_mut(packed_row)) {
                 for columns in &self.columns {
                     let len = usize::try_from(bytes(columns.end - columns.start)?).map_err(|_| no_codec())?;
@@ -394,18 +393,18 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Rows of each matrix of a stack, at least one, with about this many values in total.
+/// The number of rows per matrix of a stack, at least one, for about this many values in total.
 fn rows_of_each(values: u64, row_len: u64, height: u64, n_matrices: u64) -> u64 {
     values.div_ceil(row_len.max(1)).div_ceil(n_matrices.max(1)).max(1).min(height)
 }
 
-/// So many of the rows of a matrix: the middles of equal parts.
+/// `n` rows of a matrix: the centres of equal parts.
 fn spread(height: u64, n: u64) -> impl Iterator<Item = u64> {
     let (height, n_parts) = (u128::from(height), u128::from(n));
     (0..n).map(move |i| ((u128::from(i) * 2 + 1) * height / (2 * n_parts)) as u64)
 }
 
-/// The numbers of the types that are chosen.
+/// Chooses the index of a type for each tensor.
 fn choose(
     model: &Undecided<'_>,
     decisions: &[Decision],
@@ -418,7 +417,7 @@ fn choose(
     let n_blocks = tensors.iter().filter_map(|t| block(&t.name)).max().map_or(1, |n| n.saturating_add(1));
     let unwritable = |source| Failure::Layout { path: draft.path.clone(), source };
     let alignment = draft.head.alignment().map_err(unwritable)?.max(1);
-    // What a tensor takes of the limit: in a file padding too.
+    // The share of a tensor in the limit: in a file including padding.
     let taken = |bytes: u64| match limit {
         Limit::FileBytes(_) => bytes.checked_next_multiple_of(alignment).unwrap_or(u64::MAX),
         Limit::BitsPerWeight(_) => bytes,
@@ -430,7 +429,7 @@ fn choose(
     });
     let items: Vec<Vec<Choice>> = items.collect();
     let n_weights: u64 = tensors.iter().map(TensorPlan::n_elements).sum();
-    // What the heads and the padding of whole files take, and what may not be exceeded.
+    // The size of the heads and the padding of whole files, and the limit.
     let (heads, most) = match limit {
         Limit::FileBytes(most) => {
             let data: u64 = tensors.iter().map(|t| taken(t.n_bytes())).sum();
@@ -456,23 +455,23 @@ fn choose(
     }
 }
 
-/// The number behind `blk.`.
+/// The number after `blk.`.
 fn block(name: &[u8]) -> Option<u64> {
     let name = std::str::from_utf8(name).ok()?;
     let (_, rest) = name.split_once("blk.")?;
     rest.split('.').next()?.parse().ok()
 }
 
-/// The weight of the square of a tensor's relative error.
+/// The weight of a tensor's squared relative error.
 ///
-/// The shares of a block are rounded from two measurements: perplexity of a Llama of 7 billion parameters with the tensors of
-/// one kind in 2 bits (llama.cpp, issue 1256), and divergence of the example model with one tensor in 3 bits. Both agree within a
-/// factor of two for most kinds, and the choice hardly changes when the table is off by that.
+/// The weights within a block are rounded from two measurements: perplexity of a Llama of 7 billion parameters with the tensors of one kind
+/// in 2 bits (llama.cpp, issue 1256), and divergence of the example model with one tensor in 3 bits. Both agree within a factor of two for
+/// most kinds, and such an error of the table hardly changes the choice.
 pub fn sensitivity(category: Category, tied: bool, n_blocks: u64) -> f64 {
     let share = match category {
         Category::Output => return 1.0,
         Category::TokenEmbd if tied => return 1.0,
-        // Each token meets one row of it, which the blocks then add to.
+        // Each token uses one row of it, to which the blocks then add.
         Category::TokenEmbd => return 0.03,
         Category::FfnDown => 0.3,
         Category::AttnV => 0.2,
@@ -483,8 +482,8 @@ pub fn sensitivity(category: Category, tied: bool, n_blocks: u64) -> f64 {
     share / n_blocks.max(1) as f64
 }
 
-/// The file type that llama.cpp guesses for a file without one (`llama_model_loader` in `llama-model-loader.cpp`), but of the type
-/// that most weights have: there each tensor counts the same, and norms outnumber all types of a file with many.
+/// The file type that llama.cpp guesses for a file without one (`llama_model_loader` in `llama-model-loader.cpp`), but for the type of most
+/// weights: llama.cpp counts tensors equally, and norms outnumber the types of a file with many types.
 fn guessed_file_type(tensors: &[TensorPlan], decisions: &[Decision]) -> FileType {
     let mut weights: Vec<(GgmlType, u64)> = Vec::new();
     for (tensor, decision) in tensors.iter().zip(decisions) {
@@ -494,12 +493,12 @@ fn guessed_file_type(tensors: &[TensorPlan], decisions: &[Decision]) -> FileType
             None => weights.push((decision.ty, n)),
         }
     }
-    // Of equals the first, as there.
+    // Of equal ones the first, as in llama.cpp.
     let most = weights.iter().rev().max_by_key(|(_, n)| *n).map_or(GgmlType::F32, |(ty, _)| *ty);
     file_type_of(most)
 }
 
-/// The file type whose name is that of the tensor type, or the middle one of several.
+/// The file type with the name of the tensor type, or the middle one of several.
 fn file_type_of(ty: GgmlType) -> FileType {
     let name = ty.info().map_or("", |info| info.name);
     let is_named =

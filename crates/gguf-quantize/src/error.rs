@@ -1,4 +1,4 @@
-//! Why a model cannot be quantized as asked.
+//! Reasons why a model cannot be quantized with the given options.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,34 +13,34 @@ use crate::limit::Limit;
 use crate::mix::MixError;
 use crate::prune::PruneError;
 
-/// Why there is no plan for a quantization. A message includes that of its cause.
+/// Reasons why a quantization cannot be planned. A message includes that of its cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Reading, laying out or measuring failed.
     Pipeline(gguf_pipeline::Error),
-    /// There is no type for a tensor of the model.
+    /// No type fits a tensor of the model.
     Mix {
         /// The model.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: MixError,
     },
-    /// The file to quantize holds no model.
+    /// The file to quantize does not contain a model.
     NotAModel {
         /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// The content of the file.
         what: NothingToQuantize,
     },
-    /// Blocks cannot be left out.
+    /// Blocks cannot be removed.
     Prune {
         /// The model.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: PruneError,
     },
-    /// A key would get a value of a type that it cannot have.
+    /// A value has a type that is not valid for its key.
     OverrideType {
         /// The model.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum Error {
         key: String,
         /// The type of the value.
         given: String,
-        /// The types that the key can have.
+        /// The types that are valid for the key.
         expected: String,
     },
     /// A tensor is quantized already.
@@ -66,25 +66,25 @@ pub enum Error {
         path: PathBuf,
         /// The tensor.
         tensor: String,
-        /// The type it would get.
+        /// The type chosen for it.
         ty: GgmlType,
-        /// Whether there is a matrix, which has nothing for the tensor.
+        /// Whether a matrix was given, but has no entry for the tensor.
         given: bool,
     },
-    /// The importance matrix is not sound or belongs to another model.
+    /// The importance matrix is invalid or belongs to another model.
     MatrixAtFault {
         /// The matrix, if it is a file.
         path: Option<PathBuf>,
         /// The model.
         model: PathBuf,
-        /// What is wrong.
+        /// The first problem.
         finding: Box<Finding>,
-        /// How many more such errors there are.
+        /// The number of further errors.
         n_more: u64,
     },
     /// The importance matrix cannot be read.
     Matrix(Box<imatrix::Error>),
-    /// The rows of a tensor are not whole blocks of any type that may be chosen.
+    /// The rows of a tensor are not whole blocks of any candidate type.
     NoCandidate {
         /// The model.
         path: PathBuf,
@@ -95,30 +95,30 @@ pub enum Error {
         /// The types to choose from.
         types: Vec<GgmlType>,
     },
-    /// A tensor of the model holds NaN or infinity, so nothing can be measured.
+    /// A tensor of the model contains NaN or infinity, so it cannot be measured.
     SourceNotFinite {
         /// The model.
         path: PathBuf,
         /// The tensor.
         tensor: String,
-        /// The row it was found in.
+        /// The first such row.
         row: u64,
         /// The type it has.
         ty: GgmlType,
     },
-    /// No types fit the size.
+    /// Even the smallest types exceed the limit.
     Budget {
-        /// What was asked for.
+        /// The limit.
         asked: Limit,
-        /// What the smallest types take, in the same unit.
+        /// The size with the smallest types, in the same unit.
         smallest: Limit,
-        /// Whether there is no tensor whose type can be chosen.
+        /// Whether all types are determined by options or rules.
         is_fixed: bool,
     },
 }
 
 impl Error {
-    /// Whether the model or the matrix is the cause, as opposed to the system or the call.
+    /// Whether the model or the matrix is the cause, not the system or the caller.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
@@ -135,7 +135,7 @@ impl Error {
     }
 }
 
-/// What a file holds in place of a model.
+/// The content of a file without a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NothingToQuantize {
@@ -152,7 +152,7 @@ impl fmt::Display for NothingToQuantize {
         f.write_str(match self {
             NothingToQuantize::Matrix => "an importance matrix; give the model that it was measured on",
             NothingToQuantize::Adapter => {
-                "a LoRA adapter, which llama.cpp applies as it is; quantize the model that it belongs to"
+                "a LoRA adapter, which llama.cpp applies without quantizing it; quantize the model that it belongs to"
             }
             NothingToQuantize::NoTensors => {
                 "a vocabulary without tensors: nothing to quantize; give a model with tensors"
@@ -226,7 +226,7 @@ impl fmt::Display for Error {
 }
 
 impl StdError for Error {
-    /// What the cause itself was caused by: its own message is part of this one.
+    /// The cause of the cause: the cause's own message is part of this one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Error::Pipeline(e) => e.source(),

@@ -1,16 +1,15 @@
-//! Importance matrices: how much each column of a weight matters, measured by `llama-imatrix` on some text.
+//! Importance matrices: the importance of each column of a weight, measured by `llama-imatrix` on some text.
 //!
-//! There are two formats. The present one is a GGUF file with two tensors for each weight: the sums of the squared
-//! activations (`NAME.in_sum2`, a row for each expert) and how many tokens were seen (`NAME.counts`). The old one, `.dat`,
-//! holds mean squares, times the number of chunks, and one count for all experts.
+//! There are two formats. The current one is a GGUF file with two tensors for each weight: the sums of the squared activations
+//! (`NAME.in_sum2`, a row for each expert) and the number of tokens (`NAME.counts`). The old one, `.dat`, contains mean squares, multiplied
+//! by the number of chunks, and one count for all experts.
 //!
-//! [`ImatrixFile`] opens either. It reads names, sizes and counts; values stay in the file until they are asked for, as the
-//! matrices of models with many experts take a gigabyte. [`ImatrixFile::weights`] gives the numbers that a quantizer works
-//! with. [`Imatrix`] holds everything in memory, for [merging](Merge), converting and writing. [`check`](fn@check) says what
-//! a matrix covers of a model, before any work is done with it.
+//! [`ImatrixFile`] opens both. It reads names, sizes and counts; values are read on demand, because the matrices of models with many
+//! experts take a gigabyte. [`ImatrixFile::weights`] returns the weights used by a quantizer. [`Imatrix`] holds everything in memory, for
+//! [merging](Merge), converting and writing. [`check`](fn@check) reports the coverage of a model, before any work is done with the matrix.
 //!
-//! The rules are those of `tools/imatrix/imatrix.cpp`, `common/imatrix-loader.cpp` and `tools/quantize/quantize.cpp` in
-//! llama.cpp, down to the order of float operations.
+//! The rules are those of `tools/imatrix/imatrix.cpp`, `common/imatrix-loader.cpp` and `tools/quantize/quantize.cpp` in llama.cpp,
+//! including the order of float operations.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,15 +30,15 @@ pub use merge::Merge;
 pub use read::{EntryInfo, ImatrixFile, MAX_COUNTS, MAX_ENTRIES, MAX_NAME, MAX_TEXTS, MAX_VALUES, Values};
 pub use statistics::{Statistics, in_previous_block};
 
-/// The chunk size that `llama-imatrix` assumes when none is given (its context size).
+/// The default chunk size of `llama-imatrix` (its context size).
 pub const DEFAULT_CHUNK_SIZE: u32 = 512;
 
-/// How a matrix is stored, and with it what its numbers are.
+/// The file format of a matrix, which determines the meaning of its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A GGUF file: sums of squares, and tokens for each expert.
     Gguf,
-    /// A `.dat` file: mean squares times the number of chunks, and that number.
+    /// A `.dat` file: mean squares times the number of chunks, and the number of chunks.
     Legacy,
 }
 
@@ -52,32 +51,32 @@ impl fmt::Display for Format {
     }
 }
 
-/// What is stored for one weight.
+/// The stored numbers of one weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// One number for each column, expert after expert.
     pub sums: Vec<f32>,
-    /// One number for each expert, or one for all; never empty, and the number of sums is a multiple of their number.
+    /// One number for each expert, or one for all; never empty, and a divisor of the number of sums.
     pub counts: Vec<i64>,
 }
 
 /// An importance matrix in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imatrix {
-    /// What the numbers are.
+    /// The meaning of the numbers.
     pub format: Format,
     /// The entries, by name of the weight.
     pub entries: BTreeMap<Vec<u8>, Entry>,
-    /// The texts it was measured on.
+    /// The names of the calibration texts.
     pub datasets: Vec<Vec<u8>>,
-    /// Chunks of text it was measured on.
+    /// Number of calibration chunks.
     pub chunk_count: u32,
-    /// Tokens of a chunk; 0 in the old format, which does not say.
+    /// Tokens per chunk; 0 in the old format, which does not store it.
     pub chunk_size: u32,
 }
 
-/// The weights that a quantizer gives the columns, for values from number `first` of an entry on; `sums` comes in and
-/// weights go out (`load_imatrix` in `tools/quantize/quantize.cpp`).
+/// Converts sums to the weights used by a quantizer, in place; the first value is number `first` of an entry (`load_imatrix` in
+/// `tools/quantize/quantize.cpp`).
 fn normalise(format: Format, counts: &[i64], n_values: u64, first: u64, sums: &mut [f32]) {
     let per_count = n_values.checked_div(counts.len() as u64).unwrap_or(0).max(1);
     for (i, value) in (first..).zip(sums) {
@@ -88,19 +87,18 @@ fn normalise(format: Format, counts: &[i64], n_values: u64, first: u64, sums: &m
         let count = count.copied().unwrap_or(0);
         match format {
             _ if count > 0 => *value /= count as f32,
-            // An expert that was never used: all columns count the same.
+            // An expert that was never used: all columns have equal weights.
             Format::Gguf => *value = 1.0,
             Format::Legacy => {}
         }
     }
 }
 
-/// What `llama-quantize` notes in the file about the matrix it used (`prepare_imatrix` and `main` in
-/// `tools/quantize/quantize.cpp`): the path as it was given, the first text, how many entries were used, and the number of
-/// chunks when it is known. Texts are cut at 127 bytes, as there.
+/// The keys that `llama-quantize` writes about its matrix (`prepare_imatrix` and `main` in `tools/quantize/quantize.cpp`): the given path,
+/// the first text, the number of used entries, and the number of chunks if known. As there, texts are truncated to 127 bytes.
 pub fn provenance(path: &str, matrix: &ImatrixFile) -> Vec<(&'static str, Value)> {
     const LONGEST: usize = 127;
-    // A text ends at its first NUL there.
+    // As there, a text ends at its first NUL.
     let cut = |text: &[u8]| {
         let text = text.split(|&b| b == 0).next().unwrap_or_default();
         Value::String(text.get(..LONGEST).unwrap_or(text).to_vec())
@@ -124,47 +122,47 @@ impl gguf_pipeline::Importance for ImatrixFile {
     }
 }
 
-/// Why a matrix cannot be read, merged or written. A message includes that of its cause.
+/// An error of reading, merging or writing a matrix. A message includes that of its cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Error {
-    /// The file, if it is one.
+    /// The file, if any.
     pub path: Option<PathBuf>,
-    /// The entry, if it is about one; safe to print.
+    /// The entry, if any; safe to print.
     pub entry: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a matrix.
+/// A problem with a matrix.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The operating system refused.
+    /// A system error.
     Io(io::Error),
     /// The head of a GGUF file cannot be read.
     Head(Box<gguf_format::Error>),
-    /// It is a file of another kind, of which this is the reason to believe so.
+    /// The file is of another kind, for this reason.
     NotAMatrix(&'static str),
-    /// The file ends too early.
+    /// The file is truncated.
     Truncated {
-        /// Bytes it should have at least.
+        /// Minimum number of bytes.
         need: u64,
-        /// Bytes it has.
+        /// Actual number of bytes.
         have: u64,
     },
-    /// A length or number of the old format is negative or zero.
+    /// A length or number in the old format is negative or zero.
     Number {
-        /// What it is the number of.
+        /// The quantity.
         what: &'static str,
-        /// The byte at which it stands.
+        /// The byte offset.
         at: u64,
         /// The number.
         found: i32,
     },
     /// Duplicate entry.
     Twice,
-    /// One of the two tensors of an entry is missing; this one.
+    /// One of the two tensors of an entry is missing.
     Missing(&'static str),
     /// A tensor of the entry is not of type F32.
     Type {
@@ -173,14 +171,14 @@ pub enum Problem {
         /// Its type.
         ty: GgmlType,
     },
-    /// The size of a tensor of the entry is not known.
+    /// The size of a tensor of the entry is unknown.
     Size {
         /// The tensor; safe to print.
         tensor: String,
-        /// Why.
+        /// The cause.
         source: SizeError,
     },
-    /// Tensors lie on top of each other.
+    /// Tensors overlap.
     Shared,
     /// The number of sums is not a multiple of the number of counts.
     Sizes {
@@ -191,57 +189,57 @@ pub enum Problem {
     },
     /// An invalid count.
     Count(f32),
-    /// A key that should hold an unsigned number.
+    /// A key whose value is not an unsigned number.
     Key(&'static str),
-    /// A value that is infinite or not a number.
+    /// An infinite or NaN value.
     NotFinite {
-        /// The number of the value, from 0.
+        /// The index of the value.
         index: u64,
         /// The value.
         value: f32,
     },
-    /// A value below zero, which sums of squares never are.
+    /// A negative value, which is not a sum of squares.
     Negative {
-        /// The number of the value, from 0.
+        /// The index of the value.
         index: u64,
         /// The value.
         value: f32,
     },
-    /// There are no entries to write, or none for which anything was measured.
+    /// There are no entries to write, or none with measurements.
     Nothing,
-    /// Files that are merged have entries of different sizes.
+    /// Merged files have entries of different sizes.
     Mismatch {
-        /// What differs: `sums` or `counts`.
+        /// The difference: `sums` or `counts`.
         what: &'static str,
-        /// How many there were before.
+        /// The number in the previous files.
         before: usize,
-        /// How many there are in this file.
+        /// The number in this file.
         now: usize,
     },
-    /// There is more of something than a matrix has.
+    /// The matrix exceeds a limit.
     TooMany {
-        /// Of what, in plural.
+        /// The quantity, in plural.
         what: &'static str,
-        /// How many there are.
+        /// The actual number.
         found: u64,
-        /// The most that are read.
+        /// The limit.
         max: u64,
     },
-    /// It does not fit into memory.
+    /// Insufficient memory.
     OutOfMemory {
-        /// Bytes of the part that does not.
+        /// Requested bytes.
         bytes: u64,
     },
     /// A number is too large for the format.
     TooLarge,
     /// A chunk size of 0.
     NoChunkSize,
-    /// The file cannot be written like that.
+    /// The file cannot be laid out.
     Layout(LayoutError),
 }
 
 impl Error {
-    /// Whether the matrix is the cause, as opposed to the system.
+    /// Whether the matrix is the cause, not the system.
     pub fn is_bad_file(&self) -> bool {
         !matches!(self.problem, Problem::Io(_) | Problem::OutOfMemory { .. })
     }

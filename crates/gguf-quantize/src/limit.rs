@@ -1,15 +1,15 @@
-//! Sizes that must not be exceeded.
+//! Size limits.
 
 use std::fmt;
 
 use gguf_format::check::grouped;
 
-/// What must not be exceeded.
+/// A size limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
-    /// Bytes of the whole file, head and padding included; of all files together, where shards are kept.
+    /// Bytes of the whole file, including head and padding; of all files, if shards are kept.
     FileBytes(u64),
-    /// Bits of tensor data for each weight, all tensors taken together.
+    /// Bits of tensor data per weight, on average over all tensors.
     BitsPerWeight(f64),
 }
 

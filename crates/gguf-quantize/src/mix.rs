@@ -1,20 +1,19 @@
-//! Which type each tensor gets for each file type: what `llama-quantize` decides, as tables and pure functions.
+//! The types of the tensors for each file type: the decisions of `llama-quantize`, as tables and pure functions.
 //!
-//! [`decide`] goes through the tensors of a model in the order that llama.cpp quantizes them in and gives a [`Decision`] for
-//! each: the type, and why. The knowledge is in four tables: [`KEPT`] (what is never quantized), [`RULES`] (the mixtures),
-//! [`FALLBACKS`] (rows that are not whole blocks), and the names of file types.
+//! [`decide`] iterates over the tensors of a model in llama.cpp's order of quantization and makes a [`Decision`] for each: the type, and
+//! why. The rules are in four tables: [`KEPT`] (tensors that are never quantized), [`RULES`] (the mixtures), [`FALLBACKS`] (rows that are
+//! not whole blocks), and the names of file types.
 //!
-//! Decisions are those of `llama-quant.cpp`, but where llama.cpp stops or fails:
-//! * NVFP4 can be chosen as a file type; the general rows of the table apply to it. Rows that are not whole blocks of
-//!   NVFP4 become IQ4_NL.
-//! * A type chosen for the output or the token embeddings whose blocks do not fit is an error here; llama.cpp breaks off in the
-//!   middle of the work.
-//! * With experts, the number of the block is asked for only where a row needs it; llama.cpp stops at every tensor of the
-//!   feed-forward part without such a number.
-//! * A tensor that already has the type it gets needs no importance matrix.
-//! * In patterns, `\D`, `\W`, `\S` and `\B` mean what they say; `llama-quantize` turns them into small letters.
-//! * Projectors of images and sounds have no heads here; llama.cpp breaks off where it asks for them.
-//! * A name of five letters is not taken for one that ends in `weight`.
+//! Decisions are those of `llama-quant.cpp`, except where llama.cpp aborts or fails:
+//! * NVFP4 can be chosen as a file type, using the general rows of the table. Rows that are not whole blocks of NVFP4 become IQ4_NL.
+//! * A type chosen for the output or the token embeddings whose blocks do not fit the rows is an error; llama.cpp aborts in the middle of
+//!   the work.
+//! * With experts, the number of the block is only required if a row needs it; llama.cpp aborts at every feed-forward tensor without such a
+//!   number.
+//! * A tensor that already has its target type needs no importance matrix.
+//! * In patterns, `\D`, `\W`, `\S` and `\B` have their usual meaning; `llama-quantize` converts them to lower case.
+//! * Projectors of images and audio have no heads here; llama.cpp aborts when it looks them up.
+//! * A name of five letters does not match the suffix `weight`.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -38,29 +37,28 @@ pub use pattern::{Pattern, PatternError};
 pub use rules::{Category, Place, RULES, Rule, When};
 pub use target::{ALIASES, Target, UnknownName, is_tensor_target, parse_tensor_type};
 
-/// What the mixtures ask of a model (`llama_hparams` in `llama-hparams.h`, as `load_hparams` in `llama-model.cpp` reads
-/// them).
+/// The hyperparameters that the mixtures use (`llama_hparams` in `llama-hparams.h`, read by `load_hparams` in `llama-model.cpp`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelFacts {
     /// `general.architecture`.
     pub architecture: String,
-    /// Number of blocks, those for predicting several tokens included.
+    /// Number of blocks, including those of multi-token prediction.
     pub n_layer: u64,
-    /// Those of them that predict further tokens.
+    /// Number of blocks of multi-token prediction.
     pub n_layer_nextn: u64,
     /// Attention heads of the first block.
     pub n_head: u64,
-    /// Heads of keys and values of the first block.
+    /// Key-value heads of the first block.
     pub n_head_kv: u64,
     /// Number of experts.
     pub n_expert: u64,
 }
 
 impl ModelFacts {
-    /// Reads the facts from the keys of a model, which `get` looks up: those of a file, or of a head that is planned. Keys
-    /// that are overridden count as they are overridden, as in `llama_model_quantize`.
+    /// Reads the facts from the keys of a model, looked up by `get`: those of a file, or of a planned head. As in `llama_model_quantize`,
+    /// overrides apply.
     ///
-    /// Missing values and values of a wrong type are read as 0.
+    /// Missing values and values of a wrong type are 0.
     pub fn of<'v>(get: impl Fn(&str) -> Option<ValueRef<'v>>) -> ModelFacts {
         let text = get(keys::GENERAL_ARCHITECTURE).and_then(|v| v.as_str()).and_then(|s| s.to_str().ok());
         let text = text.filter(|text| text.len() <= MAX_NAME);
@@ -76,17 +74,17 @@ impl ModelFacts {
         let int = |key| value(key).and_then(|v| v.get::<u64>().ok()).unwrap_or(0);
         let (mut n_layer, mut n_expert) = (int(keys::BLOCK_COUNT), int(keys::EXPERT_COUNT));
         let mut n_layer_nextn = int(keys::NEXTN_PREDICT_LAYERS);
-        // What the files of some architectures in `src/models` make of it.
+        // Special cases of some architectures in `src/models`.
         match architecture.as_str() {
             "hunyuan_vl" | "hunyuan-dense" if n_expert <= 1 => n_expert = 0,
-            // Blocks that are gone through several times count as often.
+            // Repeated blocks are counted once per repetition.
             "nanbeige" => {
                 let n_loops = value(keys::NUM_LOOPS).and_then(|v| v.get::<u64>().ok()).unwrap_or(1);
                 if n_loops > 1 {
                     n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_mul(n_loops);
                 }
             }
-            // A block of its own chooses between the adapters.
+            // A separate block selects the adapters.
             "graniteswitch" => {
                 n_layer = n_layer.saturating_sub(n_layer_nextn).saturating_add(1);
                 n_layer_nextn = 1;
@@ -96,12 +94,12 @@ impl ModelFacts {
         ModelFacts { architecture, n_layer, n_layer_nextn, n_head, n_head_kv, n_expert }
     }
 
-    /// How many query heads share one head of keys and values (`n_gqa` in `llama-hparams.cpp`).
+    /// The number of query heads per key-value head (`n_gqa` in `llama-hparams.cpp`).
     fn n_shared(&self) -> u64 {
         self.n_head.checked_div(self.n_head_kv).unwrap_or(0)
     }
 
-    /// Whether llama.cpp takes the model for one of 70 billion parameters (`LLM_TYPE_70B` in `src/models`).
+    /// Whether llama.cpp classifies the model as one of 70 billion parameters (`LLM_TYPE_70B` in `src/models`).
     pub fn is_70b(&self) -> bool {
         let n_layer = self.n_layer.saturating_sub(self.n_layer_nextn);
         match self.architecture.as_str() {
@@ -113,14 +111,14 @@ impl ModelFacts {
     }
 }
 
-/// A tensor to decide about.
+/// The properties of a tensor that determine its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorFacts<'a> {
-    /// Its name in the output.
+    /// The name in the output.
     pub name: Str<'a>,
-    /// Its dimensions, the contiguous one first.
+    /// The dimensions, the contiguous one first.
     pub shape: &'a [u64],
-    /// The type it has now.
+    /// The current type.
     pub ty: GgmlType,
 }
 
@@ -130,21 +128,21 @@ impl TensorFacts<'_> {
     }
 }
 
-/// The type of the tensors whose name a pattern finds.
+/// The type of the tensors whose name matches a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorTypeRule {
-    /// The pattern; found anywhere in the name.
+    /// The pattern; it matches anywhere in the name.
     pub pattern: Pattern,
     /// The type.
     pub ty: GgmlType,
 }
 
 impl TensorTypeRule {
-    /// Reads `PATTERN=TYPE` (`parse_tensor_type` in `tools/quantize/quantize.cpp`): a regular expression, which counts in
-    /// small letters, and the name of a tensor type.
+    /// Parses `PATTERN=TYPE` (`parse_tensor_type` in `tools/quantize/quantize.cpp`): a regular expression, converted to lower case, and the
+    /// name of a tensor type.
     ///
     /// # Errors
-    /// What is missing, unknown or no regular expression.
+    /// If a part is missing, the type is unknown, or the regular expression is invalid.
     pub fn parse(text: &str) -> Result<TensorTypeRule, TensorTypeError> {
         let Some((pattern, ty)) = text.rsplit_once('=') else { return Err(TensorTypeError::NoType(cut(text))) };
         if pattern.is_empty() {
@@ -158,10 +156,10 @@ impl TensorTypeRule {
         Ok(TensorTypeRule { pattern, ty })
     }
 
-    /// Reads such rules one after the other, set apart by white space.
+    /// Parses a list of rules, separated by white space.
     ///
     /// # Errors
-    /// At the first rule that is wrong.
+    /// The error of the first invalid rule.
     pub fn parse_list(text: &str) -> Result<Vec<TensorTypeRule>, TensorTypeError> {
         text.split_ascii_whitespace().map(TensorTypeRule::parse).collect()
     }
@@ -173,20 +171,20 @@ impl fmt::Display for TensorTypeRule {
     }
 }
 
-/// As much of a text as an error repeats.
+/// Truncates a text for an error message.
 fn cut(text: &str) -> String {
     text.chars().take(96).collect()
 }
 
-/// What is wrong with a `PATTERN=TYPE`.
+/// An error in a `PATTERN=TYPE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorTypeError {
-    /// There is no type behind an equals sign.
+    /// There is no type after an equals sign.
     NoType(String),
     /// There is no pattern before the equals sign.
     NoPattern(String),
-    /// The type is not known, or cannot be made.
+    /// The type is unknown, or not a valid target.
     Type(UnknownName),
     /// The pattern is not a regular expression.
     Pattern(PatternError),
@@ -206,39 +204,38 @@ impl fmt::Display for TensorTypeError {
 
 impl core::error::Error for TensorTypeError {}
 
-/// What can be chosen beside the file type (the fields of `llama_model_quantize_params`).
+/// Options besides the file type (the fields of `llama_model_quantize_params`).
 #[derive(Debug, Clone, Default)]
 pub struct MixOptions {
-    /// No mixture: every tensor gets the file type's own type.
+    /// Whether all tensors get the default type of the file type, without a mixture.
     pub pure: bool,
-    /// `output.weight` stays as it is.
+    /// Whether `output.weight` is kept.
     pub leave_output_tensor: bool,
     /// The type of `output.weight`.
     pub output_tensor_type: Option<GgmlType>,
     /// The type of the token embeddings.
     pub token_embedding_type: Option<GgmlType>,
-    /// Types by name; the first rule that matches is taken. Without effect for file types of plain floats.
+    /// Types by name; the first matching rule is used. Ignored for plain float file types.
     pub tensor_types: Vec<TensorTypeRule>,
     /// Whether there is an importance matrix.
     pub has_imatrix: bool,
 }
 
-/// What becomes of one tensor.
+/// The decision for one tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The type it gets.
+    /// The target type.
     pub ty: GgmlType,
-    /// Why.
+    /// The reason.
     pub why: Reason,
-    /// The type it would have got, had its rows been whole blocks of it.
+    /// The type that was chosen first, but whose blocks do not fit the rows.
     pub instead_of: Option<GgmlType>,
-    /// Whether it must not be quantized to that type without an importance matrix (`tensor_requires_imatrix` in
-    /// `llama-quant.cpp`).
+    /// Whether the type requires an importance matrix (`tensor_requires_imatrix` in `llama-quant.cpp`).
     pub needs_imatrix: bool,
 }
 
 impl fmt::Display for Decision {
-    /// Why, and whether the rows forbade another type.
+    /// The reason, and whether the rows prevented another type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.why)?;
         match self.instead_of.and_then(GgmlType::info) {
@@ -248,31 +245,31 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Why nothing is decided.
+/// Reasons why no decision is possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MixError {
-    /// A file type that cannot be made.
+    /// A file type that is not a valid target.
     FileType(FileType),
-    /// A type in the options that no tensor can be quantized to.
+    /// A type in the options that is not a valid target for tensors.
     TensorType(GgmlType),
-    /// A tensor's name is too long for a file.
+    /// The name of a tensor is too long for a file.
     Name {
-        /// How long it is.
+        /// The length.
         bytes: usize,
     },
-    /// A type was chosen for the tensor whose blocks do not fit its rows.
+    /// The blocks of a type chosen for the tensor do not fit its rows.
     PartialBlock {
         /// The tensor.
         tensor: String,
-        /// Which choice it was: [`Reason::TokenEmbeddingType`] or [`Reason::OutputTensorType`].
+        /// The option: [`Reason::TokenEmbeddingType`] or [`Reason::OutputTensorType`].
         choice: Reason,
         /// The type.
         ty: GgmlType,
         /// Length of the rows.
         row: u64,
     },
-    /// The type's blocks do not fit the rows, and no other type takes its place.
+    /// The type's blocks do not fit the rows, and there is no fallback for it.
     NoFallback {
         /// The tensor.
         tensor: String,
@@ -281,14 +278,14 @@ pub enum MixError {
         /// Length of the rows.
         row: u64,
     },
-    /// There are too many rules, or too long ones, for the number of tensors.
+    /// The rules are too many or too long for the number of tensors.
     Work {
         /// Number of rules.
         n_rules: usize,
         /// Number of tensors.
         n_tensors: usize,
     },
-    /// The name of the tensor does not say which block it is in.
+    /// The block of the tensor cannot be determined from its name.
     NoBlock {
         /// The tensor.
         tensor: String,
@@ -334,13 +331,13 @@ impl fmt::Display for MixError {
 
 impl core::error::Error for MixError {}
 
-/// The longest name that is looked at; formats allow far less.
+/// The maximum length of a name; formats allow far less.
 const MAX_NAME: usize = 1024;
 
-/// Steps of all patterns times bytes of all names: what looking for rules in names takes at most.
+/// The maximum of total pattern steps times total name bytes, which bounds the time of matching.
 const MAX_WORK: u64 = 1 << 33;
 
-/// The number behind `blk.`, read as `sscanf` reads `blk.%d.`: after white space, with a sign if there is one.
+/// The number after `blk.`, parsed like `blk.%d.` in `sscanf`: after optional white space, with an optional sign.
 fn block_number(name: &[u8]) -> Option<i32> {
     let rest = name.strip_prefix(b"blk.")?;
     let rest = rest.trim_ascii_start();
@@ -354,24 +351,23 @@ fn block_number(name: &[u8]) -> Option<i32> {
         number = Some(number.unwrap_or(0i64).saturating_mul(10).saturating_add(i64::from(digit - b'0')));
     }
     let number = number?;
-    // A number that is too large loses its upper bits there.
+    // There, a number that is too large loses its upper bits.
     Some(if negative { number.saturating_neg() } else { number } as i32)
 }
 
-/// The order in which llama.cpp quantizes and writes tensors (`weight_name_comparer` in `llama-model-loader.h`): by block,
-/// then by name; tensors outside the blocks come first. Decisions depend on the order, because some rules count blocks.
+/// llama.cpp's order of quantizing and writing tensors (`weight_name_comparer` in `llama-model-loader.h`): by block, then by name; tensors
+/// outside of blocks come first. Decisions depend on the order, because some rules count blocks.
 ///
-/// Two exceptions: where the split is kept the order is that of the shards, and where blocks are left out that of the names before
-/// they changed.
+/// Two exceptions: if the split is kept the order is that of the shards, and if blocks are pruned that of the original names.
 pub fn processing_order(a: &[u8], b: &[u8]) -> Ordering {
     let block = |name| block_number(name).unwrap_or(-1);
     block(a).cmp(&block(b)).then_with(|| a.cmp(b))
 }
 
-/// Decides about all tensors of a model, which are given in [`processing_order`]; those of an image model, in the order of its file.
+/// Decides the types of all tensors of a model, given in [`processing_order`]; for image models, in the order of the file.
 ///
 /// # Errors
-/// [`MixError`]: at the first tensor for which nothing fits, and for types that cannot be made.
+/// [`MixError`], for the first tensor without a fitting type, or for a type that is not a valid target.
 pub fn decide(
     model: &ModelFacts,
     tensors: &[TensorFacts<'_>],
@@ -388,15 +384,15 @@ pub fn decide(
     }
 }
 
-/// Facts about tensors that follow from their names and shapes.
+/// Properties of tensors derived from their names and shapes.
 pub(crate) struct Known {
     categories: Vec<Category>,
-    /// Why they are never quantized.
+    /// The reasons why they are never quantized.
     kept: Vec<Option<Keep>>,
 }
 
 impl Known {
-    /// Looks at the tensors of a model.
+    /// Derives the properties of a model's tensors.
     ///
     /// # Errors
     /// [`MixError::Name`].
@@ -411,7 +407,7 @@ impl Known {
         })
     }
 
-    /// The first rule that is found in the name of each tensor that can be quantized.
+    /// The first matching rule for the name of each tensor that can be quantized.
     ///
     /// # Errors
     /// [`MixError::Work`].
@@ -429,7 +425,7 @@ impl Known {
         Ok(tensors.iter().zip(&self.kept).map(|(t, kept)| found(t).filter(|_| kept.is_none())).collect())
     }
 
-    /// Decides about all tensors; `found` are the rules of the options that [`find_rules`](Known::find_rules) gave.
+    /// Decides the types of all tensors; `found` are the rules from [`find_rules`](Known::find_rules).
     ///
     /// # Errors
     /// [`MixError`].
@@ -469,17 +465,17 @@ fn kept(tensor: &TensorFacts<'_>, why: Keep) -> Decision {
     Decision { ty: tensor.ty, why: Reason::Kept(why), instead_of: None, needs_imatrix: false }
 }
 
-/// The state of a walk over the tensors (`quantize_state_impl` in `llama-quant.cpp`).
+/// The state of an iteration over the tensors (`quantize_state_impl` in `llama-quant.cpp`).
 struct Mix<'m> {
     model: &'m ModelFacts,
     file_type: FileType,
-    /// The type that most tensors get.
+    /// The default type of the file type.
     own: GgmlType,
     options: &'m MixOptions,
-    /// The embeddings are the output too.
+    /// Whether the embeddings are also the output.
     tied: bool,
     n_values: u64,
-    // How many tensors of a place the rows were applied to so far.
+    // The number of tensors so far to which the rows of each place were applied.
     seen_values: u64,
     seen_down: u64,
     seen_gate: u64,
@@ -487,7 +483,7 @@ struct Mix<'m> {
 }
 
 impl Mix<'_> {
-    /// `keep` is why the tensor is never quantized, `rule` the first rule that is found in its name.
+    /// `keep` is the reason why the tensor is never quantized, `rule` the first rule that matches its name.
     fn decide(
         &mut self,
         tensor: &TensorFacts<'_>,
@@ -516,7 +512,7 @@ impl Mix<'_> {
         Ok(Decision { ty, why, instead_of: (ty != wanted).then_some(wanted), needs_imatrix })
     }
 
-    /// The type before the rows are looked at (`llama_tensor_get_type`).
+    /// The type before the row length is checked (`llama_tensor_get_type`).
     fn wanted(
         &mut self,
         tensor: &TensorFacts<'_>,
@@ -526,7 +522,7 @@ impl Mix<'_> {
         let name = tensor.name.as_bytes();
         if let Some(ty) = self.options.token_embedding_type
             && category == Category::TokenEmbd
-            // The embeddings per layer are large and go by a pattern that names them.
+            // The per-layer embeddings are large and follow a pattern that names them.
             && !(name == b"per_layer_token_embd.weight" && found.is_some())
         {
             return Ok((ty, Reason::TokenEmbeddingType));
@@ -548,7 +544,7 @@ impl Mix<'_> {
         self.mixed(tensor, category)
     }
 
-    /// The type by the rows of the table (`llama_tensor_get_type_impl`).
+    /// The type from the rows of the table (`llama_tensor_get_type_impl`).
     fn mixed(&mut self, tensor: &TensorFacts<'_>, category: Category) -> Result<(GgmlType, Reason), MixError> {
         if self.is_image() {
             return Ok(self.mixed_image(tensor));
@@ -557,7 +553,7 @@ impl Mix<'_> {
         if let Some(ty) = self.options.output_tensor_type
             && place == Place::Output
         {
-            // Embeddings that are the output too; `output.weight` itself was decided before.
+            // Embeddings that are also the output; `output.weight` itself was decided before.
             return Ok((ty, Reason::OutputTensorType));
         }
         let mut chosen = (self.own, Reason::Own);
@@ -588,12 +584,12 @@ impl Mix<'_> {
         Ok(chosen)
     }
 
-    /// Whether the model is one of images or video.
+    /// Whether the model is an image or video model.
     fn is_image(&self) -> bool {
         keys::is_image_architecture(&self.model.architecture)
     }
 
-    /// The type by the rows for image models.
+    /// The type from the rows for image models.
     fn mixed_image(&mut self, tensor: &TensorFacts<'_>) -> (GgmlType, Reason) {
         let category = image::category(tensor.name.as_bytes());
         let rule = image::rule(category, self.file_type, self.seen_values);
@@ -637,7 +633,7 @@ impl Mix<'_> {
         })
     }
 
-    /// How many tensors of the place came before.
+    /// The number of earlier tensors of the place.
     fn seen(&self, place: Place) -> u64 {
         match place {
             Place::Values => self.seen_values,
@@ -648,8 +644,8 @@ impl Mix<'_> {
         }
     }
 
-    /// The block that a tensor of the feed-forward part is in: without experts as counted, with experts by its name, since
-    /// there may be several tensors of a place in a block.
+    /// The block of a feed-forward tensor: counted if there are no experts, otherwise from its name, because a block may have several
+    /// tensors of a place.
     fn block(&self, tensor: &TensorFacts<'_>, place: Place) -> Result<u64, MixError> {
         if self.model.n_expert <= 1 {
             return Ok(self.seen(place));
@@ -667,12 +663,11 @@ impl Mix<'_> {
     }
 }
 
-/// Types of so few bits that they are useless without an importance matrix (`tensor_requires_imatrix` in
-/// `llama-quant.cpp`).
+/// Low-bit types that are useless without an importance matrix (`tensor_requires_imatrix` in `llama-quant.cpp`).
 pub const NEED_IMATRIX: &[GgmlType] =
     &[GgmlType::IQ3_XXS, GgmlType::IQ2_XXS, GgmlType::IQ2_XS, GgmlType::IQ2_S, GgmlType::IQ1_M, GgmlType::IQ1_S];
 
-/// The blocks that deserve more bits: the first and last eighth, and every third between (`use_more_bits`).
+/// The blocks that get more bits: the first and last eighth, and every third between (`use_more_bits`).
 fn more_bits(i: u64, n: u64) -> bool {
     let eighth = n / 8;
     i < eighth || i >= n.saturating_mul(7) / 8 || (i - eighth) % 3 == 2

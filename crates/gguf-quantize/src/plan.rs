@@ -1,4 +1,4 @@
-//! What a plan becomes when it is quantized.
+//! Plans quantizations.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,38 +24,38 @@ use crate::warning::Warning;
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 const QUANTIZATION_VERSION: u32 = 2;
 
-/// The options of a quantization, for every way to choose types.
+/// The options of a quantization, for all ways to choose types.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct QuantizeOptions {
-    /// The choices about single tensors. Whether there is an importance matrix is filled in.
+    /// The options for single tensors. Whether there is an importance matrix is set automatically.
     pub mix: MixOptions,
-    /// Takes tensors that are quantized already, which loses more than quantizing once.
+    /// Accepts tensors that are already quantized, which loses more precision than quantizing once.
     pub allow_requantize: bool,
-    /// Numbers of the blocks to leave out, in the numbering of the original.
+    /// The numbers of the blocks to remove, in the original numbering.
     pub prune_layers: Vec<u64>,
-    /// Writes as many shards as the model has, each with the tensors that it has.
+    /// Keeps the shards of the model, each with its tensors.
     pub keep_split: bool,
-    /// Key-values that are set at the end, in order.
+    /// Key-values to set at the end, in order.
     pub overrides: Vec<(String, Value)>,
-    /// Sets keys even to values of types that the keys cannot have.
+    /// Allows values of types that are not valid for their keys.
     pub allow_other_types: bool,
-    /// What the output says about its making, above all about the importance matrix; see [`provenance`](imatrix::provenance).
+    /// Keys about the origin of the output, especially the importance matrix; see [`provenance`](imatrix::provenance).
     pub provenance: Vec<(&'static str, Value)>,
 }
 
-/// A quantization that is decided.
+/// A planned quantization.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Quantization {
-    /// What is written.
+    /// The plan of the output.
     pub plan: Plan,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<Warning>,
 }
 
 impl Quantization {
-    /// How many of the tensors that change their type are weighted by importance, and how many change it.
+    /// The number of converted tensors that are weighted by importance, and the number of converted tensors.
     pub fn coverage(&self) -> (usize, usize) {
         let changing = self.plan.tensors().iter().filter(|t| t.ty != t.from);
         changing.fold((0, 0), |(covered, n), t| (covered + usize::from(t.importance.is_some()), n + 1))
@@ -64,7 +64,7 @@ impl Quantization {
 
 /// A way to choose types: the mixture of a file type, or a target size.
 pub trait ChooseTypes {
-    /// The file type that the output says it is, unless the choice says otherwise; `None` to leave it as it is.
+    /// The file type for the output's metadata, unless the choice determines another; `None` to keep the original.
     fn file_type(&self) -> Option<FileType>;
 
     /// Chooses a type for each tensor.
@@ -74,14 +74,14 @@ pub trait ChooseTypes {
     fn choose(&self, model: &Undecided<'_>) -> Result<Chosen, Error>;
 }
 
-/// What [`ChooseTypes::choose`] gives.
+/// The result of [`ChooseTypes::choose`].
 #[derive(Debug, Clone)]
 pub struct Chosen {
-    /// The type of each tensor, and why.
+    /// The type of each tensor, with its reason.
     pub decisions: Vec<Decision>,
-    /// The file type that comes out of the choice, if it was not known before.
+    /// The file type determined by the choice, if it was not known before.
     pub file_type: Option<FileType>,
-    /// Whether a size was to be used up, and every tensor already has the best type there is for it.
+    /// Whether the size limit was not reached although every tensor has its best candidate type.
     pub is_best: bool,
 }
 
@@ -98,7 +98,7 @@ impl ChooseTypes for Target {
     }
 }
 
-/// A model whose tensors have their final names and order, and still the types that they are read in.
+/// A model whose tensors have their final names and order, but still their original types.
 #[derive(Debug)]
 pub struct Undecided<'a> {
     draft: &'a Draft,
@@ -106,9 +106,9 @@ pub struct Undecided<'a> {
     options: &'a MixOptions,
     allow_requantize: bool,
     matrix: Option<&'a ImatrixFile>,
-    /// The names that the importance matrix knows: those before blocks were left out.
+    /// The names in the importance matrix: those before blocks were removed.
     old_names: &'a [Vec<u8>],
-    /// The tensors that were left out.
+    /// The removed tensors.
     pruned: &'a [TensorPlan],
 }
 
@@ -123,7 +123,7 @@ impl Undecided<'_> {
         self.matrix.is_some()
     }
 
-    /// What llama.cpp's quantizer decides for a file type, options included.
+    /// The decisions of llama.cpp's quantizer for a file type, including the options.
     ///
     /// # Errors
     /// [`Error::Mix`].
@@ -133,10 +133,10 @@ impl Undecided<'_> {
             .map_err(|source| Error::Mix { path: self.draft.path.clone(), source })
     }
 
-    /// Judges decisions: whether the importance matrix fits them, and whether tensors can be quantized so.
+    /// Checks decisions: whether the importance matrix matches them, and whether the tensors can be quantized this way.
     ///
     /// # Errors
-    /// What forbids to go on; everything else is a warning.
+    /// Problems that prevent the quantization; all others are warnings.
     pub fn judge(&self, decisions: &[Decision]) -> Result<Vec<Warning>, Error> {
         let path = &self.draft.path;
         let rules = &self.options.tensor_types;
@@ -145,7 +145,7 @@ impl Undecided<'_> {
             idle.into_iter().filter_map(|i| Some(Warning::IdleRule(rules.get(i)?.to_string()))).collect();
         let both = || self.draft.tensors.iter().zip(decisions);
         if let Some(matrix) = self.matrix {
-            // The matrix was measured on the model before blocks were left out.
+            // The matrix was measured on the model before blocks were removed.
             let uses = both()
                 .zip(self.old_names)
                 .map(|((t, decision), name)| Use { name: Str(name), ..Use::of(&facts_of(t), decision) });
@@ -159,7 +159,7 @@ impl Undecided<'_> {
             if changes && t.ty.is_quantized() && !self.allow_requantize {
                 return Err(Error::Requantize { path: path.clone(), tensor: t.shown(), from: t.ty });
             }
-            // llama.cpp does not ask for the embeddings and the output, and breaks off in the middle of the work.
+            // llama.cpp does not check this for the embeddings and the output, and aborts in the middle of the work.
             let needs = decision.needs_imatrix || needs_weights(decision.ty);
             if t.importance.is_none() && changes && needs {
                 let (path, given) = (path.clone(), self.matrix.is_some());
@@ -185,8 +185,8 @@ fn facts_of(tensor: &TensorPlan) -> TensorFacts<'_> {
     TensorFacts { name: Str(&tensor.name), shape: &tensor.shape, ty: tensor.ty }
 }
 
-/// Decides everything about quantizing what a draft would write; of its weights, at most a sample is read. Everything that is wrong
-/// with an importance matrix, and with how it fits the model, is found here.
+/// Plans the quantization of a draft's output; of its weights, at most a sample is read. All problems with an importance matrix, and with
+/// its match with the model, are found here.
 ///
 /// # Errors
 /// [`Error`], which names the file or tensor.
@@ -209,7 +209,7 @@ pub fn plan(
     }
     check_overrides(&draft, options)?;
     set_keys(&mut draft, options, types);
-    // llama.cpp decides by the number of blocks before some are left out.
+    // llama.cpp decides by the number of blocks before any are removed.
     let model = ModelFacts::of(|key| draft.head.get(key));
     let (old_names, pruned) = arrange(&mut draft, options)?;
     if let Some(matrix) = &matrix {
@@ -244,7 +244,7 @@ pub fn plan(
     if let Some(ty) = chosen.file_type.filter(|_| !is_overridden) {
         draft.head.set(GENERAL_FILE_TYPE, ty.0);
     }
-    // Without sharing the file is longer than the data of its tensors.
+    // Unless tensors share data, the file is longer than the data of its tensors.
     let read = |t: &TensorPlan| t.op.copied().map(|_| t.from_bytes());
     let tensor_bytes = draft.tensors.iter().filter_map(read).fold(0, u64::saturating_add);
     let shared = draft.input_bytes.filter(|&input_bytes| tensor_bytes > input_bytes);
@@ -260,7 +260,7 @@ pub fn plan(
     Ok(Quantization { plan, warnings })
 }
 
-/// What a file type would make of a model.
+/// The result of a file type for a model.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Offer {
@@ -268,14 +268,14 @@ pub struct Offer {
     pub file_type: FileType,
     /// The plan, or the reason why the model cannot be quantized this way. A plan that requires a missing matrix cannot be run.
     pub plan: Result<Plan, Error>,
-    /// Whether a tensor can only be quantized so with an importance matrix.
+    /// Whether a tensor requires an importance matrix for this file type.
     pub needs_matrix: bool,
 }
 
-/// What each file type would make of a draft. Where a type needs an importance matrix and none is given, the plan is that with one.
+/// The result of each file type for a draft. If a type needs an importance matrix and none is given, the plan assumes one.
 ///
 /// # Errors
-/// [`Error`], when the model cannot be quantized at all.
+/// [`Error`], if the model cannot be quantized at all.
 pub fn offers(
     draft: &Draft,
     matrix: Option<&Arc<ImatrixFile>>,
@@ -302,7 +302,7 @@ pub fn offers(
     Ok(offers)
 }
 
-/// The plan as if there were an importance matrix for every tensor.
+/// The plan as if an importance matrix covered every tensor.
 fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Result<Plan, Error> {
     let mut draft = draft.clone();
     set_keys(&mut draft, options, &target);
@@ -318,7 +318,7 @@ fn with_matrix(draft: &Draft, options: &QuantizeOptions, target: Target) -> Resu
     Ok(draft.lay_out()?)
 }
 
-/// Checks that keys get values of types that they can have: known keys by the table, and others that hold an array now.
+/// Checks that values have types that are valid for their keys: known keys by the table, other keys by the type of an existing array.
 fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error> {
     if options.allow_other_types {
         return Ok(());
@@ -339,7 +339,7 @@ fn check_overrides(draft: &Draft, options: &QuantizeOptions) -> Result<(), Error
     Ok(())
 }
 
-/// The key-values of the output, those about blocks apart.
+/// The key-values of the output, except for those about blocks.
 fn set_keys(draft: &mut Draft, options: &QuantizeOptions, types: &dyn ChooseTypes) {
     let head = &mut draft.head;
     if let Some(ty) = types.file_type() {
@@ -358,8 +358,7 @@ fn set_keys(draft: &mut Draft, options: &QuantizeOptions, types: &dyn ChooseType
     }
 }
 
-/// Leaves out the blocks that are to go and puts the others into the order of the output. Gives the names that the tensors had before,
-/// and the tensors that were left out.
+/// Removes blocks and puts the tensors into the order of the output. Returns the original names of the tensors, and the removed tensors.
 fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>, Vec<TensorPlan>), Error> {
     let names: Vec<&[u8]> = draft.tensors.iter().map(|t| t.name.as_slice()).collect();
     let names = prune(&mut draft.head, &names, &options.prune_layers)
@@ -388,10 +387,10 @@ fn arrange(draft: &mut Draft, options: &QuantizeOptions) -> Result<(Vec<Vec<u8>>
     Ok((old_names, pruned))
 }
 
-/// What the user should know about a matrix.
+/// Warnings about a matrix.
 ///
 /// # Errors
-/// When it cannot be used.
+/// If it cannot be used.
 fn doubts(matrix: &ImatrixFile, model: &Path, uses: &[Use<'_>]) -> Result<Vec<Warning>, Error> {
     let mut doubts = Vec::new();
     let report = imatrix::check(matrix, uses);
@@ -417,7 +416,7 @@ pub(crate) fn needs_weights(ty: gguf_format::GgmlType) -> bool {
     codec(ty).is_some_and(|c| c.matrix == Matrix::Required)
 }
 
-/// Weights that a matrix has for a tensor: one a column, for each matrix of a stack.
+/// The number of weights in a matrix for a tensor: one per column, for each matrix of a stack.
 fn columns(tensor: &TensorPlan) -> u64 {
     let dim = |i: usize| tensor.shape.get(i).copied().unwrap_or(1);
     dim(0).saturating_mul(dim(2))

@@ -1,4 +1,4 @@
-//! Leaving blocks out of a model.
+//! Removes blocks from a model.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,20 +6,20 @@ use std::fmt;
 use gguf_format::keys::{self, BLOCK_COUNT, GENERAL_ARCHITECTURE, LEADING_DENSE_BLOCK_COUNT};
 use gguf_format::{Array, Head, Value};
 
-/// Why blocks cannot be left out.
+/// Reasons why blocks cannot be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PruneError {
-    /// The model does not say how many blocks it has; the key that should.
+    /// The model lacks this key with the number of blocks.
     NoBlockCount(String),
-    /// There is no block of that number.
+    /// The block does not exist.
     NoSuchBlock {
         /// The number.
         block: u64,
-        /// How many there are.
+        /// The number of blocks.
         n_blocks: u64,
     },
-    /// No block would be left.
+    /// No block would remain.
     NoneLeft,
 }
 
@@ -39,13 +39,12 @@ impl fmt::Display for PruneError {
 
 impl std::error::Error for PruneError {}
 
-/// Leaves the blocks of these numbers out of the keys of a head, and gives each of the tensors its name afterwards, or `None` where
-/// it goes with its block.
+/// Removes blocks from the keys of a head, and returns the new name of each tensor, or `None` if it is removed with its block.
 ///
-/// The rule of names is llama.cpp's (`remap_layer` in `llama-quant.cpp`): the first `blk.N.` anywhere in a name. Three things
-/// are otherwise: blocks are counted in the order of their numbers also where the names of tensors do not begin with `blk.`
-/// (llama.cpp counts those in the order of the letters), the arrays of the architecture with a value for each block lose those
-/// of the blocks that go, and the number of leading dense blocks is that of those that stay.
+/// Names follow llama.cpp's rule (`remap_layer` in `llama-quant.cpp`): the first `blk.N.` anywhere in a name. There are three differences:
+/// blocks are always counted in numerical order, even if the names of tensors do not begin with `blk.` (llama.cpp counts those in
+/// alphabetical order); arrays of the architecture with a value for each block lose those of the removed blocks; and the number of leading
+/// dense blocks is that of the remaining ones.
 pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<Vec<Option<Vec<u8>>>, PruneError> {
     let pruned: BTreeSet<u64> = blocks.iter().copied().collect();
     if pruned.is_empty() {
@@ -72,7 +71,7 @@ pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<
         {
             let mut rest = Array::new(array.as_ref().elem_type());
             for (_, value) in (0..).zip(array.as_ref().iter()).filter(|(block, _)| !pruned.contains(block)) {
-                // A value of the array fits an array of the same type.
+                // An element of the array always fits an array of the same type.
                 let _ = rest.push(value);
             }
             *array = rest;
@@ -97,7 +96,7 @@ pub(crate) fn prune(head: &mut Head, names: &[&[u8]], blocks: &[u64]) -> Result<
     Ok(names.iter().map(|name| renamed(name)).collect())
 }
 
-/// The first number in a name that stands between `blk.` and a period, and where.
+/// The first number between `blk.` and a period in a name, and its range.
 fn block_of(name: &[u8]) -> Option<(std::ops::Range<usize>, u64)> {
     let starts = name.windows(4).enumerate().filter(|(_, w)| w == b"blk.").map(|(i, _)| i + 4);
     starts.into_iter().find_map(|start| {

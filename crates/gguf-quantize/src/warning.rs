@@ -1,45 +1,45 @@
-//! What the user of a plan should know, though it can be run.
+//! Warnings about a plan that can still be run.
 
 use std::fmt;
 
 use gguf_format::GgmlType;
 use gguf_format::check::{Finding, Place, grouped};
 
-/// Something odd about a plan.
+/// A warning about a plan.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A rule for names that matches no tensor, as it was written.
+    /// A rule for names that matches no tensor, as given.
     IdleRule(String),
-    /// Something odd about the importance matrix, or how it fits the model.
+    /// A finding about the importance matrix, or its match with the model.
     Imatrix(Finding),
-    /// Tensors whose rows are not whole blocks of the type that they should get.
+    /// Tensors whose rows are not whole blocks of the chosen type.
     Fallback {
-        /// The first of them.
+        /// The first tensor.
         first: String,
-        /// How many more there are.
+        /// The number of further tensors.
         n_more: u64,
-        /// The type that they should get.
+        /// The chosen type.
         wanted: GgmlType,
-        /// The type that they get.
+        /// The fallback type.
         ty: GgmlType,
         /// Elements of a row.
         row: u64,
     },
-    /// Tensors of the model share their data, and in the output each has its own.
+    /// Tensors of the model share data, but not in the output.
     Shared {
         /// Length of the model's files.
         input_bytes: u64,
-        /// Bytes of the tensors' data when each is counted.
+        /// Bytes of the tensors' data without sharing.
         tensor_bytes: u64,
         /// Length of the output.
         file_bytes: u64,
     },
-    /// Every tensor gets the best of its candidate types, and the size is not used up.
+    /// Every tensor gets the best of its candidate types, and the size limit is not reached.
     BestTypes {
         /// Length of the output.
         file_bytes: u64,
-        /// Bits of tensor data for each weight.
+        /// Bits of tensor data per weight.
         bits_per_weight: f64,
     },
 }

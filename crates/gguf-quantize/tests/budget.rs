@@ -15,7 +15,7 @@ use gguf_quantize::mix::{Reason, Target, TensorTypeRule};
 use gguf_quantize::{ChooseTypes, Error, Quantization, QuantizeOptions, Warning};
 use gguf_quants::codec::codec;
 
-/// Experts of the stack.
+/// Number of experts in the stack.
 const EXPERTS: u64 = 8;
 
 /// Names and shapes, in the order of the file.
@@ -25,14 +25,14 @@ const TENSORS: &[(&str, &[u64])] = &[
     ("output_norm.weight", &[256]),
     ("blk.0.attn_v.weight", &[256, 8]),
     ("blk.0.attn_q.weight", &[256, 16]),
-    // Rows of whole blocks of 32 only, and of none.
+    // Rows that are whole blocks of 32 only, or of no type.
     ("blk.0.ffn_up.weight", &[96, 16]),
     ("blk.0.ffn_gate.weight", &[40, 16]),
     ("blk.1.attn_v.weight", &[256, 8]),
     ("blk.1.ffn_down_exps.weight", &[256, 2, EXPERTS]),
 ];
 
-/// The last of the experts is the only one that is not zero.
+/// Only the last expert is not zero.
 fn model(dir: &Path) -> PathBuf {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -68,7 +68,7 @@ fn model(dir: &Path) -> PathBuf {
     path
 }
 
-/// Importance of everything but the output and the embeddings.
+/// Importance of all tensors except the output and the embeddings.
 fn matrix() -> Arc<ImatrixFile> {
     let covered = TENSORS.iter().filter(|(name, shape)| name.starts_with("blk.") && shape.len() > 1);
     let entry = |&(name, shape): &(&str, &[u64])| {
@@ -112,7 +112,7 @@ fn type_of(plan: &Plan, name: &str) -> GgmlType {
     types(plan).iter().find(|(n, _)| n == name).unwrap().1
 }
 
-/// The smallest file that the error names.
+/// The smallest size in the error.
 fn smallest(error: &Error) -> Limit {
     match error {
         Error::Budget { smallest, .. } => *smallest,
@@ -124,7 +124,7 @@ fn smallest(error: &Error) -> Limit {
 fn a_size_is_never_exceeded_and_well_used() {
     let dir = tempfile::tempdir().unwrap();
     let (model, matrix, out) = (model(dir.path()), matrix(), dir.path().join("out.gguf"));
-    // Types that are tried in a moment even without optimisation.
+    // Types that are fast to try even without optimisation.
     let types_tried = [GgmlType::Q3_K, GgmlType::IQ4_XS, GgmlType::Q5_K, GgmlType::Q8_0, GgmlType::F16];
     let plan = |limit, threads| {
         quantize(&model, Some(&matrix), &QuantizeOptions::default(), &budget(limit, &types_tried, threads))
@@ -185,7 +185,7 @@ fn what_is_decided_otherwise_stays() {
         ("blk.0.ffn_gate.weight", GgmlType::F16),
         ("blk.0.ffn_up.weight", GgmlType::IQ4_NL),
         ("blk.0.attn_v.weight", GgmlType::IQ2_XXS),
-        // Nothing in the matrix for it, so nothing that needs one.
+        // The matrix has no entry for it, so types that need one are excluded.
         ("token_embd.weight", GgmlType::Q2_K),
     ] {
         assert_eq!(type_of(&with_matrix, name), ty, "{name}");
@@ -196,7 +196,7 @@ fn what_is_decided_otherwise_stays() {
     let within = budget(Limit::BitsPerWeight(7.0), &[GgmlType::Q6_K, GgmlType::Q4_K], 1);
     let plan = quantize(&model, None, &QuantizeOptions::default(), &within).unwrap().plan;
     for tensor in plan.tensors().iter().filter(|t| matches!(t.reason, Reason::Budget { .. })) {
-        // Q5_0 and Q8_0 stand in for them where rows are short.
+        // Q5_0 and Q8_0 replace them if rows are short.
         let fits = [GgmlType::Q4_K, GgmlType::Q6_K, GgmlType::Q5_0, GgmlType::Q8_0].contains(&tensor.ty);
         assert!(fits, "{} {}", tensor.ty, tensor.reason);
     }
@@ -205,7 +205,7 @@ fn what_is_decided_otherwise_stays() {
     assert!(matches!(error, Error::NeedsMatrix { ty: GgmlType::IQ2_XXS, .. }), "{error}");
 }
 
-/// A sample without the last expert would see a tensor of zeros, which costs nothing in any type.
+/// A sample without the last expert would see a tensor of zeros, which has no error in any type.
 #[test]
 fn every_expert_is_measured() {
     let dir = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn model_of(dir: &Path, row: u64, values: &[f32]) -> PathBuf {
     path
 }
 
-/// F16 ends at 65,504, scales in half precision end there too, and squares in single precision at 1e19.
+/// The maximum of F16 is 65,504, also for scales in half precision; squares overflow single precision at 1e19.
 #[test]
 fn types_that_cannot_hold_the_numbers_are_not_chosen() {
     let dir = tempfile::tempdir().unwrap();
@@ -297,7 +297,7 @@ fn the_report_is_about_what_was_written() {
         let of_one = report(&model, target, matrix, 1, &out);
         let of_many = report(&model, target, matrix, 7, &out);
         let (before, after) = (fs::read(&model).unwrap(), fs::read(&out).unwrap());
-        // What is there twice is copied.
+        // Tensors with an unchanged type are copied, and not reported.
         assert_eq!(
             of_one.tensors.len(),
             TENSORS.iter().filter(|(_, shape)| shape.len() > 1).count() - usize::from(target == "Q4_K_M")

@@ -1,4 +1,4 @@
-//! Importance matrices: both formats against files that `llama-imatrix` wrote, broken files, and what covers what.
+//! Importance matrices: both formats compared with files written by `llama-imatrix`, damaged files, and coverage.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ fn merged_as_llama_imatrix_does() {
     assert!(written(&merged(&["old.dat"], 512)) == bytes("old.gguf"));
     assert!(written_as_legacy(&merged(&["one.gguf", "old.dat"], 96)) == bytes("one-old-96.dat"));
 
-    // What no expert has seen is left out of the old format, and told.
+    // Entries without measurements for any expert are omitted in the old format, and reported.
     let (old, left_out) = both.into_legacy().unwrap();
     assert_eq!((left_out.as_slice(), old.entries.len()), (&[b"blk.1.attn_q.weight".to_vec()][..], 3));
     assert_eq!(old.datasets, [b"c.txt"]);
@@ -106,14 +106,14 @@ fn weights_of_columns() {
     let old = open("old.dat");
     let (stored, weights) = (old.load_entry(name).unwrap().unwrap(), old.weights(name).unwrap().unwrap());
     assert!(weights.iter().zip(&stored.sums).all(|(w, s)| w.to_bits() == (s / 7.0).to_bits()));
-    // Without a number of chunks the old format holds the weights themselves.
+    // Without a number of chunks the old format stores the weights themselves.
     let mut zero = old.load().unwrap();
     zero.entries.get_mut(&name[..]).unwrap().counts = vec![0];
     let zero = ImatrixFile::from_bytes(written(&zero)).unwrap();
     assert_eq!(zero.weights(name).unwrap().unwrap(), stored.sums);
 }
 
-/// A matrix of entries that are measured in the GGUF format.
+/// A matrix with entries measured in the GGUF format.
 fn made(entries: &[(&str, &[f32], &[i64])]) -> ImatrixFile {
     let entry = |&(name, sums, counts): &(&str, &[f32], &[i64])| {
         (name.as_bytes().to_vec(), Entry { sums: sums.to_vec(), counts: counts.to_vec() })
@@ -123,8 +123,7 @@ fn made(entries: &[(&str, &[f32], &[i64])]) -> ImatrixFile {
     ImatrixFile::from_bytes(written(&matrix)).unwrap()
 }
 
-/// What `llama-imatrix --show-statistics` prints: sum, least, largest, mean, deviation, columns, entropy, its share and ZD in
-/// percent.
+/// The output of `llama-imatrix --show-statistics`: sum, smallest, largest, mean, deviation, columns, entropy, its share and ZD in percent.
 #[test]
 fn statistics_are_those_of_llama_imatrix() {
     let cases: &[(&str, &str, [f64; 9])] = &[
@@ -197,7 +196,7 @@ fn similarity_with_the_block_before() {
     let of = |name: &str| matrix.similarity(name.as_bytes(), &in_previous_block(name.as_bytes()).unwrap()).unwrap();
     assert!((of("blk.1.a").unwrap() - 0.5f64.sqrt()).abs() < 1e-12);
     assert!((of("blk.2.b").unwrap() - 1.0).abs() < 1e-12);
-    // Of another size, all zero, not measured, not there.
+    // Different size, all zero, not measured, missing.
     assert_eq!([of("blk.3.b"), of("blk.4.b"), of("blk.5.b"), of("blk.1.b")], [None; 4]);
     assert_eq!(matrix.similarity(b"blk.2.b", b"blk.5.b").unwrap(), None);
 
@@ -238,7 +237,7 @@ fn sums_that_are_not_finite_are_not_merged() {
     let error = add(&[&[1.0, 3e38], &[1.0, 1e38]]).unwrap_err();
     assert!(error.starts_with("the entry a: value 1 is inf; expected a finite number"), "{error}");
     assert!(add(&[&[f32::NAN, 1.0]]).unwrap_err().contains("value 0 is NaN"));
-    // Even where the sum is not below zero.
+    // Even if the sum is not negative.
     let error = add(&[&[9.0, 9.0], &[1.0, -2.5]]).unwrap_err();
     assert!(error.starts_with("the entry a: value 1 is -2.5; sums of squares are never negative"), "{error}");
     let negative = ImatrixFile::from_bytes(old(&[("a", 1, &[-1.0])], &[])).unwrap();
@@ -406,7 +405,7 @@ fn tensors_that_share_data() {
     assert_eq!(error(bytes), "the entry 0: its tensor shares data with earlier tensors");
 }
 
-/// No change of a single byte causes a panic, and every matrix that is read can be used.
+/// No change of a single byte causes a panic, and every valid matrix can be used.
 #[test]
 fn every_byte_changed() {
     for name in ["one.gguf", "old.dat"] {
@@ -449,7 +448,7 @@ fn numbers_that_a_format_cannot_hold() {
     }
 }
 
-/// The codes of all findings, each with its number.
+/// The codes of all findings, with their numbers.
 fn codes(report: &Report) -> Vec<(&'static str, u64)> {
     report.codes().map(|code| (code, report.count_of(code))).collect()
 }
@@ -500,7 +499,7 @@ fn what_a_matrix_covers_of_a_model() {
     assert!(said.iter().any(|f| f.contains("32 values for 24 columns, of all experts together")), "{said:?}");
     assert!(said.iter().any(|f| f.contains("blk.2.attn_q.weight: it gets iq2_xs and has no entry")), "{said:?}");
 
-    // Embeddings never have an entry that fits, the output has one only when asked for; neither is a mistake.
+    // Embeddings never have a matching entry, the output only on request; neither is an error.
     let mut without = open("one-two.gguf");
     without.select(&[], &["output"]);
     let attention = tensor("blk.0.attn_q.weight", &[8, 4], q4, false);
@@ -523,11 +522,11 @@ fn a_matrix_of_another_model() {
         needs_imatrix: false,
     };
     let of = |entries: &[(&str, &[f32], &[i64])], tensors: &[Use<'_>]| codes(&check(&made(entries), tensors));
-    // One sentence in place of one for each entry.
+    // One finding instead of one for each entry.
     let stranger = [tensor("blk.0.a", &[2, 2]), tensor("blk.0.b", &[2, 2])];
     let entries: &[(&str, &[f32], &[i64])] = &[("x", &[1.0; 2], &[1]), ("y", &[1.0; 2], &[1])];
     assert_eq!(of(entries, &stranger), [("imatrix.foreign", 1), ("imatrix.uncovered", 2)]);
-    // As many values as the model has columns, but of eight experts for four.
+    // The number of values is right, but for eight experts instead of four.
     let experts = [tensor("e", &[4, 2, 4])];
     for (counts, n) in [(&[1i64; 8][..], 1), (&[1; 4], 0), (&[1; 1], 0), (&[1; 2], 1)] {
         let report = check(&made(&[("e", &[1.0; 16], counts)]), &experts);
@@ -540,7 +539,7 @@ fn what_is_odd_about_a_file() {
     let odd = |bytes| codes(&check(&ImatrixFile::from_bytes(bytes).unwrap(), &[]));
     assert_eq!(odd(old(&[("a", 1, &[1.0])], &[1, 0, 0, 0, 0, 0, 0, 0])), []);
     assert_eq!(odd(old(&[("a", 1, &[1.0])], &[1, 0, 0, 0, 0, 0, 0, 0, 9, 9])), [("imatrix.trailing", 1)]);
-    // Its values are used, so nobody may say that all columns count the same.
+    // Its values are used, so it must not be reported as having equal weights.
     assert_eq!(odd(old(&[("a", 0, &[1.0, 2.0])], &[])), [("imatrix.uncounted", 1)]);
     let mut no_chunk = open("one.gguf").load().unwrap();
     no_chunk.chunk_size = 0;
@@ -583,7 +582,7 @@ fn files_that_llama_quantize_refuses() {
     assert_eq!(check(&matrix, &[]).count_of("imatrix.keys"), 1);
 }
 
-/// From a file type to what its matrix lacks.
+/// From a file type to the findings about its matrix.
 #[test]
 fn decisions_say_what_they_need() {
     use gguf_quantize::mix::{MixOptions, ModelFacts, Target, TensorFacts, decide};
@@ -606,7 +605,7 @@ fn decisions_say_what_they_need() {
     assert_eq!(lacking("COPY"), [("imatrix.foreign", 1)]);
 }
 
-/// Files that are hardly on the disk and state a lot.
+/// Sparse files that claim large sizes.
 #[test]
 fn what_is_stated_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
@@ -643,7 +642,7 @@ fn what_is_stated_is_bounded() {
             "{error}"
         );
     }
-    // More texts, or tensors, than are read.
+    // More texts, or tensors, than the limits.
     let texts =
         [&b"GGUF\x03\0\0\0"[..], &[0; 8], &1u64.to_le_bytes(), &16u64.to_le_bytes(), b"imatrix.datasets"].concat();
     let texts = [&texts[..], &9u32.to_le_bytes(), &8u32.to_le_bytes(), &(1u64 << 24).to_le_bytes()].concat();

@@ -1,6 +1,6 @@
-//! Importance matrices that `llama-imatrix` wrote for a real model.
+//! Importance matrices written by `llama-imatrix` for a real model.
 //!
-//! Needs the shared test data: `GGUF_SHARED` names its folder. Without it the test is ignored.
+//! Requires the shared test data in `GGUF_SHARED`; otherwise the test is ignored.
 
 use std::fs;
 

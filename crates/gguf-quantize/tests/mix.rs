@@ -1,7 +1,7 @@
-//! Which type each tensor gets, against what llama.cpp itself decides.
+//! The type of each tensor, compared with llama.cpp's decisions.
 //!
-//! `data/quant-snapshots.txt` is what llama.cpp's own test expects for real models; `data/quant-vectors.txt` is what
-//! `llama_model_quantize` said of made-up models, for everything that the former misses.
+//! `data/quant-snapshots.txt` has the expected types of llama.cpp's own test for real models; `data/quant-vectors.txt` has the output of
+//! `llama_model_quantize` for artificial models, for the rules that the former does not cover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -18,30 +18,30 @@ use gguf_quantize::mix::{
 struct Model {
     name: String,
     facts: ModelFacts,
-    /// The tensors of each row, by number of the row and block.
+    /// The tensors of each row, by row index and block.
     tensors: BTreeMap<(usize, u64), (String, [u64; 3])>,
     n_rows: usize,
     n_sections: usize,
     n_decisions: usize,
-    /// Where the rows of the tables stand that decided something.
+    /// The locations of the table rows that decided a type.
     rows: BTreeSet<String>,
     options: BTreeSet<&'static str>,
 }
 
-/// A part of a fixture for one file type.
+/// The part of a fixture for one file type.
 struct Section {
     target: Target,
     options: MixOptions,
     types: Expected,
 }
 
-/// What each tensor gets.
+/// The expected type of each tensor.
 enum Expected {
     Types {
         own: GgmlType,
         others: BTreeMap<(usize, u64), GgmlType>,
     },
-    /// llama.cpp refuses, and so do we, at the tensor of this name.
+    /// llama.cpp and this crate refuse the tensor with this name.
     Refused(String),
 }
 
@@ -56,7 +56,7 @@ fn ty(name: &str) -> GgmlType {
     GgmlType::from_name(name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
-/// Reads a fixture and judges every section of it.
+/// Reads a fixture and tests every section.
 fn judge(fixture: &str) -> Vec<Model> {
     let mut models: Vec<Model> = Vec::new();
     let mut section: Option<Section> = None;
@@ -144,7 +144,7 @@ fn judge(fixture: &str) -> Vec<Model> {
     models
 }
 
-/// Decides about the model and compares with what the section says.
+/// Decides the types of the model and compares them with the section.
 fn compare(model: &mut Model, section: &Section) {
     let mut tensors: Vec<_> = model.tensors.iter().collect();
     tensors.sort_by(|(_, (a, _)), (_, (b, _))| processing_order(a.as_bytes(), b.as_bytes()));
@@ -196,7 +196,7 @@ fn every_decision_of_llama_cpp() {
     let vectors = judge(include_str!("data/quant-vectors.txt"));
     assert_eq!(numbers(&vectors), (44, 1452, 285_193));
 
-    // Every row of the tables decided something, but for those of models that llama.cpp does not run.
+    // Every row of the tables decided a type, except those of models that llama.cpp does not run.
     let is_image = |kept: &&Kept| IMAGE_MODELS.contains(&kept.arch);
     let all = || snapshots.iter().chain(&vectors);
     let used: BTreeSet<&String> = all().flat_map(|m| &m.rows).collect();
@@ -223,8 +223,8 @@ fn decide_one(
     Ok(decisions.pop().unwrap())
 }
 
-/// By reading `llama_tensor_get_type_impl` and `tensor_allows_quantization`: no built llama.cpp was at hand that knows the
-/// architecture.
+/// Derived from the source of `llama_tensor_get_type_impl` and `tensor_allows_quantization`, because no available build of llama.cpp
+/// supports the architecture.
 #[test]
 fn glm5_next() {
     let model = ModelFacts { architecture: "glm5-next".to_owned(), ..llama(4) };
@@ -273,14 +273,14 @@ fn what_llama_cpp_cannot_do() {
     let output = decide_one(&llama(4), ("output.weight", &[512, 4], GgmlType::F16), "NVFP4", &none).unwrap();
     assert_eq!((output.ty, output.why.to_string().as_str()), (GgmlType::Q6_K, "output"));
 
-    // Without a number of a block, where no row asks for it.
+    // Without a block number, if no row needs it.
     let experts = ModelFacts { n_expert: 4, ..llama(4) };
     let tensor = ("mtp.ffn_up.weight", &[512, 4][..], GgmlType::F16);
     assert_eq!(decide_one(&experts, tensor, "Q4_0", &none).unwrap().ty, GgmlType::Q4_0);
     let error = decide_one(&experts, tensor, "IQ3_XS", &none).unwrap_err();
     assert!(error.contains("mtp.ffn_up.weight") && error.contains("blk.0 to blk.3"), "{error}");
 
-    // A type that does not fit, asked for by an option without regard to shapes.
+    // A type that does not fit, from an option that ignores shapes.
     let asked = MixOptions { token_embedding_type: Some(GgmlType::Q4_K), ..MixOptions::default() };
     let error = decide_one(&llama(4), ("token_embd.weight", &[96, 4], GgmlType::F16), "Q8_0", &asked).unwrap_err();
     assert_eq!(
@@ -290,7 +290,7 @@ fn what_llama_cpp_cannot_do() {
     );
     let asked = MixOptions { output_tensor_type: Some(GgmlType::Q4_K), ..MixOptions::default() };
     assert!(decide_one(&llama(4), ("output.weight", &[96, 4], GgmlType::F16), "Q8_0", &asked).is_err());
-    // Embeddings that are the output too go through the rows of the table, and give way.
+    // Embeddings that are also the output use the rows of the table, and fall back.
     let tied = decide_one(&llama(4), ("token_embd.weight", &[96, 4], GgmlType::F16), "Q8_0", &asked).unwrap();
     assert_eq!((tied.ty, tied.why), (GgmlType::Q5_0, Reason::OutputTensorType));
 
@@ -311,7 +311,7 @@ fn types_that_cannot_be_made() {
     }
 }
 
-/// The cases of `tensor_requires_imatrix`, and the tensors that have their type already.
+/// The cases of `tensor_requires_imatrix`, and tensors that already have their type.
 #[test]
 fn types_that_need_an_importance_matrix() {
     let none = MixOptions::default();
@@ -416,7 +416,7 @@ fn patterns_and_types() {
     assert!(TensorTypeRule::parse_list("attn_v=q6_K ffn").is_err());
 }
 
-/// Nothing that a file can hold makes it panic.
+/// No file content causes a panic.
 #[test]
 fn hostile_models() {
     let long = "blk.".to_owned() + &"9".repeat(300) + ".ffn_down.weight";
@@ -472,7 +472,7 @@ fn the_order_of_processing() {
     assert_eq!(names, expected);
 }
 
-/// What GNU's `std::regex_search` says of patterns that were made up at random; see the head of the file.
+/// Results of GNU's `std::regex_search` for random patterns; see the head of the file.
 #[test]
 fn patterns_as_std_regex_finds_them() {
     let mut lines = include_str!("data/patterns.txt").lines().filter(|line| !line.starts_with('#'));
@@ -505,7 +505,7 @@ fn patterns_that_are_costly_or_strange() {
         assert!(Pattern::new(pattern).is_err(), "{pattern}");
     }
     assert!(Pattern::new("").unwrap().finds(b"") && Pattern::new("a|").unwrap().finds(b"x"));
-    // Small letters, but for classes.
+    // Lower case, except for classes.
     assert!(Pattern::new(r"FFN_[A-D]OWN\.\D").unwrap().finds(b"ffn_down.weight"));
     assert!(!Pattern::new(r"blk\.\D").unwrap().finds(b"blk.1.x"));
 }

@@ -1,4 +1,4 @@
-//! Plans of quantizations, where the model as it stands could not be written.
+//! Plans of quantizations for models that could not be written unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use gguf_pipeline::{Draft, Error as PipelineError, RunOptions};
 use gguf_quantize::mix::Target;
 use gguf_quantize::{Error, QuantizeOptions};
 
-/// A file with these tensors of 32 columns and 4 rows, and what else is in its head, however odd.
+/// A file with these tensors of 32 columns and 4 rows, and arbitrary additions to its head.
 fn write(dir: &Path, names: &[&str], more: impl Fn(&mut Head)) -> PathBuf {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -32,7 +32,7 @@ fn quantize(model: &Path, options: &QuantizeOptions) -> Result<usize, Error> {
     Ok(plan.tensors().len())
 }
 
-/// What is left out or replaced does not have to be writable.
+/// Removed or replaced parts do not have to be writable.
 #[test]
 fn what_an_edit_mends_is_no_obstacle() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Recipes: the rules that are found give the same types again, and read as a person would write them.
+//! Recipes: the rules reproduce the types, and are as concise as handwritten ones.
 
 use gguf_format::keys::FileType;
 use gguf_format::{GgmlType, Str};
@@ -17,7 +17,7 @@ const BLOCK: &[(&str, [u64; 3])] = &[
     ("ffn_gate_exps", [1024, 512, 8]),
     ("ffn_up_exps", [1024, 512, 8]),
     ("ffn_down_exps", [512, 1024, 8]),
-    // Rows that are whole blocks of no K type.
+    // Rows that are not whole blocks of any K type.
     ("ffn_down_shexp", [96, 1024, 1]),
 ];
 
@@ -57,14 +57,14 @@ impl Model {
         decide(&self.facts, &self.facts(), target, options).unwrap()
     }
 
-    /// The same model with types as they were decided.
+    /// The same model with the decided types.
     fn with(&self, decisions: &[Decision]) -> Model {
         let types = decisions.iter().map(|decision| decision.ty);
         let tensors = self.tensors.iter().zip(types).map(|((name, shape, _), ty)| (name.clone(), *shape, ty));
         Model { facts: self.facts.clone(), tensors: tensors.collect() }
     }
 
-    /// Asserts that a recipe gives the types of `quantized`, as it is and read again from its text.
+    /// Asserts that a recipe produces the types of `quantized`, directly and after parsing its text.
     #[track_caller]
     fn assert_gives(&self, recipe: &Recipe, quantized: &Model) {
         assert_eq!(&Recipe::parse(&recipe.to_string()).unwrap().to_string(), &recipe.to_string());
@@ -93,7 +93,7 @@ fn every_file_type_is_its_own_recipe() {
                 let quantized = model.with(&model.decide(target, &options));
                 let recipe = Recipe::of(&quantized.facts, &quantized.facts(), Some(ty)).unwrap();
                 assert_eq!(recipe.file_type, Some(ty));
-                // Rules are for what an importance matrix would change.
+                // Some rules are only needed with an importance matrix.
                 let other = MixOptions { has_imatrix: !has_imatrix, ..MixOptions::default() };
                 let depends = model.decide(target, &options) != model.decide(target, &other);
                 assert!(recipe.rules.is_empty() || depends, "{name}:\n{recipe}");
@@ -109,7 +109,7 @@ fn every_file_type_is_its_own_recipe() {
     }
 }
 
-/// Types without any order, which is where blocks are counted differently than the file type would.
+/// Random types, for which blocks are counted differently than for the file type.
 #[test]
 fn any_types_are_given_again() {
     let types =
@@ -133,7 +133,7 @@ fn any_types_are_given_again() {
         for (decision, (_, shape, ty)) in decided.iter().zip(&mut quantized.tensors) {
             let other = types[random(n_types)];
             let fits = shape[0] % u64::from(other.info().unwrap().block_len) == 0;
-            // Some in few rounds, most in others.
+            // Few in some rounds, most in others.
             if fits && !matches!(decision.why, gguf_quantize::mix::Reason::Kept(_)) && random(8) <= round % 8 {
                 *ty = other;
             }
@@ -203,7 +203,7 @@ fn what_has_no_recipe_is_said() {
     let mut model = Model::new(1, true);
     model.tensors[0].2 = GgmlType(4);
     assert!(matches!(Recipe::of(&model.facts, &model.facts(), None), Err(RecipeError::Type { .. })));
-    // Rules do not see capitals.
+    // Rules do not match capital letters.
     let mut model = Model::new(1, true);
     for (name, ty) in [("extra.weight", GgmlType::Q4_0), ("Extra.weight", GgmlType::Q8_0)] {
         model.tensors.insert(0, (name.to_owned(), [1024, 1024, 1], ty));
@@ -214,7 +214,7 @@ fn what_has_no_recipe_is_said() {
     assert!(matches!(alike, Err(RecipeError::Alike { .. })), "{alike:?}");
 }
 
-/// Many names, or numbers, make several rules: a pattern has a bounded length.
+/// Many names or numbers need several rules: the length of a pattern is bounded.
 #[test]
 fn rules_are_as_long_as_patterns_may_be() {
     let types = [GgmlType::Q4_K, GgmlType::Q8_0, GgmlType::Q5_K];

@@ -1,6 +1,6 @@
-//! The table of codecs: for each tensor type that this crate converts, the functions that do it.
+//! The table of codecs: the conversion functions of each tensor type that this crate supports.
 //!
-//! A type that is not in the table cannot be decoded or encoded here; absence is `None`, never a guess.
+//! A type that is not in the table cannot be decoded or encoded; lookups return `None`.
 
 use core::fmt;
 
@@ -59,28 +59,28 @@ pub(crate) type Encode = fn(isa: Isa, rows: Rows<'_>, packed: &mut [u8]) -> Resu
 #[derive(Debug, Clone, Copy)]
 enum Encoder {
     Compiled(Encode),
-    /// It comes with this feature of the crate.
+    /// Compiled with this feature of the crate.
     #[cfg_attr(
         all(feature = "encode", feature = "iq"),
-        expect(dead_code, reason = "with all features nothing is left out")
+        expect(dead_code, reason = "with all features, every encoder is compiled")
     )]
     LeftOut(&'static str),
     /// ggml does not encode the type.
     None,
 }
 
-/// What an encoder does with an importance matrix.
+/// How an encoder uses an importance matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matrix {
-    /// Takes no notice of it.
+    /// The matrix is ignored.
     Ignored,
-    /// Weighs the error by it.
+    /// The matrix weights the error.
     Used,
-    /// Cannot do without it (`ggml_quantize_requires_imatrix` in `ggml.c`).
+    /// The matrix is required (`ggml_quantize_requires_imatrix` in `ggml.c`).
     Required,
 }
 
-/// What can be done with one tensor type.
+/// The conversions of one tensor type.
 ///
 /// ```
 /// use gguf_format::GgmlType;
@@ -91,7 +91,7 @@ pub enum Matrix {
 /// // Memory belongs to the caller: here for two rows of one block each.
 /// let mut packed = vec![0; codec.packed_bytes(values.len()).unwrap()];
 /// codec.encode(Rows::new(&values, 256, None)?, &mut packed)?;
-/// // Any whole blocks can be decoded by themselves.
+/// Any range of whole blocks can be decoded separately.
 /// let mut second = [0.0; 256];
 /// codec.decode(&packed[176..], &mut second)?;
 /// assert!(second.iter().all(|x| (x - 0.25).abs() < 0.001));
@@ -101,32 +101,32 @@ pub enum Matrix {
 pub struct Codec {
     /// The type.
     pub ty: GgmlType,
-    /// What its encoder does with an importance matrix.
+    /// How the encoder uses an importance matrix.
     pub matrix: Matrix,
-    /// How many finite values of a row become infinite when encoded; `None` where none can.
+    /// The number of finite values of a row that become infinite when encoded; `None` if the type has no such values.
     pub overflows: Option<fn(values: &[f32]) -> u64>,
-    /// Whether the encoder looks at whole rows when there is an importance matrix.
+    /// Whether the encoder reads whole rows when there is an importance matrix.
     by_row: bool,
     decode: Decode,
     encode: Encoder,
 }
 
-/// Why rows were not encoded or blocks not decoded. Nothing was written, but for [`CodecError::Refused`].
+/// Errors of encoding and decoding. Except for [`CodecError::Refused`], nothing has been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The type is not in the table of codecs.
     NoCodec(GgmlType),
-    /// The type is only read.
+    /// The type can only be decoded.
     DecodeOnly(GgmlType),
     /// The encoder was not compiled.
     LeftOut {
         /// The type.
         ty: GgmlType,
-        /// The feature of this crate that has it.
+        /// The feature of this crate that includes it.
         feature: &'static str,
     },
-    /// Values, rows and weights do not fit each other.
+    /// The lengths of values, rows and weights do not match.
     Rows(RowsError),
     /// A row is not a whole number of blocks.
     PartialBlock {
@@ -137,16 +137,16 @@ pub enum CodecError {
     },
     /// The type cannot be encoded without an importance matrix.
     NeedsMatrix(GgmlType),
-    /// The packed side does not have the size that the values need.
+    /// The packed buffer has the wrong size for the values.
     Size {
         /// The type.
         ty: GgmlType,
-        /// Bytes needed; 0 when the values are not a whole number of blocks.
+        /// Bytes needed; 0 if the values are not a whole number of blocks.
         needed: usize,
         /// Bytes given.
         given: usize,
     },
-    /// The numbers of a block overflow in a way that makes ggml abort; the output is invalid.
+    /// The values of a block overflow, and ggml aborts; the output is invalid.
     Refused {
         /// The type.
         ty: GgmlType,
@@ -202,31 +202,31 @@ impl Codec {
         self
     }
 
-    /// Whether the bytes of a block depend on the other blocks of its row, with or without an importance matrix. Where they do, a part
-    /// of a row is encoded with the [squares](crate::RowSquares) of all of it.
+    /// Whether the bytes of a block depend on the other blocks of its row, with or without an importance matrix. A part of such a row is
+    /// encoded with the [squares](crate::RowSquares) of the whole row.
     pub fn looks_at_rows(&self, has_matrix: bool) -> bool {
         self.by_row && has_matrix
     }
 
-    /// Whether values can be encoded as this type: ggml does so, and the [feature](crate#features) that has the encoder is on.
+    /// Whether values can be encoded as this type: ggml has an encoder, and its [feature](crate#features) is enabled.
     pub fn can_encode(&self) -> bool {
         matches!(self.encode, Encoder::Compiled(_))
     }
 
-    /// Bytes of this many values; `None` if they are not a whole number of blocks.
+    /// The packed size of this many values; `None` if they are not a whole number of blocks.
     pub fn packed_bytes(&self, values: usize) -> Option<usize> {
         usize::try_from(self.ty.tensor_bytes([values as u64]).ok()?).ok()
     }
 
-    /// Decodes whole blocks, from any block of a row on: the values that `to_float` of ggml's type traits gives, to the bit.
+    /// Decodes whole blocks, starting at any block of a row. The values are bit-identical to those of `to_float` in ggml's type traits.
     ///
     /// # Errors
-    /// [`CodecError::Size`] when the bytes are not just those of the values.
+    /// [`CodecError::Size`] if the bytes do not match the number of values.
     pub fn decode(&self, packed: &[u8], values: &mut [f32]) -> Result<(), CodecError> {
         self.decode_with(Isa::best(), packed, values)
     }
 
-    /// [`Codec::decode`] with an instruction set of choice; the values are the same.
+    /// [`Codec::decode`] with a chosen instruction set; the values are the same.
     ///
     /// # Errors
     /// As for [`Codec::decode`].
@@ -236,15 +236,15 @@ impl Codec {
         Ok(())
     }
 
-    /// Encodes rows: the bytes that `ggml_quantize_chunk` gives.
+    /// Encodes rows to the same bytes as `ggml_quantize_chunk`.
     ///
     /// # Errors
-    /// [`CodecError`]; only after [`CodecError::Refused`] has anything been written.
+    /// [`CodecError`]; only [`CodecError::Refused`] may leave partial output.
     pub fn encode(&self, rows: Rows<'_>, packed: &mut [u8]) -> Result<(), CodecError> {
         self.encode_with(Isa::best(), rows, packed)
     }
 
-    /// [`Codec::encode`] with an instruction set of choice; the bytes are the same.
+    /// [`Codec::encode`] with a chosen instruction set; the bytes are the same.
     ///
     /// # Errors
     /// As for [`Codec::encode`].
@@ -276,7 +276,7 @@ impl Codec {
     }
 }
 
-/// An encoder that comes with a feature.
+/// An encoder behind a feature.
 macro_rules! encoder {
     ($feature:literal, $encode:expr) => {{
         #[cfg(feature = $feature)]
@@ -287,7 +287,7 @@ macro_rules! encoder {
     }};
 }
 
-/// The codec of a type of blocks, which is only read or has an encoder.
+/// The codec of a block type, read-only or with an encoder.
 macro_rules! blocks {
     ($ty:ident, $module:ident :: $block:ident) => {
         Codec::new(GgmlType::$ty, Matrix::Ignored, block::decode::<$module::$block, _, _>, Encoder::None)

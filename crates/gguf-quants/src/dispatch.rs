@@ -1,7 +1,7 @@
-//! Choosing the instruction set.
+//! Selection of the instruction set.
 //!
-//! [`Isa`] names one; [`Isa::best`] is the fastest that this machine has. Every one gives the same bits, so the choice is of speed
-//! only, and tests force each in turn.
+//! [`Isa`] names an instruction set; [`Isa::best`] is the fastest of this machine. All of them give the same bits, so the choice affects
+//! only speed, and tests force each in turn.
 
 use core::fmt;
 use core::str::FromStr;
@@ -23,7 +23,7 @@ use crate::lanes::{avx2::Avx2, avx512::Avx512, sse41::Sse41};
 ///
 /// assert!(Isa::best().is_available());
 /// assert_eq!("scalar".parse(), Ok(Isa::Scalar));
-/// // An instruction set that the machine lacks does no harm: the plain code gives the same.
+/// An instruction set that the machine lacks is allowed: the scalar code gives the same result.
 /// let mut values = [0.0; 2];
 /// gguf_quants::codec(gguf_format::GgmlType::BF16).unwrap().decode_with(Isa::Neon, &[0x80, 0x3f, 0, 0], &mut values)?;
 /// assert_eq!(values, [1.0, 0.0]);
@@ -32,9 +32,9 @@ use crate::lanes::{avx2::Avx2, avx512::Avx512, sse41::Sse41};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isa {
-    /// The reference: one block at a time, as ggml's source reads.
+    /// The reference: one block at a time, as in ggml's source.
     Scalar,
-    /// The kernels over plain arrays of eight; needs nothing of the CPU. Available where there is no other set of vectors, and with the
+    /// The kernels over plain arrays of eight, for any CPU. Available on machines without another vector instruction set, and with the
     /// feature `arrays`.
     Arrays,
     /// aarch64 with NEON: four lanes.
@@ -49,7 +49,7 @@ pub enum Isa {
     Avx512,
 }
 
-/// Every instruction set with the name that options and tables use; of those that a machine has, the slowest first.
+/// Every instruction set with its name in options and tables; those of one machine are ordered from slowest to fastest.
 const NAMES: &[(Isa, &str)] = &[
     (Isa::Scalar, "scalar"),
     (Isa::Arrays, "arrays"),
@@ -61,18 +61,18 @@ const NAMES: &[(Isa, &str)] = &[
 ];
 
 impl Isa {
-    /// All that this machine has, the slowest first; [`Isa::Scalar`] is everywhere.
+    /// The instruction sets of this machine, slowest first; [`Isa::Scalar`] is always available.
     pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
         NAMES.iter().map(|&(isa, _)| isa).filter(|isa| isa.is_available())
     }
 
-    /// The fastest that this machine has. The CPU is asked once.
+    /// The fastest instruction set of this machine. The CPU is queried once.
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| Isa::available().next_back().unwrap_or(Isa::Scalar))
     }
 
-    /// Whether this machine has it.
+    /// Whether this machine has the instruction set.
     pub fn is_available(self) -> bool {
         match self {
             Isa::Scalar => true,
@@ -87,12 +87,12 @@ impl Isa {
             Isa::Avx2 => Avx2::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Avx512::detect().is_some(),
-            #[allow(unreachable_patterns, reason = "what belongs to other machines")]
+            #[allow(unreachable_patterns, reason = "instruction sets of other machines")]
             _ => false,
         }
     }
 
-    /// Its name in options and tables.
+    /// The name in options and tables.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(isa, _)| *isa == self).map_or("", |(_, name)| name)
     }
@@ -112,7 +112,7 @@ impl FromStr for Isa {
     }
 }
 
-/// No instruction set has that name.
+/// Unknown name of an instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownIsa;
 
@@ -125,17 +125,17 @@ impl fmt::Display for UnknownIsa {
 
 impl core::error::Error for UnknownIsa {}
 
-/// Work written over the vector vocabulary, and in plain steps.
+/// An operation implemented over the vector vocabulary, and as a scalar reference.
 pub(crate) trait Kernel: Sized {
-    /// What it gives.
+    /// The result.
     type Output;
-    /// Does it in plain steps.
+    /// Runs the scalar reference.
     fn plain(self) -> Self::Output;
-    /// Does it with vectors. Implementations, and all they call with vectors, are `#[inline(always)]`.
+    /// Runs with vectors. Implementations, and all functions they call with vectors, are `#[inline(always)]`.
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// All of a kernel.
+/// A whole kernel.
 struct Whole<K>(K);
 
 impl<L: Lanes, K: Kernel> Part<L> for Whole<K> {
@@ -148,7 +148,7 @@ impl<L: Lanes, K: Kernel> Part<L> for Whole<K> {
 }
 
 impl Isa {
-    /// Runs a kernel with the lanes of this instruction set; in plain steps where the machine lacks it.
+    /// Runs a kernel with the lanes of this instruction set, or the scalar reference if the machine lacks it.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         #[allow(unused_macros, reason = "some targets have no vectors")]
@@ -191,7 +191,7 @@ mod tests {
         assert!(error.to_string().ends_with(" scalar arrays neon simd128 sse4.1 avx2 avx512"), "{error}");
     }
 
-    /// What a kernel is entered with.
+    /// Returns the lanes of the kernel's vectors.
     struct Width;
 
     impl Kernel for Width {
@@ -217,7 +217,7 @@ mod tests {
             };
             assert_eq!(isa.run(Width), lanes, "{isa}");
         }
-        // What only another machine has is done in plain steps.
+        // Instruction sets of other machines fall back to the scalar reference.
         for &(isa, _) in NAMES.iter().filter(|(isa, _)| !isa.is_available()) {
             assert_eq!(isa.run(Width), 1, "{isa}");
         }

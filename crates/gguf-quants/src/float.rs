@@ -2,20 +2,18 @@
 //!
 //! The rules are those of the reference converter, bit for bit:
 //!
-//! * **f32 → f16** rounds to the nearest, ties to even; what is too large becomes infinity; subnormals are kept; a NaN
-//!   keeps its sign and the upper ten bits of its payload, and stays a NaN when those are zero (numpy's
-//!   `npy_floatbits_to_halfbits`, which is what `astype(float16)` does).
-//! * **f32 → bf16** rounds to the nearest, ties to even, the carry may run into the exponent and make infinity; a NaN is
-//!   cut to its upper 16 bits and made quiet (`ggml_compute_fp32_to_bf16` in `ggml-impl.h`, `BF16` in gguf-py's
-//!   `quants.py`).
-//! * **f16 → f32** and **bf16 → f32** are exact, also for the payloads of NaNs.
+//! * **f32 → f16** rounds to the nearest, ties to even; larger numbers become infinity; subnormals are kept; a NaN keeps its sign and the
+//!   upper ten bits of its payload, and stays a NaN if those are zero (numpy's `npy_floatbits_to_halfbits`, the implementation of
+//!   `astype(float16)`).
+//! * **f32 → bf16** rounds to the nearest, ties to even; the carry may overflow into the exponent and give infinity; a NaN is truncated to
+//!   its upper 16 bits and made quiet (`ggml_compute_fp32_to_bf16` in `ggml-impl.h`, `BF16` in gguf-py's `quants.py`).
+//! * **f16 → f32** and **bf16 → f32** are exact, including the payloads of NaNs.
 //! * **f64 → f32** rounds to the nearest, ties to even.
 //!
-//! Whether the CPU has instructions for these does not matter: they are written as integer arithmetic without branches,
-//! which compilers turn into vector code. (Hardware conversions of half precision make signalling NaNs quiet; these do
-//! not.)
+//! The conversions are integer arithmetic without branches, which compilers vectorize; they do not use the CPU's conversion instructions.
+//! (Hardware conversions of half precision make signalling NaNs quiet; these do not.)
 //!
-//! Rows are little-endian bytes on the packed side, on every host.
+//! Packed rows are little-endian bytes on every host.
 
 /// Bits of +infinity in half precision.
 const F16_INFINITY: u32 = 0x7c00;
@@ -65,14 +63,14 @@ pub const fn f16_to_f32(half: u16) -> f32 {
     f32::from_bits(sign | bits)
 }
 
-/// [`f32_to_f16`] as ggml does it: every NaN becomes the one with the upper payload bit (`ggml_compute_fp32_to_fp16` in
-/// `ggml-impl.h`). All scales in blocks are rounded so.
+/// [`f32_to_f16`] as in ggml: every NaN becomes the one with the upper payload bit (`ggml_compute_fp32_to_fp16` in `ggml-impl.h`). All
+/// scales in blocks are rounded this way.
 #[inline]
 pub const fn f32_to_f16_ggml(value: f32) -> u16 {
     if value.is_nan() { ((value.to_bits() >> 16) & 0x8000) as u16 | 0x7e00 } else { f32_to_f16(value) }
 }
 
-/// [`f16_to_f32`] as ggml does it: NaNs become quiet (`ggml_compute_fp16_to_fp32` in `ggml-impl.h`).
+/// [`f16_to_f32`] as in ggml: NaNs become quiet (`ggml_compute_fp16_to_fp32` in `ggml-impl.h`).
 #[inline]
 pub const fn f16_to_f32_ggml(half: u16) -> f32 {
     let quiet = if half & 0x7fff > 0x7c00 { 0x0200 } else { 0 };
@@ -98,7 +96,7 @@ macro_rules! decode {
     ($(#[$doc:meta])* $name:ident, $bytes:literal, |$x:ident: $ty:ident| $value:expr) => {
         $(#[$doc])*
         ///
-        /// Converts as many values as both sides hold.
+        /// Converts as many values as fit both slices.
         pub fn $name(packed: &[u8], values: &mut [f32]) {
             let (words, _) = packed.as_chunks::<$bytes>();
             for (value, word) in values.iter_mut().zip(words) {
@@ -113,7 +111,7 @@ macro_rules! encode {
     ($(#[$doc:meta])* $name:ident, $bytes:literal, |$x:ident| $word:expr) => {
         $(#[$doc])*
         ///
-        /// Converts as many values as both sides hold.
+        /// Converts as many values as fit both slices.
         pub fn $name(values: &[f32], packed: &mut [u8]) {
             let (words, _) = packed.as_chunks_mut::<$bytes>();
             for (&$x, word) in values.iter().zip(words) {
@@ -152,12 +150,12 @@ encode!(
     encode_bf16, 2, |x| f32_to_bf16(x)
 );
 
-/// How many finite values become infinite in half precision: those of magnitude 65520 and more.
+/// The number of finite values that become infinite in half precision: those of magnitude 65520 and more.
 pub fn count_f16_overflows(values: &[f32]) -> u64 {
     count_from(values, 65520.0f32.to_bits())
 }
 
-/// How many finite values become infinite in bfloat16: those that round up past its largest number.
+/// The number of finite values that become infinite in bfloat16: those that round up past its largest number.
 pub fn count_bf16_overflows(values: &[f32]) -> u64 {
     count_from(values, 0x7f7f_8000)
 }
@@ -187,8 +185,8 @@ mod tests {
         if sign == 1 { -magnitude } else { magnitude }
     }
 
-    /// The nearest of a format's finite magnitudes (given in rising order as value and bits), ties to the even bits; from
-    /// `limit` on, infinity.
+    /// The nearest of a format's finite magnitudes (given in ascending order as value and bits), ties to the even bits; infinity from
+    /// `limit` on.
     fn nearest(x: f32, magnitudes: &[(f64, u16)], limit: f64, infinity: u16) -> u16 {
         let sign = ((x.to_bits() >> 16) & 0x8000) as u16;
         let m = f64::from(x.abs());
@@ -268,7 +266,7 @@ mod tests {
 
     #[test]
     fn nans_stay_nans() {
-        // What numpy 2 and gguf-py give for these.
+        // The results of numpy 2 and gguf-py.
         let cases: &[(u32, u16, u16)] = &[
             (0x7f80_0001, 0x7c01, 0x7fc0),
             (0x7f80_2000, 0x7c01, 0x7fc0),

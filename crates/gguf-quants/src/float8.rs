@@ -1,7 +1,7 @@
 //! Floats of eight bits: the formats of FP8 checkpoints and of the scales of microscaling formats. Every value is exact in `f32`.
 //!
-//! The values are those of PyTorch's types of the same names (`torch/headeronly/util/Float8_*.h`), bit for bit, NaNs too. ggml's tensor
-//! types do not include them; checkpoints do.
+//! The values are bit-identical to those of PyTorch's types of the same names (`torch/headeronly/util/Float8_*.h`), including NaNs.
+//! Checkpoints use these formats; ggml has no tensor types for them.
 
 use crate::float::f16_to_f32_ggml;
 
@@ -13,9 +13,9 @@ pub enum Float8 {
     E4M3,
     /// Five bits of exponent and two of fraction: the upper half of half precision (`float8_e5m2`).
     E5M2,
-    /// As [`E4M3`](Float8::E4M3) with another bias and one NaN, in the place of negative zero (`float8_e4m3fnuz`).
+    /// As [`E4M3`](Float8::E4M3) with another bias, and a single NaN in place of negative zero (`float8_e4m3fnuz`).
     E4M3Fnuz,
-    /// As [`E5M2`](Float8::E5M2) with another bias, no infinities and one NaN, in the place of negative zero (`float8_e5m2fnuz`).
+    /// As [`E5M2`](Float8::E5M2) with another bias, no infinities, and a single NaN in place of negative zero (`float8_e5m2fnuz`).
     E5M2Fnuz,
     /// Powers of two without a sign (`float8_e8m0fnu`).
     E8M0,
@@ -33,11 +33,11 @@ impl Float8 {
         }
     }
 
-    /// Decodes as many values as both sides hold.
+    /// Decodes as many values as fit both slices.
     pub fn decode(self, packed: &[u8], values: &mut [f32]) {
         let table = self.values();
         for (value, &byte) in values.iter_mut().zip(packed) {
-            // Every byte has a place in the table.
+            // Every byte is a valid index of the table.
             *value = table.get(usize::from(byte)).copied().unwrap_or_default();
         }
     }

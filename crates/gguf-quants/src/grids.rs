@@ -1,9 +1,9 @@
-//! The codebooks of the IQ types: which points there are, and for every other point the ones nearby.
+//! The codebooks of the IQ types: their points, and the neighbours of every other point.
 //!
-//! A codebook (ggml says grid) is a list of points of eight elements with the levels 0 to 2, or of four elements with the levels 0 to 7; a
-//! block stores indexes into the list. An encoder rounds to any point and then needs to know whether the list has it, and if not,
-//! which of its neighbours could stand for it. ggml builds that when a program asks for a type first (`iq2xs_init_impl`,
-//! `iq3xs_init_impl` in `ggml-quants.c`), and so does this module; the order of the neighbours decides between equal ones.
+//! A codebook (a grid in ggml) is a list of points of eight elements with the levels 0 to 2, or of four elements with the levels 0 to 7; a
+//! block stores indexes into the list. An encoder rounds to any point and then needs to know whether the list has it, and if not, which of
+//! its neighbours could replace it. ggml builds these tables when a program first uses a type (`iq2xs_init_impl`, `iq3xs_init_impl` in
+//! `ggml-quants.c`), and so does this module; the order of the neighbours decides between equally near ones.
 //!
 //! Here a point is one number: its levels are the digits, the first element the lowest, in base 3 or 8. ggml packs two or three bits an
 //! element instead ([`Grid::codes`]).
@@ -23,20 +23,20 @@ pub(crate) struct Grid {
     eights: OnceLock<Eights>,
 }
 
-/// The codes of the neighbours in eights, for kernels that look at eight at a time; made when asked for first.
+/// The codes of the neighbours in groups of eight, for kernels that process eight at a time; built on first use.
 #[derive(Debug)]
 pub(crate) struct Eights {
-    /// For each point its packed code, or what [`Eights::list`] takes.
+    /// For each point its packed code, or the argument of [`Eights::list`].
     pub places: Vec<i32>,
-    /// The lists one after the other, each filled up to a multiple of eight with its last code.
+    /// The lists one after the other, each padded to a multiple of eight with its last code.
     pub codes: Vec<u16>,
 }
 
 impl Eights {
-    /// Five bits from this one on are not used by places, and not looked at by [`Eights::list`].
+    /// The first of five bits that places do not use and [`Eights::list`] ignores.
     pub const FREE: u32 = 20;
 
-    /// Of a place below zero: where its list starts in the codes, and how many eights it has, at least one.
+    /// For a negative place: the start of its list in the codes, and its number of eights, at least one.
     #[inline(always)]
     pub fn list(place: i32) -> (usize, usize) {
         let list = !place as usize;
@@ -61,7 +61,7 @@ impl Eights {
     }
 }
 
-/// How points are made up.
+/// The structure of points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     /// Elements of a point; even.
@@ -78,7 +78,7 @@ const EIGHT: Shape = Shape { elements: 8, base: 3, bits: 2 };
 const FOUR: Shape = Shape { elements: 4, base: 8, bits: 3 };
 
 impl Shape {
-    /// The code, packed with the given number of bits per element as digits of the base.
+    /// The point of a code: converts packed bits per element to digits of the base.
     fn point(self, code: u16) -> usize {
         (0..self.elements).rev().fold(0, |point, i| point * self.base + self.level(code, i)) as usize
     }
@@ -107,12 +107,12 @@ pub(crate) const fn magnitudes<const POINTS: usize, const E: usize>(
     all
 }
 
-/// Where a point is found.
+/// The location of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place<'a> {
     /// In the codebook, at this index.
     On(u16),
-    /// Not in it; these indexes are near, the nearest first, and of equally near ones the lower index first.
+    /// Not in it; the indexes of its neighbours, the nearest first, and of equally near ones the lower index first.
     Near(&'a [u16]),
 }
 
@@ -126,7 +126,7 @@ macro_rules! grids {
     )*};
 }
 
-// How many distances count as near is `nwant` in ggml.
+// The number of distances that are near is `nwant` in ggml.
 grids! {
     /// Of IQ2_XXS: 256 points.
     iq2_xxs: EIGHT IQ2_XXS 2;
@@ -152,7 +152,7 @@ impl Grid {
         self.codes
     }
 
-    /// For each point its index, or `!k` when it is not in the codebook and has the `k`th [list](Grid::list) of neighbours.
+    /// For each point its index, or `!k` if it is not in the codebook and has the `k`th [list](Grid::list) of neighbours.
     #[inline]
     pub fn map(&self) -> &[i32] {
         &self.map
@@ -170,7 +170,7 @@ impl Grid {
         &self.neighbours[self.starts[k] as usize..self.starts[k + 1] as usize]
     }
 
-    /// The lists in eights.
+    /// The lists in groups of eight.
     #[inline]
     pub fn eights(&self) -> &Eights {
         self.eights.get_or_init(|| Eights::new(self))
@@ -182,7 +182,7 @@ impl Grid {
         self.map[self.shape.point(code)] as u16
     }
 
-    /// Where a point is found.
+    /// The location of a point.
     #[inline]
     pub fn place(&self, point: usize) -> Place<'_> {
         match self.map[point] {
@@ -192,7 +192,7 @@ impl Grid {
     }
 
     fn new(shape: Shape, codes: &'static [u16], shells: u32) -> Grid {
-        // A point is looked at as two halves: the squared distance of two points is the sum of those of their halves.
+        // A point is split into halves: the squared distance of two points is the sum of the squared distances of their halves.
         let half = Shape { elements: shape.elements / 2, ..shape };
         let n_halves = shape.base.pow(half.elements) as usize;
         let split = half.bits * half.elements;
@@ -238,7 +238,7 @@ impl Grid {
             for ((d, l), h) in distance.iter_mut().zip(low).zip(high) {
                 *d = l + h;
             }
-            // Shell after shell, each in the order of the indexes.
+            // By distance, and by index within each distance.
             let mut inside = 0;
             for _ in 0..shells {
                 let shell = distance.iter().fold(u8::MAX, |least, &d| least.min(if d > inside { d } else { u8::MAX }));
@@ -310,7 +310,7 @@ mod tests {
             for (index, &code) in grid.codes.iter().enumerate() {
                 assert_eq!(grid.place(grid.shape.point(code)), Place::On(index as u16));
             }
-            // A prime step: all kinds of points, in a time that a test may take.
+            // A prime step: all kinds of points, in acceptable test time.
             for point in (0..grid.map.len()).step_by(13) {
                 if let Place::Near(list) = grid.place(point) {
                     assert_eq!(list, plain_neighbours(grid, point, shells), "point {point} of {n}");

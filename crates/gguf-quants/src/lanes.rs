@@ -1,17 +1,17 @@
-//! The vector vocabulary: everything the kernels say to a CPU, each operation defined by its scalar expression.
+//! The vector vocabulary: all vector operations of the kernels, each defined by its scalar expression.
 //!
 //! A kernel is written once, over [`Lanes`], and handles [`Lanes::N`] blocks side by side, one per lane; each lane performs
 //! the reference's operations in the reference's order, so every instruction set gives the same bits. Nothing here fuses
 //! a multiplication with an addition, reorders a sum or adds across lanes.
 //!
-//! A value of a type that implements [`Lanes`] is the proof that the CPU has the instructions: it can only be made where that
-//! was checked (`dispatch.rs`), and vectors can only be made with it. That is why the kernels are safe code.
+//! A value of a type that implements [`Lanes`] proves that the CPU has the instructions: it can only be created after a check
+//! (`dispatch.rs`), and vectors can only be created with it. That is why the kernels are safe code.
 //!
-//! Kernels and what they call must be `#[inline(always)]`, and must not pass vectors through closures or through functions
-//! of the standard library (`map`, `from_fn`): only what is inlined into the entry of an instruction set is compiled for it.
+//! Kernels and the functions they call must be `#[inline(always)]`, and must not pass vectors through closures or through functions of the
+//! standard library (`map`, `from_fn`): only code inlined into the entry of an instruction set is compiled for it.
 //!
-//! The plain code that a kernel leaves unusual blocks to is `#[inline(never)]`. So there is one compiled form of it, and even what it
-//! makes of several NaNs, which the order of operands decides, is the same from everywhere.
+//! The scalar code to which a kernel leaves unusual blocks is `#[inline(never)]`. It has a single compiled form, so even its results for
+//! several NaNs, which depend on the order of operands, are the same for all callers.
 
 use core::fmt::Debug;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -34,30 +34,30 @@ pub(crate) mod sse41;
 mod tests;
 pub(crate) mod twice;
 
-/// The most lanes that an implementation has; buffers of one value per lane are this long.
+/// The maximum number of lanes; buffers of one value per lane have this length.
 pub const MAX_LANES: usize = 32;
 
 /// One instruction set.
 pub trait Lanes: Copy + Debug {
     /// Lanes of a vector; a power of two, at most [`MAX_LANES`].
     const N: usize;
-    /// Whether two vectors in step hide the latency of sums that go one after the other.
+    /// Whether two vectors in step hide the latency of dependent sums.
     const PAIRS_ARE_FASTER: bool = true;
     /// `N` single-precision numbers.
     type F: Floats<I = Self::I, M = Self::M>;
-    /// `N` 32-bit integers, taken as signed or unsigned by the operation.
+    /// `N` 32-bit integers, signed or unsigned depending on the operation.
     type I: Ints<F = Self::F, M = Self::M>;
     /// `N` truth values.
     type M: Masks<F = Self::F, I = Self::I>;
-    /// Four numbers to choose from; see [`Lanes::lookup4`].
+    /// A table of four numbers; see [`Lanes::lookup4`].
     type Table4: Copy;
-    /// Eight numbers to choose from.
+    /// A table of eight numbers.
     type Table8: Copy;
-    /// Sixteen numbers to choose from.
+    /// A table of sixteen numbers.
     type Table16: Copy;
 
-    /// Runs a part of a kernel as a function of its own, compiled for this instruction set. A kernel is entered so, and what several
-    /// kernels share or is large is compiled once.
+    /// Runs a part of a kernel as a separate function, compiled for this instruction set. Kernels are entered this way, and large or shared
+    /// parts are compiled once.
     fn call<P: Part<Self>>(self, part: P) -> P::Output;
 
     /// `x` in every lane.
@@ -66,27 +66,27 @@ pub trait Lanes: Copy + Debug {
     fn splat_i(self, x: i32) -> Self::I;
     /// Lane `i` is bit `i`.
     fn mask(self, bits: u32) -> Self::M;
-    /// The first `N` of the slice; panics when there are fewer.
+    /// The first `N` elements of the slice; panics if there are fewer.
     fn load(self, from: &[f32]) -> Self::F;
-    /// The first `N` of the slice; panics when there are fewer.
+    /// The first `N` elements of the slice; panics if there are fewer.
     fn load_i(self, from: &[i32]) -> Self::I;
-    /// The first `N` of the slice, zero-extended.
+    /// The first `N` elements of the slice, zero-extended.
     fn load_u8(self, from: &[u8]) -> Self::I;
-    /// The first `N` of the slice, sign-extended.
+    /// The first `N` elements of the slice, sign-extended.
     fn load_i8(self, from: &[u8]) -> Self::I;
-    /// The first `N` of the slice, zero-extended.
+    /// The first `N` elements of the slice, zero-extended.
     fn load_u16(self, from: &[u16]) -> Self::I;
     /// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of one number.
     fn half(self, bits: u16) -> f32;
-    /// [`Lanes::half`] in every lane; in a loop it is faster than a splat of the scalar, which waits for the one before it.
+    /// [`Lanes::half`] in every lane; in a loop this is faster than a splat of the scalar, which adds a dependency.
     #[inline(always)]
     fn splat_half(self, bits: u16) -> Self::F {
         self.splat(self.half(bits))
     }
     /// Lane `i` is `f16_to_f32_ggml` of the little-endian half at byte `2 i`.
     fn load_half(self, from: &[u8]) -> Self::F;
-    /// [`f32_to_f16_ggml`](crate::float::f32_to_f16_ggml) of lane `i` goes to the bytes from `2 i` on, little-endian; panics when there
-    /// are fewer than `2 N` bytes.
+    /// Stores [`f32_to_f16_ggml`](crate::float::f32_to_f16_ggml) of lane `i` at byte `2 i`, little-endian; panics if there are fewer than
+    /// `2 N` bytes.
     #[inline(always)]
     fn store_half(self, x: Self::F, to: &mut [u8]) {
         let to = &mut to.as_chunks_mut::<2>().0[..Self::N];
@@ -113,7 +113,7 @@ pub trait Lanes: Copy + Debug {
     /// Lane `i` is `values[index[i] & 15]`.
     fn lookup16(self, table: Self::Table16, index: Self::I) -> Self::F;
 
-    /// Lane `i` is `from[i / 8]`. This and what follows looks at lanes in eights; `N` must be a multiple of 8.
+    /// Lane `i` is `from[i / 8]`. This and the following methods process lanes in groups of eight; `N` must be a multiple of 8.
     #[inline(always)]
     fn splat_eights(self, from: &[f32]) -> Self::F {
         let mut lane = [0.0; MAX_LANES];
@@ -141,7 +141,7 @@ pub trait Lanes: Copy + Debug {
     fn pick8(self, table: Self::F, index: Self::I) -> Self::F {
         self.load(&pick::<Self>(table, index, 8))
     }
-    /// Lane `i` is lane `index[i] & 7` of the two, one after the other; `N` must be 4. What [`Lanes::pick8`] is made of there.
+    /// Lane `i` is lane `index[i] & 7` of the two, one after the other; `N` must be 4. Implements [`Lanes::pick8`] for pairs.
     #[inline(always)]
     fn pick_of_two(self, low: Self::F, high: Self::F, index: Self::I) -> Self::F {
         let (mut from, mut at, mut to) = ([0.0; MAX_LANES], [0; MAX_LANES], [0.0; MAX_LANES]);
@@ -153,7 +153,7 @@ pub trait Lanes: Copy + Debug {
         }
         self.load(&to)
     }
-    /// Lane `i` is the least, as signed, of the eight lanes from `i / 8 * 8`.
+    /// Lane `i` is the smallest, as signed, of the eight lanes from `i / 8 * 8`.
     #[inline(always)]
     fn least_of_eight(self, x: Self::I) -> Self::I {
         let mut lane = [0; MAX_LANES];
@@ -168,7 +168,7 @@ pub trait Lanes: Copy + Debug {
         self.load_i(&lane)
     }
 
-    /// Turns rows into columns: element `j`, lane `i` is `rows[i][j]`. Takes the first `N` rows; panics when there are fewer.
+    /// Transposes rows: element `j`, lane `i` is `rows[i][j]`. Uses the first `N` rows; panics if there are fewer.
     #[inline(always)]
     fn columns<const LEN: usize>(self, rows: &[&[f32; LEN]]) -> [Self::F; LEN] {
         let rows = &rows[..Self::N];
@@ -184,7 +184,7 @@ pub trait Lanes: Copy + Debug {
     }
 }
 
-/// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of the half in each lane, for instruction sets that do not have it.
+/// [`f16_to_f32_ggml`](crate::float::f16_to_f32_ggml) of the half in each lane, for instruction sets without the conversion.
 #[allow(dead_code, reason = "machines for which no instruction set is written here do not call it")]
 #[inline(always)]
 fn halves_to_floats<L: Lanes>(lanes: L, half: L::I) -> L::F {
@@ -201,7 +201,7 @@ fn halves_to_floats<L: Lanes>(lanes: L, half: L::I) -> L::F {
     (infinity.gt(magnitude).select_i(finite, special) | sign).as_f()
 }
 
-/// Lanes picked from their own `of`, a power of two.
+/// Each lane picks from its group of `of` lanes, a power of two.
 #[inline(always)]
 fn pick<L: Lanes>(table: L::F, index: L::I, of: usize) -> [f32; MAX_LANES] {
     let (mut from, mut at, mut to) = ([0.0; MAX_LANES], [0; MAX_LANES], [0.0; MAX_LANES]);
@@ -231,19 +231,19 @@ pub(crate) fn to_half<L: Lanes>(lanes: L, x: L::F) -> L::I {
 
 /// Work with the vectors of one instruction set, for [`Lanes::call`].
 pub trait Part<L: Lanes> {
-    /// What it gives.
+    /// The result.
     type Output;
-    /// Does it. Implementations are `#[inline(always)]`.
+    /// Runs the part. Implementations are `#[inline(always)]`.
     fn run(self, lanes: L) -> Self::Output;
 }
 
-/// What x86's `cvttps2dq` gives: cut towards zero; `i32::MIN` for NaN and for what does not fit.
+/// The result of x86's `cvttps2dq`: truncated towards zero; `i32::MIN` for NaN and for numbers out of range.
 #[inline(always)]
 pub(crate) fn trunc(x: f32) -> i32 {
     if (-2147483648.0..2147483648.0).contains(&x) { x as i32 } else { i32::MIN }
 }
 
-/// Vectors know their length.
+/// Vectors with a known length.
 pub trait Width {
     /// Lanes.
     const N: usize;
@@ -283,11 +283,11 @@ pub trait Floats:
     fn ge(self, other: Self) -> Self::M;
     /// `self == other`; false for NaN.
     fn equal(self, other: Self) -> Self::M;
-    /// Cut towards zero; `i32::MIN` for NaN and for what does not fit (what x86's `cvttps2dq` gives).
+    /// Truncated towards zero; `i32::MIN` for NaN and for numbers out of range (as x86's `cvttps2dq`).
     fn trunc(self) -> Self::I;
     /// The bits of the numbers.
     fn bits(self) -> Self::I;
-    /// Writes the first `N` places of the slice; panics when there are fewer.
+    /// Writes the first `N` elements of the slice; panics if there are fewer.
     fn store(self, to: &mut [f32]);
 }
 
@@ -314,19 +314,19 @@ pub trait Ints:
     fn shr<const BY: i32>(self) -> Self;
     /// `(self as i32) >> BY`, `BY` below 32.
     fn sar<const BY: i32>(self) -> Self;
-    /// The larger, as signed.
+    /// The larger value, as signed.
     fn max(self, other: Self) -> Self;
-    /// The smaller, as signed.
+    /// The smaller value, as signed.
     fn min(self, other: Self) -> Self;
     /// `self == other`.
     fn equal(self, other: Self) -> Self::M;
     /// `self > other`, as signed.
     fn gt(self, other: Self) -> Self::M;
-    /// The nearest number, of the signed value.
+    /// The nearest float of the signed value.
     fn to_f(self) -> Self::F;
-    /// The number that has these bits.
+    /// The float with these bits.
     fn as_f(self) -> Self::F;
-    /// Writes the first `N` places of the slice; panics when there are fewer.
+    /// Writes the first `N` elements of the slice; panics if there are fewer.
     fn store(self, to: &mut [i32]);
     /// Writes the lowest byte of each lane.
     fn store_u8(self, to: &mut [u8]);

@@ -20,8 +20,8 @@
 //!
 //! # Features
 //!
-//! Features do not change results. Without an encoder, [`Codec::can_encode`](codec::Codec::can_encode) is false, and encoding is an error that names
-//! the feature. Decoders for all types are always included.
+//! Features do not change results. Without an encoder, [`Codec::can_encode`](codec::Codec::can_encode) is false, and encoding returns an
+//! error that names the feature. Decoders for all types are always included.
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|

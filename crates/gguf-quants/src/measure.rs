@@ -1,4 +1,4 @@
-//! How far decoded values are from the originals.
+//! The errors of decoded values.
 //!
 //! With `x` the original values, `y` the decoded ones, `d = y - x` and `w` the importance of a column:
 //!
@@ -9,16 +9,16 @@
 //! | cosine similarity | `Σ x y / sqrt(Σ x² Σ y²)` | `Σ w x y / sqrt(Σ w x² Σ w y²)` |
 //! | largest error | the largest `abs(d)` | the largest `sqrt(w d² n / Σ w)` |
 //!
-//! The first and the last have the unit of the values; the weights' own unit cancels out, so weights that are all equal give
-//! the figures without weights. The other two are pure numbers.
+//! The first and the last have the unit of the values; the scale of the weights cancels out, so equal weights give the same figures as no
+//! weights. The other two are dimensionless.
 //!
-//! A pair of which one is infinite or not a number takes no part in the sums; such pairs are counted. A weight that is negative,
-//! infinite or not a number counts as zero. Where a formula would divide by zero: nothing is 0 away from nothing, and infinitely
-//! far, relatively, from zeros that became something; the similarity of zeros with zeros is 1, with anything else 0.
+//! A pair with an infinite or NaN value is excluded from the sums; such pairs are counted. A weight that is negative, infinite or NaN is
+//! treated as zero. Where a formula would divide by zero: the relative error of zeros is 0 if the decoded values are zeros too, and
+//! infinite otherwise; the cosine similarity of zeros with zeros is 1, with anything else 0.
 //!
-//! **The same figures for every split.** A [`RowError`] adds up one row in double precision, in an order that depends on nothing
-//! but its length: value `i` goes to sum `i % 8`, whatever vectors the CPU has. A [`TensorError`] adds the sums of rows without
-//! rounding, so rows may come in any order, from any number of threads and parts; what is rounded is the total.
+//! **The figures do not depend on the split.** A [`RowError`] adds up one row in double precision, in an order that depends only on its
+//! length: value `i` goes to sum `i % 8`, for every vector width. A [`TensorError`] adds the sums of rows exactly, so rows may come in any
+//! order, from any number of threads and parts; only the total is rounded.
 //!
 //! ```
 //! use gguf_quants::measure::{RowError, TensorError};
@@ -40,26 +40,26 @@ use crate::lanes::Lanes;
 pub struct Figures {
     /// Root mean square of the errors, in the unit of the values.
     pub rmse: f64,
-    /// The same over the root mean square of the originals.
+    /// The root mean square error over the root mean square of the originals.
     pub relative: f64,
     /// Cosine of the angle between originals and decoded values.
     pub cosine: f64,
-    /// The largest error, and where it is; `None` when there is no error or no value.
+    /// The largest error and its position; `None` if there is no error or no value.
     pub largest: Option<Largest>,
 }
 
 /// The largest error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Largest {
-    /// Its magnitude, in the unit of the values.
+    /// The magnitude, in the unit of the values.
     pub error: f64,
     /// The row; 0 in the figures of a single row.
     pub row: u64,
-    /// The place in the row.
+    /// The position in the row.
     pub column: u64,
 }
 
-/// A square that is the largest so far; of equal ones the first.
+/// The largest square so far; the first of equal ones.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Worst {
     square: f64,
@@ -74,7 +74,7 @@ impl Worst {
     }
 }
 
-/// The sums that figures are made of.
+/// The sums from which figures are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Sums {
     /// `Σ w`.
@@ -122,15 +122,15 @@ impl RowError {
     /// Compares the values of one row; `weights` has one entry for each column.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn new(original: &[f32], decoded: &[f32], weights: Option<&[f32]>) -> RowError {
         RowError::with(Isa::best(), original, decoded, weights)
     }
 
-    /// [`RowError::new`] with an instruction set of choice; the figures are the same.
+    /// [`RowError::new`] with a chosen instruction set; the figures are the same.
     ///
     /// # Panics
-    /// When the lengths differ.
+    /// If the lengths differ.
     pub fn with(isa: Isa, original: &[f32], decoded: &[f32], weights: Option<&[f32]>) -> RowError {
         assert_eq!(original.len(), decoded.len(), "values compared with values of another length");
         match weights {
@@ -147,12 +147,12 @@ impl RowError {
         }
     }
 
-    /// How many pairs were compared.
+    /// The number of compared pairs.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// How many pairs were left out because one of them is infinite or not a number.
+    /// The number of pairs excluded because of an infinite or NaN value.
     pub fn not_finite(&self) -> u64 {
         self.not_finite
     }
@@ -162,7 +162,7 @@ impl RowError {
         self.plain.figures(self.n)
     }
 
-    /// The figures with weights, where there are any.
+    /// The figures with weights, if any.
     pub fn weighted(&self) -> Option<Figures> {
         self.weighted.map(|s| s.figures(self.n))
     }
@@ -199,7 +199,7 @@ impl LaneSums {
         self.worst[lane] = if square > self.worst[lane] { square } else { self.worst[lane] };
     }
 
-    /// The sums, in one order; the largest square is not among them.
+    /// The sums, always added in the same order; the largest square is not included.
     fn fold(&self) -> Sums {
         let fold = |s: &Eight| ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
         Sums {
@@ -213,14 +213,14 @@ impl LaneSums {
     }
 }
 
-/// A pair as it takes part: zeros where one of them is not finite, and whether that is so.
+/// A pair, replaced by zeros if one of them is not finite, and whether that is the case.
 #[inline(always)]
 fn pair(x: f32, y: f32) -> (f64, f64, bool) {
     let finite = x.is_finite() & y.is_finite();
     (if finite { f64::from(x) } else { 0.0 }, if finite { f64::from(y) } else { 0.0 }, finite)
 }
 
-/// A weight as it takes part.
+/// A weight, replaced by zero if it is invalid.
 #[inline(always)]
 fn weight(w: f32, finite: bool) -> f64 {
     if finite & (w > 0.0) & (w < f32::INFINITY) { f64::from(w) } else { 0.0 }
@@ -310,13 +310,13 @@ impl<const WEIGHTED: bool> Add<'_, WEIGHTED> {
     }
 }
 
-/// The error of a tensor, or of some rows of it.
+/// The error of a tensor, or of some of its rows.
 #[derive(Debug, Clone, Default)]
 pub struct TensorError {
     n: u64,
     not_finite: u64,
     plain: Total,
-    /// Whether every row had weights.
+    /// The sums with weights, if every row had weights.
     weighted: Option<Total>,
 }
 
@@ -359,18 +359,18 @@ impl Total {
 }
 
 impl TensorError {
-    /// Of no rows.
+    /// The error of no rows.
     pub fn new() -> TensorError {
         TensorError::default()
     }
 
-    /// Adds the row of that number. In any order, and each row once.
+    /// Adds the row with that index. Rows may come in any order, each once.
     pub fn add(&mut self, row: u64, error: &RowError) {
         self.add_part(row, 0, error);
     }
 
-    /// Adds a part of the row of that number, from a column on. In any order, and each part once. A row in parts gives the figures of
-    /// the whole row up to rounding, and the same parts always give the same.
+    /// Adds a part of the row with that index, starting at a column. Parts may come in any order, each once. A row in parts gives the
+    /// figures of the whole row up to rounding, and the same parts always give the same figures.
     pub fn add_part(&mut self, row: u64, first_column: u64, error: &RowError) {
         let is_first = self.is_empty();
         self.plain.add(row, first_column, &error.plain);
@@ -409,12 +409,12 @@ impl TensorError {
         self.n + self.not_finite == 0
     }
 
-    /// How many pairs were compared.
+    /// The number of compared pairs.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// How many pairs were left out because one of them is infinite or not a number.
+    /// The number of pairs excluded because of an infinite or NaN value.
     pub fn not_finite(&self) -> u64 {
         self.not_finite
     }
@@ -424,7 +424,7 @@ impl TensorError {
         self.plain.sums().figures(self.n)
     }
 
-    /// The figures with weights; `None` when a row had none, and for no rows.
+    /// The figures with weights; `None` if a row had none, or there are no rows.
     pub fn weighted(&self) -> Option<Figures> {
         self.weighted.as_ref().map(|t| t.sums().figures(self.n))
     }
@@ -433,9 +433,9 @@ impl TensorError {
 /// Words of an [`Exact`].
 const WORDS: usize = 36;
 
-/// A sum of doubles without rounding: an integer, in two's complement, that counts the smallest double, 2⁻¹⁰⁷⁴.
+/// An exact sum of doubles: an integer, in two's complement, in units of the smallest double, 2⁻¹⁰⁷⁴.
 ///
-/// The largest double is below 2²⁰⁹⁸ of those, which leaves room for 2²⁰⁰ of them.
+/// The largest double is below 2²⁰⁹⁸ units, so 2²⁰⁰ of them fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Exact([u64; WORDS]);
 
@@ -446,7 +446,7 @@ impl Default for Exact {
 }
 
 impl Exact {
-    /// Adds a number; not infinity nor NaN.
+    /// Adds a finite number.
     fn add(&mut self, x: f64) {
         debug_assert!(x.is_finite());
         let bits = x.to_bits();
@@ -484,7 +484,7 @@ impl Exact {
             return -self.negative().nearest();
         }
         let Some(top) = self.0.iter().rposition(|w| *w != 0) else { return 0.0 };
-        // The highest two words have at least 65 bits; the last one says whether anything is below them. That rounds once.
+        // The highest two words have at least 65 bits; the lowest bit records whether any bit below them is set. That rounds once.
         let below = if top > 0 { self.0[top - 1] } else { 0 };
         let rest = self.0[..top.saturating_sub(1)].iter().any(|w| *w != 0);
         let rounded = (u128::from(self.0[top]) << 64 | u128::from(below) | u128::from(rest)) as f64;
@@ -521,7 +521,7 @@ mod tests {
         assert_eq!(f.rmse, (4.0f64 / 8.0).sqrt());
         assert_eq!(f.relative, (4.0f64 / 17.0).sqrt());
         assert!((f.cosine - 13.0 / (17.0f64 * 13.0).sqrt()).abs() < 1e-15);
-        // Two errors of weighted square 2; the first one counts. The weights' mean is 2.
+        // Two errors with a weighted square of 2; the first one wins. The weights' mean is 2.
         assert_eq!(f.largest, Some(Largest { error: 1.0, row: 0, column: 1 }));
         assert_eq!(row(&x, &y, None).weighted(), None);
     }
@@ -613,7 +613,7 @@ mod tests {
             total.merge(&TensorError::new());
             assert_eq!(result(&total), result(&expected));
         }
-        // And that total is the sum.
+        // The total equals the sum.
         let square: f64 = rows.iter().map(|r| r.figures().rmse.powi(2) * 100.0).sum();
         assert!((expected.figures().rmse / (square / 6000.0).sqrt() - 1.0).abs() < 1e-12);
         assert_eq!(expected.figures().largest.unwrap().row, {

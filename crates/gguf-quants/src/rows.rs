@@ -1,13 +1,13 @@
-//! Rows to encode, and the tiles that kernels take them in.
+//! Rows to encode, and the tiles in which kernels process them.
 
 use core::fmt;
 
 use crate::lanes::MAX_LANES;
 
-/// Rows of one tensor that are encoded with one call: values, the length of a row, and the importance of each column.
+/// Rows of one tensor to encode in one call: values, the length of a row, and the importance of each column.
 ///
-/// A row is what ggml calls `n_per_row`: some types look at a whole row, and the importance matrix has one weight for each column,
-/// the same for every row. Many rows in one call are faster than one: kernels take sixteen or thirty-two blocks at a time.
+/// A row corresponds to ggml's `n_per_row`: some types read a whole row, and the importance matrix has one weight for each column, the same
+/// for every row. Many rows in one call are faster than one: kernels process up to thirty-two blocks at a time.
 ///
 /// ```
 /// use gguf_quants::Rows;
@@ -23,11 +23,11 @@ pub struct Rows<'a> {
     values: &'a [f32],
     row_len: usize,
     weights: Option<&'a [f32]>,
-    /// The mean of the squares of the whole row, if the values are a part of one.
+    /// The mean square of the whole row, if the values are a part of one.
     mean_square: Option<f32>,
 }
 
-/// Why values are not rows.
+/// Errors of [`Rows::new`] and [`Rows::part_of_row`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowsError {
@@ -38,7 +38,7 @@ pub enum RowsError {
         /// Length of a row.
         row_len: usize,
     },
-    /// There is not one weight for each column.
+    /// The number of weights differs from the number of columns.
     Weights {
         /// Weights given.
         weights: usize,
@@ -66,7 +66,7 @@ impl<'a> Rows<'a> {
     /// Rows of `row_len` values each; `weights` has one entry for each column.
     ///
     /// # Errors
-    /// [`RowsError`] when the lengths do not fit each other.
+    /// [`RowsError`] if the lengths do not match.
     pub fn new(values: &'a [f32], row_len: usize, weights: Option<&'a [f32]>) -> Result<Rows<'a>, RowsError> {
         if !values.len().is_multiple_of(row_len) {
             return Err(RowsError::PartialRow { values: values.len(), row_len });
@@ -79,9 +79,9 @@ impl<'a> Rows<'a> {
         Ok(Rows { values, row_len, weights, mean_square: None })
     }
 
-    /// A part of one row: whole blocks, from any block on. `weights` has one entry for each column of the part, `squares` the squares of
-    /// the whole row, which some encoders look at ([`Codec::looks_at_rows`](crate::Codec::looks_at_rows)). The bytes are those that
-    /// the part has in the encoded row.
+    /// A part of one row: whole blocks, starting at any block. `weights` has one entry for each column of the part, `squares` are the
+    /// squares of the whole row, which some encoders need ([`Codec::looks_at_rows`](crate::Codec::looks_at_rows)). The bytes are the same
+    /// as in the whole encoded row.
     ///
     /// ```
     /// use gguf_format::GgmlType;
@@ -101,7 +101,7 @@ impl<'a> Rows<'a> {
     /// ```
     ///
     /// # Errors
-    /// [`RowsError::Weights`] when there is not one weight for each column.
+    /// [`RowsError::Weights`] if the number of weights differs from the number of columns.
     pub fn part_of_row(
         values: &'a [f32],
         weights: Option<&'a [f32]>,
@@ -126,7 +126,7 @@ impl<'a> Rows<'a> {
         self.weights
     }
 
-    /// The mean of the squares of the row that the values are a part of; `None` for whole rows.
+    /// The mean square of the row that contains the values; `None` for whole rows.
     pub(crate) fn mean_square(&self) -> Option<f32> {
         self.mean_square
     }
@@ -144,8 +144,8 @@ impl<'a> Rows<'a> {
         Some(&blocks[block % blocks.len()])
     }
 
-    /// The blocks `first..first + n` side by side; past the last block, the last one is repeated, and all of them stand in `last`. So the
-    /// values of a tile are always together, and a kernel needs no table of places.
+    /// The blocks `first..first + n` side by side; past the end, the last block is repeated, and all of them are in `last`. So the values
+    /// of a tile are always contiguous, and a kernel needs no table of offsets.
     #[inline(always)]
     pub(crate) fn tile<'t, const LEN: usize>(
         &self,
@@ -182,8 +182,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The squares of a row's values, added up in single precision and in their order, as the references of some types do; a row may
-/// come in parts.
+/// The sum of a row's squares in single precision and in their order, as in the references of some types; a row may be added in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RowSquares {
     sum: f32,
@@ -203,7 +202,7 @@ impl RowSquares {
     }
 }
 
-/// One function for all callers, so that a sum of several NaNs keeps the same one everywhere.
+/// Never inlined, so that a sum with several NaNs gives the same one everywhere.
 #[inline(never)]
 fn add_squares(mut sum: f32, values: &[f32]) -> f32 {
     for x in values {
@@ -219,19 +218,19 @@ pub(crate) struct Tile<'a, const LEN: usize> {
     pub values: [&'a [f32; LEN]; MAX_LANES],
     /// The weights of each lane's columns.
     pub weights: Option<[&'a [f32; LEN]; MAX_LANES]>,
-    /// How many lanes hold blocks of their own; the others repeat the last block.
+    /// The number of lanes with distinct blocks; the others repeat the last block.
     pub len: usize,
 }
 
 impl<const LEN: usize> Tile<'_, LEN> {
-    /// Bit `i` is whether lane `i` holds a block of its own.
+    /// Bit `i` is set if lane `i` holds a distinct block.
     #[inline(always)]
     pub fn lanes(&self) -> u32 {
         u32::MAX >> (MAX_LANES - self.len)
     }
 }
 
-/// The sub-blocks number `part` of `PART` values, of each lane.
+/// Sub-block number `part`, of `PART` values, of each lane.
 #[inline(always)]
 pub(crate) fn part<'a, const LEN: usize, const PART: usize>(
     rows: &[&'a [f32; LEN]; MAX_LANES],

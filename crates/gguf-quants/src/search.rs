@@ -1,12 +1,11 @@
-//! The scale searches that several types share: for a group of weights, the scale (and minimum) whose rounded levels miss
-//! the values by least.
+//! The scale searches shared by several types: for a group of weights, they find the scale (and minimum) with the smallest error.
 //!
-//! Each search stands here twice. The plain one takes one group and says what is computed, in ggml's order of operations
-//! (`make_qkx2_quants`, `make_qkx3_quants`, `make_qp_quants`, … in `ggml-quants.c`), which is what makes the bytes equal.
-//! The one over [`Lanes`] does the same for one group per lane.
+//! Each search is implemented twice. The scalar reference takes one group and follows ggml's order of operations (`make_qkx2_quants`,
+//! `make_qkx3_quants`, `make_qp_quants`, … in `ggml-quants.c`), which makes the bytes equal. The one over [`Lanes`] does the same for one
+//! group per lane.
 //!
-//! A lane search answers for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it says so
-//! in a mask, and the caller encodes those blocks with the plain search.
+//! A lane search is valid for ordinary numbers. Where a product leaves the range in which rounding by addition is exact, it clears the lane
+//! in a mask, and the caller encodes those blocks with the reference.
 
 use core::ops::Range;
 
@@ -15,14 +14,13 @@ use crate::lanes::{Floats, Lanes, Masks, Part};
 /// Adding it to a number of magnitude up to 2²² leaves the nearest integer (ties to even) in the low bits: 1.5 · 2²³.
 pub(crate) const ROUND: f32 = 12582912.0;
 
-/// The nearest integer, ties to even, for magnitudes up to 2²²; what the bits of the sum happen to give beyond
-/// (`nearest_int`).
+/// The nearest integer, ties to even, for magnitudes up to 2²²; beyond, the low bits of the sum (`nearest_int`).
 #[inline(always)]
 pub(crate) fn nearest_int(x: f32) -> i32 {
     ((x + ROUND).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
 }
 
-/// How a search with a minimum proceeds.
+/// The parameters of a search with a minimum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MinSearch {
     /// The highest level; the lowest is 0.
@@ -38,24 +36,24 @@ pub(crate) struct MinSearch {
 }
 
 impl MinSearch {
-    /// How far a step's highest product is from the highest level.
+    /// The distance of a step's highest product from the highest level.
     #[inline(always)]
     fn offset(&self, step: i32) -> f32 {
         self.first + self.step * step as f32
     }
 }
 
-/// What a search with a minimum found: a value is about `scale * level - min`.
+/// The result of a search with a minimum: a value is about `scale * level - min`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fit {
     /// The scale, zero for a group that is constant.
     pub scale: f32,
-    /// The minimum, its sign turned.
+    /// The negated minimum.
     pub min: f32,
 }
 
-/// The scale and minimum for one group, and its levels (`make_qkx2_quants`; `make_qkx3_quants` differs from it in what it does
-/// with a maximum that is not above the minimum, which only NaN can make it).
+/// The scale and minimum for one group, and its levels (`make_qkx2_quants`; `make_qkx3_quants` differs only if the maximum is not above the
+/// minimum, which requires a NaN).
 pub(crate) fn fit_min(search: MinSearch, x: &[f32], weights: &[f32], levels: &mut [u8]) -> Fit {
     let n = x.len();
     let top = search.levels;
@@ -130,7 +128,7 @@ pub(crate) fn fit_min(search: MinSearch, x: &[f32], weights: &[f32], levels: &mu
     Fit { scale, min: -min }
 }
 
-/// The scale for one group of numbers that are not negative, and their levels from 0 to `top` (`make_qp_quants`).
+/// The scale for one group of non-negative numbers, and their levels from 0 to `top` (`make_qp_quants`).
 pub(crate) fn fit_positive(top: i32, x: &[f32], weights: &[f32], levels: &mut [u8]) -> f32 {
     let n = x.len();
     let mut max = 0.0;
@@ -171,7 +169,7 @@ pub(crate) fn fit_positive(top: i32, x: &[f32], weights: &[f32], levels: &mut [u
         sum_lx += weights[i] * x[i] * l as f32;
         sum_l2 += weights[i] * l as f32 * l as f32;
     }
-    // One level after the other is moved to where the others want it, while that helps.
+    // Each level in turn is moved to its optimum given the others, until nothing improves.
     for _ in 0..5 {
         let mut changed = false;
         for i in 0..n {
@@ -202,32 +200,32 @@ pub(crate) fn fit_positive(top: i32, x: &[f32], weights: &[f32], levels: &mut [u
 /// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS`).
 pub(crate) const GROUP_MAX_EPS: f32 = 1e-15;
 
-/// Rounds to the nearest integer, ties to even, and clamps to `low..=high`; `None` lanes see the caller.
+/// Rounds to the nearest integer, ties to even, and clamps to `low..=high`.
 #[inline(always)]
 pub(crate) fn level<L: Lanes>(lanes: L, x: L::F, low: f32, high: f32) -> L::F {
-    // The clamp comes before the subtraction: sums are exact integers there.
+    // The clamp precedes the subtraction: sums are exact integers there.
     let sum = x + lanes.splat(ROUND);
     sum.min(lanes.splat(ROUND + high)).max(lanes.splat(ROUND + low)) - lanes.splat(ROUND)
 }
 
-/// Where rounding by addition is what [`nearest_int`] gives for both numbers, and so for all between them.
+/// Whether rounding by addition equals [`nearest_int`] for both numbers, and so for all between them.
 #[inline(always)]
 pub(crate) fn roundable<L: Lanes>(lanes: L, a: L::F, b: L::F) -> L::M {
     let limit = lanes.splat(4194303.0);
     a.abs().le(limit) & b.abs().le(limit)
 }
 
-/// What a lane search with a minimum found.
+/// The result of a lane search with a minimum.
 pub(crate) struct LaneFit<L: Lanes> {
     /// The scales.
     pub scale: L::F,
-    /// The minima, their sign turned.
+    /// The negated minima.
     pub min: L::F,
-    /// What the levels were found with: a level is `level(iscale * (x - level_min))`. Zero for constant groups.
+    /// The inverse scale of the levels: a level is `level(iscale * (x - level_min))`. Zero for constant groups.
     pub iscale: L::F,
     /// See `iscale`.
     pub level_min: L::F,
-    /// Lanes for which the numbers are right.
+    /// Lanes with a valid result.
     pub valid: L::M,
 }
 
@@ -295,13 +293,13 @@ impl<L: Lanes, const N: usize> Part<L> for FitMin<'_, L, N> {
             min: -constant.select(smallest.gt(zero).select(zero, smallest), found.min),
             iscale: constant.select(zero, found.level_iscale),
             level_min: constant.select(zero, found.level_min),
-            // A NaN is neither the smallest nor the largest, but it makes the sum one.
+            // A NaN is neither the smallest nor the largest, but it makes the sum NaN.
             valid: (found.valid | constant) & sum_x.equal(sum_x),
         }
     }
 }
 
-/// What [`fit_min_lanes`] looks at.
+/// The input of [`fit_min_lanes`].
 struct MinGroup<'a, L: Lanes, const N: usize> {
     x: &'a [L::F; N],
     weights: &'a [L::F; N],
@@ -311,7 +309,7 @@ struct MinGroup<'a, L: Lanes, const N: usize> {
     sum_x: L::F,
 }
 
-/// What [`fit_min_lanes`] has found so far.
+/// The best result of [`fit_min_lanes`] so far.
 struct MinFound<L: Lanes> {
     scale: L::F,
     min: L::F,
@@ -321,7 +319,7 @@ struct MinFound<L: Lanes> {
     valid: L::M,
 }
 
-/// Some steps of [`fit_min_lanes`]; `HIGH` says whether levels can get above the highest.
+/// Some steps of [`fit_min_lanes`]; `HIGH` is set if levels may exceed the highest.
 #[inline(always)]
 fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
     lanes: L,
@@ -342,7 +340,7 @@ fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
         let iscale = lanes.splat(search.offset(step) + top) / (max - min);
         let (mut sum_l, mut sum_l2, mut sum_xl) = (zero, zero, zero);
         let lowest = iscale * (smallest - min);
-        // A minimum at or above the maximum, which weights of zero allow, turns the order of the products round.
+        // A minimum at or above the maximum, which weights of zero allow, reverses the order of the products.
         valid = valid & max.gt(min) & (iscale * (max - min)).le(limit) & roundable(lanes, lowest, lowest);
         for i in 0..N {
             let mut l = iscale * (x[i] - min) + round;
@@ -378,16 +376,16 @@ fn min_steps<L: Lanes, const N: usize, const HIGH: bool>(
     MinFound { scale, min, level_iscale, level_min, best, valid }
 }
 
-/// What a level of at least -256 is once it was stored as a byte, where levels may be below zero.
+/// A level of at least -256 after it was stored as a byte, if levels may be negative.
 #[inline(always)]
 fn as_byte<L: Lanes, const WRAP: bool>(lanes: L, l: L::F) -> L::F {
     if WRAP { l.lt(lanes.splat(0.0)).select(l + lanes.splat(256.0), l) } else { l }
 }
 
-/// [`fit_positive`] for one group per lane; the levels are left in `levels` as numbers, and the mask says for which lanes all is right.
+/// [`fit_positive`] for one group per lane; the levels are stored in `levels` as floats, and the mask has the lanes with a valid result.
 ///
-/// Numbers below zero have levels that wrap when they are stored as bytes. With `WRAP` they are taken so, down to the level -255; without, which
-/// is faster, such lanes are not right.
+/// Negative numbers have levels that wrap when stored as bytes. With `WRAP` they wrap as well, down to the level -255; without, which is
+/// faster, such lanes are invalid.
 #[inline(always)]
 pub(crate) fn fit_positive_lanes<L: Lanes, const N: usize, const WRAP: bool>(
     lanes: L,
@@ -432,7 +430,7 @@ impl<L: Lanes, const N: usize, const WRAP: bool> Part<L> for FitPositive<'_, L, 
         let mut valid = in_reach & roundable(lanes, iscale * max, iscale * max);
         let mut best = zero;
         for i in 0..N {
-            // Without a clamp, as in the reference: the largest may round to `top` only, and `valid` holds the rest.
+            // Without a clamp, as in the reference: the largest rounds to `top` at most, and `valid` excludes the rest.
             let l = as_byte::<L, WRAP>(lanes, level(lanes, iscale * x[i], low, 255.0));
             let d = x[i] - scale * l;
             best = best + weights[i] * d * d;
@@ -462,7 +460,7 @@ impl<L: Lanes, const N: usize, const WRAP: bool> Part<L> for FitPositive<'_, L, 
             sum_lx = sum_lx + weights[i] * x[i] * l;
             sum_l2 = sum_l2 + weights[i] * l * l;
         }
-        // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+        // A lane without changes in a round has none in the next ones either, so all lanes can continue together.
         for _ in 0..5 {
             let mut changed = lanes.mask(0);
             for i in 0..N {
@@ -510,7 +508,7 @@ pub(crate) fn first_largest(x: &[f32]) -> f32 {
 /// [`first_largest`] for one group per lane.
 #[inline(always)]
 pub(crate) fn first_largest_lanes<L: Lanes, const N: usize>(lanes: L, x: &[L::F; N]) -> L::F {
-    // Four runs, each looked through on its own, then one after the other.
+    // Four runs, searched separately, then combined in order.
     let mut largest = [lanes.splat(0.0); 4];
     let mut magnitude = [lanes.splat(0.0); 4];
     for i in 0..N / 4 {
@@ -529,11 +527,11 @@ pub(crate) fn first_largest_lanes<L: Lanes, const N: usize>(lanes: L, x: &[L::F;
     largest[0]
 }
 
-/// How the steps of [`fit_signed`] move the lowest level away from `-top`; the step of zero is the one before them all.
+/// The steps by which [`fit_signed`] moves the lowest level away from `-top`; the step of zero precedes them.
 const SIGNED_STEPS: [i32; 18] = [-9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
-/// The scale for one group of numbers of either sign, and their levels from 0 to `2 * top - 1`, where `top` stands for zero
-/// (`make_qx_quants` with weights, or with `rmse_type` 1, whose weights are the squares of the numbers).
+/// The scale for one group of signed numbers, and their levels from 0 to `2 * top - 1`, where `top` is the level of zero (`make_qx_quants`
+/// with weights, or with `rmse_type` 1, whose weights are the squares of the numbers).
 pub(crate) fn fit_signed(top: i32, x: &[f32], weights: &[f32], levels: &mut [u8]) -> f32 {
     let largest = first_largest(x);
     if largest.abs() < GROUP_MAX_EPS {
@@ -570,21 +568,21 @@ pub(crate) fn fit_signed(top: i32, x: &[f32], weights: &[f32], levels: &mut [u8]
     scale
 }
 
-/// What a lane search for numbers of either sign found.
+/// The result of a lane search for signed numbers.
 #[derive(Clone, Copy)]
 pub(crate) struct LaneScale<L: Lanes> {
     /// The scales.
     pub scale: L::F,
-    /// What the levels were found with; see [`LaneScale::level`].
+    /// The inverse scale of the levels; see [`LaneScale::level`].
     pub iscale: L::F,
-    /// Lanes whose numbers are all next to zero: the levels are 0, the lowest.
+    /// Lanes whose numbers are all close to zero: the levels are 0, the lowest.
     pub empty: L::M,
-    /// Lanes for which the numbers are right.
+    /// Lanes with a valid result.
     pub valid: L::M,
 }
 
 impl<L: Lanes> LaneScale<L> {
-    /// Room for one.
+    /// An empty value.
     #[inline(always)]
     pub fn none(lanes: L) -> LaneScale<L> {
         let zero = lanes.splat(0.0);
@@ -641,7 +639,7 @@ impl<L: Lanes, const N: usize> Part<L> for FitSigned<'_, L, N> {
             sum_lx = sum_lx + wx[i] * l;
             sum_l2 = sum_l2 + weights[i] * l * l;
         }
-        // A NaN is never the largest number, but it makes the sum one. Products are never larger than that of the largest.
+        // A NaN is never the largest number, but it makes the sum NaN. No product is larger than that of the largest number.
         let product = iscale * largest;
         let valid = empty | (sum_lx.equal(sum_lx) & roundable(lanes, product, product));
         let scale = sum_l2.equal(zero).select(zero, sum_lx / sum_l2);
@@ -666,7 +664,7 @@ impl<L: Lanes, const N: usize> Part<L> for FitSigned<'_, L, N> {
     }
 }
 
-/// What [`fit_signed_lanes`] looks at.
+/// The input of [`fit_signed_lanes`].
 struct SignedGroup<'a, L: Lanes, const N: usize> {
     top: f32,
     largest: L::F,
@@ -675,7 +673,7 @@ struct SignedGroup<'a, L: Lanes, const N: usize> {
     wx: &'a [L::F; N],
 }
 
-/// What [`fit_signed_lanes`] has found so far.
+/// The best result of [`fit_signed_lanes`] so far.
 #[derive(Clone, Copy)]
 struct SignedFit<L: Lanes> {
     iscale: L::F,
@@ -683,8 +681,8 @@ struct SignedFit<L: Lanes> {
     best: L::F,
 }
 
-/// Some steps of [`fit_signed_lanes`], `M` at a time: they do not depend on each other, only the best does. `LOW` and `HIGH`
-/// say whether levels can get out of their range on that side.
+/// Some steps of [`fit_signed_lanes`], `M` at a time: they are independent, except for the choice of the best. `LOW` and `HIGH` are set if
+/// levels may leave their range on that side.
 #[inline(always)]
 fn signed_steps<L: Lanes, const N: usize, const M: usize, const LOW: bool, const HIGH: bool>(
     lanes: L,
@@ -724,8 +722,8 @@ fn signed_steps<L: Lanes, const N: usize, const M: usize, const LOW: bool, const
     found
 }
 
-/// The scale for one group of numbers of either sign by moving single levels, and their levels from 0 to `2 * top - 1`,
-/// where `top` stands for zero (`make_q3_quants`).
+/// The scale for one group of signed numbers by moving single levels, and their levels from 0 to `2 * top - 1`, where `top` is the level of
+/// zero (`make_q3_quants`).
 pub(crate) fn fit_moving(top: i32, x: &[f32], levels: &mut [u8]) -> f32 {
     let largest = first_largest(x);
     if largest.abs() < GROUP_MAX_EPS {
@@ -742,7 +740,7 @@ pub(crate) fn fit_moving(top: i32, x: &[f32], levels: &mut [u8]) -> f32 {
         sum_lx += w * x * l;
         sum_l2 += w * l * l;
     }
-    // One level after the other is moved to where the others want it, while that helps.
+    // Each level in turn is moved to its optimum given the others, until nothing improves.
     for _ in 0..5 {
         let mut changed = false;
         for (level, &x) in levels.iter_mut().zip(x) {
@@ -770,8 +768,8 @@ pub(crate) fn fit_moving(top: i32, x: &[f32], levels: &mut [u8]) -> f32 {
     if sum_l2 > 0.0 { sum_lx / sum_l2 } else { 0.0 }
 }
 
-/// [`fit_moving`] for some groups per lane, which go in step: one number waits for the one before it, but not for those of
-/// other groups. Gives the scales, and for which lanes all is right; the levels are left in `levels`.
+/// [`fit_moving`] for several groups per lane, in step: a number depends on the previous one, but not on those of other groups. Returns the
+/// scales, and the lanes with a valid result; the levels are stored in `levels`.
 #[inline(always)]
 pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
     lanes: L,
@@ -801,7 +799,7 @@ pub(crate) fn fit_moving_lanes<L: Lanes, const N: usize, const GROUPS: usize>(
         let product = iscale * largest;
         right[g] = sum_lx[g].equal(sum_lx[g]) & roundable(lanes, product, product);
     }
-    // A lane that changes nothing in a round changes nothing in the next ones either, so all lanes can go on together.
+    // A lane without changes in a round has none in the next ones either, so all lanes can continue together.
     let mut going = [true; GROUPS];
     for _ in 0..5 {
         let mut changed = [lanes.mask(0); GROUPS];

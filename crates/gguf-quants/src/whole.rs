@@ -1,4 +1,4 @@
-//! Whole tensors in one call.
+//! Conversion of whole tensors in one call.
 
 use core::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -8,17 +8,17 @@ use crate::codec::{CodecError, codec};
 use crate::rows::Rows;
 use gguf_format::GgmlType;
 
-/// Values that make it worth while to start a thread.
+/// The number of values that justifies another thread.
 const VALUES_FOR_A_THREAD: usize = 1 << 14;
-/// Parts for each thread, so that a thread that is slower gets fewer.
+/// Parts per thread, so that slower threads process fewer.
 const PARTS_OF_A_THREAD: usize = 8;
 
-/// The values of whole blocks: see [`Codec::decode`](crate::Codec::decode).
+/// Decodes whole blocks: see [`Codec::decode`](crate::Codec::decode).
 ///
 /// ```
 /// use gguf_format::GgmlType;
 ///
-/// // One block of 32 values: a scale of 0.5 in half precision, and levels of 4 bits, of which 8 stands for zero.
+/// One block of 32 values: a scale of 0.5 in half precision, and levels of 4 bits; level 8 is zero.
 /// let mut block = [0x88; 18];
 /// block[..2].copy_from_slice(&[0x00, 0x38]);
 /// block[2] = 0xf7;
@@ -41,10 +41,10 @@ pub fn dequantize(ty: GgmlType, packed: &[u8]) -> Result<Vec<f32>, CodecError> {
     Ok(values)
 }
 
-/// Rows of `row_len` values each as packed blocks: see [`Codec::encode`](crate::Codec::encode).
+/// Encodes rows of `row_len` values each: see [`Codec::encode`](crate::Codec::encode).
 ///
-/// `weights` is an importance matrix: one number for each column. `threads` is how many threads share the rows, as many as the machine
-/// runs at once if `None`; small tensors take fewer. The bytes are the same for any number.
+/// `weights` is an importance matrix: one number for each column. `threads` is the number of threads, by default the parallelism of the
+/// machine; small tensors use fewer. The bytes do not depend on it.
 ///
 /// ```
 /// use gguf_format::GgmlType;
@@ -101,7 +101,7 @@ pub fn quantize(
         };
         thread::scope(|scope| {
             for _ in 1..threads {
-                // Where no thread can be started, this one does the work.
+                // If no thread can be started, this one does the work.
                 if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }

@@ -1,5 +1,5 @@
-//! What holds for every codec, without ggml at hand: each instruction set gives what the plain reference gives, and what does
-//! not fit is refused before anything is written.
+//! Properties of every codec, tested without ggml: every instruction set agrees with the scalar reference, and invalid input is rejected
+//! before anything is written.
 
 use gguf_quants::codec::{Codec, CodecError, Matrix, codec, codecs};
 use gguf_quants::{Isa, RowSquares, Rows, RowsError};
@@ -9,7 +9,7 @@ fn block_len(codec: &Codec) -> usize {
     codec.ty.info().unwrap().block_len as usize
 }
 
-/// Bytes, or which block was refused.
+/// Encodes rows into a new buffer.
 fn encode(codec: &Codec, isa: Isa, rows: Rows<'_>) -> Result<Vec<u8>, CodecError> {
     let mut packed = vec![0x55; codec.packed_bytes(rows.values().len()).unwrap()];
     codec.encode_with(isa, rows, &mut packed).map(|()| packed)
@@ -25,7 +25,7 @@ fn every_instruction_set_encodes_alike() {
         let row_len = block_len(codec).max(32);
         for (k, kind) in Kind::ALL.into_iter().enumerate() {
             for (w, weights) in matrices(codec).iter().enumerate() {
-                // Debug code is slow, and takes a third of it.
+                // Debug builds are slow, and test a third of the cases.
                 if cfg!(debug_assertions) && (k + w) % 3 != 0 {
                     continue;
                 }
@@ -64,7 +64,7 @@ fn any_number_of_blocks_encodes_alike() {
     }
 }
 
-/// Among good blocks, so that the number of the refused one counts.
+/// The refused block follows good ones, to test its number.
 #[test]
 fn impossible_values_encode_alike() {
     for codec in codecs().iter().filter(|c| c.can_encode()) {
@@ -93,7 +93,7 @@ fn impossible_values_encode_alike() {
 fn every_instruction_set_decodes_alike() {
     for codec in codecs() {
         let (len, bytes) = (block_len(codec), codec.ty.info().unwrap().block_bytes as usize);
-        // Which of two NaNs a sum hands on is the compiler's choice. Where ggml decodes the type, its choice on x86-64 is ours.
+        // Which of two NaNs a sum returns is up to the compiler. For the types that ggml decodes, its choice on x86-64 must match.
         let nans_count = cfg!(target_arch = "x86_64") && !codec.ty.info().unwrap().removed;
         let bits = |isa, packed: &[u8]| {
             let mut values = vec![1e33; packed.len() / bytes * len];
@@ -151,7 +151,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             let rows = Rows::new(&values, len, needs).unwrap();
             if !codec.can_encode() {
                 let error = codec.encode_with(isa, rows, &mut packed).unwrap_err();
-                // What is left out with a feature is tested in whole.rs.
+                // Encoders excluded by features are tested in whole.rs.
                 if !matches!(error, CodecError::LeftOut { .. }) {
                     assert_eq!(error, CodecError::DecodeOnly(ty));
                     assert_eq!(error.to_string(), format!("{ty} can be read but not written"));
@@ -163,7 +163,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
                 assert_eq!(error, CodecError::Size { ty, needed: 3 * bytes, given });
             }
             if len > 1 {
-                // As many values as three blocks have, but in rows that are not whole blocks.
+                // The values of three blocks, in rows that are not whole blocks.
                 let row_len = 3 * len / 2;
                 let row = vec![1.0; row_len];
                 let rows = Rows::new(&values, row_len, needs.map(|_| &row[..])).unwrap();
@@ -204,7 +204,7 @@ fn rows_fit_their_lengths() {
     assert!(Rows::new(&[], 4, None).is_ok());
 }
 
-/// Parts of a row, cut between any blocks, have the bytes that they have in the row.
+/// Parts of a row, cut at any block, have the same bytes as in the whole row.
 #[test]
 fn a_row_encodes_alike_in_parts() {
     for codec in codecs().iter().filter(|c| c.can_encode()) {
@@ -231,7 +231,7 @@ fn a_row_encodes_alike_in_parts() {
                 looked[usize::from(matrix.is_some())] |= alone.as_deref() != Ok(expected);
             }
         }
-        // What says that it looks at rows does, and nothing else.
+        // Exactly the codecs that look at rows report it.
         assert_eq!(looked, [false, true].map(|has_matrix| codec.looks_at_rows(has_matrix)), "{}", codec.ty);
     }
     let squares = RowSquares::default();

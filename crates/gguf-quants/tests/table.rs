@@ -1,4 +1,4 @@
-//! The table of types in the crate's documentation is what the code says and does.
+//! The table of types in the crate's documentation matches the code.
 #![cfg(feature = "iq")]
 
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The codecs against what ggml gave when it was asked once; see `data/vectors.rs`.
+//! The codecs against recorded results of ggml; see `data/vectors.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ fn every_encoder_gives_the_recorded_bytes() {
     }
 }
 
-/// Types that ggml itself never turns into floats, so that nothing could be recorded.
+/// Types without a decoder in ggml, for which there are no records.
 fn is_not_decoded_by_ggml(ty: GgmlType) -> bool {
     let others = [GgmlType::F32, GgmlType::F64, GgmlType::Q8_1];
     ty.info().is_some_and(|t| t.removed || t.name.starts_with('i') && t.block_len == 1) || others.contains(&ty)

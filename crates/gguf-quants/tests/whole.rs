@@ -1,4 +1,4 @@
-//! Whole tensors in one call: what the codecs give, with any number of threads.
+//! Whole tensors in one call: the results of the codecs, with any number of threads.
 
 use std::num::NonZeroUsize;
 
@@ -18,7 +18,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
     let (row_len, n_rows) = (256, 611);
     let mut random = Random::new("threads", 0);
     let weights: Vec<f32> = (0..row_len).map(|_| random.unit()).collect();
-    // With a matrix the mean of a row counts in Q4_0.
+    // With a matrix, Q4_0 depends on the mean square of the row.
     for ty in [GgmlType::Q4_0, GgmlType::Q8_0, GgmlType::F16] {
         let values = Kind::Normal.values(ty, &mut random, row_len * n_rows);
         let codec = codec(ty).unwrap();
@@ -34,7 +34,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
     }
 }
 
-/// The first one, wherever the parts of the threads begin.
+/// The first refused block is reported, regardless of the threads' parts.
 #[test]
 fn the_refused_block_is_the_same_for_any_number_of_threads() {
     if !cfg!(feature = "iq") {
@@ -82,7 +82,7 @@ fn nothing_is_packed_as_nothing() {
     }
 }
 
-/// Every encoder that ggml has is here, or its absence is explained by a feature.
+/// Every encoder of ggml is here, or its absence is explained by a feature.
 #[test]
 fn an_encoder_that_is_left_out_names_its_feature() {
     let weights = [1.0; 256];

@@ -1,4 +1,4 @@
-//! The C library beside ggml: one table of the functions of gguf.h for two libraries: ours, linked, and ggml's, loaded at run time.
+//! The functions of gguf.h as a table for two libraries: ours, linked, and ggml's, loaded at run time.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -11,19 +11,19 @@ macro_rules! functions {
         pub struct Api { $(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?),* }
 
         impl Api {
-            /// Those of this crate.
+            /// The functions of this library.
             pub fn ours() -> Api {
                 Api { $($name: gguf::$name),* }
             }
 
-            /// Those of ggml.
+            /// The functions of ggml.
             pub fn theirs(ggml: &Library) -> Api {
                 // SAFETY: the signatures are those of gguf.h.
                 unsafe { Api { $($name: *ggml.get(concat!(stringify!($name), "\0").as_bytes()).unwrap()),* } }
             }
         }
 
-        /// The names of all.
+        /// The names of all functions.
         pub const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -96,7 +96,7 @@ functions! {
     gguf_get_meta_data(Ctx, *mut c_void);
 }
 
-/// The variable that names another `libggml-base.so` than that of the peers.
+/// The variable with the path of a `libggml-base.so` other than that of the peers.
 const GGML: &str = "GGUF_GGML";
 
 /// ggml, silent.
@@ -115,7 +115,7 @@ pub fn ggml(peers: &std::path::Path) -> Library {
 
 unsafe extern "C" fn silent(_level: c_int, _text: Text, _data: *mut c_void) {}
 
-/// No error stream while it lives: refused files say so there, thousands of times.
+/// Suppresses stderr during its lifetime: thousands of rejected files are reported there.
 pub struct Quiet(c_int);
 
 impl Quiet {
@@ -141,7 +141,7 @@ impl Drop for Quiet {
     }
 }
 
-/// No tensors wanted.
+/// Parameters for no tensors.
 pub fn no_tensors() -> InitParams {
     InitParams { no_alloc: 1, ctx: std::ptr::null_mut() }
 }
@@ -150,7 +150,7 @@ pub fn c(text: impl Into<Vec<u8>>) -> CString {
     CString::new(text).unwrap()
 }
 
-/// Numbers for tests (splitmix64).
+/// Pseudo-random numbers (splitmix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -174,10 +174,10 @@ impl Random {
     }
 }
 
-/// Marks a tensor whose dimensions, zeros left out, come near 64 bits: ggml's arithmetic wraps, or its releases differ.
+/// Marks a tensor whose dimensions, ignoring zeros, have a product close to 64 bits: ggml's arithmetic wraps, or its releases differ.
 pub const WRAPS: &str = ", wraps";
 
-/// Everything that the getters say of a context, and what it is written to.
+/// The results of all getters of a context, and its written bytes.
 #[allow(clippy::not_unsafe_ptr_arg_deref, reason = "the tests have their contexts from the same table")]
 pub fn snapshot(api: &Api, ctx: Ctx) -> Vec<String> {
     let mut seen = Vec::new();
@@ -227,11 +227,11 @@ pub fn snapshot(api: &Api, ctx: Ctx) -> Vec<String> {
         for id in 0..n_tensors {
             let name = (api.gguf_get_tensor_name)(ctx, id);
             let ne = std::slice::from_raw_parts((api.gguf_get_tensor_ne)(ctx, id), 4);
-            // ggml states the dimensions up to the last one above 1.
+            // ggml writes the dimensions up to the last one above 1.
             is_other |= ne.iter().rposition(|&n| n != 1) != ne.iter().rposition(|&n| n > 1) && ne[1..].contains(&0);
             let (ty, size) = ((api.gguf_get_tensor_type)(ctx, id), (api.gguf_get_tensor_size)(ctx, id));
             let (offset, found) = ((api.gguf_get_tensor_offset)(ctx, id), (api.gguf_find_tensor)(ctx, name));
-            // Sizes of which ggml's arithmetic wraps are wrong there.
+            // ggml computes wrong sizes if its arithmetic wraps.
             let wraps = ne.iter().map(|&n| n.max(1) as f64).product::<f64>() > (1u64 << 54) as f64;
             is_other |= wraps;
             let size = if wraps { 0 } else { size };
@@ -241,7 +241,7 @@ pub fn snapshot(api: &Api, ctx: Ctx) -> Vec<String> {
                 if wraps { WRAPS } else { "" }
             ));
         }
-        // Padding of a large alignment takes long. A zero in the last dimension is what ggml loses.
+        // Padding of a large alignment takes long. ggml loses a zero in the last dimension.
         if alignment <= 4096 && !is_other {
             let mut meta = vec![0xaa_u8; (api.gguf_get_meta_size)(ctx)];
             (api.gguf_get_meta_data)(ctx, meta.as_mut_ptr().cast());

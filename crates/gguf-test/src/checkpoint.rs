@@ -1,4 +1,4 @@
-//! Tiny checkpoints, written by the tests that need them.
+//! Tiny checkpoints for tests.
 
 use std::fs;
 use std::path::Path;
@@ -31,8 +31,8 @@ pub fn f32_data(seed: u32, n: u64) -> Vec<u8> {
     (0..n).flat_map(|_| next().to_le_bytes()).collect()
 }
 
-/// A SentencePiece model with these pieces, as the protocol buffer that `tokenizer.model` is: repeated field 1 with the
-/// piece, its score and its type.
+/// A SentencePiece model with these pieces, in the protocol buffer format of `tokenizer.model`: repeated field 1 with the piece, its score
+/// and its type.
 pub fn sentencepiece(pieces: &[(&str, f32, u8)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (piece, score, kind) in pieces {
@@ -79,7 +79,7 @@ pub fn llama_tensors() -> Vec<(String, Vec<u64>)> {
     list
 }
 
-/// The data of tensor number `i` of [`llama_tensors`].
+/// The data of the tensor with index `i` in [`llama_tensors`].
 pub fn llama_data(i: usize, shape: &[u64]) -> Vec<u8> {
     f32_data(i as u32, shape.iter().product())
 }

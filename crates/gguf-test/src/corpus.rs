@@ -1,9 +1,8 @@
-//! The corpus: small files in code, each with what reading and checking it must find.
+//! The corpus: small generated files, each with the expected results of reading and checking.
 //!
-//! The classes are those of published holes in GGUF readers (counts and lengths that wrap, allocate or run past the end,
-//! types used as an index, unchecked dimensions, alignments and offsets, nesting, truncation) and of the oddities that
-//! real files have (old versions, both byte orders, the draft, counted NULs, other containers). A case's name begins with
-//! its class.
+//! The classes are those of published vulnerabilities of GGUF readers (counts and lengths that wrap, allocate or exceed the file, types
+//! used as an index, unchecked dimensions, alignments and offsets, nesting, truncation) and of peculiarities of real files (old versions,
+//! both byte orders, the draft, counted NULs, other containers). A case's name begins with its class.
 
 pub mod accessors;
 pub mod bytes;
@@ -25,11 +24,11 @@ pub struct Case {
     /// The length of the whole file.
     pub file_bytes: u64,
     pub reading: Reading,
-    /// Codes of all findings that judging the structure gives, in alphabetical order.
+    /// The codes of all structural findings, in alphabetical order.
     pub codes: Vec<&'static str>,
 }
 
-/// How reading ends when the length of the file is known.
+/// The result of reading if the length of the file is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     Sound,
@@ -49,7 +48,7 @@ pub enum Reading {
 pub struct Corpus(Vec<Case>);
 
 impl Corpus {
-    /// A file that is given whole.
+    /// A complete file.
     pub fn add(&mut self, name: impl Into<String>, bytes: Vec<u8>, reading: Reading, codes: &[&'static str]) {
         let file_bytes = bytes.len() as u64;
         self.add_of(name, bytes, file_bytes, reading, codes);
@@ -70,12 +69,12 @@ impl Corpus {
         self.0.push(Case { name: name.into(), bytes, file_bytes, reading, codes });
     }
 
-    /// A file without anything wrong.
+    /// A file without findings.
     pub fn sound(&mut self, name: impl Into<String>, bytes: Vec<u8>) {
         self.add(name, bytes, Reading::Sound, &[]);
     }
 
-    /// A file that can be read and has something wrong.
+    /// A readable file with findings.
     pub fn reads(&mut self, name: impl Into<String>, bytes: Vec<u8>, codes: &[&'static str]) {
         self.add(name, bytes, Reading::Sound, codes);
     }

@@ -1,17 +1,16 @@
-//! An allocator that counts, and the law that it judges: at every instant at most three times the bytes read so far and
-//! 64 KiB are allocated.
+//! A counting allocator, and its limit: at every instant at most three times the bytes read so far plus 64 KiB are allocated.
 //!
-//! Growing counts the old and the new memory together, as both exist while one is copied to the other.
+//! Reallocation counts the old and the new memory together, because both exist during the copy.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Allocated now, and the most that was beyond what the bytes read allow.
+/// Currently allocated bytes, and the maximum excess over the limit.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static READ: AtomicUsize = AtomicUsize::new(0);
 static EXCESS: AtomicUsize = AtomicUsize::new(0);
-/// Number of allocations, and the most that was allocated since the count began.
+/// Number of allocations, and the maximum allocated since the start of the count.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
@@ -28,17 +27,17 @@ fn took(n: usize) {
     MOST.fetch_max(live, SeqCst);
 }
 
-// SAFETY: every request is passed on to the system's allocator as it came, and its answer is given back as it is.
+// SAFETY: every request is forwarded to the system's allocator unchanged, and so is its result.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
-        // SAFETY: the caller's promise about `layout` is the one that is asked for here.
+        // SAFETY: the caller's guarantee about `layout` is the required one.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
-        // SAFETY: the caller's promise about `layout` is the one that is asked for here.
+        // SAFETY: the caller's guarantee about `layout` is the required one.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -51,17 +50,17 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         took(new_size);
         LIVE.fetch_sub(layout.size(), SeqCst);
-        // SAFETY: `ptr` came from this allocator, which is the system's, with this layout; the caller answers for the size.
+        // SAFETY: `ptr` came from this allocator, which is the system's, with this layout; the caller guarantees the size.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 }
 
-/// Says that more bytes were read.
+/// Records that more bytes were read.
 pub fn read(n: usize) {
     READ.fetch_add(n, SeqCst);
 }
 
-/// Runs something; gives how often it allocated, and the most bytes that it had at once.
+/// Runs a closure; returns the number of allocations and the peak of allocated bytes.
 pub fn count(run: impl FnOnce()) -> (usize, usize) {
     let before = LIVE.load(SeqCst);
     COUNT.store(0, SeqCst);
@@ -70,10 +69,10 @@ pub fn count(run: impl FnOnce()) -> (usize, usize) {
     (COUNT.load(SeqCst), MOST.load(SeqCst).saturating_sub(before))
 }
 
-/// Runs something for which `read` bytes were read already.
+/// Runs a closure after `read` bytes have been read.
 ///
 /// # Errors
-/// How many bytes were allocated at some instant beyond what the law allows.
+/// The maximum number of bytes by which the limit was exceeded.
 pub fn law(read: usize, run: impl FnOnce()) -> Result<(), String> {
     READ.store(read, SeqCst);
     BASE.store(LIVE.load(SeqCst), SeqCst);

@@ -1,8 +1,8 @@
-//! Rows to encode and blocks to decode, the same on every machine.
+//! Rows to encode and blocks to decode, identical on every machine.
 //!
-//! Everything is drawn from integers; floats are made of them by steps that are exact, or rounded as IEEE 754 says. No
-//! function of a mathematical library is called, for these differ between machines. Tests of the codecs and
-//! the comparisons with ggml in `benches/` share them.
+//! Everything is derived from random integers; floats are computed from them exactly, or rounded according to IEEE 754. No mathematical
+//! library functions are used, because they differ between machines. The tests of the codecs and the comparisons with ggml in `benches/`
+//! share this data.
 
 use gguf_format::{FieldKind, GgmlType, TypeInfo};
 use gguf_quants::codec::{Codec, Matrix};
@@ -14,7 +14,7 @@ pub mod vectors;
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a name and a number: streams of different names have nothing in common.
+    /// The stream for a name and a number: streams of different names are independent.
     pub fn new(name: &str, number: u64) -> Random {
         let mut hash = Hash::default();
         hash.add(name.as_bytes());
@@ -35,12 +35,12 @@ impl Random {
         (((self.bits() >> 32) * n as u64) >> 32) as usize
     }
 
-    /// An integer from `low` to `high`, both included.
+    /// An integer from `low` to `high`, inclusive.
     pub fn between(&mut self, low: i32, high: i32) -> i32 {
         low + self.below((high - low + 1) as usize) as i32
     }
 
-    /// True once in `n` times.
+    /// True once in `n` times on average.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -50,25 +50,25 @@ impl Random {
         if self.bits() >> 63 == 0 { 1.0 } else { -1.0 }
     }
 
-    /// One of the list.
+    /// An element of the list.
     pub fn choose<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
 
-    /// Bytes.
+    /// Random bytes.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..n.div_ceil(8)).flat_map(|_| self.bits().to_le_bytes()).collect();
         bytes.truncate(n);
         bytes
     }
 
-    /// Nearly normally distributed around 0, with a deviation of about 0.04; a sum of four even ones.
+    /// Approximately normally distributed around 0, with a deviation of about 0.04; a sum of four uniform numbers.
     pub fn normal(&mut self) -> f32 {
         let sum: i32 = (0..4).map(|_| (self.bits() >> 42) as i32).sum();
         (sum - (1 << 23)) as f32 * power_of_two(-26)
     }
 
-    /// Evenly distributed from `2^-23` to 1.
+    /// Uniformly distributed from `2^-23` to 1.
     pub fn unit(&mut self) -> f32 {
         ((self.bits() >> 41) as i32 + 1) as f32 * power_of_two(-23)
     }
@@ -94,7 +94,7 @@ impl Default for Hash {
 }
 
 impl Hash {
-    /// Takes bytes in.
+    /// Adds bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         for b in bytes {
             self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
@@ -112,28 +112,28 @@ impl Hash {
 /// A kind of numbers to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nearly normally distributed, as weights are.
+    /// Approximately normally distributed, like weights.
     Normal,
-    /// Normal ones of which few are many times as large as the rest.
+    /// Normal, with a few values many times as large as the rest.
     HeavyTailed,
     /// Runs of one value.
     Constant,
     /// Mostly zeros.
     Sparse,
-    /// Around 1e-30, where squares vanish.
+    /// Around 1e-30, where squares underflow.
     Tiny,
     /// Below the smallest normal number.
     Denormal,
     /// From about a thousand to about 1e9: scales in half precision overflow.
     Large,
-    /// Up to the largest number. What the encoders make of it may be NaN, whose sign differs between machines.
+    /// Up to the largest number. Encoding may yield NaN, whose sign differs between machines.
     Huge,
-    /// Made to meet ties, limits and special cases of the encoders.
+    /// Chosen to hit ties, limits and special cases of the encoders.
     Adversarial,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 9] = [
         Kind::Normal,
         Kind::HeavyTailed,
@@ -146,7 +146,7 @@ impl Kind {
         Kind::Adversarial,
     ];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Normal => "normal",
@@ -161,7 +161,7 @@ impl Kind {
         }
     }
 
-    /// Numbers of this kind, which ggml encodes as the type without ending the process.
+    /// Numbers of this kind that ggml can encode as the type without aborting.
     pub fn values(self, ty: GgmlType, random: &mut Random, n: usize) -> Vec<f32> {
         let mut values = Vec::with_capacity(n + 256);
         while values.len() < n {
@@ -198,8 +198,8 @@ impl Kind {
     }
 }
 
-/// Numbers of a magnitude from here on (a power of two) are kept from ggml's encoder: the sums of the codebook types (IQ1, IQ2,
-/// IQ3) overflow, and then it ends the process.
+/// The power of two from which numbers are not passed to ggml's encoder: the sums of the codebook types (IQ1, IQ2, IQ3) overflow, and then
+/// it aborts.
 pub fn largest_exponent(ty: GgmlType) -> i32 {
     let codebook = ty.info().is_some_and(|t| ["iq1", "iq2", "iq3"].iter().any(|p| t.name.starts_with(p)));
     if codebook { 40 } else { 128 }
@@ -217,23 +217,23 @@ fn huge(random: &mut Random, largest: i32, values: &mut Vec<f32>) {
     let exponent = random.between(low, largest);
     let at_limit = largest == 128 && random.one_in(16);
     for _ in 0..*random.choose(&[32, 64, 256]) {
-        // Two steps, as 2^128 is not a number.
+        // Two steps, because 2^128 is not a float.
         let value = random.normal() * power_of_two(exponent - 4) * 16.0;
         values.push(if at_limit && random.one_in(8) { random.sign() * f32::MAX } else { value });
     }
 }
 
-/// The values that IQ4_NL's levels stand for (`kvalues_iq4nl` in `ggml-common.h`).
+/// The values of IQ4_NL's levels (`kvalues_iq4nl` in `ggml-common.h`).
 const IQ4_NL: [i32; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-/// Twice what FP4's levels stand for (`kvalues_mxfp4` in `ggml-common.h`).
+/// Twice the values of FP4's levels (`kvalues_mxfp4` in `ggml-common.h`).
 const FP4: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 12];
 
-/// A group of 16 or 32 values of one pattern, and so on until 256 are full: neighbouring groups differ, so that a block mixes
-/// several of them. Sometimes the signs are drawn anew or the order is shuffled; the whole has a scale of its own.
+/// Groups of 16 or 32 values with one pattern each, up to 256 values: neighbouring groups differ, so that a block mixes several patterns.
+/// Sometimes the signs are randomized or the order is shuffled; all values share a random scale.
 fn adversarial(random: &mut Random, values: &mut Vec<f32>) {
     let start = values.len();
     let len = *random.choose(&[16, 32]);
-    // One pattern for all of the super-block, or one for each group.
+    // One pattern for the whole super-block, or one for each group.
     let only = if random.one_in(3) { Some(random.below(PATTERNS)) } else { None };
     let scale = scale(random);
     let apart = random.one_in(4);
@@ -261,7 +261,7 @@ fn adversarial(random: &mut Random, values: &mut Vec<f32>) {
 
 fn scale(random: &mut Random) -> f32 {
     match random.below(8) {
-        // A power of two keeps ties what they are.
+        // A power of two preserves ties.
         0..=3 => power_of_two(random.between(-14, 6)),
         4 => power_of_two(random.between(-60, -15)),
         5 => 1.0,
@@ -289,17 +289,17 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
         // All negative; all positive.
         4 => values.extend((0..len).map(|_| -random.unit())),
         5 => values.extend((0..len).map(|_| random.unit())),
-        // Ramps, upwards and downwards, from below zero or from zero.
+        // Ascending and descending ramps, from below zero or from zero.
         6 => values.extend((0..len).map(|i| i as f32)),
         7 => values.extend((0..len).map(|i| (len / 2) as f32 - i as f32)),
-        // Halves of levels under a largest value that makes the step 1: exact ties.
+        // Half levels below a largest value that makes the step 1: exact ties.
         8..=10 => {
             let levels = *random.choose(&[1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 127, 128]);
             values.extend((0..len).map(|_| random.between(-2 * levels, 2 * levels) as f32 * 0.5));
             let at = start + random.below(len);
             values[at] = levels as f32 * random.sign();
         }
-        // The same, never below zero, with the smallest and the largest present.
+        // The same, never negative, with the smallest and the largest present.
         11 | 12 => {
             let levels = *random.choose(&[1, 3, 7, 15, 31, 63, 255]);
             values.extend((0..len).map(|_| random.between(0, 2 * levels) as f32 * 0.5));
@@ -319,7 +319,7 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
             let bits = power_of_two(random.between(-6, 6)).to_bits();
             random.sign() * f32::from_bits(bits.wrapping_add_signed(random.between(-1, 1)))
         })),
-        // All below a power of two, or its neighbour, that is the largest.
+        // All below a largest value that is a power of two, or its neighbour.
         15 => {
             values.extend((0..len).map(|_| random.normal() * 4.0));
             let at = start + random.below(len);
@@ -335,7 +335,7 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
                 _ => random.normal(),
             }));
         }
-        // Midway between the levels of IQ4_NL, or on them, or a step beside.
+        // Halfway between the levels of IQ4_NL, or on them, or one step off.
         17 => {
             values.extend((0..len).map(|_| {
                 let i = random.below(15);
@@ -346,15 +346,15 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
             let at = start + random.below(len);
             values[at] = -127.0;
         }
-        // Midway between the levels of FP4, or on them.
+        // Halfway between the levels of FP4, or on them.
         18 => values.extend((0..len).map(|_| {
             let i = random.below(7);
             let twice = *random.choose(&[2 * FP4[i], FP4[i] + FP4[i + 1]]);
             random.sign() * twice as f32 * 0.25
         })),
-        // Three values, and halves between them.
+        // Three values, and the midpoints between them.
         19 => values.extend((0..len).map(|_| random.between(-2, 2) as f32 * 0.5)),
-        // Odd numbers, as the codebooks have, and even ones between them.
+        // Odd numbers, as in the codebooks, and even ones between them.
         20 => values.extend((0..len).map(|_| random.sign() * random.between(0, 16) as f32)),
         // Ties of half precision and of bfloat16, and their neighbours.
         21 => values.extend((0..len).map(|_| {
@@ -362,7 +362,7 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
             let tie = *random.choose(&[bits & !0x1fff | 0x1000, bits & !0xffff | 0x8000]);
             f32::from_bits(tie.wrapping_add_signed(random.between(-1, 1)))
         })),
-        // Around the limits under which a group counts as nothing (1e-15, 1e-8, 1e-7 and the like).
+        // Around the thresholds for empty groups (1e-15, 1e-8, 1e-7 and the like).
         22 => {
             let limit = *random.choose(&[1e-15f32, 1e-10, 1e-8, 1e-7, 1e-30]);
             let bits = limit.to_bits().wrapping_add_signed(random.between(-1, 1));
@@ -370,7 +370,7 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
             let at = start + random.below(len);
             values[at] = random.sign() * f32::from_bits(bits);
         }
-        // Nothing special, for the blocks that mix.
+        // Ordinary numbers, for blocks that mix patterns.
         _ => values.extend((0..len).map(|_| random.normal())),
     }
 }
@@ -378,13 +378,13 @@ fn pattern_of(pattern: usize, random: &mut Random, len: usize, values: &mut Vec<
 /// A kind of importance matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weights {
-    /// Without one.
+    /// No matrix.
     None,
-    /// Evenly distributed, above zero.
+    /// Uniformly distributed, above zero.
     Positive,
-    /// Half of them zero, some groups wholly.
+    /// Half of them zero, including whole groups.
     SomeZeros,
-    /// Zeros only.
+    /// All zeros.
     Zeros,
     /// Over many powers of two.
     Varied,
@@ -395,7 +395,7 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// All of them, none at all first.
+    /// All kinds, no matrix first.
     pub const ALL: [Weights; 7] = [
         Weights::None,
         Weights::Positive,
@@ -406,7 +406,7 @@ impl Weights {
         Weights::OneColumn,
     ];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Weights::None => "none",
@@ -445,7 +445,7 @@ impl Weights {
     }
 }
 
-/// The kinds of matrix that a type's encoder takes.
+/// The kinds of matrix that a type's encoder accepts.
 pub fn matrices(codec: &Codec) -> &'static [Weights] {
     match codec.matrix {
         Matrix::Ignored => &Weights::ALL[..1],
@@ -454,7 +454,7 @@ pub fn matrices(codec: &Codec) -> &'static [Weights] {
     }
 }
 
-/// A block that is no use in a model, on some of which ggml ends the process: NaN, infinities, sums that overflow.
+/// Values of an invalid block, on some of which ggml aborts: NaN, infinities, sums that overflow.
 pub fn impossible(case: usize, random: &mut Random, len: usize) -> Vec<f32> {
     let mut values: Vec<f32> = (0..len).map(|_| random.normal()).collect();
     let at = random.below(len);
@@ -471,13 +471,13 @@ pub fn impossible(case: usize, random: &mut Random, len: usize) -> Vec<f32> {
     values
 }
 
-/// Cases of [`impossible`].
+/// Number of cases of [`impossible`].
 pub const IMPOSSIBLE: usize = 8;
 
-/// Which numbers stand in the scales of random blocks.
+/// The kind of numbers in the scales of random blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scales {
-    /// Of moderate size: everything decodes to finite numbers.
+    /// Of moderate size: all values decode to finite numbers.
     Finite,
     /// Any bits, often NaN, infinite, zero or subnormal.
     Any,

@@ -1,20 +1,20 @@
 //! Small file systems, in a mount namespace that ends with the command: one of a megabyte in memory, one of ext4 in a file, which can
-//! insert blocks, and one of Btrfs in a file, whose files can share data.
+//! insert blocks, and one of Btrfs in a file, which can share data.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Ways to a mount namespace: as root, and as a user who becomes root in a namespace of users.
+/// Ways to create a mount namespace: as root, or in a user namespace.
 const WAYS: [&[&str]; 2] = [&["--mount"], &["--mount", "--map-root-user"]];
 
-/// How the file system in memory is mounted.
+/// Mounts the file system in memory.
 const MEMORY: &str = "mount -t tmpfs -o size=1m tmpfs \"$0\"";
 
-/// How the one in a file is made and mounted; the file lies beside the folder.
+/// Creates and mounts the one of ext4 in a file beside the directory.
 const EXT4: &str = "truncate -s 16M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q -m 0 -b 1024 \"$0.img\" && \
                     mount -o loop \"$0.img\" \"$0\"";
 
-/// How the one whose files share data is.
+/// Creates and mounts the one of Btrfs.
 const BTRFS: &str = "truncate -s 256M \"$0.img\" && PATH=$PATH:/sbin:/usr/sbin mkfs.btrfs -q \"$0.img\" >/dev/null && \
                      mount -o loop \"$0.img\" \"$0\"";
 
@@ -32,23 +32,23 @@ fn way(mount: &str) -> Option<&'static [&'static str]> {
     WAYS.into_iter().find(works)
 }
 
-/// Whether a file system in memory is to be had here.
+/// Whether the file system in memory is available.
 pub fn is_possible() -> bool {
     way(MEMORY).is_some()
 }
 
-/// Whether one of ext4 in a file is.
+/// Whether the one of ext4 is available.
 pub fn is_ext4_possible() -> bool {
     way(EXT4).is_some()
 }
 
-/// Whether one of Btrfs is.
+/// Whether the one of Btrfs is available.
 pub fn is_btrfs_possible() -> bool {
     way(BTRFS).is_some()
 }
 
-/// A shell that runs a script with the file system in memory at the folder `at`, which is `$0`. What arguments are added are `$1` and
-/// on.
+/// A shell that runs a script with the file system in memory mounted at the directory `at`, which is `$0`. Additional arguments are `$1`
+/// and so on.
 pub fn script(at: &Path, script: &str) -> Command {
     script_by(way(MEMORY).expect("the right to mount"), MEMORY, at, script)
 }

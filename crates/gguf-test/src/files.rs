@@ -1,4 +1,4 @@
-//! Files for tests: the example that comes with the project, and models made in code.
+//! Files for tests: the project's example, and generated models.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The checkpoint that comes with the project.
+/// The project's example checkpoint.
 pub fn glossary() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/glossary")
 }
@@ -27,7 +27,7 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A head like that of a model, with no more than the tests look at.
+/// The head of a model, with the keys that the tests need.
 pub fn head(tensors: &[(&str, &[u64], GgmlType)]) -> Head {
     let mut head = Head::default();
     let list = |n: usize| -> Value { Value::Array((0..n).map(|i| format!("token {i}")).collect()) };
@@ -58,7 +58,7 @@ pub fn write(path: &Path, head: &Head, starts: &[&[u8]]) {
     fs::write(path, Writer::write(Vec::new(), head, data).unwrap()).unwrap();
 }
 
-/// A sound small file.
+/// A small valid file.
 pub fn small(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     let head = head(&[("token_embd.weight", &[32, 1000], GgmlType::F16), ("output_norm.weight", &[32], GgmlType::F32)]);
@@ -66,7 +66,7 @@ pub fn small(dir: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// Texts that would act on a terminal, in every place of a file that holds text.
+/// Text with terminal control sequences, in every field of a file that contains text.
 pub fn hostile(dir: &Path) -> PathBuf {
     let evil = "\x1b[31mred\x07\u{202e}\r\u{9b}2J\x1b]0;title\x07";
     let mut head = head(&[(&format!("blk\x1b[1m{}", "\u{9b}1m"), &[32], GgmlType::F32)]);

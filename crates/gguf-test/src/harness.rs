@@ -1,7 +1,7 @@
-//! Test programs whose tests need something that not every machine has.
+//! Test programs with tests that have special requirements.
 //!
-//! Rust's own harness knows at compile time only what is ignored. Here a test whose need is not met is listed as ignored, with the
-//! need beside its name. Under `CI=true` missing peers or data fail the test: what decides must not be skipped unseen.
+//! Rust's own harness only supports ignoring tests at compile time. Here, a test with a missing requirement is listed as ignored, with the
+//! requirement. With `CI=true`, missing peers or data fail the test, so that it is never skipped unnoticed.
 
 use std::process::ExitCode;
 
@@ -9,31 +9,31 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::peers;
 
-/// What a test needs.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
-    /// llama.cpp, in the folder that `GGUF_PEERS` names.
+    /// llama.cpp, in the directory `GGUF_PEERS`.
     Peers,
-    /// The reference data, in the folder that `GGUF_SHARED` names.
+    /// The reference data, in the directory `GGUF_SHARED`.
     Shared,
-    /// The right to mount a small file system.
+    /// The permission to mount a small file system.
     SmallDisk,
-    /// The right to mount a file system of ext4 in a file, and the program that makes one.
+    /// The permission to mount a file system of ext4 in a file, and `mkfs.ext4`.
     SmallExt4,
-    /// PyTorch, in the Python of llama.cpp's folder: gigabytes, which the machine that decides can do without.
+    /// PyTorch, in the Python of llama.cpp's directory: gigabytes, so optional on the CI machine.
     Torch,
-    /// Programs that load image models, as sources in a folder of llama.cpp's; see CONTRIBUTING.md.
+    /// Sources of programs that load image models, in llama.cpp's directory; see CONTRIBUTING.md.
     ImageLoaders,
     /// The packages that define formats of packed weights, in the folder that `GGUF_PACKAGES` names; see CONTRIBUTING.md.
     Packages,
-    /// The right to mount, and `mkfs.btrfs`.
+    /// The permission to mount, and `mkfs.btrfs`.
     SmallBtrfs,
-    /// Somebody who asks for it with `--ignored`, for this reason.
+    /// An explicit request with `--ignored`, for this reason.
     Asking(&'static str),
 }
 
 impl Need {
-    /// What is missing, if anything is.
+    /// The missing requirement, if any.
     fn missing(self) -> Option<&'static str> {
         let unset = |variable| peers::folder(variable).is_none();
         match self {
@@ -51,16 +51,16 @@ impl Need {
         }
     }
 
-    /// Whether the machine that decides has it.
+    /// Whether the CI machine must meet it.
     fn is_required(self) -> bool {
         matches!(self, Need::Peers | Need::Shared)
     }
 }
 
-/// Tests that need the same: what, and each with its name.
+/// Tests with the same requirements: the requirements, and each test with its name.
 pub type Group = (&'static [Need], &'static [(&'static str, fn())]);
 
-/// Runs the tests that the command line asks for, as Rust's own harness does.
+/// Runs the tests selected on the command line, like Rust's own harness.
 pub fn run(groups: &[Group]) -> ExitCode {
     let is_ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty());
     let mut trials = Vec::new();
@@ -83,15 +83,15 @@ pub fn run(groups: &[Group]) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The `main` of a test program without Rust's own harness: lists of tests, each behind what they need.
+/// The `main` of a test program without Rust's own harness: lists of tests, each with its requirements.
 ///
-/// A function that is in no list is unused, which the compiler says.
+/// The compiler warns about a function that is in no list, because it is unused.
 #[macro_export]
 macro_rules! tests {
     ($([$($need:expr),*] $($name:ident),+;)+) => {
         /// Runs the tests.
         pub fn main() -> std::process::ExitCode {
-            #[allow(unused_imports, reason = "some tests need nothing")]
+            #[allow(unused_imports, reason = "some tests have no requirements")]
             use $crate::harness::Need::*;
             $crate::harness::run(&[$((&[$($need),*], &[$((stringify!($name), $name)),+])),+])
         }

@@ -1,5 +1,5 @@
-//! Files that take far more memory or time than their bytes on the disk suggest, if somebody believes what they say. Large ones are
-//! sparse: they take a few pages of the disk.
+//! Files that need far more memory or time than their size suggests, if their claims are trusted. Large ones are sparse: they use a few
+//! pages of the disk.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,7 +32,7 @@ fn llama() -> Head {
     head
 }
 
-/// Bytes of a head's start: the magic, version 3, and the counts.
+/// The start of a head: the magic, version 3, and the counts.
 fn counts(n_tensors: u64, n_kv: u64) -> Vec<u8> {
     [&b"GGUF"[..], &3u32.to_le_bytes(), &n_tensors.to_le_bytes(), &n_kv.to_le_bytes()].concat()
 }
@@ -41,7 +41,7 @@ fn string(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text].concat()
 }
 
-/// Writes GGUF files and importance matrices into the folder; gives their names.
+/// Writes GGUF files and importance matrices into the directory; returns their names.
 pub fn write(dir: &Path) -> Vec<&'static str> {
     let mut names = Vec::new();
     let mut path = |name: &'static str| {
@@ -49,13 +49,13 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
         dir.join(name)
     };
 
-    // Padding that is two billion times the content.
+    // Padding of two billion times the content.
     let mut head = llama();
     head.set("general.file_type", 1u32);
     head.set("general.alignment", 1u32 << 31);
     model(&path("alignment-2g.gguf"), &head, 0);
 
-    // Importance matrices that state sums, or counts of experts, of 256 GiB.
+    // Importance matrices that claim sums, or counts of experts, of 256 GiB.
     let n = 1 << 36;
     let mut head = Head::default();
     head.set("general.type", "imatrix");
@@ -70,7 +70,7 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
     let n = 1 << 28;
     head.tensors = vec![tensor("b.in_sum2", &[n, 1], 0, 0), tensor("b.counts", &[1, 1], 0, n * 4)];
     model(&path("imatrix-large.gguf"), &head, n * 4 + 32);
-    // An old one with the largest number of values that can be stated.
+    // An old one that claims the largest possible number of values.
     let old = [&[1, 0, 0, 0, 1, 0, 0, 0][..], b"b", &1i32.to_le_bytes(), &i32::MAX.to_le_bytes()].concat();
     sparse(&path("imatrix-values.dat"), &old, 1 << 34);
     let old = [&[1, 0, 0, 0][..], &i32::MAX.to_le_bytes(), b"b"].concat();
@@ -88,14 +88,14 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
     head.tensors = (0..5000).map(|i| tensor(&format!("blk.{i}.attn_q.weight"), &[256, 512], 0, 0)).collect();
     model(&path("shared-data.gguf"), &head, 256 * 512 * 4);
 
-    // Dimensions whose product is nothing, or nearly 2^63.
+    // Dimensions whose product is zero, or nearly 2^63.
     let tensors = vec![tensor("t", &[1 << 62, 1 << 62, 1 << 62, 0], 0, 0)];
     let mut head = Head { tensors, ..Head::default() };
     model(&path("empty-dims.gguf"), &head, 0);
     head.tensors = vec![tensor("t", &[1 << 31, (1 << 32) - 1], 1, 0)];
     model(&path("near-max-dims.gguf"), &head, 0);
 
-    // Zeros are tensors without a name, key-value pairs without a key, and empty strings.
+    // Zeros are valid as unnamed tensors, key-value pairs with empty keys, and empty strings.
     for (name, n_tensors, n_kv, each) in
         [("tensors-8m.gguf", 1 << 23, 0, 24), ("keys-16m.gguf", 0, 1 << 24, 13), ("tensors-20k.gguf", 20_000, 0, 24)]
     {
@@ -107,7 +107,7 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
     let n = 1 << 20;
     sparse(&path("empty-strings.gguf"), &[counts(0, 1), tokens(n)].concat(), 8 * n + 4096);
 
-    // A name of a gigabyte, and one that fits into memory, but not many times.
+    // A name of a gigabyte, and one that fits in memory, but not several times.
     for (name, key, n) in [
         ("name-1g.gguf", "general.name", 1u64 << 30),
         ("name-64m.gguf", "general.name", 64 << 20),
@@ -117,7 +117,7 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
         sparse(&path(name), &[counts(0, 1), value].concat(), n + 4096);
     }
 
-    // Three types in turn, so that a recipe needs many numbers, or many names.
+    // Three alternating types, so that a recipe needs many numbers, or many names.
     for (name, n, prefix, suffix) in
         [("names-3000.gguf", 3000, "n", "x.weight"), ("blocks-20k.gguf", 20_000, "blk.", ".attn_q.weight")]
     {
@@ -133,7 +133,7 @@ pub fn write(dir: &Path) -> Vec<&'static str> {
     names
 }
 
-/// Writes checkpoint folders, each the files of a small sound checkpoint with one that is hostile; gives their names.
+/// Writes checkpoint directories, each a small valid checkpoint with one hostile file; returns their names.
 pub fn write_checkpoints(dir: &Path, sound: &Path) -> Vec<&'static str> {
     const MIB: usize = 1 << 20;
     let list = |n: usize| format!("[{}0]", "0,".repeat(n));

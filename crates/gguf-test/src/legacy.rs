@@ -1,23 +1,23 @@
-//! Small legacy files in code, of every container and architecture, and where their numbers stand.
+//! Small generated legacy files of every container and architecture, with the offsets of their numbers.
 
-/// A legacy file, and the places of its 32-bit numbers.
+/// A legacy file, with the offsets of its 32-bit numbers.
 #[derive(Clone, Debug)]
 pub struct Legacy {
     /// Container and architecture.
     pub name: &'static str,
-    /// The architecture, as it is recognised.
+    /// The name of the expected architecture.
     pub family: &'static str,
     pub bytes: Vec<u8>,
-    /// Where the numbers stand: of the header, of the first tokens, of every tensor's head.
+    /// The offsets of numbers: of the header, of the first tokens, of every tensor's header.
     pub numbers: Vec<usize>,
-    /// Where tokens end and tensors begin.
+    /// The ends of the tokens and of each tensor.
     pub tensors: Vec<usize>,
 }
 
-/// A tensor: name, number of the type, dimensions.
+/// A tensor: name, type number, dimensions.
 pub type Tensor = (String, u32, Vec<u32>);
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy)]
 pub struct Form {
     pub magic: [u8; 4],
@@ -42,7 +42,7 @@ pub const RWKV: Form = Form { magic: *b"fmgg", version: Some(100), ..GGML };
 pub const GGLA: Form = Form { magic: *b"algg", version: Some(1), has_scores: false, ..GGJT3 };
 
 impl Form {
-    /// Values and bytes of a block of the type with that number.
+    /// Values and bytes of a block of a type.
     pub fn block(self, code: u32) -> (u32, u32) {
         match (code, self.is_wide) {
             (0, _) => (1, 4),
@@ -64,7 +64,7 @@ impl Form {
         }
     }
 
-    /// Data that makes sense: small floats, and scales that are numbers.
+    /// Plausible data: small floats, and finite scales.
     pub fn data(self, code: u32, shape: &[u32]) -> Vec<u8> {
         let (len, bytes) = self.block(code);
         let n: u32 = shape.iter().product();
@@ -79,7 +79,7 @@ impl Form {
                 (2 | 8, true) => f32(0.0157 + f32::from(noise(0)) / 5000.0),
                 (3, true) => [f32(0.031_25 + f32::from(noise(0)) / 8192.0), f32(-0.25)].concat(),
                 (3 | 5 | 7 | 12, _) => [half(1), half(5)].concat(),
-                // The index of an outlier behind scale and minimum, then its value.
+                // The index of an outlier after scale and minimum, then its value.
                 (4, _) if bytes == 24 => [half(1), half(5), [noise(9) % 32, 0], half(7)].concat(),
                 _ => half(1).to_vec(),
             };
@@ -91,12 +91,12 @@ impl Form {
     }
 }
 
-/// What a file is made of.
+/// The parts of a file.
 #[derive(Clone)]
 pub struct Parts {
     pub form: Form,
     pub hparams: Vec<u32>,
-    /// The number of tokens once more, before them.
+    /// Whether the number of tokens is repeated before them.
     pub counts_again: bool,
     /// Bytes between hyperparameters and tokens.
     pub between: Vec<u8>,
@@ -106,7 +106,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The file.
+    /// Writes the file.
     pub fn write(&self, name: &'static str, family: &'static str) -> Legacy {
         let mut file = Legacy { name, family, bytes: self.form.magic.to_vec(), numbers: vec![0], tensors: Vec::new() };
         if let Some(version) = self.form.version {
@@ -161,7 +161,7 @@ impl Legacy {
         self.bytes.extend(data);
     }
 
-    /// The file with another number at a place.
+    /// The file with another number at an offset.
     pub fn with(&self, at: usize, number: u32) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
@@ -169,7 +169,7 @@ impl Legacy {
     }
 }
 
-/// Tokens of a byte-level vocabulary: letters, and a few that they merge to.
+/// Tokens of a byte-level vocabulary: letters, and a few merges of them.
 pub fn tokens(n: usize) -> Vec<Vec<u8>> {
     let mut tokens: Vec<Vec<u8>> = vec![b"<|endoftext|>".to_vec()];
     tokens.extend((b'a'..=b'z').map(|b| vec![b]));
@@ -179,7 +179,7 @@ pub fn tokens(n: usize) -> Vec<Vec<u8>> {
     tokens
 }
 
-/// The tokens of Llama's vocabulary that stand first.
+/// The first tokens of Llama's vocabulary.
 pub fn pieces(n: usize) -> Vec<Vec<u8>> {
     let mut tokens: Vec<Vec<u8>> = vec![" \u{2047} ".into(), Vec::new(), Vec::new()];
     tokens.extend((0..=255u8).map(|b| vec![b]));
@@ -197,7 +197,7 @@ fn tensors(outside: &[(&str, u32, &[u32])], blocks: u32, block: &[(&str, u32, &[
     all
 }
 
-/// A Llama of one block: 64 wide, two heads of queries and `kv` of keys, matrices of the type with that number.
+/// A Llama of one block: width 64, two query heads and `kv` key heads, matrices of the given type.
 pub fn llama(form: Form, code: u32, kv: u32) -> Parts {
     let ftype = match code {
         6 => 8,
@@ -269,7 +269,7 @@ fn gpt2(form: Form, code: u32, ftype: u32, tokens: Vec<Vec<u8>>) -> Parts {
     Parts { counts_again: true, ..parts(form, &hparams, tokens, tensors(outside, 2, block)) }
 }
 
-/// GPT-2 as converters wrote it before they transposed its matrices.
+/// GPT-2 from converters that did not transpose its matrices.
 pub fn gpt2_on_its_side() -> Legacy {
     let mut parts = gpt2(GGML, 1, 1, tokens(40));
     for (name, _, shape) in &mut parts.tensors {
@@ -280,7 +280,7 @@ pub fn gpt2_on_its_side() -> Legacy {
     parts.write("ggml-gpt2-untransposed", "gpt2")
 }
 
-/// StarCoder whose heads share one key and one value, written once for each head.
+/// StarCoder with one shared key and value head, repeated for each head.
 pub fn starcoder(code: u32) -> Legacy {
     let mut list = tokens(40);
     list[1] = b"<fim_prefix>".to_vec();
@@ -424,7 +424,7 @@ fn falcon(form: Form, hparams: &[u32], code: u32) -> Parts {
     parts(form, hparams, tokens(40), tensors(outside, 1, block))
 }
 
-/// What BERT is made of.
+/// The parts of a BERT.
 pub fn bert(form: Form, code: u32) -> Parts {
     let list = (0..40).map(|i| match i {
         0 => b"[PAD]".to_vec(),
@@ -546,21 +546,21 @@ fn whisper() -> Parts {
     let mut between: Vec<u8> = [4u32, 3].iter().flat_map(|n| n.to_le_bytes()).collect();
     between.extend(GGML.data(0, &[12]));
     let hparams = [40, 12, 16, 2, 1, 8, 16, 2, 1, 4, 1];
-    // The file lists fewer tokens than the model knows.
+    // The file lists fewer tokens than the model has.
     Parts { between, counts_again: true, ..parts(GGML, &hparams, tokens(36), all) }
 }
 
-/// What GPT-2 is made of.
+/// The parts of a GPT-2.
 pub fn gpt2_parts() -> Parts {
     gpt2(GGML, 1, 1, tokens(40))
 }
 
-/// What GPT-NeoX is made of.
+/// The parts of a GPT-NeoX.
 pub fn neox_parts() -> Parts {
     neox(GGML_QNT2, &[40, 16, 32, 2, 1, 8, 0, 1], 1)
 }
 
-/// What Falcon is made of, without merges.
+/// The parts of a Falcon, without merges.
 pub fn falcon_parts() -> Parts {
     falcon(GGMF, &[40, 64, 4, 1, 1, 7, 1], 1)
 }

@@ -1,5 +1,5 @@
-//! What the tests of the workspace share. Not published; other crates have it as a development dependency only.
-#![allow(missing_docs, reason = "tests say what they do by their names")]
+//! Shared test support of the workspace. Not published; other crates use it only as a development dependency.
+#![allow(missing_docs, reason = "the names of tests describe them")]
 
 #[cfg(all(feature = "capi", unix))]
 pub mod capi;

@@ -1,31 +1,31 @@
-//! Real llama.cpp, and the reference data: where the environment says they are.
+//! Real llama.cpp, and the reference data, located by environment variables.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that names the folder of llama.cpp's libraries, bindings and sources.
+/// The variable with the directory of llama.cpp's libraries, bindings and sources.
 pub const PEERS: &str = "GGUF_PEERS";
-/// The variable that names the folder of the reference data and the tools that go with it.
+/// The variable with the directory of the reference data and its tools.
 pub const SHARED: &str = "GGUF_SHARED";
 /// The variable that names the folder that `.ci/packages` fills.
 pub const PACKAGES: &str = "GGUF_PACKAGES";
 
-/// The folder that a variable names, if it is set.
+/// The directory in a variable, if it is set.
 pub fn folder(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
 
-/// The folder of llama.cpp. Panics without one: a test that needs it is listed with that need in [`tests!`](crate::tests).
+/// The directory of llama.cpp. Panics if it is not set: tests declare the requirement in [`tests!`](crate::tests).
 pub fn peers() -> PathBuf {
     folder(PEERS).expect("GGUF_PEERS is set")
 }
 
-/// A file of the reference data. Panics without the data, as [`peers`] does.
+/// A file of the reference data. Panics without the data, like [`peers`].
 pub fn data(name: &str) -> PathBuf {
     folder(SHARED).expect("GGUF_SHARED is set").join("data").join(name)
 }
 
-/// Whether the Python of llama.cpp's folder has PyTorch.
+/// Whether the Python of llama.cpp's directory has PyTorch.
 pub fn has_torch() -> bool {
     let find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
     let python = folder(PEERS).map(|peers| peers.join("venv/bin/python"));
@@ -33,17 +33,17 @@ pub fn has_torch() -> bool {
     found.is_some_and(|output| output.is_ok_and(|output| output.status.success()))
 }
 
-/// The folder with the sources of programs that load image models, if it is there.
+/// The directory with the sources of programs that load image models, if it exists.
 pub fn image_loaders() -> Option<PathBuf> {
     folder(PEERS).map(|peers| peers.join("image-loaders")).filter(|loaders| loaders.is_dir())
 }
 
-/// The folder of the packages that define formats of packed weights, if it is known.
+/// The folder of the packages that define formats of packed weights, if it is set.
 pub fn packages() -> Option<PathBuf> {
     folder(PACKAGES)
 }
 
-/// A program of llama.cpp's that comes as source.
+/// A program of llama.cpp in source form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// `llama-gguf-split`
@@ -52,14 +52,14 @@ pub enum Program {
     Hash,
 }
 
-/// The folders of llama.cpp and of the reference data.
+/// The directories of llama.cpp and of the reference data.
 pub struct Peers {
     peers: PathBuf,
     shared: PathBuf,
 }
 
 impl Peers {
-    /// Panics where a folder is not known.
+    /// Panics if a directory is not set.
     pub fn get() -> Peers {
         Peers { peers: peers(), shared: folder(SHARED).expect("GGUF_SHARED is set") }
     }
@@ -69,7 +69,7 @@ impl Peers {
         self.shared.join("data").join(name)
     }
 
-    /// Builds one of llama.cpp's programs from its sources, against its libraries, into a folder. Needs a C++ compiler.
+    /// Builds one of llama.cpp's programs into a directory, linked to its libraries. Needs a C++ compiler.
     pub fn build(&self, program: Program, dir: &Path) -> PathBuf {
         let (sources, lib) = (self.peers.join("llama.cpp"), self.peers.join("lib"));
         let compile = |args: &[&str], files: &[PathBuf], out: &Path| {
@@ -114,7 +114,7 @@ impl Peers {
         command
     }
 
-    /// What llama.cpp answers, as JSON text.
+    /// llama.cpp's answer, as JSON text.
     pub fn ask(&self, args: &[&str]) -> String {
         let output = self.python(&self.shared.join("tools/llama-oracle.py")).args(args).output();
         let output = output.expect("the peers' Python runs");

@@ -1,10 +1,10 @@
-//! The built program `gguf`, and what a run of it gave. Only the program's own tests have it built.
+//! Runs the built program `gguf`. Only the program's own tests have it built.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Run {
     pub code: i32,
@@ -13,7 +13,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Asserts the exit code, and shows everything when it is another.
+    /// Asserts the exit code, and prints everything if it differs.
     #[track_caller]
     pub fn exits(self, code: i32) -> Run {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.out, self.err);
@@ -50,7 +50,7 @@ impl Run {
     }
 }
 
-/// The built program: cargo puts it one folder above the tests.
+/// The path of the built program, one directory above the tests.
 pub fn path() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.ancestors().nth(2).unwrap().join(format!("gguf{}", std::env::consts::EXE_SUFFIX))
@@ -62,7 +62,7 @@ pub fn program() -> Command {
     command
 }
 
-/// Runs the program to its end.
+/// Runs the program.
 pub fn gguf<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Run {
     let output = program().args(args).output().unwrap();
     Run {

@@ -1,12 +1,12 @@
-//! Checkpoints from recipes: names, formats, shapes and kinds of values, from which the same bytes follow on every machine.
+//! Generates checkpoints from recipes: names, formats, shapes and kinds of values, with the same bytes on every machine.
 //!
-//! A tensor's values come from the generator PCG64 of numpy, seeded with a hash of the recipe's and the tensor's name, and become
-//! numbers by exact single-precision operations. So a recipe of two kilobytes stands for a checkpoint whose conversion by
-//! llama.cpp was recorded.
+//! A tensor's values come from numpy's generator PCG64, seeded with a hash of the recipe's and the tensor's name, and are converted to
+//! numbers by exact single-precision operations. So a recipe of two kilobytes describes a checkpoint for which llama.cpp's conversion is
+//! recorded.
 
 use crate::checkpoint::{Tensor, safetensors};
 
-/// `PCG64` of numpy: the 128-bit generator PCG XSL RR, and `SeedSequence`, which seeds it.
+/// `PCG64` of numpy: the 128-bit generator PCG XSL RR, seeded by `SeedSequence`.
 struct Pcg64 {
     state: u128,
     increment: u128,
@@ -35,7 +35,7 @@ impl Pcg64 {
     }
 }
 
-/// Four words that `SeedSequence` makes of a number.
+/// The four words of `SeedSequence` for a number.
 fn seed_words(seed: u128) -> [u64; 4] {
     fn hash(value: u32, constant: &mut u32, multiplier: u32) -> u32 {
         let mixed = value ^ *constant;
@@ -57,7 +57,7 @@ fn seed_words(seed: u128) -> [u64; 4] {
     [0, 2, 4, 6].map(|i| half(i) | half(i + 1) << 32)
 }
 
-/// Numbers whose exponentials no library rounds differently, in units of 1/4096.
+/// Numbers whose exponentials all libraries round equally, in units of 1/4096.
 const LOGS: [u16; 37] = [
     268, 320, 344, 388, 430, 508, 620, 696, 840, 940, 1024, 1144, 1376, 1512, 1664, 1840, 2176, 2464, 2864, 2976, 3184,
     3424, 3712, 4080, 4320, 5056, 5376, 5632, 6016, 6816, 7328, 7968, 8640, 9408, 10176, 10944, 11456,
@@ -98,7 +98,7 @@ fn values(digest: &[u8], dtype: &str, n: u64, kind: &str) -> Vec<u8> {
     out
 }
 
-/// The names that a pattern stands for: one for each number of a range such as `{0..3}`.
+/// Expands a pattern to names: one for each number of a range such as `{0..3}`.
 fn expand(pattern: &str) -> Vec<String> {
     let range = pattern.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
     let Some((before, (range, after))) = range else { return vec![pattern.to_owned()] };
@@ -108,7 +108,7 @@ fn expand(pattern: &str) -> Vec<String> {
     (first..=last).flat_map(|i| rest.iter().map(move |rest| format!("{before}{i}{rest}"))).collect()
 }
 
-/// The safetensors file of a recipe's tensors: names, which may hold ranges, with format, dimensions and kind of values.
+/// The safetensors file of a recipe's tensors: names, possibly with ranges, with format, dimensions and kind of values.
 pub fn weights(recipe: &str, tensors: &[(String, String)], sha256: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut list: Vec<(String, String, Vec<u64>, Vec<u8>)> = Vec::new();
     for (pattern, spec) in tensors {

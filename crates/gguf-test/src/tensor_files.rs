@@ -1,8 +1,8 @@
-//! Hostile safetensors files and indices, each with what the refusal has to say.
+//! Hostile safetensors files and indices, each with the expected error.
 
 use crate::checkpoint::{Tensor, f32_data, safetensors};
 
-/// Files of a checkpoint folder that is refused, and a part of the message.
+/// Files of a rejected checkpoint directory, and a part of the message.
 #[derive(Clone, Debug)]
 pub struct Hostile {
     pub name: String,
@@ -14,10 +14,10 @@ pub struct Hostile {
 const FILE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// The name of a tensor of the models that tests make, which is eight rows of sixteen single-precision values there.
+/// The name of a tensor in the tests' models, where it has eight rows of sixteen single-precision values.
 const NAME: &str = "model.embed_tokens.weight";
 
-/// A file with that head, whatever it says, and so many bytes of data.
+/// A file with an arbitrary head and `data_bytes` bytes of data.
 pub fn with_head(json: &[u8], data_bytes: usize) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes()[..], json, &vec![0; data_bytes]].concat()
 }
@@ -27,13 +27,13 @@ fn entry(name: &str, dtype: &str, shape: &str, offsets: &str) -> String {
     format!(r#""{name}":{{"dtype":{dtype},"shape":{shape},"data_offsets":{offsets}}}"#)
 }
 
-/// A sound file of one tensor.
+/// A valid file with one tensor.
 fn sound() -> Vec<u8> {
     let tensor: Tensor<'_> = (NAME, "F32", &[8, 16], f32_data(1, 128));
     safetensors(&[tensor])
 }
 
-/// All of them.
+/// All files.
 pub fn all() -> Vec<Hostile> {
     let mut all = Vec::new();
     let mut add = |name: &str, files: Vec<(&str, Vec<u8>)>, expected| {
@@ -116,7 +116,7 @@ fn heads(add: &mut Add<'_>) {
         ("no shape", br#"{"a":{"dtype":"F32","data_offsets":[0,4]}}"#.to_vec(), 4, "missing field `shape`"),
         ("no offsets", br#"{"a":{"dtype":"F32","shape":[1]}}"#.to_vec(), 4, "missing field `data_offsets`"),
         ("a tensor that is null", br#"{"a":null}"#.to_vec(), 0, "cannot be read"),
-        // As the format's own library does, a list of the three fields is taken for them.
+        // Like the format's own library, lists of the three fields are accepted.
         ("a tensor that is a list", br#"{"a":["F32",[1],[0,4]]}"#.to_vec(), 4, "has no place"),
         (
             "a million dimensions",
@@ -130,7 +130,7 @@ fn heads(add: &mut Add<'_>) {
     }
 }
 
-/// Formats, shapes and offsets of one tensor behind a sound one, which ends at 8.
+/// Formats, shapes and offsets of one tensor after a valid one, which ends at 8.
 fn tensors(add: &mut Add<'_>) {
     let cases: &[(&str, &str, &str, &str, usize, &'static str)] = &[
         ("an unknown format", "\"F99\"", "[1]", "[8,12]", 12, "unknown format \"F99\""),
@@ -184,7 +184,7 @@ fn tensors(add: &mut Add<'_>) {
     }
 }
 
-/// A sound file, cut off.
+/// A valid file, truncated.
 fn truncated(add: &mut Add<'_>) {
     let sound = sound();
     let head = 8 + usize::from(sound[0]);
@@ -215,7 +215,7 @@ fn truncated(add: &mut Add<'_>) {
     }
 }
 
-/// Indices: what they list, and where it is said to be.
+/// Indices: their entries, and the files in which they locate tensors.
 fn indices(add: &mut Add<'_>) {
     let index = |pairs: &[(&str, &str)]| {
         let pairs: Vec<String> =

@@ -1,8 +1,8 @@
-//! Files of `torch.save`, written by the tests that need them: pickles instruction by instruction, and the two formats around them.
+//! Files of `torch.save` for tests: pickles built instruction by instruction, and the two container formats.
 
 pub mod hostile;
 
-/// A pickle that is being written.
+/// A pickle under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Pickle(pub Vec<u8>);
 
@@ -10,7 +10,7 @@ pub struct Pickle(pub Vec<u8>);
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
     pub name: &'a str,
-    /// The class of its storage, such as `FloatStorage`.
+    /// The class of the storage, such as `FloatStorage`.
     pub class: &'a str,
     pub key: &'a str,
     /// Number of elements of the storage.
@@ -21,12 +21,12 @@ pub struct Saved<'a> {
 }
 
 impl Pickle {
-    /// A pickle of that protocol, with nothing in it.
+    /// An empty pickle of that protocol.
     pub fn new(protocol: u8) -> Pickle {
         Pickle(vec![0x80, protocol])
     }
 
-    /// Instructions as they are.
+    /// Adds raw instructions.
     pub fn op(mut self, bytes: &[u8]) -> Pickle {
         self.0.extend(bytes);
         self
@@ -36,7 +36,7 @@ impl Pickle {
         self.op(b"X").op(&(text.len() as u32).to_le_bytes()).op(text.as_bytes())
     }
 
-    /// A whole number, in eight bytes.
+    /// Adds an integer of eight bytes.
     pub fn int(self, n: i64) -> Pickle {
         self.op(&[0x8a, 8]).op(&n.to_le_bytes())
     }
@@ -50,19 +50,19 @@ impl Pickle {
         self.op(format!("c{module}\n{name}\n").as_bytes())
     }
 
-    /// The tuple that stands for a storage.
+    /// Adds the tuple that represents a storage.
     pub fn storage(self, class: &str, key: &str, elements: i64) -> Pickle {
         self.op(b"(").text("storage").global("torch", class).text(key).text("cpu").int(elements).op(b"tQ")
     }
 
-    /// A call that makes a tensor.
+    /// Adds a call that creates a tensor.
     pub fn tensor(self, saved: &Saved<'_>) -> Pickle {
         let call = self.global("torch._utils", "_rebuild_tensor_v2").op(b"(");
         let storage = call.storage(saved.class, saved.key, saved.elements).int(saved.offset);
         storage.ints(saved.shape).ints(saved.strides).op(b"\x89ccollections\nOrderedDict\n)RtR")
     }
 
-    /// The pickle's end.
+    /// Ends the pickle.
     pub fn end(self) -> Vec<u8> {
         self.op(b".").0
     }
@@ -74,7 +74,7 @@ pub fn state_dict(tensors: &[Saved<'_>]) -> Vec<u8> {
     tensors.iter().fold(start, |pickle, saved| pickle.text(saved.name).tensor(saved)).op(b"u").end()
 }
 
-/// A member of a zip archive, and what of its records is a lie.
+/// A member of a zip archive, with optional false records.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
     pub name: Vec<u8>,
@@ -86,7 +86,7 @@ pub struct Member {
     pub header: Option<u32>,
     /// The extra field in the directory.
     pub extra: Vec<u8>,
-    /// The name before the data.
+    /// The name before the data, if it differs.
     pub local_name: Option<Vec<u8>>,
     pub local_signature: Option<[u8; 4]>,
 }
@@ -97,7 +97,7 @@ impl Member {
     }
 }
 
-/// The end of a zip archive, and what of it is a lie.
+/// The end of a zip archive, with optional false values.
 #[derive(Clone, Debug, Default)]
 pub struct End {
     pub disk: u16,
@@ -105,11 +105,11 @@ pub struct End {
     pub directory_bytes: Option<u32>,
     pub directory_at: Option<u32>,
     pub comment: Vec<u8>,
-    /// What stands between the directory and the end.
+    /// The bytes between the directory and the end.
     pub between: Vec<u8>,
 }
 
-/// A zip archive of stored members, each with data at a multiple of 64 bytes as PyTorch aligns it.
+/// A zip archive of stored members, with data at multiples of 64 bytes like PyTorch's.
 pub fn zip(members: &[Member], end: &End) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     let short = |n: usize| (n as u16).to_le_bytes();
@@ -170,7 +170,7 @@ pub fn file(pickle: &[u8], storages: &[(&str, Vec<u8>)]) -> Vec<u8> {
     zip(&members(pickle, storages), &End::default())
 }
 
-/// What stands before the pickle of the tensors in a file of the old format.
+/// The bytes before the pickle of the tensors in a file of the old format.
 pub fn stream_start() -> Vec<u8> {
     let magic = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
     let version = b"\x80\x02M\xe9\x03.";

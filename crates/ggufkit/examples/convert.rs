@@ -10,7 +10,7 @@ fn main() -> Result<(), ggufkit::Error> {
     let glossary = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/glossary");
     let dir = args.next().unwrap_or_else(|| glossary.to_owned());
 
-    // Everything is decided without reading a weight.
+    // The plan is made without reading a weight.
     let conversion = hf::plan(&dir, &Options::default())?;
     for warning in &conversion.warnings {
         eprintln!("warning: {warning}");
@@ -23,7 +23,7 @@ fn main() -> Result<(), ggufkit::Error> {
         }
         return Ok(());
     };
-    // A folder stands for a file in it that is named after the model.
+    // For a directory, the file is named after the model.
     let out = conversion.output_path(Path::new(&out));
     for path in plan.run(&out, &RunOptions::default(), &())?.paths {
         println!("{}", path.display());

@@ -1,4 +1,4 @@
-//! Says what a file is, and whether it is whole and sound: `cargo run --example inspect -- [FILE]`.
+//! Identifies a file and reports its problems: `cargo run --example inspect -- [FILE]`.
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggufkit::{Model, ReadAt};
 
-/// A file that counts the bytes read. The same two methods make ranges of a remote object a source.
+/// A file that counts the bytes read. A source for ranges of a remote object implements the same two methods.
 #[derive(Debug)]
 struct Counting {
     file: File,
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} bytes read for a row of {}", source.n_bytes.swap(0, Ordering::Relaxed), tensor.name());
     }
 
-    // A model in memory is a source as well.
+    // Memory is a source as well.
     let in_memory = Model::from_reader(std::fs::read(&path)?, "model in memory")?;
     println!("{} tensors in memory", in_memory.tensors().count());
     Ok(())

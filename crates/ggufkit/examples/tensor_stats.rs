@@ -11,7 +11,7 @@ fn main() -> Result<(), ggufkit::Error> {
     let tensor = model.tensor(&name)?;
     println!("{name}: {} rows of {} in {}", tensor.n_rows(), tensor.row_len(), tensor.ty());
 
-    // A matrix can be larger than memory allows as f32, so it is decoded some rows at a time.
+    // A matrix can exceed memory as f32, so it is decoded in groups of rows.
     let (mut n, mut sum, mut squares) = (0u64, 0f64, 0f64);
     let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
     for first in (0..tensor.n_rows()).step_by(64) {

@@ -34,21 +34,21 @@ gguf_format::rules! {
         "llama-model-loader.cpp: shards are looked for beside the first";
 }
 
-/// How a model is checked.
+/// Options of a check.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// Applies only the rules that every reader depends on to read a file safely. Other shards are not looked for.
+    /// Applies only the rules required for reading a file safely. Other shards are ignored.
     pub structure: bool,
-    /// Offset of the GGUF in the file, in bytes. Unless it is 0, other shards are not looked for.
+    /// Offset of the GGUF in the file, in bytes. Unless it is 0, other shards are ignored.
     pub start: u64,
-    /// Number of threads that read tensor data; `None` for as many as the machine has processors. Feature `edit`.
+    /// Number of threads that read tensor data; `None` for the parallelism of the machine. Feature `edit`.
     #[cfg(feature = "edit")]
     pub threads: Option<NonZeroUsize>,
 }
 
 impl CheckOptions {
-    /// Whether only the rules are applied that every reader depends on to read a file safely.
+    /// Sets whether only the rules required for reading a file safely are applied.
     pub fn structure(mut self, structure: bool) -> CheckOptions {
         self.structure = structure;
         self
@@ -60,7 +60,7 @@ impl CheckOptions {
         self
     }
 
-    /// Sets the number of threads that read tensor data; `None` for as many as the machine has processors. Feature `edit`.
+    /// Sets the number of threads that read tensor data; `None` for the parallelism of the machine. Feature `edit`.
     #[cfg(feature = "edit")]
     pub fn threads(mut self, threads: Option<NonZeroUsize>) -> CheckOptions {
         self.threads = threads;
@@ -68,7 +68,7 @@ impl CheckOptions {
     }
 }
 
-/// What is wrong with a model: the result of [`check`](fn@crate::check).
+/// The findings about a model: the result of [`check`](fn@crate::check).
 #[derive(Debug, Clone)]
 pub struct Check {
     files: Vec<(PathBuf, Report)>,
@@ -79,12 +79,12 @@ impl Check {
     /// The tables of all rules that can have findings.
     pub const RULES: &[&[Rule]] = &[check::RULES, gguf_model::check::RULES, RULES];
 
-    /// Whether there are no errors. Warnings are likely mistakes, or things that some readers refuse.
+    /// Whether there are no errors. Warnings are likely mistakes, or unsupported by some readers.
     pub fn is_sound(&self) -> bool {
         self.count(Severity::Error) == 0
     }
 
-    /// Whether any reader can read the files safely: every length and offset in them is sound.
+    /// Whether any reader can read the files safely: every length and offset in them is valid.
     pub fn is_safe(&self) -> bool {
         self.files.iter().all(|(_, report)| report.is_safe())
     }
@@ -94,14 +94,14 @@ impl Check {
         self.files.iter().map(|(_, report)| report).chain([&self.model]).map(|report| report.count(severity)).sum()
     }
 
-    /// All findings, each with its file. Those about the model as a whole come last, with the first file.
+    /// All findings, each with its file. Findings about the whole model come last, with the first file.
     pub fn findings(&self) -> impl Iterator<Item = (&Path, Cow<'_, Finding>)> {
         let of_files = self.files.iter().map(|(path, report)| (path.as_path(), report));
         let of_model = self.files.first().map(|(path, _)| (path.as_path(), &self.model));
         of_files.chain(of_model).flat_map(|(path, report)| report.findings().map(move |finding| (path, finding)))
     }
 
-    /// The files that were checked, in the order of their shards, with the findings about the format and the data of each.
+    /// The checked files, in the order of their shards, with the findings about the format and the data of each.
     pub fn files(&self) -> &[(PathBuf, Report)] {
         &self.files
     }
@@ -112,10 +112,10 @@ impl Check {
     }
 }
 
-/// Checks the model that `path` belongs to, with all its shards: the format of each file, then the keys, tensors, tokenizer and
-/// shards of the model. The file need not be readable as GGUF: the findings say what it is instead, and how far it is sound.
+/// Checks the model that `path` belongs to, with all its shards: the format of each file, then the keys, tensors, tokenizer and shards of
+/// the model. The file need not be readable as GGUF: the findings identify other formats, and the extent of the valid part.
 ///
-/// Tensor data is not read; [`check_data`] reads it too. [`check_with`] takes options.
+/// Tensor data is not read; [`check_data`] reads it too. [`check_with`] accepts options.
 ///
 /// ```
 /// let check = ggufkit::check("examples/tiny.gguf")?;
@@ -127,7 +127,7 @@ impl Check {
 /// ```
 ///
 /// # Errors
-/// When a file cannot be opened or read. What is wrong with its content is in the result.
+/// If a file cannot be opened or read. Problems of its content are part of the result.
 pub fn check(path: impl AsRef<Path>) -> Result<Check, Error> {
     check_with(path, &CheckOptions::default())
 }
@@ -148,8 +148,8 @@ pub fn check_with(path: impl AsRef<Path>, options: &CheckOptions) -> Result<Chec
     Ok(Heads::check(path.as_ref(), options)?.finish(options))
 }
 
-/// As [`check_with`], for a stream, which is read to its end: the head is kept, and the bytes of the data are only counted. `name` is the
-/// path in the result. Other shards, the padding and the file name are not checked.
+/// As [`check_with`], for a stream that is read to its end: its head is kept, and the bytes of its data are only counted. `name`
+/// identifies it in the result. Other shards, the padding and the file name are not checked.
 ///
 /// ```
 /// let mut stream = &b"GGUF\x03\0\0\0"[..];
@@ -176,7 +176,7 @@ pub fn check_stream(reader: &mut impl Read, name: impl Into<PathBuf>, options: &
     Ok(Heads { files: vec![CheckedFile { path, report, file }], missing: Vec::new(), is_stream: true }.finish(options))
 }
 
-/// A stream whose bytes are counted.
+/// A stream that counts its bytes.
 struct Counted<'r, R> {
     reader: &'r mut R,
     bytes: u64,
@@ -190,10 +190,10 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// Files whose heads are checked.
+/// The files with checked heads.
 struct Heads {
     files: Vec<CheckedFile>,
-    /// Shards that do not exist.
+    /// Missing shards.
     missing: Vec<PathBuf>,
     /// Whether it is a stream, which has no file name.
     is_stream: bool,
@@ -214,12 +214,12 @@ impl Heads {
         Ok(Heads { files, missing, is_stream: false })
     }
 
-    /// Checks the model that the files make.
+    /// Checks the model that consists of the files.
     fn finish(self, options: &CheckOptions) -> Check {
         let mut model = Report::new();
         if !options.structure {
             let heads: Vec<&Gguf<'_>> = self.files.iter().filter_map(|f| Some(f.file.as_ref()?.gguf())).collect();
-            // A head that cannot be parsed, or is missing, may contain the items that the others lack.
+            // A head that is missing or cannot be parsed may contain the items that the others lack.
             if heads.len() == self.files.len() && self.missing.is_empty() {
                 let name = self.files.first().filter(|_| !self.is_stream).and_then(|f| chosen_name(&f.path));
                 model = gguf_model::check::model(&heads, name);
@@ -232,7 +232,7 @@ impl Heads {
     }
 }
 
-/// The name of a file, unless it is a digest: nobody chose that, so no convention applies.
+/// The name of a file, unless it is a digest, to which no naming convention applies.
 fn chosen_name(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let digest = name.strip_prefix("sha256").and_then(|rest| rest.strip_prefix(['-', ':']));
@@ -249,12 +249,12 @@ fn shards(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     if there.iter().any(|there| there == path) { (there, missing) } else { (vec![path.to_owned()], Vec::new()) }
 }
 
-/// Checks one file; opens it as well, if its head can be parsed.
+/// Checks one file, and opens it if its head can be parsed.
 fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Error> {
     let rules = if options.structure { check::structure } else { check::format };
     let file = match ModelFile::open_at(&path, options.start) {
         Ok(file) => file,
-        // What is over a limit is not broken, and not read.
+        // A head over a limit is not damaged, but not read either.
         Err(gguf_io::Error::Head { source, .. }) if !matches!(source.problem, Problem::OverLimit { .. }) => {
             let report = match check_broken_head(open_regular(&path)?, options.start, rules) {
                 Ok(report) => report,
@@ -272,7 +272,7 @@ fn check_file(path: PathBuf, options: &CheckOptions) -> Result<CheckedFile, Erro
     Ok(CheckedFile { path, report, file: Some(file) })
 }
 
-/// Checks a head that cannot be parsed, as far as it goes.
+/// Checks a head that cannot be parsed, up to its first error.
 fn check_broken_head(mut file: File, start: u64, rules: fn(&[u8], u64) -> Report) -> io::Result<Report> {
     let file_bytes = file.metadata()?.len().saturating_sub(start);
     file.seek(SeekFrom::Start(start))?;

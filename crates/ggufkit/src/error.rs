@@ -1,13 +1,13 @@
-//! One error for programs that need no more than its message.
+//! A single error type for programs that only need its message.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 macro_rules! errors {
     ($($doc:literal $(#[$cfg:meta])? $variant:ident($source:ty);)*) => {
-        /// Any error of this crate. `?` converts the errors of all modules to it.
+        /// Any error of this crate. `?` converts the errors of all modules.
         ///
-        /// The message is complete: it names the file, key or tensor, and includes the messages of its parts.
+        /// The message is complete: it names the file, key or tensor, and includes the messages of its causes.
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Error {
@@ -23,7 +23,7 @@ macro_rules! errors {
         }
 
         impl StdError for Error {
-            /// The cause of the error that the message includes.
+            /// The cause of the cause: the cause's own message is part of this one.
             fn source(&self) -> Option<&(dyn StdError + 'static)> {
                 match self {
                     $($(#[$cfg])? Error::$variant(e) => e.source(),)*

@@ -1,4 +1,4 @@
-//! Files to files in one call. Each function is the few lines that its documentation shows.
+//! Operations on files in one call. The documentation of each function shows its few lines.
 
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -30,8 +30,8 @@ pub fn summary(model: &Model) -> Summary {
     gguf_model::summary::summary(&heads)
 }
 
-/// Writes a file: `tensors` gives the data of each tensor, in the order of the head. The file appears under its name when it is
-/// whole and synced, or not at all.
+/// Writes a file: `tensors` provides the data of each tensor, in the order of the head. The file is renamed when it is complete and synced,
+/// and never appears incomplete.
 ///
 /// ```
 /// use ggufkit::{GgmlType, Head, Model, TensorInfo};
@@ -50,7 +50,7 @@ pub fn summary(model: &Model) -> Summary {
 /// # Ok::<(), ggufkit::Error>(())
 /// ```
 ///
-/// This is [`Writer::write`] onto an [`Output`]. To replace a file, or to write tensors as they come, use those:
+/// This is [`Writer::write`] to an [`Output`]. To replace a file, or to write tensors one by one, use those:
 ///
 /// ```
 /// use std::io::BufWriter;
@@ -61,14 +61,14 @@ pub fn summary(model: &Model) -> Summary {
 ///
 /// let output = Output::create(&path, true)?;
 /// let mut writer = Writer::new(BufWriter::new(output.file()), &head)?;
-/// // Here, writer.tensor(name, data) for each tensor.
+/// Call writer.tensor(name, data) for each tensor here.
 /// writer.finish()?;
 /// output.commit()?;
 /// # Ok::<(), ggufkit::Error>(())
 /// ```
 ///
 /// # Errors
-/// When a file of that name exists or cannot be written, when the head is invalid, or when the tensors are not those of the head.
+/// If the file exists or cannot be written, the head is invalid, or the tensors do not match the head.
 pub fn write<D: AsRef<[u8]>>(
     path: impl AsRef<Path>,
     head: &Head,
@@ -85,14 +85,14 @@ pub fn write<D: AsRef<[u8]>>(
     }
 }
 
-/// The files that a call has written, and what the user should know about them. Features `edit`, `quantize` and `hf`.
+/// The written files, and warnings for the user. Features `edit`, `quantize` and `hf`.
 #[cfg(feature = "edit")]
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Written {
     /// The files.
     pub paths: Vec<PathBuf>,
-    /// Odd things about the input or the output, as messages.
+    /// Warnings about the input or the output.
     pub warnings: Vec<String>,
 }
 
@@ -120,7 +120,8 @@ impl Written {
 /// # Ok::<(), ggufkit::Error>(())
 /// ```
 ///
-/// This is a [`Draft`] that copies the model. Use one to rename, reorder or leave out tensors, to replace a file, or to show
+/// This uses a [`Draft`] that copies the model. Use one directly to rename, reorder or remove tensors, to replace a file, or to show
+/// progress:
 /// progress:
 ///
 /// ```
@@ -136,8 +137,7 @@ impl Written {
 /// ```
 ///
 /// # Errors
-/// When the model cannot be read, the key-values cannot be written, or a file with the name of the output exists. No output is left
-/// then.
+/// If the model cannot be read, the key-values cannot be written, or the output exists. No output is left then.
 #[cfg(feature = "edit")]
 pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(&mut Head)) -> Result<Written, Error> {
     let mut draft = Draft::copy_of(model)?;
@@ -146,8 +146,8 @@ pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(
     Ok(Written::new(done, []))
 }
 
-/// Merges the shards of a model into one file. Any of the shards will do. What was split by [`split`](gguf_edit::split()) becomes what it
-/// was, byte for byte. Feature `edit`.
+/// Merges the shards of a model into one file. Any shard can be given. For a model from [`split`](gguf_edit::split()), the result is
+/// identical to the original file. Feature `edit`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ pub fn edit(model: impl AsRef<Path>, out: impl AsRef<Path>, change: impl FnOnce(
 pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
     let plan = match gguf_edit::merge(&shard) {
         Ok(merge) => merge.plan,
-        // One file is copied.
+        // A single file is copied.
         Err(gguf_edit::Error::NotSplit { .. }) => return edit(shard, out, |_| ()),
         Err(e) => return Err(e.into()),
     };
@@ -184,7 +184,7 @@ pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, 
 /// # Ok::<(), ggufkit::Error>(())
 /// ```
 ///
-/// With an importance matrix, rules for single tensors, a number of threads or progress, the same in steps:
+/// With an importance matrix, rules for single tensors, a number of threads or progress, use the separate steps:
 ///
 /// ```
 /// use ggufkit::quantize::{self, QuantizeOptions, mix::Target};
@@ -203,8 +203,8 @@ pub fn merge(shard: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, 
 /// ```
 ///
 /// # Errors
-/// When the file type is unknown or needs an importance matrix, when the model is quantized already or cannot be read, or when a file
-/// with the name of the output exists. No output is left then.
+/// If the file type is unknown or needs an importance matrix, the model is already quantized or cannot be read, or the output exists. No
+/// output is left then.
 #[cfg(feature = "quantize")]
 pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: &str) -> Result<Written, Error> {
     let target = gguf_quantize::mix::Target::parse(file_type)?;
@@ -214,8 +214,8 @@ pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: 
     Ok(Written::new(done, quantization.warnings.iter().map(|warning| warning.to_string())))
 }
 
-/// Converts the Hugging Face checkpoint in the folder `dir`, byte for byte as llama.cpp's converter does. `out` is a file, or a folder
-/// for a file that is named after the model. Feature `hf`.
+/// Converts the Hugging Face checkpoint in the directory `dir`, byte for byte like llama.cpp's converter. `out` is a file, or a directory
+/// for a file named after the model. Feature `hf`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: 
 /// # Ok::<(), ggufkit::Error>(())
 /// ```
 ///
-/// With options, progress or without writing anything, the same in steps:
+/// With options, progress or without writing anything, use the separate steps:
 ///
 /// ```
 /// use ggufkit::{Event, RunOptions};
@@ -241,8 +241,7 @@ pub fn quantize_file(model: impl AsRef<Path>, out: impl AsRef<Path>, file_type: 
 /// ```
 ///
 /// # Errors
-/// When the checkpoint is incomplete, or of an architecture that is not supported, or when a file with the name of the output exists.
-/// No output is left then.
+/// If the checkpoint is incomplete, its architecture is not supported, or the output exists. No output is left then.
 #[cfg(feature = "hf")]
 pub fn convert(dir: impl AsRef<Path>, out: impl AsRef<Path>) -> Result<Written, Error> {
     let conversion = gguf_hf::plan(dir, &Default::default())?;

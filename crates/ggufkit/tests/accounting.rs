@@ -1,5 +1,5 @@
-//! The number and size of allocations, for each file of the corpus and each operation: in proportion to the bytes of the file,
-//! regardless of its claims.
+//! The number and size of allocations, for each file of the corpus and each operation: proportional to the size of the file, regardless of
+//! its claims.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -24,14 +24,14 @@ use ggufkit::CheckOptions;
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-/// What any file may cost, and each of its bytes besides.
+/// The maximum allocations per file, and per byte.
 const ALLOCATIONS: (usize, usize) = (256, 8);
 const BYTES: (usize, usize) = (256 << 10, 64);
 
 /// A name, the bytes of buffers of fixed size, and the operation.
 type Work = (&'static str, usize, fn(&Path));
 
-/// What the program's commands do with a file.
+/// The operations of the program's commands.
 const WORK: &[Work] = &[
     ("check", 0, |path| {
         for options in [CheckOptions::default(), CheckOptions::default().structure(true)] {
@@ -126,7 +126,7 @@ const WORK: &[Work] = &[
     }),
 ];
 
-/// The block in which data is read.
+/// The block size of reading data.
 const BLOCK: usize = 1 << 20;
 
 fn write(plan: Result<Plan, gguf_edit::Error>, path: &Path) {
@@ -136,15 +136,15 @@ fn write(plan: Result<Plan, gguf_edit::Error>, path: &Path) {
 
 const THREADS: Option<NonZeroUsize> = NonZeroUsize::new(1);
 
-/// One test: the counts are those of the whole process.
+/// A single test: the counts are those of the whole process.
 #[test]
 fn allocations_follow_the_bytes_of_the_file() {
-    // In memory where there is such a place: each output is synced.
+    // In memory if possible, because each output is synced.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let path = dir.path().join("file.gguf");
     let (mut wrong, mut most) = (Vec::new(), (0, 0));
-    // Tables that are made once.
+    // Initializes static tables.
     fs::write(&path, &corpus::all()[0].bytes).unwrap();
     WORK.iter().for_each(|(_, _, work)| work(&path));
     for case in corpus::all() {

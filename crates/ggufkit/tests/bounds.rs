@@ -1,4 +1,4 @@
-//! Work whose memory does not follow what a file states: rows of any length, shared data, padding.
+//! Operations whose memory must not depend on the claims of a file: rows of any length, shared data, padding.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -59,7 +59,7 @@ fn quantize(
     plan.plan.run(out, run, progress)
 }
 
-/// The bytes of a row in parts are those of the whole row, with and without a matrix, for types that look at whole rows and others.
+/// The bytes of a divided row are those of the whole row, with and without a matrix, for types that look at whole rows and others.
 #[test]
 fn rows_in_parts_are_the_rows() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn rows_in_parts_are_the_rows() {
     }
 }
 
-/// Ends the work after two chunks; counts reused work.
+/// Cancels the work after two chunks; counts reused work.
 #[derive(Default)]
 struct Watch {
     ends: bool,
@@ -129,7 +129,7 @@ impl Progress for Watch {
     }
 }
 
-/// Parts of rows are chunks like others to a journal.
+/// A journal treats parts of rows like other chunks.
 #[test]
 fn rows_in_parts_are_resumed() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn a_file_of_padding_is_refused() {
         assert!(error.is_bad_input() && error.to_string().contains("general.alignment is "), "{error}");
         assert!(!out.exists());
     }
-    // Huge pages, and whatever is not much.
+    // Huge pages, and small amounts of padding.
     for (alignment, n) in [(32, 3), (4096, 3), (2 << 20, 20), (64 << 20, 0)] {
         small(alignment, n).unwrap();
         fs::remove_file(&out).unwrap();

@@ -1,4 +1,4 @@
-//! Runs the example programs and reads their output.
+//! Runs the example programs and checks their output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
 }
 
-/// Runs an example, which `cargo test -p ggufkit` has built beside the tests.
+/// Runs an example, which `cargo test -p ggufkit` has built.
 fn run(name: &str, args: &[&Path]) -> Output {
     let tests = std::env::current_exe().unwrap();
     let programs = tests.ancestors().nth(2).unwrap().join("examples");
@@ -100,7 +100,7 @@ fn examples_that_write() {
     let read = |path: &Path| fs::read(path).unwrap();
     let tiny = folder().join("tiny.gguf");
 
-    // The files beside the examples are what two of them write.
+    // Two of the examples write the files beside them.
     output("write", &[&at("tiny.gguf")]);
     assert!(read(&at("tiny.gguf")) == read(&tiny));
     output("split", &[&tiny, Path::new("6"), &at("tiny")]);
@@ -125,7 +125,7 @@ fn examples_that_write() {
     has_lines(&output("inspect", &[&at("q4.gguf")]), &["sound, 0 warnings"]);
 }
 
-/// No example is left out: this list is that of the tests above.
+/// Every example is tested: this list is that of the tests above.
 #[test]
 fn all_examples_are_run() {
     let all = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());

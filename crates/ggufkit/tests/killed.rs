@@ -1,8 +1,8 @@
-//! A run that ends at any step, as it does when the machine loses power or somebody kills it: the outputs' names show the old
-//! files or the new ones, and the same command goes on to the same bytes.
+//! Runs that end at any step, as after a loss of power or a kill: the outputs' names refer to the old files or the new ones, and repeating
+//! the command gives the same bytes.
 //!
-//! Each test is its own victim: it starts itself again as a child, whose run aborts at the n-th event. Every event is a step, from
-//! the open file without a head to the last name, so no clock decides what is met.
+//! Each test starts itself as a child process, whose run aborts at the n-th event. Every step is an event, from the open file without a
+//! head to the final rename, so the result does not depend on timing.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -18,9 +18,9 @@ use gguf_quantize::QuantizeOptions;
 use gguf_quantize::mix::Target;
 use gguf_test::checkpoint::{f32_data, write_llama};
 
-/// Names the folder in which a child works.
+/// The variable with the working directory of a child.
 const FOLDER: &str = "GGUF_TEST_KILL_FOLDER";
-/// The number of the event at which it aborts, and its number of threads.
+/// The variable with the number of the event at which it aborts, and its number of threads.
 const AT: &str = "GGUF_TEST_KILL_AT";
 
 /// The steps of a run.
@@ -39,21 +39,21 @@ fn step(event: Event<'_>) -> &'static str {
     }
 }
 
-/// Work in a folder.
+/// An operation in a directory.
 struct Work {
-    /// The name of the test, by which it starts itself again.
+    /// The name of the test, to start it as a child.
     test: &'static str,
-    /// Makes the inputs.
+    /// Creates the inputs.
     prepare: fn(&Path),
-    /// Runs the work with a number of threads; replaces existing output.
+    /// Runs the operation with a number of threads; replaces existing output.
     run: fn(&Path, usize, &dyn Progress) -> Result<(), Error>,
     /// The outputs.
     outputs: &'static [&'static str],
-    /// Whether finished work is kept.
+    /// Whether completed work is kept.
     resumes: bool,
 }
 
-/// What a child does, or the parent of all of them.
+/// Runs as a child, or as the parent of all of them.
 fn kill_at_every_step(work: &Work) {
     match std::env::var_os(FOLDER) {
         Some(folder) => work.be_killed(Path::new(&folder)),
@@ -75,7 +75,7 @@ impl Work {
         (self.run)(&folder.join("work"), threads.parse().unwrap(), &abort).unwrap();
     }
 
-    /// The outputs that are there.
+    /// The existing outputs.
     fn outputs(&self, folder: &Path) -> Vec<Option<Vec<u8>>> {
         self.outputs.iter().map(|name| fs::read(folder.join(name)).ok()).collect()
     }
@@ -121,7 +121,7 @@ impl Work {
                     break;
                 };
                 assert!(!child.status.success());
-                // Names are given in the order of the files, and only when the data of all are on the disk.
+                // Files are renamed in order, and only when the data of all are on the disk.
                 let n_new = found.iter().zip(&new).take_while(|(found, new)| found == new).count();
                 assert!(
                     found[n_new..].iter().all(|found| *found == old),
@@ -136,7 +136,7 @@ impl Work {
                 let n_advanced = steps.iter().filter(|step| *step == "advanced").count();
                 steps.push(step);
 
-                // The same command goes on.
+                // The same command resumes.
                 let (kept, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
                 let count = |event: Event<'_>| match event {
                     Event::Kept { .. } => _ = kept.fetch_add(1, Ordering::SeqCst),
@@ -147,7 +147,7 @@ impl Work {
                 assert!(self.outputs(&folder) == new, "{steps:?}");
                 let (kept, done) = (kept.into_inner(), done.into_inner());
                 if self.resumes && steps.last().is_some_and(|step| step != "finished") {
-                    // With several threads, another kill meets other chunks.
+                    // With several threads, another run would interrupt other chunks.
                     if threads == "1" {
                         assert!(kept >= n_advanced, "{steps:?}: {kept} chunks were kept");
                     }
@@ -165,7 +165,7 @@ impl Work {
     }
 }
 
-/// The files of a folder, by name; a killed run that cannot be resumed leaves one with a temporary name.
+/// The names in a directory; a killed run that cannot be resumed leaves a file with a temporary name.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -173,7 +173,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Some tensors, of which the first is two chunks, in `n` shards.
+/// Writes tensors, the first of two chunks, in `n` shards.
 fn write_model(folder: &Path, n: u16) {
     let shapes: [(&str, &[u64]); 4] = [
         ("output_norm.weight", &[1_100_000]),

@@ -1,4 +1,4 @@
-//! The calls of the facade: what they write, refuse and find.
+//! The functions of the facade: outputs, errors and findings.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -51,13 +51,13 @@ fn shards_make_one_model() {
     assert_eq!(written.paths, [merged.as_path()]);
     assert!(fs::read(&merged).unwrap() == fs::read(example("tiny.gguf")).unwrap());
 
-    // In memory there is nothing to find the others by.
+    // In memory, the other shards cannot be found.
     let in_memory = |path: &Path| ModelFile::from_reader(fs::read(path).unwrap(), path).unwrap();
     let model = Model::from_files(vec![in_memory(&first), in_memory(&second)]).unwrap();
     assert_eq!(values(&model), values(&whole));
     assert!(Model::from_reader(fs::read(&first).unwrap(), "first").is_err());
 
-    // The keys and tensors of the others are not missed where a shard is.
+    // Keys and tensors of other shards are not reported as missing.
     let alone = dir.path().join("tiny-00001-of-00002.gguf");
     fs::copy(&first, &alone).unwrap();
     let check = ggufkit::check(&alone).unwrap();
@@ -161,7 +161,7 @@ fn numbers_that_are_not_finite_are_findings_of_the_data_check() {
     assert_eq!(of_data(&check), ["file the data was not read, because the file is not safe to read"]);
 }
 
-/// Cancels the work after a number of events that say how far it is.
+/// Cancels the work after a number of progress events.
 struct StopAfter {
     events: u64,
     seen: AtomicU64,
@@ -193,7 +193,7 @@ fn a_check_of_the_data_can_be_cancelled() {
         }
         assert_eq!(progress.seen.into_inner(), events);
     }
-    // Before anything is opened.
+    // Before any file is opened.
     let progress = StopAfter { events: 0, seen: AtomicU64::new(0) };
     let result = ggufkit::check_data(dir.path().join("missing.gguf"), &options, &progress);
     assert!(matches!(result, Err(Error::Pipeline(_))), "{result:?}");

@@ -14,7 +14,7 @@ use gguf_quantize::mix::Target;
 use gguf_quants::float::f32_to_f16;
 use gguf_test::checkpoint::*;
 
-/// Interrupts after a number of chunks; counts finished and reused work.
+/// Interrupts after a number of chunks; counts written and reused work.
 #[derive(Default)]
 struct Watch {
     until: Option<u64>,
@@ -44,10 +44,10 @@ fn after(chunks: u64) -> Watch {
     Watch { until: Some(chunks), ..Watch::default() }
 }
 
-/// The chunks of [`model`]: the first tensor is two.
+/// The number of chunks of [`model`]: the first tensor has two.
 const CHUNKS: u64 = 6;
 
-/// A model with a tensor of more than one chunk, and tensors whose data are not a multiple of the alignment.
+/// A model with a tensor of more than one chunk, and tensors with unaligned sizes.
 fn model(dir: &Path) -> PathBuf {
     let mut head = Head::default();
     head.set("general.architecture", "llama");
@@ -76,7 +76,7 @@ fn model(dir: &Path) -> PathBuf {
     path
 }
 
-/// A quantization, and how it is run.
+/// A quantization with its options.
 struct Job {
     target: Target,
     overrides: Vec<(String, Value)>,
@@ -101,7 +101,7 @@ fn quantize(input: &Path, out: &Path, job: &Job, progress: &dyn Progress) -> Res
     plan.run(out, &run, progress).map(|_| ())
 }
 
-/// The model, where it goes, and the bytes it becomes.
+/// The model, the output, and the expected bytes.
 struct Case {
     dir: tempfile::TempDir,
     input: PathBuf,
@@ -128,7 +128,7 @@ impl Case {
         self.dir.path().join("out.gguf.journal")
     }
 
-    /// Runs with one thread until a number of chunks is done.
+    /// Runs with one thread until a number of chunks is finished.
     #[track_caller]
     fn interrupt(&self, chunks: u64) -> Watch {
         let watch = after(chunks);
@@ -140,7 +140,7 @@ impl Case {
         watch
     }
 
-    /// Goes on to the end; returns the bytes that were found done.
+    /// Completes the work; returns the number of reused bytes.
     #[track_caller]
     fn resume(&self, threads: usize) -> u64 {
         let watch = Watch::default();
@@ -165,7 +165,7 @@ fn interrupted_anywhere_and_resumed_the_bytes_are_the_same() {
         let kept = case.resume(1 + chunks as usize % 3);
         assert_eq!(kept > 0, chunks > 0, "after {chunks}");
     }
-    // Again and again, one chunk at a time; what was done before is not done again.
+    // One chunk per run; finished chunks are not repeated.
     for _ in 1..CHUNKS {
         assert_eq!(case.interrupt(1).done.into_inner(), 1);
     }
@@ -174,7 +174,7 @@ fn interrupted_anywhere_and_resumed_the_bytes_are_the_same() {
     assert_eq!(watch.done.into_inner(), 1);
     case.is_whole();
 
-    // Lines after a torn line are used.
+    // Lines after a truncated line are used.
     case.interrupt(2);
     let journal = fs::File::options().write(true).open(case.journal()).unwrap();
     journal.set_len(journal.metadata().unwrap().len() - 5).unwrap();
@@ -202,7 +202,7 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
     let with_first_line =
         |rest: &str| [&journal[..=journal.iter().position(|&b| b == b'\n').unwrap()], rest.as_bytes()].concat();
 
-    // The journal lost its end, down to nothing after the start of its first line.
+    // The journal is truncated, down to the start of its first line.
     let mut kept = all;
     for len in (20..journal.len()).rev().step_by(61) {
         let now = resumed(Some(&partial), &journal[..len]);
@@ -210,16 +210,16 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
         kept = now;
     }
     assert_eq!(kept, 0);
-    // A line is torn in the middle of the journal, and another one follows.
+    // A line in the middle of the journal is truncated.
     assert!(resumed(Some(&partial), &with_first_line("1 0 3\n\0\0\0\n")) == 0);
-    // A byte of the journal is another one. The names of files and the hashes of the plan are not for guessing.
+    // A byte of the journal is changed. The names of files and the hashes of the plan are skipped.
     let records = with_first_line("").len();
     for at in (records..journal.len()).step_by(23) {
         let mut damaged = journal.clone();
         damaged[at] ^= 1;
         assert!(resumed(Some(&partial), &damaged) < all, "{at}");
     }
-    // A byte of the data is another one: of every tensor, of the head, between tensors.
+    // A byte of the data is changed: in every tensor, in the head, between tensors.
     let gguf = Gguf::parse(case.expected.as_slice()).unwrap();
     let ranges: Vec<_> = gguf.tensors().map(|t| gguf.tensor_range(&t).unwrap()).collect();
     let starts = ranges.iter().map(|range| range.start);
@@ -236,11 +236,11 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
         n_done_again += u32::from(resumed(Some(&damaged), &journal) < all);
     }
     assert_eq!(n_done_again, 4, "a byte of a finished tensor was not noticed");
-    // The data are too short, too long, or gone.
+    // The data are too short, too long, or missing.
     assert!(resumed(Some(&partial[..partial.len() / 2]), &journal) < all);
     assert_eq!(resumed(Some(&[&partial[..], &[7; 1000]].concat()), &journal), all);
     assert_eq!(resumed(None, &journal), 0);
-    // A count of infinities is as much in doubt as the data.
+    // A recorded count of infinities is verified as well.
     let text = String::from_utf8(journal.clone()).unwrap();
     let counted = |line: &str| match line.rsplitn(3, ' ').collect::<Vec<_>>()[..] {
         [hash, "0", chunk] => format!("{chunk} 1 {hash}\n"),
@@ -249,7 +249,7 @@ fn whatever_becomes_of_the_two_files_the_bytes_are_the_same() {
     assert_eq!(resumed(Some(&partial), text.lines().map(counted).collect::<String>().as_bytes()), 0);
 }
 
-/// A byte of the first line is another one: that is damage, not another plan, and the work starts over.
+/// A changed byte in the first line is damage, not another plan, and the work starts over.
 #[test]
 fn a_damaged_first_line_is_told_as_damage() {
     let case = Case::new();
@@ -312,7 +312,7 @@ fn what_was_kept_of_other_work_is_not_gone_on_with() {
     fs::remove_file(case.partial()).unwrap();
     fs::remove_file(case.journal()).unwrap();
 
-    // Files of the same names that are something else.
+    // Unrelated files with these names.
     for name in ["out.gguf.partial", "out.gguf.journal"] {
         let path = case.dir.path().join(name);
         fs::write(&path, "a letter").unwrap();
@@ -351,7 +351,7 @@ fn an_output_that_is_there_is_replaced_only_when_asked() {
     case.is_whole();
 }
 
-/// The same input would end in the same way, so there is nothing to keep.
+/// Repeating the run would fail in the same way, so nothing is kept.
 #[test]
 fn nothing_is_kept_for_an_input_at_fault() {
     let case = Case::new();
@@ -365,7 +365,7 @@ fn nothing_is_kept_for_an_input_at_fault() {
     assert_eq!(fs::read_dir(case.dir.path()).unwrap().count(), 1);
 }
 
-/// Does all the work, up to giving the file its name: one of that name appears meanwhile. Leaves both files whole.
+/// Does all the work except for the rename: a file with the final name appears meanwhile. Leaves both files intact.
 fn all_but_the_names(input: &Path, out: &Path, appears: &Path, options: &Job) {
     let appear = |event: Event<'_>| {
         if let Event::Advanced { .. } = event {
@@ -396,7 +396,7 @@ fn an_output_that_has_its_name_but_its_journal_too_is_done_if_it_is_right() {
         assert_eq!(fs::metadata(&case.out).unwrap().modified().unwrap(), ended);
         assert!(fs::read(&case.out).unwrap() == case.expected);
     }
-    // Whatever is not as the run left it, the file is somebody else's.
+    // If anything differs from the run's result, the file belongs to the user.
     let gguf = Gguf::parse(case.expected.as_slice()).unwrap();
     let end_of_tensor = gguf.tensors().map(|t| gguf.tensor_range(&t).unwrap().end).min().unwrap() as usize;
     let mut others = [20, end_of_tensor - 1, end_of_tensor, case.expected.len() - 1].map(|at| {
@@ -457,14 +457,14 @@ fn what_could_not_be_used_is_told() {
     journal[30] = 0xff;
     fs::write(case.journal(), &journal).unwrap();
     resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
-    // The data, empty or gone.
+    // The data, empty or missing.
     case.interrupt(2);
     fs::write(case.partial(), "").unwrap();
     resume(&|damaged, unusable| damaged > 0 && unusable == 0);
     case.interrupt(2);
     fs::remove_file(case.partial()).unwrap();
     resume(&|damaged, unusable| (damaged, unusable) == (0, 1));
-    // An empty journal has another origin and must not be removed.
+    // An empty journal may belong to the user and must not be removed.
     case.interrupt(2);
     fs::write(case.journal(), "").unwrap();
     let error = quantize(&case.input, &case.out, &options("Q8_0", 1), &()).unwrap_err();
@@ -472,7 +472,7 @@ fn what_could_not_be_used_is_told() {
     assert!(case.journal().exists() && case.partial().exists());
 }
 
-/// A model in shards, of which one has no tensors.
+/// A model in shards, one of them without tensors.
 fn shards(dir: &Path) -> PathBuf {
     let bytes = fs::read(model(dir)).unwrap();
     let gguf = Gguf::parse(bytes.as_slice()).unwrap();
@@ -528,7 +528,7 @@ fn shards_are_resumed_and_appear_together() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
         remove();
     }
-    // Ended between the renames, or while journals were removed, of which the first is the last.
+    // Ended between the renames, or during the removal of journals, of which the first is removed last.
     let name = |no: usize| dir.path().join(format!("out-0000{no}-of-00003.gguf"));
     let side = |no: usize, ending: &str| dir.path().join(format!("out-0000{no}-of-00003.gguf.{ending}"));
     for (n_renamed, n_journals, force) in
@@ -544,7 +544,7 @@ fn shards_are_resumed_and_appear_together() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6, "something is left");
         remove();
     }
-    // One that has its name is not right: nothing is done, nor lost.
+    // A renamed file is damaged: nothing is written or lost.
     all_but_the_names(&input, &out, &name(1), &keep_split(true, 2));
     let mut other = expected[0].clone().unwrap();
     *other.last_mut().unwrap() ^= 1;
@@ -555,14 +555,14 @@ fn shards_are_resumed_and_appear_together() {
     assert!(fs::read(name(1)).unwrap() == other);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3 + 6);
     remove();
-    // A later one cannot begin.
+    // A later file cannot be created.
     fs::write(side(2, "journal"), "foreign").unwrap();
     let error = quantize(&input, &out, &keep_split(true, 1), &()).unwrap_err();
     assert!(matches!(&error, Error::NotOurs { path } if *path == side(2, "journal")), "{error:?}");
     assert_eq!(fs::read(side(2, "journal")).unwrap(), b"foreign");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "something is left");
     remove();
-    // One of the names is taken.
+    // One of the names exists.
     fs::write(dir.path().join("out-00003-of-00003.gguf"), "old").unwrap();
     for resume in [false, true] {
         let error = quantize(&input, &out, &keep_split(resume, 1), &()).unwrap_err();

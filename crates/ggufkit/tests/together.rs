@@ -28,7 +28,7 @@ fn plan(draft: &Draft, ty: &str) -> Plan {
     gguf_quantize::plan(draft.clone(), Some(matrix), &QuantizeOptions::default(), &target).unwrap().plan
 }
 
-/// Plans of the types, and where they go.
+/// Plans of the types, with their outputs.
 fn plans(draft: &Draft, dir: &Path, types: &[&str]) -> Vec<(Plan, PathBuf)> {
     types.iter().map(|ty| (plan(draft, ty), dir.join(ty))).collect()
 }
@@ -60,7 +60,7 @@ impl Source for Counting {
     }
 }
 
-/// Counts how often weights are asked for: once for each piece that is encoded with them.
+/// Counts the requests for weights: one for each piece that is encoded with them.
 #[derive(Debug)]
 struct Weights {
     matrix: Arc<dyn Importance>,
@@ -74,7 +74,7 @@ impl Importance for Weights {
     }
 }
 
-/// A tensor that several outputs have in one type, with the same weights and in the same byte order, is encoded once.
+/// A tensor with the same type, weights and byte order in several outputs is encoded once.
 #[test]
 fn equal_tensors_are_encoded_once() {
     let dir = folder();
@@ -83,7 +83,7 @@ fn equal_tensors_are_encoded_once() {
         let matrix = plan(&draft, "Q6_K").into_draft().importance.unwrap();
         Arc::new(Weights { matrix, asked: AtomicU64::new(0) })
     };
-    // Runs types together, each with the weights that the number tells, big-endian if the flag says so; how often weights were asked for.
+    // Runs types together, each with the weights of the given number, optionally big-endian; returns the number of requests for weights.
     let asked = |types: &[(&str, usize, bool)]| {
         let counting = [weights(), weights()];
         let plans: Vec<(Plan, PathBuf)> = types
@@ -118,7 +118,7 @@ fn equal_tensors_are_encoded_once() {
     assert!(asked(&mixtures) < apart);
 }
 
-/// Each file is that of a separate run, and every byte of the source is read once.
+/// Each file is equal to that of a separate run, and every byte of the source is read once.
 #[test]
 fn files_are_those_of_runs_of_their_own() {
     let dir = folder();
@@ -145,7 +145,7 @@ fn files_are_those_of_runs_of_their_own() {
     }
 }
 
-/// The errors of each plan are those of a separate run.
+/// The errors of each plan are equal to those of a separate run.
 #[test]
 fn each_plan_has_its_report() {
     let dir = folder();
@@ -161,14 +161,14 @@ fn each_plan_has_its_report() {
         assert_eq!(relative(&own).len(), relative(&summary).len());
         for ((name, to, one), (other, other_to, two)) in relative(&own).into_iter().zip(relative(&summary)) {
             assert_eq!((&name, to), (&other, other_to));
-            // Sums of chunks, in whichever order threads finish them.
+            // Sums of chunks depend on the order in which threads finish.
             let (one, two) = (f64::from_bits(one), f64::from_bits(two));
             assert!((one - two).abs() <= one * 1e-9, "{name}: {one} {two}");
         }
     }
 }
 
-/// Conversions order tensors otherwise than quantizations, and round by other rules.
+/// Conversions and quantizations order tensors differently, and have different rounding rules.
 #[test]
 fn conversions_and_quantizations_run_together() {
     let dir = folder();
@@ -244,7 +244,7 @@ fn interrupted_work_is_resumed() {
     }
 }
 
-/// A run that ended between naming its files and removing its journals: everything is there, and it is found.
+/// A run that ended between renaming its files and removing its journals: it is recognised as complete.
 #[test]
 fn files_that_have_their_names_are_found() {
     let dir = folder();
@@ -253,7 +253,7 @@ fn files_that_have_their_names_are_found() {
     let options = threads(2).resume(true);
     run(&plans(&draft, dir.path(), &types), &options, &Watch::after(10)).unwrap_err();
     let journals = types.map(|ty| dir.path().join(format!("{ty}.journal")));
-    // The journals of a run that did everything.
+    // The journals of a complete run.
     let texts = {
         let saved = std::sync::Mutex::new(Vec::new());
         let save = |event: Event<'_>| {
@@ -265,7 +265,7 @@ fn files_that_have_their_names_are_found() {
         saved.into_inner().unwrap()
     };
     assert_eq!(names(dir.path()), ["Q4_K_M", "Q8_0", "in.gguf"]);
-    // All journals are there, and then only that of the first, which is removed last.
+    // All journals exist, and then only that of the first, which is removed last.
     for n in [2, 1] {
         for (journal, text) in journals.iter().zip(&texts).take(n) {
             fs::write(journal, text).unwrap();
@@ -275,14 +275,14 @@ fn files_that_have_their_names_are_found() {
         assert!(watch.kept.load(Ordering::Relaxed) > 0);
         assert_eq!(names(dir.path()), ["Q4_K_M", "Q8_0", "in.gguf"]);
     }
-    // The first file's journal says nothing about a file of another run.
+    // The first file's journal is invalid for a file of another run.
     fs::write(&journals[0], &texts[0]).unwrap();
     fs::rename(dir.path().join("Q8_0"), dir.path().join("Q6_K")).unwrap();
     let refused = run(&plans(&draft, dir.path(), &["Q4_K_M", "Q6_K"]), &options, &()).unwrap_err();
     assert!(refused.to_string().contains("already exists"), "{refused}");
 }
 
-/// Nothing is written by runs that cannot be.
+/// Impossible runs write nothing.
 #[test]
 fn what_does_not_go_together_is_refused() {
     let dir = folder();
@@ -302,7 +302,7 @@ fn what_does_not_go_together_is_refused() {
     let input = two(plan(&draft, "Q4_0"), plan(&draft, "Q8_0"), ["a", "in.gguf"]);
     assert!(matches!(input, Error::OverwritesInput { .. }), "{input}");
     assert_eq!(names(dir.path()), ["in.gguf"]);
-    // An error in one is an error of all.
+    // An error in one plan is an error of all.
     fs::create_dir(dir.path().join("b")).unwrap();
     two(plan(&draft, "Q4_0"), plan(&draft, "Q8_0"), ["a", "b"]);
     assert_eq!(names(dir.path()), ["b", "in.gguf"]);

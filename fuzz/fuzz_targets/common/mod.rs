@@ -1,9 +1,9 @@
-//! A folder for targets that read files, in memory where the system has such a place.
+//! A directory for targets that read files, in memory if possible.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A folder of this process alone.
+/// A directory used only by this process.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let create = || {
@@ -14,11 +14,11 @@ pub fn folder() -> &'static Path {
     FOLDER.get_or_init(create).path()
 }
 
-/// What stands between the files in the input of a target.
+/// The separator between the files in the input of a target.
 #[allow(dead_code, reason = "not every target has several files")]
 pub const SEPARATOR: &[u8] = b"\n=FILE=\n";
 
-/// Writes files of those names, as far as there are any in the data; the others are removed.
+/// Writes files with those names, as many as the data contains; removes the others.
 #[allow(dead_code, reason = "not every target has several files")]
 pub fn write_files(names: &[&str], mut data: &[u8]) {
     for (i, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-/* Calls that are wrong, and files that lie: nothing crashes where gguf.h does not say so. Run under sanitizers. */
+/* Invalid calls and invalid files: only the crashes documented in gguf.h occur. Run under sanitizers. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 
 static const struct gguf_init_params NONE = { .no_alloc = true, .ctx = NULL };
 
-/* --- null pointers and ids that are none --- */
+/* --- null pointers and invalid ids --- */
 
 static void nulls(void) {
     CHECK(!gguf_init_from_file(NULL, NONE));
@@ -70,7 +70,7 @@ static void nulls(void) {
     CHECK(!gguf_x_check_file(NULL) && !gguf_x_check_buffer(NULL, 1) && !gguf_x_decode(GGML_TYPE_F32, NULL, 4, NULL, 1));
 }
 
-/* --- changes that are refused, after each of which nothing is written --- */
+/* --- rejected changes, after each of which nothing is written --- */
 
 static void refused(void (*change)(struct gguf_context *)) {
     struct gguf_context * ctx = gguf_init_empty();
@@ -131,14 +131,14 @@ static void overflowing(struct gguf_context * ctx) {
     CHECK(!gguf_x_add_tensor(ctx, "t", GGML_TYPE_I8, 2, ne, NULL));
 }
 static void unterminated(struct gguf_context * ctx) {
-    /* As large as a struct ggml_tensor, whose name ends nowhere. */
+    /* As large as a struct ggml_tensor, with an unterminated name. */
     _Alignas(16) unsigned char tensor[336];
     memset(tensor, 'n', sizeof(tensor));
     gguf_add_tensor(ctx, (const struct ggml_tensor *) tensor);
 }
 static void removed_type(struct gguf_context * ctx) { CHECK(!gguf_x_add_tensor(ctx, "t", (enum ggml_type) 4, 2, NE, NULL)); }
 
-/* --- aliases: arguments that are the context's own memory --- */
+/* --- aliases: arguments that point into the context --- */
 
 static void aliases(void) {
     struct gguf_context * ctx = gguf_init_empty();
@@ -159,7 +159,7 @@ static void aliases(void) {
     gguf_free(ctx);
 }
 
-/* --- strings and keys of many bytes --- */
+/* --- strings and keys with multi-byte characters --- */
 
 static void huge_strings(void) {
     const size_t n = 32u << 20;
@@ -185,7 +185,7 @@ static void huge_strings(void) {
     free(text);
 }
 
-/* --- aborts that gguf.h announces --- */
+/* --- aborts documented in gguf.h --- */
 
 static struct gguf_context * sample(void) {
     struct gguf_context * ctx = gguf_init_empty();
@@ -237,7 +237,7 @@ static void arr_str_of_numbers(struct gguf_context * ctx) { gguf_get_arr_str(ctx
 static void arr_type_of_number(struct gguf_context * ctx) { gguf_get_arr_type(ctx, 0); }
 static void f32_of_bool(struct gguf_context * ctx) { gguf_get_val_f32(ctx, 4); }
 
-/* --- files cut at every byte, and changed at every byte --- */
+/* --- files truncated at every byte, and changed at every byte --- */
 
 static unsigned char * bytes_of(struct gguf_context * ctx, size_t * size) {
     *size = gguf_get_meta_size(ctx);
@@ -281,7 +281,7 @@ static void broken(void) {
     unsigned char * bytes = bytes_of(ctx, &size);
     gguf_free(ctx);
     for (size_t cut = 0; cut < size; cut++) {
-        /* Memory of just that size, so that a byte too far is seen. */
+        /* Memory of exactly this size, so that an overrun is detected. */
         unsigned char * part = malloc(cut ? cut : 1);
         memcpy(part, bytes, cut);
         struct gguf_context * got = gguf_init_from_buffer(part, cut, NONE);
@@ -299,7 +299,7 @@ static void broken(void) {
             struct gguf_context * got = gguf_init_from_buffer(bytes, size, NONE);
             if (got) {
                 look(got);
-                /* An alignment of 2 GB is one. */
+                /* An alignment of 2 GB is valid. */
                 if (gguf_get_alignment(got) <= 65536) {
                     size_t n;
                     free(bytes_of(got, &n));
@@ -313,7 +313,7 @@ static void broken(void) {
     free(bytes);
 }
 
-/* --- callbacks that lie or fail --- */
+/* --- callbacks that return wrong values or fail --- */
 
 struct source {
     const unsigned char * bytes;
@@ -329,7 +329,7 @@ static size_t callback(void * userdata, void * output, uint64_t offset, size_t l
     if (++s->calls == s->fail_at) {
         return s->lie;
     }
-    /* One that gives nothing where it cannot give all: no byte too many may be asked for. */
+    /* Returns nothing if it cannot return everything: no byte too many may be requested. */
     if (offset > s->size || len > s->size - offset) {
         return 0;
     }
@@ -356,7 +356,7 @@ static void callbacks(void) {
                 for (int l = 0; l < 4; l++) {
                     struct source bad = { .bytes = bytes, .size = size, .fail_at = fail, .lie = lies[l] };
                     ctx = gguf_init_from_callback(callback, &bad, chunks[c], expected[e], NONE);
-                    /* It read one byte and says so, where one was asked for: that is no lie. */
+                    /* One byte was requested and read: a valid result. */
                     CHECK(!ctx || lies[l] == 1);
                     gguf_free(ctx);
                 }
@@ -381,7 +381,7 @@ static void without_ggml(const char * folder) {
     CHECK(strstr(gguf_x_last_error(), "ggml"));
     free(bytes);
 
-    /* All three ways to write give one file; a part of a larger file is read, and the file stands behind the head. */
+    /* All three ways to write give the same file; a part of a larger file is read, and the position is after the head. */
     float data[64];
     for (int i = 0; i < 64; i++) {
         data[i] = (float) i;

@@ -1,4 +1,4 @@
-/* This library's gguf.h against ggml's: every function is declared a second time, which compiles only if both are the same. */
+/* Compares this library's gguf.h with ggml's: every function is declared twice, which only compiles if both are equal. */
 #include "ggml.h"
 #include GGML_GGUF_H
 

@@ -1,4 +1,4 @@
-/* Preloaded before libgguf: counts calls of some functions of gguf.h, and prints at exit how many went to each library. */
+/* Preloaded before libgguf: counts calls of some functions of gguf.h, and prints at exit the number for each library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-//! The same calls on this library and on ggml's: the same ids, the same values, the same bytes.
+//! Compares the results of the same calls on this library and on ggml: ids, values, bytes.
 //!
-//! `GGUF_PEERS` names the folder of ggml's library; without it the tests are ignored.
+//! `GGUF_PEERS` is the directory of ggml's library; without it the tests are ignored.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs;
@@ -14,16 +14,16 @@ use gguf_test::peers;
 
 use super::hostile::hostile_files_end_no_process_and_are_taken_as_by_ggml;
 
-/// Unoptimized code, which may be under a sanitizer, gets a tenth of what follows.
+/// Debug builds, which may use a sanitizer, run a tenth of the cases.
 const SHARE: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 
-/// Sequences of calls.
+/// Number of call sequences.
 const SEQUENCES: u64 = 10_000 / SHARE;
 
-/// Bytes of common data: the largest tensor, of the widest type, fits into half of it.
+/// Size of the common data: the largest tensor of the widest type fits in half of it.
 const DATA: usize = 4 << 20;
 
-/// Files with bytes changed.
+/// Number of mutated files.
 const CHANGED: u64 = 60_000 / SHARE;
 
 /// Both libraries.
@@ -34,11 +34,11 @@ struct Both {
     /// The `ggml_context` of the tensors below.
     ctx: *mut c_void,
     pool: Vec<Pooled>,
-    /// Data for tensors that get other data than their own.
+    /// Data for tensors with replaced data.
     data: Vec<u8>,
 }
 
-/// A tensor of ggml to add, in memory that both libraries may read.
+/// A tensor of ggml to add, in memory readable by both libraries.
 struct Pooled {
     tensor: *const Tensor,
     name: CString,
@@ -63,7 +63,7 @@ impl Drop for Both {
     }
 }
 
-/// Tensors of every type with blocks, of all kinds of shapes; some transposed.
+/// Tensors of every block type, with various shapes; some transposed.
 fn pool(ggml: &Library) -> (*mut c_void, Vec<Pooled>) {
     #[repr(C)]
     struct Params {
@@ -113,14 +113,14 @@ fn pool(ggml: &Library) -> (*mut c_void, Vec<Pooled>) {
             }
             let name = c(format!("{}.{i}", random.pick(&["blk.0.attn_q", "output", "t", "ä"])));
             set_name(tensor, name.as_ptr());
-            // A transposed tensor may be contiguous all the same; it is only not to be relied on.
+            // A transposed tensor may still be contiguous; the result is just not relied upon.
             pool.push(Pooled { tensor, name, ne0: ne[0], can_be_written: is_contiguous && ne[0] > 0 });
         }
     }
     (ctx, pool)
 }
 
-/// One call. What it takes lives as long as it.
+/// A call, with its owned arguments.
 enum Op {
     Num(u32, CString, u64),
     Str(CString, CString),
@@ -130,7 +130,7 @@ enum Op {
     Kv,
     Add(usize),
     Type(usize, u32),
-    /// Data for a tensor, from there on in the common data.
+    /// Data for a tensor, at an offset of the common data.
     DataOf(usize, usize),
 }
 
@@ -178,7 +178,7 @@ fn op(random: &mut Random, both: &Both, added: &mut Vec<usize>) -> Op {
         11 => Op::Kv,
         12 if !added.is_empty() => {
             let i = *random.pick(added);
-            // ggml divides by the block, and types without blocks have none.
+            // ggml divides by the block size, which is zero for unknown types.
             let types = [0u32, 1, 2, 8, 12, 24, 28, 30];
             let ty = *random.pick(&types);
             let blck = [1, 1, 32, 32, 256, 1, 1, 1][types.iter().position(|&t| t == ty).unwrap()];
@@ -196,12 +196,12 @@ fn op(random: &mut Random, both: &Both, added: &mut Vec<usize>) -> Op {
     }
 }
 
-/// Makes a call; what it returns is for comparing.
+/// Makes a call; returns its result for comparison.
 ///
 /// # Safety
-/// The contexts are of this library.
+/// The contexts belong to this library.
 unsafe fn apply(api: &Api, ctx: *mut Context, other: *const Context, op: &Op, both: &Both) -> i64 {
-    // SAFETY: every pointer leads to what the function asks for, see `Op`.
+    // SAFETY: every pointer is valid for its function, see `Op`.
     unsafe {
         match op {
             Op::Num(ty, key, v) => {
@@ -238,13 +238,13 @@ unsafe fn apply(api: &Api, ctx: *mut Context, other: *const Context, op: &Op, bo
     0
 }
 
-/// A folder that is memory, where there is one: thousands of files are synced in it.
+/// A directory in memory, if available: thousands of files are synced in it.
 pub fn folder() -> tempfile::TempDir {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// ggml's tensors are not enough for a type whose data is longer than theirs, so data is set anew after a change of type.
+/// A type change may need more data than ggml's tensor has, so data is set again afterwards.
 fn data_behind(random: &mut Random, ops: &mut Vec<Op>) {
     let typed: Vec<usize> = ops.iter().filter_map(|op| if let Op::Type(i, _) = op { Some(*i) } else { None }).collect();
     ops.extend(typed.into_iter().map(|i| Op::DataOf(i, random.below(DATA / 2))));
@@ -285,7 +285,7 @@ fn sequences_of_calls_give_the_same_bytes() {
                 assert!((api.gguf_write_to_file)(ctx, path.as_ptr(), only_meta));
                 let mut bytes = fs::read(path.to_str().unwrap()).unwrap();
                 seen.push(format!("{bytes:?}"));
-                // Read again, as version 2 at times, and changed further.
+                // Read again, sometimes as version 2, and modified further.
                 if is_v2 {
                     bytes[4] = 2;
                     fs::write(path.to_str().unwrap(), &bytes).unwrap();
@@ -319,7 +319,7 @@ fn sequences_of_calls_give_the_same_bytes() {
     assert!(with_data > SEQUENCES / 4);
 }
 
-/// A file of many kinds of values and tensors.
+/// A file with many kinds of values and tensors.
 fn sample(both: &Both, random: &mut Random) -> Vec<u8> {
     let mut added = Vec::new();
     let n = 5 + random.below(20);
@@ -375,7 +375,7 @@ fn changed_files_are_taken_or_refused_alike() {
         if random.below(3) == 0 {
             bytes[4] = 2;
         }
-        // The same number of tensors, or the counts would be found wrong each time.
+        // The same number of tensors, or the counts would always be found wrong.
         change(&mut random, &mut bytes);
         let seen = [&both.ours, &both.theirs].map(|api| {
             // SAFETY: the buffer is as long as it says; contexts are freed once.
@@ -389,7 +389,7 @@ fn changed_files_are_taken_or_refused_alike() {
             }
         });
         taken += u64::from(seen[1].is_some());
-        // Shapes whose elements overflow are refused here whichever way they wrap; ggml takes some of them.
+        // Shapes with overflowing numbers of elements are always rejected here; ggml accepts some of them.
         let wraps = seen[1].iter().flatten().any(|line| line.contains(WRAPS));
         if seen[0] != seen[1] && !(seen[0].is_none() && wraps) {
             differ.push((i, bytes, seen.map(|s| s.map(|s| s.join("\n")))));
@@ -479,7 +479,7 @@ fn data_that_cannot_be_there_is_refused() {
     }
 
     let quiet = Quiet::stderr();
-    // ggml ends the process here. A callback may promise any length, a buffer has the one it has.
+    // ggml aborts the process here. A callback may claim any length, a buffer has a fixed one.
     let results = [(1u64 << 61, 0), (1 << 61, 1), (bytes.len() as u64, 0)].map(|(promised, no_alloc)| {
         let mut made = std::ptr::dangling_mut();
         let params = InitParams { no_alloc, ctx: &mut made };
@@ -544,7 +544,7 @@ fn what_ggml_loses_is_kept() {
         (api.gguf_get_meta_data)(ctx, bytes.as_mut_ptr().cast());
         bytes
     };
-    // An alignment set after tensors were added: ggml does not read what it writes, and both read what we write.
+    // An alignment set after tensors were added: ggml cannot read its own output, and both can read ours.
     let small = both.pool.iter().filter(|p| p.can_be_written).take(12);
     let written = [&both.ours, &both.theirs].map(|api| {
         // SAFETY: contexts are used with the library that made them.

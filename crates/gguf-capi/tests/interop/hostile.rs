@@ -1,7 +1,7 @@
-//! Hostile files on this library and on ggml's, in processes of their own: an abort is a result like any other.
+//! Hostile files, read by this library and by ggml in separate processes: an abort is one of the results.
 //!
-//! A child per library loads every file in every way and notes each result in memory that it shares with the workers it forks.
-//! If a worker dies, its current load is the cause, and the next worker continues after it.
+//! A child process for each library loads every file in every mode and records each result in memory shared with its forked workers. If a
+//! worker dies, its current load is the cause, and the next worker continues after it.
 
 use std::ffi::{CString, c_char, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,27 +19,27 @@ use gguf_test::corpus::bytes::*;
 use gguf_test::corpus::{self, Reading, fields};
 use gguf_test::peers::{self, Peers};
 
-/// Names the library, `ours` or `theirs`, whose child this process is.
+/// The variable with the library of a child process, `ours` or `theirs`.
 const CHILD: &str = "GGUF_CAPI_CHILD";
-/// Names the folder of the files.
+/// The variable with the directory of the files.
 const FOLDER: &str = "GGUF_CAPI_FOLDER";
 
-/// Files made from sound ones; fewer for unoptimized code, which may be under a sanitizer.
+/// Number of mutated files; fewer for debug builds, which may use a sanitizer.
 const MUTANTS: usize = if cfg!(debug_assertions) { 1000 } else { 10_000 };
 
-/// Address space of a child. More than any file here has a right to.
+/// Address space of a child, more than any file here should need.
 const MEMORY: u64 = 2 << 30;
 
-/// Set where code is under AddressSanitizer.
+/// Set by builds with AddressSanitizer.
 const SANITIZER: &str = "ASAN_OPTIONS";
 
-/// Seconds after which a load hangs.
+/// Timeout of a load, in seconds.
 const PATIENCE: u32 = 20;
 
-/// A file, or what stands for one.
+/// A test file.
 #[derive(Debug)]
 enum File {
-    /// A file in memory of which the first bytes are there, and the length that is promised for the whole.
+    /// The first bytes of a file in memory, and the claimed length of the whole.
     Memory(Vec<u8>, u64),
     Disk(PathBuf),
 }
@@ -51,7 +51,7 @@ enum Source {
     File,
 }
 
-/// What is asked for besides the `gguf_context`.
+/// What to load besides the `gguf_context`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mode {
     /// Nothing.
@@ -64,7 +64,7 @@ enum Mode {
 
 const MODES: [Mode; 3] = [Mode::Head, Mode::NoAlloc, Mode::Data];
 
-/// How a load ended, and a hash of everything that could be seen of it, or the signal.
+/// The result of a load, with a hash of everything visible, or the signal.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Outcome {
@@ -76,12 +76,12 @@ const NOT_RUN: u64 = 0;
 const REFUSED: u64 = 1;
 const DIED: u64 = 2;
 const TAKEN: u64 = 3;
-/// Taken, with a shape that comes near 64 bits.
+/// Accepted, with a shape close to 64 bits.
 const TAKEN_WRAPPED: u64 = 4;
-/// Taken, with two tensors whose names are the same for C.
+/// Accepted, with two tensors of equal C names.
 const TAKEN_TWICE: u64 = 5;
 
-/// All files and their names: the same in the test and in its children.
+/// All files with their names, in the test and in its children.
 fn files(folder: &Path) -> Vec<(String, File)> {
     let mut on_disk: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     on_disk.retain(|path| path.extension().is_some_and(|e| e == "gguf"));
@@ -104,7 +104,7 @@ fn files(folder: &Path) -> Vec<(String, File)> {
     files
 }
 
-/// Numbers at which shapes, lengths and offsets begin to go wrong.
+/// Critical numbers for shapes, lengths and offsets.
 const NUMBERS: [u64; 24] = [
     0,
     1,
@@ -132,7 +132,7 @@ const NUMBERS: [u64; 24] = [
     u64::MAX,
 ];
 
-/// Shapes whose product reaches 2^63 - 1, passes it, or has a zero before, in or behind it.
+/// Shapes whose product reaches or exceeds 2^63 - 1, with zeros in various places.
 fn shapes() -> Vec<(String, File)> {
     let big = 1 << 62;
     let shapes: [&[u64]; 16] = [
@@ -164,7 +164,7 @@ fn shapes() -> Vec<(String, File)> {
     files
 }
 
-/// A sound file with a few packed tensors of small shapes, and their data.
+/// A valid file with a few packed tensors of small shapes, and their data.
 fn model(random: &mut Random) -> Vec<u8> {
     let form = *random.pick(&[V2, V3]);
     let mut file = form.llama().kv("a.count", U32, form.some(U32)).kv("a.list", ARRAY, form.some(ARRAY));
@@ -188,11 +188,11 @@ fn model(random: &mut Random) -> Vec<u8> {
 fn mutant(bases: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let is_model = random.below(3) > 0;
     let mut bytes = if is_model { model(random) } else { random.pick(bases).clone() };
-    // The numbers first, while they can be found.
+    // The numbers first, while they can be located.
     let (numbers, head_end) = fields::numbers(&bytes, V3);
     let file_bytes = bytes.len() as u64;
     for _ in 0..random.below(3) {
-        // Infos come last, and have the most to go wrong.
+        // Infos come last, and have the most failure modes.
         let from = if random.below(2) == 0 { 0 } else { numbers.len() * 2 / 3 };
         let number = numbers[from + random.below(numbers.len() - from)];
         let old = fields::read(&bytes, number, false);
@@ -216,7 +216,7 @@ fn mutant(bases: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Files that say much and hold nothing: all behind their first bytes are holes. ggml refuses each after a few bytes.
+/// Files with large claims and no content: everything after their first bytes is a hole. ggml rejects each after a few bytes.
 fn write_sparse(folder: &Path) {
     let long = |n: u64| V3.string_of(n, b"");
     let counts = |form: Form, n_tensors, n_kv| form.file().n_tensors(n_tensors).n_kv(n_kv).head();
@@ -278,7 +278,7 @@ unsafe extern "C-unwind" fn callback(from: *mut c_void, to: *mut c_void, at: u64
     len
 }
 
-/// The functions of ggml that look at tensors.
+/// The functions of ggml that read tensors.
 struct Looks {
     first: unsafe extern "C" fn(*mut c_void) -> *const Tensor,
     next: unsafe extern "C" fn(*mut c_void, *const Tensor) -> *const Tensor,
@@ -334,7 +334,7 @@ fn load(api: &Api, is_ours: bool, looks: &Looks, file: &File, source: Source, mo
             assert!((api.gguf_get_meta_size)(ctx) > 0);
         }
         let wraps = lines.iter().any(|line| line.contains(WRAPS));
-        // The id of a tensor, and the one that is found by its name.
+        // The id of a tensor, and the id found by its name.
         let is_other = |line: &String| {
             let ids = line.strip_prefix("tensor ").and_then(|ids| ids.split_once(' '));
             ids.is_some_and(|(id, found)| found.split(' ').next() != Some(id))
@@ -349,7 +349,7 @@ fn load(api: &Api, is_ours: bool, looks: &Looks, file: &File, source: Source, mo
                 let (n, at) = ((looks.nbytes)(tensor), (looks.data)(tensor));
                 if !wraps {
                     n.hash(&mut seen);
-                    // Where there are no bytes, ggml's pointer leads anywhere.
+                    // Without data, ggml's pointer may be arbitrary.
                     (at.is_null() && n > 0).hash(&mut seen);
                     if !at.is_null() {
                         std::slice::from_raw_parts(at, n).hash(&mut seen);
@@ -392,7 +392,7 @@ pub fn child() -> ExitCode {
         std::slice::from_raw_parts_mut(map.cast::<Outcome>(), loads.len())
     };
     let _quiet = Quiet::stderr();
-    // A sanitizer takes address space for itself, and has a limit of its own.
+    // A sanitizer reserves address space, and has a separate limit.
     if env::var_os(SANITIZER).is_none() {
         let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };
         // SAFETY: a plain call.
@@ -432,7 +432,7 @@ pub fn child() -> ExitCode {
 fn outcomes(which: &str, folder: &Path) -> Vec<Outcome> {
     let mut child = Command::new(env::current_exe().unwrap());
     child.env(CHILD, which).env(FOLDER, folder).stdin(Stdio::null());
-    // An abort of ggml's would start a debugger for its stack.
+    // Otherwise an abort in ggml would start a debugger for a backtrace.
     child.env("GGML_NO_BACKTRACE", "1");
     if let Ok(options) = env::var(SANITIZER) {
         child.env(SANITIZER, format!("{options}:max_allocation_size_mb={}", MEMORY >> 20));
@@ -454,8 +454,8 @@ pub fn hostile_files_end_no_process_and_are_taken_as_by_ggml() {
     let loads = loads(&files);
     let [ours, theirs] = ["ours", "theirs"].map(|which| outcomes(which, folder.path()));
     assert_eq!([ours.len(), theirs.len()], [loads.len(); 2]);
-    // Per mode: loads, taken by both, refused where ggml ends the process, refused for a shape, taken with names that are the
-    // same up to a NUL. docs/c-library.md has the table.
+    // Per mode: loads, accepted by both, rejected where ggml aborts, rejected for a shape, accepted with names that are equal up to a NUL.
+    // docs/c-library.md has the table.
     let mut counts = [[0; 5]; 3];
     let mut wrong = Vec::new();
     for ((&(file, source, mode), ours), theirs) in loads.iter().zip(ours).zip(theirs) {

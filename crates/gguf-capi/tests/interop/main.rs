@@ -1,4 +1,4 @@
-//! Comparisons with ggml's own `gguf.h`, where C files are what they are on Unix.
+//! Comparisons with ggml's own `gguf.h`, on Unix because of C streams.
 
 #[cfg(unix)]
 mod calls;
@@ -7,7 +7,7 @@ mod hostile;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    // The test of hostile files starts this program again, as the process that may end by a signal.
+    // The test of hostile files starts this program as a child process that may die by a signal.
     if hostile::is_child() {
         return hostile::child();
     }

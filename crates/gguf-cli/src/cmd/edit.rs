@@ -69,7 +69,7 @@ fn shown(head: &Head) -> String {
     if let Some(at) = text.find(&format!("\n{pad}")).map(|at| at + 1).or(text.starts_with(&pad).then_some(0)) {
         let end = text.get(at..).and_then(|rest| rest.find('\n')).map_or(text.len(), |n| at + n + 1);
         let n = head.get(gguf_edit::PAD_KEY).and_then(|pad| pad.as_str()).map_or(0, |pad| pad.as_bytes().len());
-        text.replace_range(at..end, &format!("{}: string = … {n} bytes of room for edits\n", gguf_edit::PAD_KEY));
+        text.replace_range(at..end, &format!("{}: string = … {n} bytes reserved for edits\n", gguf_edit::PAD_KEY));
     }
     text
 }

@@ -53,7 +53,7 @@ pub fn warn_too_large(ui: &mut Ui, too_large: &[String]) {
             0 => String::new(),
             n => format!(", and {n} more"),
         };
-        ui.warning(&format!("{first}{others}: larger than the shard size; placed in a shard of its own"));
+        ui.warning(&format!("{first}{others}: larger than the shard size; placed in a separate shard"));
     }
 }
 

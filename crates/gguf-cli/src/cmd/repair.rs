@@ -105,13 +105,13 @@ impl Args {
     fn mend(&self, ui: &mut Ui, diagnosis: &Diagnosis, report: &mut Report) -> Outcome {
         diagnosis.mend()?;
         for mend in diagnosis.mends() {
-            self.note(ui, &format!("mended: {mend}"));
+            self.note(ui, &format!("repaired: {mend}"));
         }
         let after = Diagnosis::of(&self.file)?;
         report.insert("whole_after".into(), after.is_whole().into());
         let whole = after.is_whole();
         if diagnosis.mends().is_empty() {
-            self.note(ui, "nothing can be mended without an intact copy");
+            self.note(ui, "nothing can be repaired without an intact copy");
         }
         if !self.json {
             if !whole {
@@ -213,7 +213,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     ui.field("  Length   ", Style::Cyan, &length)?;
     let head = match (diagnosis.problem(), diagnosis.has_head()) {
         (None, _) => "sound".to_owned(),
-        (Some(problem), true) => format!("damaged, can be mended: {}", safe(problem)),
+        (Some(problem), true) => format!("damaged, can be repaired: {}", safe(problem)),
         (Some(problem), false) => format!("damaged: {}", safe(problem)),
     };
     ui.field("  Head     ", Style::Cyan, &head)?;
@@ -221,7 +221,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
         ui.field("  Tensors  ", Style::Cyan, &format!("{} of {} intact", grouped(whole as u64), grouped(n as u64)))?;
     }
     for mend in diagnosis.mends().iter().take(ROWS) {
-        ui.field("  To mend  ", Style::Yellow, &mend.to_string())?;
+        ui.field("  Repairs  ", Style::Yellow, &mend.to_string())?;
     }
     let bad: Vec<&TensorState> = diagnosis.tensors().iter().filter(|tensor| !tensor.is_whole()).collect();
     if !bad.is_empty() {
@@ -246,7 +246,7 @@ fn print(ui: &mut Ui, diagnosis: &Diagnosis) -> std::io::Result<()> {
     let advice = match (diagnosis.is_whole(), diagnosis.mends().is_empty(), diagnosis.has_head()) {
         (true, ..) => "intact, as far as can be checked without a copy",
         (_, false, _) => {
-            "--mend repairs the items listed under To mend; --from COPY copies the rest from an intact copy"
+            "--mend repairs the items listed under Repairs; --from COPY copies the rest from an intact copy"
         }
         (_, true, true) => {
             "--from COPY copies missing data from an intact copy; --output FILE saves the intact tensors"

@@ -1,15 +1,15 @@
-//! The graph that llama.cpp builds for a transformer, as far as memory is concerned: the shapes and the order of the operations.
+//! Builds the memory-relevant part of llama.cpp's graph for a transformer: the shapes and the order of the operations.
 //!
-//! One description serves many architectures, because most of what differs is told by the tensors that a block has: biases, fused
-//! projections, norms of queries and keys, norms behind a part, gates, experts. What is left is in [`Family`].
+//! One description covers many architectures, because most differences follow from the tensors of a block: biases, fused projections, norms
+//! of queries and keys, post-norms, gates, experts. [`Family`] has the rest.
 
 use super::graph::{Graph, Id, Ty};
 use super::{Cells, Hparams, Layer};
 
-/// What the tensors of an architecture do not tell.
+/// Properties of an architecture that do not follow from its tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Family {
-    /// Norms are layer norms, which take memory of their own, and not RMS norms.
+    /// Norms are layer norms, which need separate memory, instead of RMS norms.
     layer_norm: bool,
     /// Queries and keys are rotated.
     rope: bool,
@@ -19,7 +19,7 @@ pub(super) struct Family {
     scale_queries: bool,
     /// Attention and feed-forward read the same input.
     parallel: bool,
-    /// Of those two, the sum is written over what attention gives.
+    /// With `parallel`, the sum is written over the output of attention.
     over_attention: bool,
     /// The logits are scaled or squashed, in place.
     scale_logits: bool,
@@ -38,7 +38,7 @@ const PLAIN: Family = Family {
 const LAYER_NORM: Family = Family { layer_norm: true, ..PLAIN };
 const GEMMA: Family = Family { scale_embeddings: true, scale_queries: true, ..PLAIN };
 
-/// Architectures whose graph this is.
+/// Architectures with this graph.
 const FAMILIES: &[(&str, Family)] = &[
     ("llama", PLAIN),
     ("qwen2", PLAIN),
@@ -63,7 +63,7 @@ const FAMILIES: &[(&str, Family)] = &[
     ("starcoder", Family { rope: false, ..LAYER_NORM }),
 ];
 
-/// The family of an architecture, and whether it is known; a model of another is taken for one like llama.
+/// The family of an architecture, and whether it is known; others are treated like llama.
 pub(super) fn family(arch: &str) -> (Family, bool) {
     match FAMILIES.iter().find(|(name, _)| *name == arch) {
         Some((_, family)) => (*family, true),
@@ -71,15 +71,15 @@ pub(super) fn family(arch: &str) -> (Family, bool) {
     }
 }
 
-/// What the memory of a graph depends on besides the model.
+/// The parameters of a graph besides the model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
-    /// Tokens that are computed at once.
+    /// Tokens to compute at once.
     pub(super) n_tokens: u64,
-    /// Tokens among them whose logits are wanted.
+    /// Tokens with requested logits.
     pub(super) n_outputs: u64,
     pub(super) flash: bool,
-    /// Quantized keys or values are cached, which are rotated first so that no element stands out.
+    /// Cached keys or values are quantized, and rotated first to remove outliers.
     pub(super) rotates_k: bool,
     pub(super) rotates_v: bool,
 }
@@ -91,7 +91,7 @@ struct Attention {
     v_idxs: Id,
     mask: Id,
     n_cells: u64,
-    /// The matrices that keys and values are rotated by.
+    /// The rotation matrices of keys and values.
     k_rot: Option<Id>,
     v_rot: Option<Id>,
 }
@@ -117,7 +117,7 @@ impl Builder<'_> {
         let embd = self.graph.input(Ty::F32, [n_embd, n_tokens, 1, 1]);
         let table = self.graph.external();
         let mut cur = self.graph.op(Ty::F32, [n_embd, n_tokens, 1, 1], &[table, tokens]);
-        // Both ways in are in the graph, tokens and embeddings; only one is computed.
+        // The graph contains both kinds of input, tokens and embeddings; only one is computed.
         self.graph.expand(cur);
         self.graph.expand(embd);
         if self.family.scale_embeddings {
@@ -165,7 +165,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A norm with its weight, and its bias if it has one.
+    /// A norm with its weight, and its bias, if any.
     fn norm(&mut self, cur: Id, has_bias: bool) -> Id {
         let normed = match self.family.layer_norm {
             true => {
@@ -281,7 +281,7 @@ impl Builder<'_> {
         let flat = self.graph.view(k, [row_k, n, 1, 1]);
         let stored = self.graph.write_into(cache_k, &[flat, inputs.k_idxs, cache_k]);
         self.graph.expand(stored);
-        // Queries, keys and values of a fused projection are apart from each other.
+        // Queries, keys and values of a fused projection are not contiguous.
         let mut flat = match layer.has_fused_qkv && !self.batch.flash {
             true => self.graph.op(Ty::F32, [row_v, n, 1, 1], &[v]),
             false => self.graph.view(v, [row_v, n, 1, 1]),

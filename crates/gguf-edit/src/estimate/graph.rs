@@ -1,15 +1,15 @@
-//! A graph of tensors without data, and how much memory ggml's graph allocator gives it.
+//! A graph of tensors without data, and the size of the buffer that ggml's graph allocator needs for it.
 //!
-//! The rules are those of `ggml-alloc.c`: leaves first, then each node when its turn comes; freed blocks are used again, the best fitting
-//! first; some operations write over their input. Sizes are those of the CPU backend, in multiples of 32 bytes.
+//! The rules are those of `ggml-alloc.c`: leaves first, then each node in order; freed blocks are reused, best fit first; some operations
+//! overwrite their input. Sizes are those of the CPU backend, in multiples of 32 bytes.
 
 /// Alignment of tensors in a buffer of the CPU backend (`TENSOR_ALIGNMENT` in `ggml-impl.h`).
 const ALIGNMENT: u64 = 32;
 
-/// The number of a tensor in its graph.
+/// The index of a tensor in its graph.
 pub(super) type Id = usize;
 
-/// Bytes of an element, for the types that values have while a graph is computed.
+/// The element types of intermediate values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ty {
     F32,
@@ -33,18 +33,18 @@ struct Tensor {
     ty: Ty,
     ne: [u64; 4],
     nb: [u64; 4],
-    /// Weights and caches have memory of their own.
+    /// Whether the tensor is a weight or a cache, with separate memory.
     is_external: bool,
-    /// The tensor that this is a view of, never a view itself.
+    /// The base tensor of a view, never a view itself.
     view_of: Option<Id>,
-    /// Whether the operation may write over its input.
+    /// Whether the operation may overwrite its input.
     in_place: bool,
-    /// A tensor that nothing computes.
+    /// Whether the tensor is an input.
     is_leaf: bool,
     src: Vec<Id>,
 }
 
-/// Tensors, and the order in which they are computed.
+/// Tensors, and their order of computation.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     tensors: Vec<Tensor>,
@@ -91,7 +91,7 @@ impl Graph {
         self.add(Tensor { src: src.to_vec(), ..tensor })
     }
 
-    /// The result of an operation that may write over an input of the same layout, such as an addition; it has the shape of the first.
+    /// The result of an operation that may overwrite an input of the same layout, such as an addition; it has the shape of the first.
     pub(super) fn in_place(&mut self, src: &[Id]) -> Id {
         let first = src.first().and_then(|&id| self.tensors.get(id));
         let (ty, ne) = first.map_or((Ty::F32, [0, 1, 1, 1]), |first| (first.ty, first.ne));
@@ -106,7 +106,7 @@ impl Graph {
         self.add(Tensor { view_of: Some(root), src: vec![of], ..tensor })
     }
 
-    /// A view whose rows are those of another tensor, apart from each other.
+    /// A view whose rows are non-contiguous rows of another tensor.
     pub(super) fn strided_view(&mut self, of: Id, ne: [u64; 4]) -> Id {
         let id = self.view(of, ne);
         let row = self.tensors.get(of).map_or(0, |t| t.nb[1]);
@@ -116,7 +116,7 @@ impl Graph {
         id
     }
 
-    /// A view with its second and third dimension exchanged.
+    /// A view with its second and third dimensions swapped.
     pub(super) fn permuted(&mut self, of: Id) -> Id {
         let (ne, nb) = self.tensors.get(of).map_or(([0, 1, 1, 1], [0; 4]), |t| (t.ne, t.nb));
         let id = self.view(of, [ne[0], ne[2], ne[1], ne[3]]);
@@ -126,7 +126,7 @@ impl Graph {
         id
     }
 
-    /// A write into a part of a tensor, which is a view of it.
+    /// A write into a part of a tensor; the result is a view of it.
     pub(super) fn write_into(&mut self, of: Id, src: &[Id]) -> Id {
         let id = self.view(of, [0, 1, 1, 1]);
         if let Some(view) = self.tensors.get_mut(id) {
@@ -140,9 +140,9 @@ impl Graph {
         self.tensors.get(id).map_or([0, 1, 1, 1], |t| t.ne)
     }
 
-    /// Puts a tensor into the order, after everything that it is computed from.
+    /// Adds a tensor to the order, after all its inputs.
     pub(super) fn expand(&mut self, id: Id) {
-        // By hand, as a chain of operations is as long as the model is deep.
+        // Iterative, because a chain of operations is as long as the model is deep.
         let mut stack = vec![(id, 0)];
         while let Some((id, next)) = stack.pop() {
             if next == 0 {
@@ -173,7 +173,7 @@ impl Graph {
         self.tensors.get(id).map_or(0, |t| t.ne.iter().fold(t.ty.bytes(), |n, &ne| n.saturating_mul(ne)))
     }
 
-    /// Bytes of the buffer that all tensors without memory of their own need.
+    /// The size of the buffer for all tensors without separate memory.
     pub(super) fn buffer_bytes(&self) -> u64 {
         let n = self.tensors.len();
         let mut alloc = Allocation { graph: self, blocks: Blocks::default(), state: vec![State::default(); n] };
@@ -182,12 +182,12 @@ impl Graph {
     }
 }
 
-/// What is known of a tensor while memory is given out.
+/// The state of a tensor during allocation.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     n_children: u32,
     n_views: u32,
-    /// Where it is, if it has memory of the buffer.
+    /// The offset, if it is allocated in the buffer.
     at: Option<u64>,
     is_allocated: bool,
 }
@@ -240,12 +240,12 @@ impl Allocation<'_> {
         self.state[id].at = Some(self.blocks.take(self.graph.bytes(id)));
     }
 
-    /// Gives a node the memory of an input that nothing else needs.
+    /// Reuses the memory of an input that no other node needs.
     fn take_over(&mut self, id: Id, src: Id) -> bool {
         let graph = self.graph;
         let (Some(tensor), Some(parent)) = (graph.tensors.get(id), graph.tensors.get(src)) else { return false };
         let is_same = tensor.ty == parent.ty && tensor.ne == parent.ne && tensor.nb == parent.nb;
-        // A view allocates no memory, so it cannot be overwritten.
+        // A view has no memory to reuse.
         let state = self.state[src];
         if !is_same || !state.is_allocated || state.n_children != 1 || state.n_views != 0 {
             return false;
@@ -255,7 +255,7 @@ impl Allocation<'_> {
         true
     }
 
-    /// A node that reads a tensor is done with it.
+    /// Called when a node that reads a tensor is done.
     fn let_go(&mut self, id: Id) {
         let Some(tensor) = self.graph.tensors.get(id) else { return };
         let state = &mut self.state[id];
@@ -285,7 +285,7 @@ fn aligned(bytes: u64) -> u64 {
     bytes.div_ceil(ALIGNMENT).saturating_mul(ALIGNMENT)
 }
 
-/// Free blocks of a buffer, by address; the last reaches to the end of all memory.
+/// Free blocks of a buffer, by address; the last is unbounded.
 #[derive(Debug)]
 struct Blocks {
     free: Vec<(u64, u64)>,
@@ -299,7 +299,7 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// The smallest block that is large enough, the last of equal ones; the end of the buffer if there is none.
+    /// Takes the smallest sufficient block, the last of equal ones; extends the buffer if there is none.
     fn take(&mut self, bytes: u64) -> u64 {
         let bytes = aligned(bytes);
         let last = self.free.len().saturating_sub(1);
@@ -323,7 +323,7 @@ impl Blocks {
     fn free(&mut self, at: u64, bytes: u64) {
         let place = self.free.partition_point(|&(start, _)| start < at);
         self.free.insert(place, (at, bytes));
-        // With the one after, and with the one before.
+        // Merges with the next and with the previous block.
         for i in [place, place.saturating_sub(1)] {
             if let (Some(&(a, n)), Some(&(b, m))) = (self.free.get(i), self.free.get(i + 1))
                 && a.saturating_add(n) == b
@@ -344,7 +344,7 @@ mod tests {
         let mut graph = Graph::default();
         let input = graph.input(Ty::F32, [100, 1, 1, 1]);
         let weight = graph.external();
-        // 100 floats, then a chain of which only two neighbours are needed at a time.
+        // 100 floats, then a chain in which only two neighbours are live at a time.
         let mut cur = input;
         for _ in 0..10 {
             cur = graph.op(Ty::F32, [64, 1, 1, 1], &[weight, cur]);
@@ -363,7 +363,7 @@ mod tests {
         let sum = graph.in_place(&[a, b]);
         graph.expand(sum);
         assert_eq!(graph.buffer_bytes(), 3 * 256);
-        // But not over a view of one.
+        // A view of an input cannot be overwritten.
         let view = graph.view(sum, [8, 8, 1, 1]);
         let last = graph.in_place(&[view]);
         let last = graph.in_place(&[last]);

@@ -1,4 +1,4 @@
-//! A damaged file against a whole copy: which bytes differ, and copying just those.
+//! Compares a damaged file with an intact copy, and copies only the bytes that differ.
 
 use std::fs::File;
 use std::io;
@@ -12,30 +12,30 @@ use gguf_pipeline::{Event, Progress};
 use super::{Diagnosis, advance, io_error};
 use crate::EditError;
 
-/// Bytes that are compared at once.
+/// Bytes to compare at a time.
 const PIECE: usize = 1 << 20;
 
-/// The unit in which differences are found and copied.
+/// The granularity of comparing and copying.
 const UNIT: usize = 4096;
 
-/// Equal bytes between two that differ, beyond which they are two ranges.
+/// The maximum gap between differences in one range.
 const GAP: u64 = 64 << 10;
 
 /// Bytes that differ from the copy, or are missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BadRange {
-    /// Where they are in the damaged file.
+    /// The offset in the damaged file.
     pub at: u64,
-    /// How many.
+    /// The length.
     pub len: u64,
-    /// The tensor that they belong to; `None` for the head and what lies between tensors.
+    /// The tensor that contains them; `None` for the head and the space between tensors.
     pub tensor: Option<Vec<u8>>,
-    /// The file of the copy that has the right ones, and where.
+    /// The file of the copy with the correct bytes, and the offset there.
     source: (usize, u64),
 }
 
-/// What of a damaged file differs from a whole copy.
+/// The differences between a damaged file and an intact copy.
 #[derive(Debug)]
 pub struct Comparison {
     path: PathBuf,
@@ -43,11 +43,11 @@ pub struct Comparison {
     sources: Vec<ModelFile>,
     bad: Vec<BadRange>,
     compared: u64,
-    /// Bytes of the units that are there and differ.
+    /// Total size of the existing units that differ.
     differing: u64,
-    /// Length that the file gets.
+    /// The resulting length of the file.
     file_bytes: u64,
-    /// The head as it should be, where it is another and only mended.
+    /// The repaired head, if it is written in place of the current one.
     head: Option<Vec<u8>>,
 }
 
@@ -60,12 +60,12 @@ struct Part {
 }
 
 impl Comparison {
-    /// Compares a damaged file with a whole copy. When the head of the file is sound or can be mended, tensors are compared by their
-    /// names, so the copy may have other key-values, another order, or shards; otherwise it has to be the same file.
+    /// Compares a damaged file with an intact copy. If the head of the file is valid or can be repaired, tensors are matched by name, so
+    /// the copy may have other key-values, another order, or shards; otherwise it must be the same file.
     ///
     /// # Errors
-    /// [`EditError::OtherDamaged`], and [`EditError::NotACopy`] when tensors are missing there or have another type or shape, or when more
-    /// than half of the bytes differ; those of the system.
+    /// [`EditError::OtherDamaged`], and [`EditError::NotACopy`] if the copy lacks tensors or has other types or shapes, or if more than
+    /// half of the bytes differ; those of the system.
     pub fn new(diagnosis: &Diagnosis, other: &Path, progress: &dyn Progress) -> Result<Comparison, EditError> {
         let path = diagnosis.path().to_owned();
         if other.canonicalize().ok().is_some_and(|other| path.canonicalize().is_ok_and(|path| path == other)) {
@@ -106,7 +106,7 @@ impl Comparison {
             }
             comparison.compare(&file, there, part, progress)?;
         }
-        // What is missing does not count: it is no sign of another model.
+        // Missing bytes are not a sign of another model.
         let differing = comparison.differing;
         if differing > comparison.compared / 2 {
             return Err(not_a_copy(format!("{differing} of {} bytes differ", comparison.compared)));
@@ -150,7 +150,7 @@ impl Comparison {
             let at = part.at + done;
             let readable = usize::try_from(there.saturating_sub(at)).unwrap_or(PIECE).min(n);
             let (ours, theirs) = (ours.get_mut(..n).unwrap_or_default(), theirs.get_mut(..n).unwrap_or_default());
-            // Without a byte of it, nothing has to be compared.
+            // Tensors without any data need no comparison.
             if readable > 0 {
                 file.read_exact_at(at, ours.get_mut(..readable).unwrap_or_default())
                     .map_err(io_error(&self.path, "read"))?;
@@ -190,7 +190,7 @@ impl Comparison {
         &self.bad
     }
 
-    /// Bytes of them.
+    /// Total size of these ranges.
     pub fn bad_bytes(&self) -> u64 {
         self.bad.iter().map(|bad| bad.len).sum()
     }
@@ -205,7 +205,7 @@ impl Comparison {
         self.bad.is_empty() && self.head.is_none() && self.file_bytes == diagnosis.file_bytes()
     }
 
-    /// Copies the ranges from the copy, in place. Interrupted, it leaves a file that is damaged less, and can be done again.
+    /// Copies the ranges from the copy, in place. After an interruption the file is less damaged, and the repair can be repeated.
     ///
     /// # Errors
     /// Those of the system.
@@ -246,7 +246,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Whether the whole file is compared, head and all, so that it gets the length of the copy.
+    /// Whether the whole file is compared, including the head, so that it gets the length of the copy.
     fn is_same_file(&self) -> bool {
         self.bad.first().is_some_and(|bad| bad.tensor.is_none())
     }
@@ -269,7 +269,7 @@ fn write_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Opens the copy: all its shards, where tensors are looked for by name. It has to be whole.
+/// Opens the copy: all its shards, if tensors are matched by name. It must be intact.
 fn open_whole(other: &Path, with_shards: bool) -> Result<Vec<ModelFile>, EditError> {
     let damaged = |problem: String| EditError::OtherDamaged { other: other.to_owned(), problem };
     let first = match ModelFile::open(other) {
@@ -279,7 +279,7 @@ fn open_whole(other: &Path, with_shards: bool) -> Result<Vec<ModelFile>, EditErr
     };
     let paths: Vec<PathBuf> = match with_shards.then(|| Model::open(other)) {
         Some(Ok(model)) => model.files().iter().map(|file| file.path().to_owned()).collect(),
-        // Shards that are missing matter only if a tensor is.
+        // Missing shards only matter if a tensor is missing.
         Some(Err(gguf_io::Error::Shards { .. })) | None => vec![first.path().to_owned()],
         Some(Err(e)) => return Err(e.into()),
     };

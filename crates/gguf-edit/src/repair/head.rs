@@ -1,7 +1,7 @@
-//! Finding the head of a damaged file.
+//! Finds the head of a damaged file.
 //!
-//! The first 24 bytes of a file say what it is and how much its head has. When they are damaged, everything after them may still be
-//! whole, and it says what they were: only the right ones make a head of it whose tensors fill the file exactly.
+//! The first 24 bytes of a file contain the version and the size of its head. If they are damaged, everything after them may still be
+//! intact and determine them: only the correct values give a valid head whose tensors fill the file exactly.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use crate::EditError;
 /// Bytes of magic, version and counts, since version 2.
 const START: usize = 24;
 
-/// The largest head that is read when its counts are guessed: invalid data must not be read into memory by the gigabyte.
+/// The limits of a head with guessed counts: invalid data must not be read into memory by the gigabyte.
 const LIMITS: Limits = Limits {
     tensors: 1 << 18,
     kvs: 1 << 18,
@@ -26,21 +26,21 @@ const LIMITS: Limits = Limits {
     dims: 4,
 };
 
-/// Pairs that a walk goes too far at most before it notices that it walks over tensor infos.
+/// The number of pairs by which a scan may overrun into the tensor infos before it fails.
 const TOO_FAR: u64 = 4;
 
-/// A head that is sound, or that was made so.
+/// A valid or repaired head.
 #[derive(Debug)]
 pub(super) struct MendedHead {
     pub(super) gguf: Gguf<'static>,
-    /// What was wrong with it.
+    /// The repaired damage.
     pub(super) mends: Vec<Mend>,
-    /// The right offsets of the tensors.
+    /// The correct offsets of the tensors.
     pub(super) offsets: Vec<u64>,
 }
 
 impl MendedHead {
-    /// The bytes of the head as it should be, as long as the one that is there.
+    /// The bytes of the repaired head, of the same length as the current one.
     pub(super) fn encoded(&self) -> Result<Vec<u8>, EditError> {
         let mut head = Head::from_gguf(&self.gguf);
         let is_changed = head.tensors.iter().zip(&self.offsets).any(|(tensor, right)| tensor.offset != *right);
@@ -58,10 +58,10 @@ impl MendedHead {
     }
 }
 
-/// The head of a file, and what keeps it from being read as it stands.
+/// The head of a file, and the problem that prevents reading it.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub(super) fn find(file: &File, file_bytes: u64) -> io::Result<(Option<MendedHead>, Option<String>)> {
     let scan = HeadScan::new(Some(file_bytes)).within(MODEL_LIMITS);
     let read = read_head_with(&mut stream(file, 0)?, scan, |_, _| Ok::<(), io::Error>(()))?;
@@ -70,7 +70,7 @@ pub(super) fn find(file: &File, file_bytes: u64) -> io::Result<(Option<MendedHea
     let has_start = file_bytes > START as u64 && file.read_exact_at(0, &mut found).is_ok();
     let guess = Guess { file, file_bytes, found };
     let problem = match parsed {
-        // Fewer tensors than there are make a head, too; then it does not end where the data begins.
+        // Too few tensors give a valid head, too; but it does not end where the data begins.
         Ok(gguf) if has_start && !guess.is_right(&gguf) => {
             return Ok(match guess.counts()? {
                 Some(head) => (Some(head), Some("the tensors that the head states do not fill the file".to_owned())),
@@ -84,13 +84,13 @@ pub(super) fn find(file: &File, file_bytes: u64) -> io::Result<(Option<MendedHea
     Ok((guess.start()?.or(guess.counts()?), Some(problem)))
 }
 
-/// The file from a place on.
+/// The file, starting at an offset.
 fn stream(mut file: &File, at: u64) -> io::Result<impl Read> {
     file.seek(SeekFrom::Start(at))?;
     Ok(file)
 }
 
-/// Guesses at what the first bytes were.
+/// Guesses the first bytes.
 struct Guess<'a> {
     file: &'a File,
     file_bytes: u64,
@@ -122,7 +122,7 @@ impl Guess<'_> {
         [long(&self.found[8..16], order), long(&self.found[16..24], order)]
     }
 
-    /// Reads the head that begins with other bytes; `Err` has the field at which it ends.
+    /// Reads the head with other first bytes; `Err` has the field at which it fails.
     fn read(&self, start: [u8; START]) -> io::Result<Result<Gguf<'static>, Option<Field>>> {
         let mut bytes = Cursor::new(start).chain(stream(self.file, START as u64)?);
         let scan = HeadScan::new(Some(self.file_bytes)).within(LIMITS);
@@ -131,7 +131,7 @@ impl Guess<'_> {
         Ok(read.into_gguf().map_err(|_| field))
     }
 
-    /// Whether the tensors of a head are just what the file has.
+    /// Whether the tensors of a head fill the file exactly.
     fn is_right(&self, gguf: &Gguf<'_>) -> bool {
         let offsets = gguf.tensors().map(|tensor| tensor.offset);
         packed(gguf).is_some_and(|packed| packed.fits(self.file_bytes) && offsets.eq(packed.offsets.iter().copied()))
@@ -143,8 +143,8 @@ impl Guess<'_> {
         (found != right).then_some(Mend::Start { found, right })
     }
 
-    /// Tries other magics and versions with the existing counts. A head that can be read with them is correct, even in a truncated file: only
-    /// one byte order and width of counts makes a head at all.
+    /// Tries other magics and versions with the existing counts. If a head is valid with them, they are correct, even in a truncated file:
+    /// a head is valid with only one byte order and width of counts.
     fn start(&self) -> io::Result<Option<MendedHead>> {
         for (version, order) in DIALECTS {
             let start = self.with(version, order, self.stated(order));
@@ -158,7 +158,7 @@ impl Guess<'_> {
 
     /// Tries other counts, by counting pairs and infos. They are correct only if the tensors fill the file.
     fn counts(&self) -> io::Result<Option<MendedHead>> {
-        // The fewest bytes of a pair, and of an info; so many are not refused before they are walked.
+        // Bounds from the minimum sizes of a pair and an info; larger counts would be rejected before the scan.
         let (most_kvs, most_tensors) = (self.file_bytes / 64, self.file_bytes / 128);
         for (version, order) in DIALECTS {
             let n_kvs = match self.read(self.with(version, order, [0, most_kvs]))? {

@@ -1,4 +1,4 @@
-//! Saving what of a damaged file is whole.
+//! Saves the intact parts of a damaged file.
 
 use std::fs::File;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Source for Whole {
     }
 }
 
-/// Writes the key-values and the tensors that are whole; returns how many bytes the file has.
+/// Writes the key-values and the intact tensors; returns the size of the file.
 pub(super) fn save(
     path: &Path,
     head: &MendedHead,

@@ -1,30 +1,30 @@
-//! A small model in every legal layout, byte by byte.
-#![allow(dead_code, reason = "each test takes what it needs")]
+//! A small model in every valid layout, written byte by byte.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use gguf_format::ByteOrder;
 
-/// How the small model is laid out. The default is what every writer does.
+/// The layout of the small model. The default is that of all writers.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub version: u32,
     pub order: ByteOrder,
     pub alignment: u32,
-    /// Multiples of the alignment between tensors.
+    /// Gaps between tensors, in multiples of the alignment.
     pub gaps: usize,
-    /// The data of the last tensor comes first.
+    /// Whether the data of the last tensor comes first.
     pub backwards: bool,
-    /// The last tensor is padded.
+    /// Whether the last tensor is padded.
     pub padded: bool,
-    /// Zeros behind everything.
+    /// Number of zeros at the end.
     pub trailing: usize,
-    /// Shapes end in two dimensions of 1.
+    /// Whether shapes end in two dimensions of 1.
     pub ones: bool,
-    /// The keys that merging leaves in a file stand among the others.
+    /// Whether the keys that merging leaves in a file are present.
     pub was_merged: bool,
-    /// All tensors have the same shape, and the last the data of the first.
+    /// Whether all tensors have the same shape, and the last shares the data of the first.
     pub shared: bool,
     pub n_tensors: usize,
 }
@@ -71,7 +71,7 @@ pub fn layouts() -> Vec<(&'static str, Layout)> {
     ]
 }
 
-/// A writer of numbers in one byte order and width of lengths.
+/// A writer of numbers with a given byte order and width of lengths.
 struct Out<'a> {
     layout: &'a Layout,
     bytes: Vec<u8>,
@@ -177,7 +177,7 @@ pub fn bytes(layout: &Layout) -> Vec<u8> {
     file
 }
 
-/// Writes the model into a folder.
+/// Writes the model into a directory.
 pub fn write(dir: &Path, name: &str, layout: &Layout) -> PathBuf {
     let path = dir.join(name);
     fs::write(&path, bytes(layout)).unwrap();

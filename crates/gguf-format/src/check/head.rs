@@ -1,4 +1,4 @@
-//! What breaks a head, and the rules for keys and values.
+//! Problems that prevent reading a head, and the rules for keys and values.
 
 use crate::check::rules::*;
 use crate::check::{At, Report, repeats, shown};
@@ -26,7 +26,7 @@ pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Re
         Problem::Truncated { .. } | Problem::PastEnd { .. } if error.field == Field::Counts => &HEAD_COUNTS,
         // Checking sets no limits.
         Problem::Truncated { .. } | Problem::PastEnd { .. } | Problem::OverLimit { .. } => &HEAD_PAST_END,
-        // Scanning does not look at the alignment.
+        // Scanning ignores the alignment.
         Problem::Alignment(_) => &ALIGNMENT_VALUE,
     };
     let at = match (&error.name, error.field) {
@@ -65,7 +65,7 @@ pub(super) fn fatal(error: &Error, head: &[u8], scan: &HeadScan, report: &mut Re
     }
 }
 
-/// The structural rules for keys and values. Returns the alignment, when the file has a usable one.
+/// The structural rules for keys and values. Returns the alignment, if it is valid.
 pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
     let mut alignment = Some(gguf.alignment());
     let mut saw_alignment = false;
@@ -92,7 +92,7 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
                 format_args!("to readers that end a key at a NUL this is {ALIGNMENT_KEY}, to others it is not"),
             );
         }
-        // Readers that take the first pair of a key and readers that refuse both are judged alike.
+        // Both readers that use the first pair of a key and readers that reject duplicates are considered.
         if kv.key == *ALIGNMENT_KEY && gguf.dialect().version != Version::Draft && !saw_alignment {
             saw_alignment = true;
             if !check_alignment(&kv, report) {
@@ -106,12 +106,12 @@ pub(super) fn keys(gguf: &Gguf<'_>, report: &mut Report) -> Option<u64> {
     alignment
 }
 
-/// A name as readers in C take it: up to the first NUL. `gguf_find_key` and `gguf_find_tensor` compare so.
+/// A name as a C string: up to the first NUL, like the comparisons of `gguf_find_key` and `gguf_find_tensor`.
 pub(super) fn c_str(name: Str<'_>) -> Str<'_> {
     Str(name.as_bytes().split(|&b| b == 0).next().unwrap_or_default())
 }
 
-/// Whether the alignment can be used.
+/// Whether the alignment is valid.
 fn check_alignment(kv: &KvRef<'_>, report: &mut Report) -> bool {
     let usable = match alignment_of(kv.value) {
         Ok(_) => true,
@@ -131,8 +131,8 @@ fn check_alignment(kv: &KvRef<'_>, report: &mut Report) -> bool {
     usable
 }
 
-/// The first bool in an array, at any depth, whose byte is neither 0 nor 1: its number among all innermost elements, and
-/// the byte. One walk over the bytes, without recursion.
+/// The first invalid bool in an array, at any depth: its index among all innermost elements, and its byte. A single pass over the bytes,
+/// without recursion.
 fn bad_bool(a: ArrayRef<'_>) -> Option<(u64, u8)> {
     if a.elem_type() != ValueType::BOOL && a.elem_type() != ValueType::ARRAY {
         return None;
@@ -169,7 +169,7 @@ fn bad_bool(a: ArrayRef<'_>) -> Option<(u64, u8)> {
     None
 }
 
-/// What is readable, and not as the specification wants it.
+/// Readable heads that violate the specification.
 pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
     let d = gguf.dialect();
     if d.version == Version::Draft {
@@ -200,7 +200,7 @@ pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
     }
 }
 
-/// One finding for a key at most: the worst.
+/// At most one finding for a key: the worst.
 fn key_style(kv: &KvRef<'_>, report: &mut Report) {
     let key = kv.key.as_bytes();
     if let Some(at) = key.iter().position(|&b| b == 0) {
@@ -212,7 +212,7 @@ fn key_style(kv: &KvRef<'_>, report: &mut Report) {
     }
 }
 
-/// A part of a key between dots. Names of architectures, which begin keys, have hyphens too.
+/// A part of a key between dots. The names of architectures, with which keys begin, may also contain hyphens.
 fn is_segment(part: &[u8]) -> bool {
     !part.is_empty() && part.iter().all(|&b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
 }

@@ -1,5 +1,5 @@
-//! Which known readers refuse a file that the specification allows: llama.cpp (`gguf_init_from_reader` in `gguf.cpp`, and
-//! its model loader) and gguf-py (`gguf_reader.py`).
+//! Valid files that known readers reject: llama.cpp (`gguf_init_from_reader` in `gguf.cpp`, and its model loader) and gguf-py
+//! (`gguf_reader.py`).
 
 use crate::check::rules::*;
 use crate::check::tensors::Extents;
@@ -8,7 +8,7 @@ use crate::file::Gguf;
 use crate::header::{ALIGNMENT_KEY, ByteOrder, Version};
 use crate::value::{ValueRef, ValueType};
 
-/// Names that gguf-py's reader gives to the counts in the header.
+/// The names of the header's counts in gguf-py's reader.
 const GGUF_PY_OWN: [&str; 3] = ["GGUF.version", "GGUF.tensor_count", "GGUF.kv_count"];
 
 pub(super) fn refusals(gguf: &Gguf<'_>, extents: &Extents<'_>, whole: bool, report: &mut Report) {

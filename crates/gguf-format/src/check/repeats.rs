@@ -1,25 +1,25 @@
-//! Finding texts that occur twice among very many, in `n log n` time and 8 bytes a text.
+//! Finds duplicates among very many texts, in `n log n` time and 8 bytes per text.
 //!
-//! Hashes are sorted, not put into a table: a file that was made to collide costs no more than any other. A hash that
-//! occurs twice is only a suspicion; the texts themselves decide.
+//! Hashes are sorted, not stored in a table: a file constructed to collide costs no more than any other. Equal hashes are only candidates;
+//! the texts themselves are compared.
 
 use alloc::vec::Vec;
 
 use crate::value::Str;
 
-/// A text that stood there before.
+/// A duplicate text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repeat<'a> {
-    /// The number given with the text the first time.
+    /// The number of the first occurrence.
     pub first: u64,
-    /// The number given with it this time.
+    /// The number of this occurrence.
     pub again: u64,
     /// The text.
     pub text: Str<'a>,
 }
 
-/// A 64-bit hash of a text; fast, and no protection against collisions made on purpose.
+/// A 64-bit hash of a text; fast, but not resistant to deliberate collisions.
 #[inline]
 pub fn hash(text: Str<'_>) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -40,14 +40,14 @@ pub fn hash(text: Str<'_>) -> u64 {
     h ^ (h >> 32)
 }
 
-/// Calls `found` for each repeated text. Each text comes with a number that identifies its place to the caller.
+/// Calls `found` for each duplicate. Each text comes with a number that identifies its place for the caller.
 pub fn repeats<'a, I>(texts: I, mut found: impl FnMut(Repeat<'a>))
 where
     I: Iterator<Item = (Str<'a>, u64)> + Clone,
 {
     let mut suspects: Vec<u64> = texts.clone().map(|(text, _)| hash(text)).collect();
     suspects.sort_unstable();
-    // In place: a file may consist of little else than texts that occur twice.
+    // In place: a file may consist almost entirely of duplicates.
     let (mut last, mut again) = (None, false);
     suspects.retain(|&h| {
         let keep = last == Some(h) && !again;
@@ -60,7 +60,7 @@ where
     }
     let mut firsts: Vec<Option<(u64, Str<'a>)>> = Vec::new();
     firsts.resize(suspects.len(), None);
-    // Texts of equal hash that differ from the first of that hash: exceedingly rare, unless made on purpose.
+    // Texts with equal hashes that differ from the first one: extremely rare, unless deliberate.
     let mut others: Vec<(Str<'a>, u64)> = Vec::new();
     for (text, i) in texts {
         let Ok(at) = suspects.binary_search(&hash(text)) else { continue };

@@ -4,7 +4,7 @@ crate::rules! {
     /// Every rule that [`structure`](super::structure), [`format`](fn@super::format) and [`padding`](super::padding) apply.
     pub RULES:
 
-    // What is not readable at all.
+    // Unreadable files.
     #[structural] FILE_KIND "file.kind" Error
         "a file that starts with the bytes GGUF" "a GGUF file starts with the bytes 47 47 55 46"
         "gguf.md, File Structure, magic";
@@ -126,13 +126,13 @@ crate::rules! {
         "keys of printable ASCII characters" "rename the key"
         "gguf.md, gguf_metadata_kv_t, key";
     KEY_NUL "key.nul" Warning
-        "keys without NUL bytes" "rename the key; readers in C see only what stands before the NUL"
+        "keys without NUL bytes" "rename the key; C programs read only the part before the NUL"
         "gguf.h, gguf_get_key";
     STRING_UTF8 "value.utf8" Warning
         "strings in UTF-8" "rewrite the text as UTF-8"
         "gguf.md, gguf_string_t";
     STRING_NUL "value.nul" Warning
-        "strings without NUL bytes" "readers in C see only what stands before the NUL"
+        "strings without NUL bytes" "C programs read only the part before the NUL"
         "gguf.md, gguf_string_t: not null-terminated";
     ALIGNMENT_SMALL "alignment.small" Note
         "an alignment that is a multiple of 8" "ggml reads any power of two; the specification asks for a multiple of 8"
@@ -144,7 +144,7 @@ crate::rules! {
         "a name for each tensor" "name the tensor"
         "gguf.md, gguf_tensor_info_t, name";
     TENSOR_NAME_NUL "tensor.name.nul" Warning
-        "tensor names without NUL bytes" "rename the tensor; ggml sees only what stands before the NUL"
+        "tensor names without NUL bytes" "rename the tensor; ggml reads only the part before the NUL"
         "gguf.cpp, gguf_init_from_reader: ggml_set_name";
     TENSOR_NAME_UTF8 "tensor.name.utf8" Warning
         "tensor names in UTF-8" "rename the tensor; gguf-py rejects the file"
@@ -165,7 +165,7 @@ crate::rules! {
         "the bytes GGUF at the start, in both byte orders" "most readers reject it; rewrite the file"
         "gguf.md, magic";
 
-    // What known readers refuse.
+    // Restrictions of known readers.
     READERS_VERSION "readers.version" Warning
         "version 2 or 3" "rewrite the file as version 3; llama.cpp and gguf-py reject version 1"
         "gguf.cpp, gguf_init_from_reader: version; gguf_reader.py, READER_SUPPORTED_VERSIONS";

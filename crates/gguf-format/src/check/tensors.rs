@@ -1,4 +1,4 @@
-//! The rules for tensor infos and for where the data lies.
+//! The rules for tensor infos and for the places of the data.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,12 +17,12 @@ use crate::tensor::TensorInfoRef;
 use crate::types::SizeError;
 use crate::value::Str;
 
-/// The longest tensor name of the specification; ggml reads one byte less.
+/// The maximum length of a tensor name in the specification; ggml's limit is one byte less.
 const SPEC_TENSOR_NAME: usize = 64;
 
-/// The structural rules for what stands in the infos.
+/// The structural rules for the infos.
 pub(super) fn infos(gguf: &Gguf<'_>, report: &mut Report) {
-    // Names of 64 bytes are a finding of their own, for ggml alone rejects them.
+    // Names of 64 bytes have a separate finding, because only ggml rejects them.
     let max = max_tensor_name(gguf.get(GENERAL_ARCHITECTURE)).max(SPEC_TENSOR_NAME);
     for t in gguf.tensors() {
         let n = t.name.as_bytes().len();
@@ -54,16 +54,15 @@ pub(super) fn infos(gguf: &Gguf<'_>, report: &mut Report) {
     });
 }
 
-/// Where the data of each tensor lies.
+/// The places of the tensors' data.
 pub(super) struct Extents<'g> {
     gguf: &'g Gguf<'g>,
     file_bytes: u64,
-    /// `None` when the file has none that can be used; offsets then count from the end of the head, which is a lower
-    /// bound for where the data lies.
+    /// `None` if the alignment is invalid; offsets are then relative to the end of the head, which is a lower bound.
     alignment: Option<u64>,
-    /// Start of the data section; 0 in the draft, whose offsets count from the start of the file.
+    /// Start of the data section; 0 in the draft, whose offsets are relative to the start of the file.
     base: u64,
-    /// Start and end of each tensor of known place, and where its info stands; sorted.
+    /// Start and end of each tensor with a known place, and the offset of its info; sorted.
     sorted: Vec<(u64, u64, u64)>,
 }
 
@@ -79,7 +78,7 @@ impl<'g> Extents<'g> {
             let range = extents.range(&t)?;
             Some((range.start, range.end, t.info_offset))
         });
-        // Room for all at once: growing would take three times as much for a moment.
+        // Reserves space at once: growing would temporarily need three times as much.
         let mut sorted = Vec::with_capacity(gguf.tensors().len());
         sorted.extend(places);
         extents.sorted = sorted;
@@ -87,7 +86,7 @@ impl<'g> Extents<'g> {
         extents
     }
 
-    /// From the start of the file; `None` when the size is not known or the end leaves 64 bits.
+    /// From the start of the file; `None` if the size is unknown or the end exceeds 64 bits.
     fn range(&self, t: &TensorInfoRef<'_>) -> Option<Range<u64>> {
         let start = self.base.checked_add(t.offset)?;
         Some(start..start.checked_add(t.n_bytes().ok()?)?)
@@ -103,8 +102,8 @@ impl<'g> Extents<'g> {
         Place::from(self.tensor(info)).to_string()
     }
 
-    /// Offsets that are unaligned, outside the file, or run into each other. When the head is not `whole`, its end and so
-    /// the place of the data is not known, and lower bounds are judged.
+    /// Offsets that are unaligned, outside of the file, or overlap. If the head is not `whole`, its end and thus the place of the data is
+    /// unknown, and lower bounds are checked.
     pub(super) fn structure(&self, whole: bool, report: &mut Report) {
         if !whole && self.gguf.dialect().version != Version::Draft && self.gguf.n_tensors() == 0 {
             return;
@@ -121,7 +120,7 @@ impl<'g> Extents<'g> {
                 );
             }
             let Ok(bytes) = t.n_bytes() else {
-                // Of a tensor without a size at least the place must be in the file.
+                // For a tensor without a size at least the start must be in the file.
                 if self.base.checked_add(t.offset).is_none_or(|start| start > self.file_bytes) {
                     report.add(
                         &TENSOR_BOUNDS,
@@ -145,7 +144,7 @@ impl<'g> Extents<'g> {
                     format_args!("it starts at byte {}, but the head ends at byte {head}", range.start),
                 );
             }
-            // A tensor without elements needs no byte, but a place; ggml refuses a file that ends before its data starts.
+            // A tensor without elements needs no data, but a valid offset; ggml rejects a file that ends before its data starts.
             if range.end > self.file_bytes {
                 hit += 1;
                 need = need.max(range.end);
@@ -176,7 +175,7 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// Tensors with the very same data. A reader that keeps each apart takes more memory than the file is long.
+    /// Tensors that share their data. A reader that copies each of them needs more memory than the size of the file.
     fn shared(&self, report: &mut Report) {
         for pair in self.sorted.windows(2) {
             if let [(s, e, i), (start, end, info)] = pair
@@ -214,7 +213,7 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// Gaps, order, and what comes after the last tensor. Only for a head that is whole.
+    /// Gaps, order, and data after the last tensor. Only for a complete head.
     pub(super) fn style(&self, report: &mut Report) {
         let Some(alignment) = self.alignment else { return };
         let data = self.gguf.data_offset();
@@ -242,7 +241,7 @@ impl<'g> Extents<'g> {
         if !complete || self.file_bytes < end_before {
             return;
         }
-        // Without tensors nothing says whether the head is padded.
+        // Without tensors, padding of the head is optional.
         let packed = align_up(end_before, alignment).unwrap_or(u64::MAX);
         if self.file_bytes > packed {
             let extra = self.file_bytes - packed;
@@ -253,7 +252,7 @@ impl<'g> Extents<'g> {
         }
     }
 
-    /// The first tensor that does not start where the tensors before it end, and the expected offset.
+    /// The first tensor that does not start at the end of the previous ones, and the expected offset.
     pub(super) fn first_not_packed(&self) -> Option<(TensorInfoRef<'_>, u64)> {
         let alignment = self.alignment?;
         let mut expected = if self.base == 0 { self.gguf.data_offset() } else { 0 };
@@ -272,7 +271,7 @@ impl<'g> Extents<'g> {
     }
 }
 
-/// Names and shapes that are readable and odd.
+/// Unusual but readable names and shapes.
 pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
     let max = max_tensor_name(gguf.get(GENERAL_ARCHITECTURE));
     for t in gguf.tensors() {
@@ -295,8 +294,8 @@ pub(super) fn style(gguf: &Gguf<'_>, report: &mut Report) {
     }
 }
 
-/// Looks for padding that is not zero: between the head and the data, and between tensors. `read` fills a buffer with the
-/// bytes of the file at an offset and says whether it could; what cannot be read is not judged.
+/// Searches for non-zero padding: between the head and the data, and between tensors. `read` fills a buffer with the bytes of the file at
+/// an offset and returns whether it succeeded; unreadable bytes are ignored.
 pub fn padding(gguf: &Gguf<'_>, file_bytes: u64, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Report {
     const PIECE: usize = 4096;
     let mut report = Report::new();
@@ -307,7 +306,7 @@ pub fn padding(gguf: &Gguf<'_>, file_bytes: u64, mut read: impl FnMut(u64, &mut 
     let starts = extents.sorted.iter().map(|&(start, end, _)| (start, end));
     let tail = [(file_bytes, file_bytes)];
     for (start, end) in ends.into_iter().chain(starts).chain(tail) {
-        // A gap that is larger than padding can be is another rule's matter.
+        // Larger gaps are reported by another rule.
         let stop = start.min(file_bytes).min(align_up(end_before, gguf.alignment()).unwrap_or(u64::MAX));
         while end_before < stop {
             let n = usize::try_from(stop - end_before).unwrap_or(PIECE).min(PIECE);

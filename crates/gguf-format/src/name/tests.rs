@@ -2,7 +2,7 @@ use alloc::string::ToString;
 
 use super::*;
 
-/// Sidecar, base name, size label, fine-tune, version, encoding, type, shard; empty where there is none.
+/// Sidecar, base name, size label, fine-tune, version, encoding, type, shard; empty if missing.
 type Row = [&'static str; 8];
 
 fn row(parts: &FileName<'_>) -> [String; 8] {
@@ -250,7 +250,7 @@ fn size_labels_are_read() {
     assert_eq!(SizeLabel::parse("3.8B-ContextLength4k").and_then(|size| size.active()), None);
 }
 
-/// A name that starts with a dash is taken for an option by programs.
+/// Programs treat a name that starts with a dash as an option.
 #[test]
 fn no_suggestion_starts_with_a_dash() {
     for (name, expected) in [

@@ -11,9 +11,9 @@ use crate::header::{Dialect, Version};
 
 /// One metadata value to write.
 ///
-/// Numbers, bools and texts convert into values; arrays, slices and vectors of them into array values. Text that is not
-/// UTF-8 is a `Value::String` of its bytes. The variants are the value types of the specification; a new one would be a
-/// new version of the format.
+/// Numbers, bools and texts convert into values; arrays, slices and vectors of them into array values. Text that is not UTF-8 is a
+/// `Value::String` of its bytes. The variants are the value types of the specification; a new one would require a new version of the
+/// format.
 ///
 /// ```
 /// use gguf_format::{Value, ValueType};
@@ -45,7 +45,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The view of the written value.
+    /// A view of the value.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Value::U8(v) => ValueRef::U8(*v),
@@ -136,7 +136,7 @@ impl<T: ArrayElement> From<&[T]> for Value {
     }
 }
 
-/// Types whose values are elements of arrays to write: the numbers, `bool`, texts, and arrays.
+/// Types that can be elements of arrays to write: numbers, `bool`, texts, and arrays.
 pub trait ArrayElement: sealed::Element {}
 
 impl<T: sealed::Element> ArrayElement for T {}
@@ -176,7 +176,7 @@ impl<T: ArrayElement> FromIterator<T> for Array {
 
 /// An array to write: one buffer of encoded elements.
 ///
-/// Elements of a type that is known when the program is compiled are collected; others are pushed one by one.
+/// Elements of a statically known type can be collected; others are pushed one by one.
 ///
 /// ```
 /// use gguf_format::{Array, ValueType};
@@ -206,7 +206,7 @@ impl Array {
     fn from_elements<T: ArrayElement>(values: impl IntoIterator<Item = impl core::borrow::Borrow<T>>) -> Array {
         let mut array = Array::new(T::TYPE);
         for v in values {
-            // The lengths of version 3 hold every length.
+            // The lengths of version 3 can represent any length.
             let encoded = encode::value(&mut array.bytes, v.borrow().value(), array.dialect);
             array.len += u64::from(encoded.is_ok());
         }
@@ -216,7 +216,7 @@ impl Array {
     /// Appends an element.
     ///
     /// # Errors
-    /// When the value is not of the array's element type.
+    /// If the value does not have the array's element type.
     pub fn push(&mut self, value: ValueRef<'_>) -> Result<(), ValueError> {
         if value.value_type() != self.elem {
             return Err(ValueError::WrongType { asked: "the array's element type", found: value.value_type() });
@@ -227,7 +227,7 @@ impl Array {
         Ok(())
     }
 
-    /// The view of the written array.
+    /// A view of the array.
     pub fn as_ref(&self) -> ArrayRef<'_> {
         ArrayRef { elem: self.elem, len: self.len, bytes: &self.bytes, dialect: self.dialect }
     }

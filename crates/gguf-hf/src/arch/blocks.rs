@@ -29,7 +29,7 @@ pub(super) fn moved(
     }
 }
 
-/// Moves of values as moves of blocks of so many.
+/// Converts moves of values to moves of blocks of `len` values.
 fn in_blocks(mut moved: Moved, len: u64) -> Option<Moved> {
     let whole = |n: u64| n.is_multiple_of(len).then_some(n / len);
     let row = moved.shape.last_mut()?;

@@ -78,7 +78,7 @@ impl NameParts {
             annotate(i, part, kinds, total);
         }
 
-        // Sizes in words are used only if there is none in numbers.
+        // Sizes in words are used only if there are no numeric sizes.
         if parts.iter().any(|(part, kinds)| kinds.size_label && part.chars().any(is_digit)) {
             for (part, kinds) in &mut parts {
                 kinds.size_label &= !part.chars().all(char::is_alphabetic);

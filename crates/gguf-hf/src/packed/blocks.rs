@@ -120,7 +120,7 @@ pub(super) fn of_rows(
     Ok((vec![rows, columns], Blocks { format, codes, scales, n_blocks }))
 }
 
-/// The only value of a companion, in `f32`; `None` where there is no such tensor.
+/// The single value of a companion tensor, as `f32`; `None` if the tensor does not exist.
 pub(super) fn single(found: &mut Found<'_>, name: &str) -> Result<Option<f32>, super::Problem> {
     let Some((index, tensor)) = found.find(name) else { return Ok(None) };
     let at = super::scales(index, tensor)?;

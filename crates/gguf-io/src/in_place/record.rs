@@ -1,4 +1,4 @@
-//! What a journal says: the bytes of the new start that differ from the old one, and where bytes are inserted for it.
+//! The contents of a journal: the bytes of the new start that differ from the old one, and the inserted range.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,11 +10,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::{read_whole, space};
 use crate::{Error, ReadAt};
 
-/// How a journal starts: a name, and the version of its form.
+/// The start of a journal: a name, and the version of the format.
 const START: [u8; 16] = *b"GGUF edit\n\0\0\0\x01\0\0";
 
-/// The numbers after that, 8 bytes each, little-endian: length of the file before the edit, where bytes are inserted, how many, length
-/// of the new start, where the bytes of the journal belong, how many.
+/// The following numbers, 8 bytes each, little-endian: length of the file before the edit, offset and length of the insertion, length of
+/// the new start, offset and length of the journal's bytes.
 const N_NUMBERS: usize = 6;
 
 /// Bytes of a hash.
@@ -23,51 +23,51 @@ const HASH: usize = 16;
 /// Bytes before the payload.
 const HEAD: usize = START.len() + N_NUMBERS * 8 + HASH;
 
-/// Bytes that are read at once.
+/// Bytes to read at once.
 const PIECE: usize = 256 << 10;
 
-/// Bytes that are inserted.
+/// An inserted range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hole {
-    /// Where: a multiple of the file system's blocks.
+    /// The offset, a multiple of the file system's block size.
     pub(super) at: u64,
-    /// How many.
+    /// The length.
     pub(super) len: u64,
 }
 
 /// An edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// Length of the file before.
+    /// Length of the file before the edit.
     file_bytes: u64,
-    /// What is inserted; it lies inside the bytes that are written.
+    /// The inserted range, inside the written range.
     pub(super) hole: Option<Hole>,
     /// Length of the new start.
     start_bytes: u64,
-    /// Where the bytes belong, after the insertion.
+    /// The offset of the bytes, after the insertion.
     pub(super) at: u64,
     /// The bytes.
     pub(super) bytes: Cow<'a, [u8]>,
-    /// Hash of the rest of the new start, which is in the file already.
+    /// Hash of the rest of the new start, which the file already has.
     rest: u128,
 }
 
-/// How far an edit has come in a file.
+/// The progress of an edit in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The file is not the one that is edited.
+    /// The file is not the edited one.
     Other,
-    /// There is something left to do.
+    /// Some steps remain.
     Begun {
-        /// But nothing is left to insert.
+        /// Whether the insertion is done.
         is_inserted: bool,
     },
-    /// Everything is done.
+    /// All steps are done.
     Done,
 }
 
 impl<'a> Record<'a> {
-    /// The edit that makes `new` of the start `old` of a file.
+    /// The edit that replaces the start `old` of a file by `new`.
     pub(super) fn new(path: &Path, file: &File, old: &[u8], new: &'a [u8]) -> Result<Record<'a>, Error> {
         let fail = Error::io(path, "edit in place");
         let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why);
@@ -99,12 +99,12 @@ impl<'a> Record<'a> {
         Ok(Record { file_bytes, hole, start_bytes: new.len() as u64, at: from as u64, bytes, rest })
     }
 
-    /// Where the bytes end.
+    /// The end of the bytes.
     pub(super) fn end(&self) -> u64 {
         self.at.saturating_add(self.bytes.len() as u64)
     }
 
-    /// What stands before the bytes in a journal, the bytes, and what stands behind them.
+    /// The parts of a journal before the bytes, the bytes, and the part after them.
     pub(super) fn encode(&self) -> (Vec<u8>, &[u8], [u8; HASH]) {
         let hole = self.hole.unwrap_or(Hole { at: 0, len: 0 });
         let numbers = [self.file_bytes, hole.at, hole.len, self.start_bytes, self.at, self.bytes.len() as u64];
@@ -115,21 +115,21 @@ impl<'a> Record<'a> {
         (head, &self.bytes, end)
     }
 
-    /// Whether there is a file that begins as a journal does, so far as it goes: one that was interrupted may have any length.
+    /// Whether a file exists that begins like a journal, as far as it goes: an interrupted one may have any length.
     pub(super) fn is_journal(path: &Path) -> bool {
         if !std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file()) {
             return false;
         }
         let mut start = Vec::new();
         let read = File::open(path).and_then(|file| file.take(START.len() as u64).read_to_end(&mut start));
-        // What may not be read may be one.
+        // An unreadable file may be a journal.
         read.is_err() || START.starts_with(&start)
     }
 
-    /// The record of a journal; `None` when it is not whole, so that the edit never began.
+    /// The record of a journal; `None` if it is incomplete, which means that the edit never began.
     ///
     /// # Errors
-    /// When it cannot be read, and when another version has written it.
+    /// If it cannot be read, or has another version.
     pub(super) fn read(journal: &mut File) -> io::Result<Option<Record<'static>>> {
         let mut bytes = read_whole(journal)?;
         let Some((body, end)) = bytes.split_last_chunk::<HASH>() else { return Ok(None) };
@@ -161,7 +161,7 @@ impl<'a> Record<'a> {
         Ok(Some(Record { file_bytes, hole, start_bytes, at, bytes: bytes.into(), rest }))
     }
 
-    /// How far the edit has come.
+    /// The progress of the edit.
     pub(super) fn look(&self, file: &File) -> io::Result<Found> {
         let len = file.size()?;
         let inserted = self.hole.map_or(0, |hole| hole.len);
@@ -223,7 +223,7 @@ fn starts_with(file: &File, start: &[u8]) -> io::Result<bool> {
     Ok(is_same)
 }
 
-/// The bytes of a range, one piece after the other.
+/// Reads a range in pieces.
 fn each_piece(file: &File, mut from: u64, to: u64, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = vec![0; PIECE.min(usize::try_from(to.saturating_sub(from)).unwrap_or(PIECE))];
     while from < to {

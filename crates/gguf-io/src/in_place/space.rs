@@ -1,5 +1,5 @@
-//! What a file system can do besides reading and writing: insert blocks into a file, and share them between files. Each is asked by
-//! trying it out on a file without a name, so the answer is about the folder at hand.
+//! Optional features of file systems: inserting blocks into a file, and sharing them between files. Each is tested on an unnamed file in
+//! the given directory.
 
 use std::fs::File;
 use std::io;
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use crate::output::folder;
 
-/// The multiple of bytes that can be inserted, and the alignment of what can be shared: the file system's block.
+/// The granularity of insertions and of sharing: the file system's block size.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system does not report it.
 pub fn block_bytes(path: &Path) -> io::Result<u64> {
     system::block_bytes(path)
 }
 
-/// Whether bytes can be inserted into files in the folder of `path`.
+/// Whether bytes can be inserted into files in the directory of `path`.
 pub fn can_insert(path: &Path) -> bool {
     let probe = || {
         let block = block_bytes(path)?;
@@ -26,31 +26,31 @@ pub fn can_insert(path: &Path) -> bool {
     probe().is_ok()
 }
 
-/// Whether a new file in the folder of `new` can share the blocks of the file `from`.
+/// Whether a new file in the directory of `new` can share blocks of the file `from`.
 pub fn can_share(from: &File, new: &Path) -> bool {
     tempfile::tempfile_in(folder(new)).is_ok_and(|file| system::share_all(from, &file).is_ok())
 }
 
-/// Inserts bytes, which read as zero; what stood there and after moves up. No data is copied.
+/// Inserts zero bytes; the following bytes move up. No data is copied.
 pub(super) fn insert(file: &File, at: u64, len: u64) -> io::Result<()> {
     system::insert(file, at, len)
 }
 
-/// Takes out what [`insert`] put in.
+/// Reverses [`insert`].
 pub(super) fn collapse(file: &File, at: u64, len: u64) -> io::Result<()> {
     system::collapse(file, at, len)
 }
 
-/// Copies a range of a file to another, at most `len` bytes; returns how many. Where the file system can, and both places are whole
-/// blocks, the blocks are shared and nothing is copied.
+/// Copies a range of a file to another, at most `len` bytes; returns the number of copied bytes. If the file system supports it, and both
+/// offsets are multiples of its block size, the blocks are shared and nothing is copied.
 ///
 /// # Errors
-/// Those of the system; [`io::ErrorKind::UnexpectedEof`] when `from` ends before.
+/// Those of the system; [`io::ErrorKind::UnexpectedEof`] if `from` ends before the range.
 pub fn copy_range(from: &File, at: u64, to: &File, to_at: u64, len: u64) -> io::Result<u64> {
     system::copy_range(from, at, to, to_at, len)
 }
 
-/// Bytes that are copied at once where the system does not do it.
+/// Bytes to copy at once if the system cannot copy.
 const PIECE: u64 = 1 << 20;
 
 /// Copies through memory.
@@ -75,7 +75,7 @@ mod system {
 
     pub(super) fn block_bytes(path: &Path) -> io::Result<u64> {
         let block = u64::try_from(statfs(folder(path))?.f_bsize).unwrap_or(0);
-        // No file system of Linux has blocks of another sort; 0 would be divided by.
+        // All file systems of Linux have block sizes of this form; 0 would be a divisor.
         if block.is_power_of_two() { Ok(block) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
@@ -97,7 +97,7 @@ mod system {
         match copy_file_range(from, Some(&mut at_now), to, Some(&mut to_now), n) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => Ok(n as u64),
-            // Not across these file systems, or not on this one.
+            // Not supported between these file systems, or by this one.
             Err(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => {
                 super::copy_through_memory(from, at, to, to_at, len)
             }

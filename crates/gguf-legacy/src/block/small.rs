@@ -1,4 +1,4 @@
-//! K-quants in blocks of 64 values, as programs wrote them that were compiled with `GGML_QKK_64`.
+//! K-quants in blocks of 64 values, from programs compiled with `GGML_QKK_64`.
 //!
 //! ```text
 //! Q2_K   0 scales, 4         4 levels, 16       20 d    22 minimum                      24 bytes
@@ -13,7 +13,7 @@
 use gguf_format::GgmlType;
 use gguf_quants::float::f16_to_f32_ggml;
 
-/// Decodes a block to 64 values of single precision.
+/// Decodes a block to 64 values in single precision.
 pub(super) fn decode(ty: GgmlType, block: &[u8], out: &mut [u8]) {
     for (i, out) in out.chunks_exact_mut(4).enumerate() {
         out.copy_from_slice(&value(ty, block, i).to_le_bytes());

@@ -4,7 +4,7 @@ fn reading(encoding: Encoding) -> Reading {
     Reading { encoding, decode: false }
 }
 
-/// The level of value `i`: different ones for values that share a byte.
+/// The level of value `i`: values in one byte have different levels.
 fn level(i: usize) -> u8 {
     ((7 * i + i / 16) % 16) as u8
 }
@@ -78,7 +78,7 @@ fn decoded_blocks_keep_every_bit() {
         reading.convert(raw, &mut out);
         out.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
     };
-    // A scale that half precision does not have.
+    // A scale without an exact f16 value.
     let d = 1e6f32 + 0.0625;
     for (pairs, levels) in [(true, pairs), (false, halves)] {
         let raw = [&d.to_le_bytes()[..], &levels].concat();
@@ -115,7 +115,7 @@ fn scales_tell_planes_from_blocks() {
     for d in [f32::NAN, f32::INFINITY, -0.5, 1e9, 1e-30] {
         assert!(!are_plausible(GgmlType::Q4_0, &blocks(d)), "{d}");
     }
-    // Levels read as scales.
+    // Levels misread as scales.
     let planes = [[0.01f32.to_le_bytes(); 4].concat(), vec![0x88; 64]].concat();
     assert!(!are_plausible(GgmlType::Q4_0, &planes));
     let mut back = vec![0; planes.len()];
@@ -135,7 +135,7 @@ fn rounding_is_counted() {
     assert_eq!(rounding.n_not_finite, 1);
 }
 
-/// A block that rwkv.cpp's own code wrote, and the values that it reads back, in every bit.
+/// A block written by rwkv.cpp, and the exact bits of the values that it decodes.
 #[test]
 fn outliers_stand_apart() {
     let block = [
@@ -161,7 +161,7 @@ fn outliers_stand_apart() {
     assert_eq!(values(&zeros), [0; 32]);
 }
 
-/// Blocks of 64 in which every value is a different number, by the drawing in `small.rs`.
+/// Blocks of 64 distinct values, laid out by the diagrams in `small.rs`.
 #[test]
 fn blocks_of_64() {
     let (one, two) = ([0x00, 0x3c], [0x00, 0x40]);

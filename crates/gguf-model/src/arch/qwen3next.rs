@@ -11,7 +11,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     names: &["qwen3next"],
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS, LINEAR_KEYS],
     outside: &[OUTSIDE],
-    block: &[NORMS_PLUS_ONE, BLOCK, ONE_MATRIX, QWEN_EXPERTS, QWEN_GATE_UP_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    block: &[
+        NORMS_PLUS_ONE,
+        BLOCK,
+        ONE_MATRIX,
+        QWEN_EXPERTS,
+        QWEN_GATE_UP_EXPERTS,
+        QWEN_SHARED_EXPERT,
+        NEXT_TOKENS_PLUS_ONE,
+    ],
     checkpoints: &[Checkpoint { classes: &["Qwen3NextForCausalLM"], keys: KEYS_IN_ORDER, ..QWEN_NEXT }],
 };
 
@@ -40,7 +48,15 @@ pub(super) const QWEN35: Architecture = Architecture {
 /// Qwen 3.5 with experts.
 pub(super) const QWEN35_MOE: Architecture = Architecture {
     names: &["qwen35moe"],
-    block: &[NORMS_PLUS_ONE, BLOCK, APART, QWEN_EXPERTS, QWEN_GATE_UP_EXPERTS, QWEN_SHARED_EXPERT, NEXT_TOKENS_PLUS_ONE],
+    block: &[
+        NORMS_PLUS_ONE,
+        BLOCK,
+        APART,
+        QWEN_EXPERTS,
+        QWEN_GATE_UP_EXPERTS,
+        QWEN_SHARED_EXPERT,
+        NEXT_TOKENS_PLUS_ONE,
+    ],
     checkpoints: &[Checkpoint {
         classes: &["Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"],
         keys: KEYS_IN_ORDER,

@@ -1,4 +1,4 @@
-//! Why a tensor has the type it has.
+//! The reason for the type of a tensor.
 
 use core::fmt;
 
@@ -12,9 +12,9 @@ pub enum Keep {
     Vector,
     /// Its name does not end in `weight`.
     NotAWeight,
-    /// It is the output matrix, which is to be kept.
+    /// It is the output matrix, which is kept on request.
     LeaveOutput,
-    /// It is of a kind that loses too much or is too small to matter: the kind, in a few words.
+    /// Its kind loses too much precision or is too small to matter; a description of the kind.
     Kind(&'static str),
 }
 
@@ -24,13 +24,13 @@ impl fmt::Display for Keep {
             Keep::Copy => "everything is copied",
             Keep::Vector => "not a matrix",
             Keep::NotAWeight => "not a weight",
-            Keep::LeaveOutput => "the output matrix is left as it is",
+            Keep::LeaveOutput => "the output matrix, on request",
             Keep::Kind(kind) => kind,
         })
     }
 }
 
-/// Why a tensor has the type it has: the first rule that holds. `Display` says it in a few words.
+/// The reason for the type of a tensor: the first rule that applies. `Display` is a short description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -38,11 +38,11 @@ pub enum Reason {
     Vector,
     /// Converted norms are always single precision.
     Norm,
-    /// Whatever is not a `.weight` is converted to single precision.
+    /// Converted tensors other than `.weight` are always single precision.
     NotAWeight,
     /// Converted matrices of this kind are always single precision.
     Precise,
-    /// Converted tensors of so few elements are always single precision.
+    /// Converted tensors up to this size are always single precision.
     Small,
     /// The requested type does not suit the tensor, which is converted to half precision.
     Half,
@@ -50,32 +50,32 @@ pub enum Reason {
     Asked,
     /// It is not quantized.
     Kept(Keep),
-    /// The type that was chosen for token embeddings.
+    /// The type given for token embeddings.
     TokenEmbeddingType,
-    /// The type that was chosen for the output matrix.
+    /// The type given for the output matrix.
     OutputTensorType,
-    /// The rule of that number, from 0, among those that were given for names.
+    /// The index of a rule given for names.
     TensorType(usize),
-    /// The file type is one of plain floats.
+    /// The file type is a plain float type.
     Float,
-    /// All tensors get the file type's own type, without a mixture.
+    /// All tensors get the default type of the file type, without a mixture.
     Pure,
     /// A row of the mixtures.
     Rule {
-        /// Its number in the table.
+        /// The index in the table.
         row: usize,
-        /// When it applies, in a few words.
+        /// The condition, in a few words.
         when: &'static str,
     },
     /// Values of models with 70 billion parameters, which are small because many heads share them.
     Raised70B,
-    /// No row of the mixtures applies: the file type's own type.
+    /// No row of the mixtures applies: the default type of the file type.
     Own,
-    /// What becomes of a layout that is not today's, in a few words.
+    /// The conversion of an outdated layout, in a few words.
     Layout(&'static str),
     /// Chosen to fit a size. No mixture uses this reason.
     Budget {
-        /// The relative error that was measured, in millionths.
+        /// The measured relative error, in millionths.
         relative_ppm: u32,
     },
 }
@@ -89,7 +89,7 @@ impl fmt::Display for Reason {
             Reason::Small => "few elements",
             Reason::Half => "half precision instead of the requested type",
             Reason::NotAWeight => "not a weight",
-            Reason::Asked => "as asked",
+            Reason::Asked => "requested type",
             Reason::Kept(keep) => return write!(f, "kept: {keep}"),
             Reason::TokenEmbeddingType => "chosen for token embeddings",
             Reason::OutputTensorType => "chosen for the output matrix",

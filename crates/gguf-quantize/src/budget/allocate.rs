@@ -1,26 +1,26 @@
-//! The choice itself: one option for each item, so that all together fit a budget and the sum of their errors is small.
+//! The allocation: chooses one option for each item within a budget, with a small sum of errors.
 //!
-//! This is the knapsack problem with several choices. Each item starts with its cheapest option. Steps along the lower convex
-//! hulls of the items' (bytes, error) points are taken in the order of what they gain a byte: this is best of all for every sum
-//! that it passes through. What is left of the budget is then filled, and options are exchanged between pairs of items as long as
-//! that helps. Everything is compared in one fixed order, so the result depends on the numbers alone.
+//! This is the multiple-choice knapsack problem. Each item starts with its cheapest option. Steps along the lower convex hulls of the
+//! items' (bytes, error) points are taken in descending order of gain per byte: this is optimal for every total that it passes. The rest of
+//! the budget is then filled, and options are exchanged between pairs of items while that improves the sum. Everything is compared in a
+//! fixed order, so the result depends only on the numbers.
 
 /// An option of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// What it takes of the budget.
+    /// The size.
     pub bytes: u64,
-    /// What it costs otherwise: finite, not negative.
+    /// The error: finite and not negative.
     pub error: f64,
 }
 
-/// Gains smaller than this part of the whole error count as none, so that rounding moves nothing back and forth.
+/// Smaller gains, relative to the total error, are ignored, so that rounding causes no cycles.
 const LEAST_GAIN: f64 = 1e-12;
 
-/// Chooses an option of each item, by its number; items have at least one option.
+/// Chooses an option of each item, by index; items have at least one option.
 ///
 /// # Errors
-/// The bytes of the cheapest options, when they are more than the budget.
+/// The bytes of the cheapest options, if they exceed the budget.
 pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
     let hulls: Vec<Vec<usize>> = items.iter().map(|options| hull(options)).collect();
     let mut chosen: Vec<usize> = hulls.iter().map(|hull| hull.first().copied().unwrap_or(0)).collect();
@@ -28,7 +28,7 @@ pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
     if used > budget {
         return Err(used);
     }
-    // What is gained a byte, the item, the option.
+    // Gain per byte, item, option.
     let mut steps: Vec<(f64, usize, usize)> = Vec::new();
     for (item, (options, hull)) in items.iter().zip(&hulls).enumerate() {
         for (from, to) in hull.iter().zip(hull.iter().skip(1)) {
@@ -37,7 +37,7 @@ pub fn allocate(items: &[Vec<Choice>], budget: u64) -> Result<Vec<usize>, u64> {
             }
         }
     }
-    // Along a hull the slopes fall, so the steps of an item stay in order.
+    // Slopes decrease along a hull, so the steps of an item stay in order.
     steps.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, item, to) in steps {
         let Some((now, next)) = chosen.get(item).and_then(|now| pair(items, item, *now, to)) else { continue };
@@ -69,12 +69,12 @@ fn pair(items: &[Vec<Choice>], item: usize, a: usize, b: usize) -> Option<(Choic
     Some((*options.get(a)?, *options.get(b)?))
 }
 
-/// What is gained for a byte more.
+/// The gain per additional byte.
 fn slope(a: &Choice, b: &Choice) -> f64 {
     (a.error - b.error) / (b.bytes - a.bytes) as f64
 }
 
-/// The options on the lower convex hull, by bytes: from the cheapest to the one of the least error.
+/// The options on the lower convex hull, by bytes: from the cheapest to the one with the smallest error.
 fn hull(options: &[Choice]) -> Vec<usize> {
     let mut order: Vec<(usize, &Choice)> = options.iter().enumerate().collect();
     order.sort_by(|(_, a), (_, b)| a.bytes.cmp(&b.bytes).then(a.error.total_cmp(&b.error)));
@@ -98,12 +98,12 @@ fn hull(options: &[Choice]) -> Vec<usize> {
 struct Move {
     item: usize,
     to: usize,
-    /// Bytes more; fewer where it is negative.
+    /// Additional bytes, negative for fewer.
     bytes: i128,
     gain: f64,
 }
 
-/// Makes the move with the largest gain, or a pair of which one makes room for the other; returns whether there was one.
+/// Makes the move with the largest gain, or a pair of moves if one frees the space for the other; returns whether there was one.
 fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
     let (used, error) = total(items, chosen);
     let room = i128::from(budget) - i128::from(used);
@@ -163,7 +163,7 @@ fn exchange(items: &[Vec<Choice>], chosen: &mut [usize], budget: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Of all choices that fit, the least error.
+    /// The smallest error of all choices within the budget.
     fn exact(items: &[Vec<Choice>], budget: u64) -> Option<f64> {
         let mut best: Option<f64> = None;
         let mut chosen = vec![0; items.len()];
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Tensors of several sizes, with types whose error falls by four a bit, more or less.
+    /// Tensors of several sizes, with types whose error falls by about a factor of four per bit.
     fn model(n: usize, random: &mut impl FnMut() -> f64) -> Vec<Vec<Choice>> {
         let bits = [2.0, 2.6, 3.4, 4.5, 5.5, 6.6, 8.5];
         let mut item = || {
@@ -200,7 +200,7 @@ mod tests {
         (0..n).map(|_| item()).collect()
     }
 
-    /// A lower bound of all choices: the last step along the hulls is taken in part.
+    /// A lower bound for all choices: the last step along the hulls is taken fractionally.
     fn bound(items: &[Vec<Choice>], budget: u64) -> f64 {
         let (mut left, mut error, mut steps) = (budget as f64, 0.0, Vec::new());
         for options in items {
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// With few items of sizes far apart a step is a large part of the budget, and the best may be out of reach.
+    /// With few items of very different sizes a step is a large part of the budget, and the optimum may not be found.
     #[test]
     fn not_far_from_the_best_with_few_items() {
         let (mut sum, mut most, mut n) = (0.0, 0.0f64, 0);
@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn what_is_left_is_used() {
         let c = |bytes, error| Choice { bytes, error };
-        // The hull of the first leads over its middle to a step too large; the second can use what is left.
+        // The hull of the first leads over its middle to a step that is too large; the second can use the rest.
         let items = vec![vec![c(10, 8.0), c(20, 2.0), c(100, 0.0)], vec![c(10, 1.0), c(40, 0.9)]];
         assert_eq!(allocate(&items, 60), Ok(vec![1, 1]));
-        // A small step taken early stands in the way of a large one.
+        // A small early step prevents a large one.
         let items = vec![vec![c(0, 10.0), c(60, 0.0)], vec![c(0, 4.0), c(10, 1.0)]];
         assert_eq!(allocate(&items, 60), Ok(vec![1, 0]));
     }

@@ -33,7 +33,7 @@ gguf_format::rules! {
         "finite values" "measure the matrix again, or ignore the entry"
         "llama-quant.cpp, llama_model_quantize_impl: imatrix contains non-finite value";
     IMATRIX_NEGATIVE "imatrix.negative" Error
-        "sums of squares and counts, which are never below zero" "the file is damaged; fetch it or measure the matrix again"
+        "sums of squares and counts, which are never negative" "the file is damaged; fetch it or measure the matrix again"
         "imatrix.cpp, collect_imatrix: acc[j] += x[j] * x[j]";
     IMATRIX_ZERO "imatrix.zero" Warning
         "an entry with some column that is not 0" "the quantizers cannot tell its columns apart; measure the matrix again"
@@ -53,7 +53,7 @@ gguf_format::rules! {
         "the tensor is quantized without weights; measure the matrix on this model, with more text"
         "llama-quant.cpp, llama_model_quantize_impl: did not find weights";
     IMATRIX_OUTPUT "imatrix.uncovered.output" Note
-        "an entry for the output, which is there only when it was asked for"
+        "an entry for the output, which is measured only on request"
         "no action needed; llama-imatrix measures the output only on request"
         "imatrix.cpp, collect_imatrix: process_output";
     IMATRIX_FOREIGN "imatrix.foreign" Error
@@ -81,10 +81,10 @@ gguf_format::rules! {
         "imatrix.cpp, save_imatrix: ggml_format_name";
 }
 
-/// From here on an F32 skips whole numbers.
+/// Beyond this number, not every integer has an F32.
 const EXACT: i64 = 1 << 24;
 
-/// Types whose quantizers do without importance, or take none (`ggml_quantize_chunk` in `ggml.c`).
+/// Types whose quantizers do not need importance, or ignore it (`ggml_quantize_chunk` in `ggml.c`).
 const WITHOUT: &[GgmlType] = &[
     GgmlType::F32,
     GgmlType::F16,
@@ -96,38 +96,38 @@ const WITHOUT: &[GgmlType] = &[
     GgmlType::NVFP4,
 ];
 
-/// A tensor of the model, and what it is to become.
+/// A tensor of the model, with its target type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use<'a> {
-    /// The name that the matrix knows it by: that of the model it was measured on, before blocks were pruned.
+    /// The name in the matrix: that of the model it was measured on, before blocks were pruned.
     pub name: Str<'a>,
     /// Its dimensions, the contiguous one first.
     pub shape: &'a [u64],
-    /// The type it gets, when it is quantized; `None` when it is copied or only looked at.
+    /// The target type if the tensor is quantized; `None` if it is copied or only examined.
     pub ty: Option<GgmlType>,
-    /// Whether it cannot get that type without importance.
+    /// Whether the target type requires importance.
     pub needs_imatrix: bool,
 }
 
 impl<'a> Use<'a> {
-    /// What was decided for a tensor. Where blocks were left out, the name must be put back to what it was.
+    /// The use of a tensor with a decision. If blocks were pruned, the caller must restore the original name.
     pub fn of(tensor: &TensorFacts<'a>, decision: &Decision) -> Use<'a> {
         let ty = (decision.ty != tensor.ty).then_some(decision.ty);
         Use { name: tensor.name, shape: tensor.shape, ty, needs_imatrix: decision.needs_imatrix }
     }
 
-    /// Whether it gets a type whose quantizer weighs columns by their importance. Embeddings, which are never multiplied, do
-    /// without, unless the type cannot be made so.
+    /// Whether the target type's quantizer weights columns by their importance. Embeddings, which are never multiplied, do not need it,
+    /// unless the type requires it.
     pub fn wants_importance(&self) -> bool {
         self.ty.is_some_and(|ty| !WITHOUT.contains(&ty)) && (self.needs_imatrix || !self.is_embedding())
     }
 
-    /// Whether the matrix has an entry of its size.
+    /// Whether the matrix has an entry of the right size.
     pub fn is_covered(&self, matrix: &ImatrixFile) -> bool {
         matrix.entry(self.name.as_bytes()).is_some_and(|entry| self.n_values() == Some(entry.n_values))
     }
 
-    /// As many values as the quantizer asks for.
+    /// The number of values required by the quantizer.
     fn n_values(&self) -> Option<u64> {
         self.shape.first().copied().unwrap_or(1).checked_mul(self.n_experts())
     }
@@ -142,7 +142,7 @@ impl<'a> Use<'a> {
     }
 }
 
-/// Judges a matrix, all values of it, and how it fits the tensors of a model. Without any tensors, only the matrix.
+/// Checks a matrix with all its values, and its match with the tensors of a model. Without tensors, only the matrix is checked.
 pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
     let mut report = Report::new();
     for key in matrix.missing_keys() {
@@ -213,7 +213,7 @@ pub fn check(matrix: &ImatrixFile, tensors: &[Use<'_>]) -> Report {
     }
     for tensor in tensors {
         let Some(ty) = tensor.ty.filter(|_| tensor.wants_importance()) else { continue };
-        // An entry of the wrong size is as good as none, and was reported already.
+        // An entry of the wrong size cannot be used, and was already reported.
         if matrix.entry(tensor.name.as_bytes()).is_some() {
             continue;
         }

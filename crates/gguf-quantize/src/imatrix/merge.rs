@@ -1,4 +1,4 @@
-//! Merging matrices, and converting between the formats, as `llama-imatrix` does with `--in-file`.
+//! Merges matrices and converts between the formats, like `llama-imatrix` with `--in-file`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry as Slot;
 use super::read::{pieces, reserved};
 use super::{Entry, EntryInfo, Error, Format, Imatrix, ImatrixFile, Problem};
 
-/// Matrices that are being added up, in the order they come in (`IMatrixCollector::load_imatrix` in
-/// `tools/imatrix/imatrix.cpp`). The order matters for the last bits of the sums.
+/// Adds up matrices, in the given order (`IMatrixCollector::load_imatrix` in `tools/imatrix/imatrix.cpp`). The order determines the last
+/// bits of the sums.
 #[derive(Debug)]
 pub struct Merge {
     chunk_size: u32,
@@ -16,12 +16,11 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Nothing yet. `chunk_size` is that of the result, and what the old format, which knows chunks only, is taken to have
-    /// been measured with: the context size of `llama-imatrix`, where it is [512](super::DEFAULT_CHUNK_SIZE) unless given,
-    /// for all files.
+    /// An empty sum. `chunk_size` is that of the result, and the assumed chunk size of files in the old format, which only stores the
+    /// number of chunks: the context size of `llama-imatrix`, by default [512](super::DEFAULT_CHUNK_SIZE), for all files.
     ///
     /// # Errors
-    /// When it is 0.
+    /// If it is 0.
     pub fn new(chunk_size: u32) -> Result<Merge, Error> {
         match chunk_size {
             0 => Err(Problem::NoChunkSize.into()),
@@ -29,16 +28,16 @@ impl Merge {
         }
     }
 
-    /// Adds a matrix; its values are read a piece at a time, so that no more than the sum is in memory.
-    /// A sum that is not finite would make every further sum non-finite; `llama-imatrix` accepts it.
+    /// Adds a matrix; its values are read in pieces, so that only the sum is in memory.
+    /// A sum that is not finite is an error, because it would remain so; `llama-imatrix` accepts it.
     ///
     /// # Errors
-    /// When it cannot be read, does not fit to those before, holds a value below zero, or makes a sum that is not finite. What is
-    /// added up so far is of no use then.
+    /// If it cannot be read, does not match the previous ones, contains a negative value, or makes a sum that is not finite. The sum so far
+    /// is then unusable.
     pub fn add(&mut self, matrix: &ImatrixFile) -> Result<(), Error> {
         for info in matrix.entries() {
             let about = |problem: Problem| Error::from(problem).of(info.name).at(matrix.path());
-            // The old format holds means: as many chunks of tokens were seen as it says.
+            // The old format stores means, multiplied by the number of chunks.
             let times = match matrix.format() {
                 Format::Gguf => 1.0,
                 Format::Legacy => self.chunk_size as f32,
@@ -88,7 +87,7 @@ impl Merge {
             return Err(Problem::Mismatch { what: "sums", before: old.sums.len(), now: n_values });
         }
         match (old.counts.as_mut_slice(), counts.as_slice()) {
-            // One count for all experts, of the old format: each of them has it.
+            // A single count for all experts, from the old format, applies to each of them.
             ([one], many) if many.len() > 1 => old.counts = vec![*one; many.len()],
             (many, [one]) if format == Format::Legacy => {
                 for count in many {
@@ -108,7 +107,7 @@ impl Merge {
         Ok(&mut old.sums)
     }
 
-    /// The sum, in the present format.
+    /// The sum, in the current format.
     pub fn finish(self) -> Imatrix {
         let most = self.entries.values().flat_map(|e| &e.counts).copied().max().unwrap_or(0);
         let chunk_count = u32::try_from(most / i64::from(self.chunk_size)).unwrap_or(u32::MAX);
@@ -118,11 +117,11 @@ impl Merge {
 }
 
 impl Imatrix {
-    /// This matrix in the old format (`save_imatrix_legacy` in `tools/imatrix/imatrix.cpp`). Experts that were not seen count
-    /// evenly; entries of which no expert was are left out, and their names returned. Of several texts the last one is kept.
+    /// This matrix in the old format (`save_imatrix_legacy` in `tools/imatrix/imatrix.cpp`). Experts without measurements get equal
+    /// weights; entries without any measurements are removed, and their names returned. Of several texts the last one is kept.
     ///
     /// # Errors
-    /// When the chunk size is 0, a number does not fit the format, or no entry is left.
+    /// If the chunk size is 0, a number does not fit the format, or no entry remains.
     pub fn into_legacy(mut self) -> Result<(Imatrix, Vec<Vec<u8>>), Error> {
         if self.format == Format::Legacy {
             return Ok((self, Vec::new()));

@@ -1,4 +1,4 @@
-//! Reading both formats: names, sizes and counts first, values on demand.
+//! Reads both formats: names, sizes and counts first, values on demand.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,25 +12,25 @@ use gguf_format::{ByteOrder, GgmlType, Gguf, HeadScan, Limits, MAGIC, ValueRef};
 
 use super::{Entry, Error, Format, Imatrix, Problem, normalise};
 
-/// Values that are read at a time when all of them are looked at.
+/// Number of values per read when all values are scanned.
 const PIECE: u64 = 1 << 16;
 
-/// The most entries of a matrix. A model of a trillion parameters has some two hundred.
+/// The maximum number of entries. A model of a trillion parameters has some two hundred.
 pub const MAX_ENTRIES: u64 = 1 << 18;
 
-/// The most values of an entry, one for each column of each expert. The largest in use have some millions.
+/// The maximum number of values of an entry, one for each column of each expert. The largest in use have some millions.
 pub const MAX_VALUES: u64 = 1 << 28;
 
-/// The most counts of all entries together, one for each expert of each. The largest models in use have some ten thousand experts.
+/// The maximum number of counts of all entries, one for each expert of each. The largest models in use have some ten thousand experts.
 pub const MAX_COUNTS: u64 = 1 << 22;
 
-/// The most texts that a matrix was measured on.
+/// The maximum number of calibration texts.
 pub const MAX_TEXTS: u64 = 1 << 16;
 
-/// The most bytes of a name of an entry or a text in the old format.
+/// The maximum length of a name or a text in the old format.
 pub const MAX_NAME: u64 = 1 << 16;
 
-/// An importance matrix whose values are still in the file.
+/// An importance matrix with its values still in the file.
 #[derive(Debug)]
 pub struct ImatrixFile {
     path: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct ImatrixFile {
     entries: BTreeMap<Vec<u8>, Place>,
 }
 
-/// Where the values of an entry lie.
+/// The place of an entry's values.
 #[derive(Debug, Clone)]
 struct Place {
     at: u64,
@@ -54,24 +54,24 @@ struct Place {
     counts: Vec<i64>,
 }
 
-/// What is known of an entry without its values.
+/// The description of an entry, without its values.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryInfo<'m> {
     /// The weight.
     pub name: &'m [u8],
     /// Number of values.
     pub n_values: u64,
-    /// One count for each expert, or one for all: tokens, or chunks in the old format.
+    /// Number of tokens, or chunks in the old format: one for each expert, or one for all.
     pub counts: &'m [i64],
 }
 
 impl EntryInfo<'_> {
-    /// Experts that were never used, when there is a count for each.
+    /// Number of experts that were never used, if there is a count for each.
     pub fn n_unseen(&self) -> usize {
         self.counts.iter().filter(|&&n| n == 0).count()
     }
 
-    /// Columns of an expert, or of all of them when there is one count for all.
+    /// Number of columns of an expert, or of all experts if there is one count for all.
     pub fn n_columns(&self) -> u64 {
         self.n_values.checked_div(self.counts.len() as u64).unwrap_or(0)
     }
@@ -82,23 +82,23 @@ impl EntryInfo<'_> {
     }
 }
 
-/// What is odd about the values of an entry, though a quantizer can work with them.
+/// Suspicious values of an entry that a quantizer can still use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Values {
-    /// The first weight below zero, by its number from 0.
+    /// The first negative weight, with its index.
     pub negative: Option<(u64, f32)>,
     /// Whether all are zero.
     pub all_zero: bool,
 }
 
-/// A range of values in pieces that are read at a time.
+/// Divides a range of values into pieces.
 pub(super) fn pieces(start: u64, end: u64) -> impl Iterator<Item = Range<u64>> {
     let next = move |at: &u64| Some(at.saturating_add(PIECE)).filter(|&at| at < end);
     let starts = std::iter::successors(Some(start).filter(|&at| at < end), next);
     starts.map(move |at| at..at.saturating_add(PIECE).min(end))
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Debug)]
 enum Bytes {
     File(File, u64),
@@ -138,7 +138,7 @@ impl Bytes {
         Ok(buf)
     }
 
-    /// Reads a piece at a time, so that next to the numbers there are never as many bytes.
+    /// Reads in pieces, to limit the memory for raw bytes.
     fn read_f32(&self, at: u64, n: u64, order: ByteOrder) -> Result<Vec<f32>, Error> {
         self.must_have(at, n.checked_mul(4).ok_or(Problem::TooLarge)?)?;
         let mut out = reserved(n, 4)?;
@@ -154,7 +154,7 @@ impl Bytes {
     }
 }
 
-/// An empty vector with room for `n` elements of `bytes` each.
+/// An empty vector with capacity for `n` elements of `bytes` each.
 pub(super) fn reserved<T>(n: u64, bytes: u64) -> Result<Vec<T>, Problem> {
     let refused = Problem::OutOfMemory { bytes: n.saturating_mul(bytes) };
     let mut out = Vec::new();
@@ -164,12 +164,12 @@ pub(super) fn reserved<T>(n: u64, bytes: u64) -> Result<Vec<T>, Problem> {
     }
 }
 
-/// Refuses more of something than a matrix has.
+/// Returns an error if a number exceeds its limit.
 fn at_most(what: &'static str, found: u64, max: u64) -> Result<(), Problem> {
     if found > max { Err(Problem::TooMany { what, found, max }) } else { Ok(()) }
 }
 
-/// Reads on from a place.
+/// A sequential reader.
 struct Reader<'b> {
     bytes: &'b Bytes,
     at: u64,
@@ -194,7 +194,7 @@ impl Reader<'_> {
         Ok(i32::from_le_bytes(buf))
     }
 
-    /// A number of something, which must be positive.
+    /// A number, which must be positive.
     fn positive(&mut self, what: &'static str) -> Result<u64, Error> {
         let at = self.at;
         let found = self.i32()?;
@@ -204,7 +204,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text of that length; what comes after a NUL in it does not count, as in llama.cpp.
+    /// A text of that length; as in llama.cpp, it ends at the first NUL.
     fn text(&mut self, len: u64) -> Result<Vec<u8>, Error> {
         at_most("bytes in a name", len, MAX_NAME)?;
         let mut text = self.bytes.read(self.at, len)?;
@@ -240,7 +240,7 @@ impl ImatrixFile {
         }
     }
 
-    /// Reads a file of either format that is in memory.
+    /// Parses a file of either format in memory.
     ///
     /// # Errors
     /// See [`open`](ImatrixFile::open).
@@ -256,37 +256,37 @@ impl ImatrixFile {
         if magic == MAGIC { read_gguf(bytes) } else { read_legacy(bytes) }
     }
 
-    /// The file, if it is one.
+    /// The path, if it was opened from a file.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// How it is stored.
+    /// The file format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The texts it was measured on.
+    /// The names of the calibration texts.
     pub fn datasets(&self) -> &[Vec<u8>] {
         &self.datasets
     }
 
-    /// Chunks of text it was measured on; 0 when it does not say.
+    /// Number of calibration chunks; 0 if unknown.
     pub fn chunk_count(&self) -> u32 {
         self.chunk_count
     }
 
-    /// Tokens of a chunk; 0 when it does not say.
+    /// Tokens per chunk; 0 if unknown.
     pub fn chunk_size(&self) -> u32 {
         self.chunk_size
     }
 
-    /// Keys that it lacks, without which `llama-quantize` refuses it.
+    /// Missing keys that `llama-quantize` requires.
     pub fn missing_keys(&self) -> &[&'static str] {
         &self.missing_keys
     }
 
-    /// Names of tensors that belong to no entry.
+    /// Names of tensors that are not part of an entry.
     pub fn ignored(&self) -> &[Vec<u8>] {
         &self.ignored
     }
@@ -311,7 +311,7 @@ impl ImatrixFile {
         self.entries.get_key_value(name).map(|(name, place)| info(name, place))
     }
 
-    /// Keeps the entries whose name contains one of `include`, or of all of them those that contain none of `exclude`
+    /// Keeps the entries whose name contains one of `include`; without `include`, removes those that contain one of `exclude`
     /// (`prepare_imatrix` in `tools/quantize/quantize.cpp`).
     pub fn select<S: AsRef<str>>(&mut self, include: &[S], exclude: &[S]) {
         let any = |parts: &[S], name: &[u8]| {
@@ -321,11 +321,11 @@ impl ImatrixFile {
         self.entries.retain(|name, _| (include.is_empty() || any(include, name)) && !any(exclude, name));
     }
 
-    /// The weights of an entry's columns, expert after expert, as `llama-quantize` hands them to the quantizers; `None` when
-    /// there is no such entry.
+    /// The weights of an entry's columns, expert after expert, as `llama-quantize` passes them to the quantizers; `None` if there is no
+    /// such entry.
     ///
     /// # Errors
-    /// When the values cannot be read, or one of them is not finite.
+    /// If the values cannot be read, or one of them is not finite.
     pub fn weights(&self, name: &[u8]) -> Result<Option<Vec<f32>>, Error> {
         match self.entries.get(name) {
             Some(place) => self.weights_of(name, 0..place.n_values),
@@ -333,8 +333,8 @@ impl ImatrixFile {
         }
     }
 
-    /// The weights of some of an entry's columns, counted through all experts: for expert `e` of a tensor with rows of `n`
-    /// elements they are `e * n..(e + 1) * n`. `None` when there are no such columns.
+    /// The weights of a range of an entry's columns, numbered across all experts: expert `e` of a tensor with rows of `n` elements has
+    /// columns `e * n..(e + 1) * n`. `None` if there are no such columns.
     ///
     /// # Errors
     /// See [`weights`](ImatrixFile::weights).
@@ -353,10 +353,10 @@ impl ImatrixFile {
         }
     }
 
-    /// Looks at all values of an entry, a piece at a time.
+    /// Scans all values of an entry, in pieces.
     ///
     /// # Errors
-    /// When a weight made of them is not finite, or they cannot be read.
+    /// If a weight computed from them is not finite, or they cannot be read.
     pub fn check_values(&self, name: &[u8]) -> Result<Values, Error> {
         let n = self.entries.get(name).map_or(0, |place| place.n_values);
         let mut found = Values { negative: None, all_zero: n > 0 };
@@ -374,7 +374,7 @@ impl ImatrixFile {
     /// Rejects the same values as [merging](super::Merge): values that are not finite or below zero, and counts below zero.
     ///
     /// # Errors
-    /// The first such value or count, or when values cannot be read.
+    /// The first such value or count, or an error of reading.
     pub fn must_be_sound(&self) -> Result<(), Error> {
         for (name, place) in &self.entries {
             if let Some(&count) = place.counts.iter().find(|&&n| n < 0) {
@@ -387,10 +387,10 @@ impl ImatrixFile {
         Ok(())
     }
 
-    /// Some values of an entry as they are stored; `None` when there are no such values.
+    /// A range of stored values of an entry; `None` if there are no such values.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     pub(super) fn stored(&self, name: &[u8], columns: Range<u64>) -> Result<Option<Vec<f32>>, Error> {
         match self.entries.get(name) {
             Some(place) if columns.end <= place.n_values => self.sums(name, place, columns).map(Some),
@@ -399,26 +399,26 @@ impl ImatrixFile {
     }
 
     fn sums(&self, name: &[u8], place: &Place, columns: Range<u64>) -> Result<Vec<f32>, Error> {
-        // The values were inside the file when it was opened.
+        // The range of values was checked when the file was opened.
         let at = place.at.saturating_add(columns.start.saturating_mul(4));
         let values = self.bytes.read_f32(at, columns.end.saturating_sub(columns.start), self.order);
         values.map_err(|e| e.of(name).at(self.path.as_deref()))
     }
 
-    /// Reads an entry as it is stored; `None` when there is no such entry.
+    /// Reads a stored entry; `None` if there is no such entry.
     ///
     /// # Errors
-    /// When the values cannot be read.
+    /// If the values cannot be read.
     pub fn load_entry(&self, name: &[u8]) -> Result<Option<Entry>, Error> {
         let Some(place) = self.entries.get(name) else { return Ok(None) };
         let sums = self.sums(name, place, 0..place.n_values)?;
         Ok(Some(Entry { sums, counts: place.counts.clone() }))
     }
 
-    /// Reads everything into memory, as it is stored.
+    /// Reads everything into memory.
     ///
     /// # Errors
-    /// When the values cannot be read.
+    /// If the values cannot be read.
     pub fn load(&self) -> Result<Imatrix, Error> {
         let mut entries = BTreeMap::new();
         for name in self.entries.keys() {
@@ -466,7 +466,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
             return Err(about(Problem::Twice.into()));
         }
     }
-    // What follows was not always written: the number of chunks, then the text.
+    // Optional in older files: the number of chunks, then the text.
     let (mut chunk_count, mut datasets) = (0, Vec::new());
     if reader.at < bytes.len() {
         let at = reader.at;
@@ -496,7 +496,7 @@ fn read_legacy(bytes: Bytes) -> Result<ImatrixFile, Error> {
     })
 }
 
-/// Where the two tensors of an entry lie, and how many elements they have.
+/// The places of the two tensors of an entry, and their numbers of elements.
 #[derive(Default)]
 struct Pair {
     sums: Option<(u64, u64)>,
@@ -531,7 +531,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
         let no_size = |source| about(Problem::Size { tensor: shown(tensor.name), source });
         let range = gguf.tensor_range(&tensor).map_err(no_size)?;
         bytes.must_have(range.start, range.end - range.start).map_err(|e| e.of(entry))?;
-        // Tensors that share data would take more memory than the file has bytes.
+        // Tensors that share data could take more memory than the file has bytes.
         total = total.saturating_add(range.end - range.start);
         if total > bytes.len() {
             return Err(about(Problem::Shared));
@@ -593,7 +593,7 @@ fn read_gguf(bytes: Bytes) -> Result<ImatrixFile, Error> {
 
 /// A stored count, rounded like `lround`; `None` if it is 0.
 fn count(stored: f32) -> Option<i64> {
-    // Larger ones would leave 64 bits.
+    // Larger ones do not fit in 64 bits.
     const TOO_MANY: f32 = 9e18;
     (0.0..TOO_MANY).contains(&stored).then(|| stored.round() as i64)
 }

@@ -1,41 +1,40 @@
-//! What the numbers of an entry look like: where the activations of a layer are large, even or idle.
+//! Statistics of an entry's values: whether the activations of a layer are large, even or idle.
 //!
-//! The measures are those of `llama-imatrix --show-statistics` (`compute_statistics` and `compute_cossim` in
-//! `tools/imatrix/imatrix.cpp`), in double precision, so that the last digits are better than there.
+//! The statistics are those of `llama-imatrix --show-statistics` (`compute_statistics` and `compute_cossim` in
+//! `tools/imatrix/imatrix.cpp`), but in double precision, so the last digits are more accurate.
 
 use super::read::pieces;
 use super::{EntryInfo, Error, Format, ImatrixFile};
 
-/// Mean squares up to this count as no activity.
+/// Columns with mean squares up to this are idle.
 const IDLE: f64 = 1e-5;
 
-/// Measures of the mean squared activations of an entry's columns. Experts that were never used are left out.
+/// Statistics of the mean squared activations of an entry's columns, without experts that were never used.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Columns, of all experts that were used.
+    /// Number of columns of all used experts.
     pub n_columns: u64,
-    /// Sum over the columns.
+    /// The sum over the columns.
     pub sum: f64,
-    /// The least.
+    /// The smallest mean square.
     pub min: f64,
-    /// The largest.
+    /// The largest mean square.
     pub max: f64,
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Standard deviation, of the columns as the whole population.
+    /// The population standard deviation.
     pub deviation: f64,
     /// Share of columns above 0.00001.
     pub active: f64,
-    /// Entropy of the columns' shares in the sum, in bits: the logarithm of how many columns the activity is spread over.
+    /// Entropy of the columns' shares of the sum, in bits: the logarithm of the effective number of active columns.
     pub entropy: f64,
-    /// Share of columns that lie more than one standard deviation above the mean (the ZD score of "Layer-Wise
-    /// Quantization", arXiv 2406.17415).
+    /// Share of columns more than one standard deviation above the mean (the ZD score of "Layer-Wise Quantization", arXiv 2406.17415).
     pub zd: f64,
 }
 
 impl Statistics {
-    /// The entropy as a share of what it is when all columns are equal; 1 for a single column.
+    /// The entropy as a fraction of its maximum, reached when all columns are equal; 1 for a single column.
     pub fn evenness(&self) -> f64 {
         let most = (self.n_columns as f64).log2();
         if most > 0.0 { self.entropy / most } else { 1.0 }
@@ -50,9 +49,9 @@ struct Sums {
     min: f64,
     max: f64,
     n_active: u64,
-    /// Of each value times its logarithm.
+    /// Sum of each value times its logarithm.
     logs: f64,
-    /// Of the values that have one.
+    /// Sum of the positive values.
     positive: f64,
 }
 
@@ -72,10 +71,10 @@ impl Sums {
 }
 
 impl ImatrixFile {
-    /// Measures an entry, a piece at a time. `None` when there is no such entry, or nothing was measured for it.
+    /// Computes the statistics of an entry, in pieces. `None` if there is no such entry, or it has no measurements.
     ///
     /// # Errors
-    /// When the values cannot be read, or one of them is not finite.
+    /// If the values cannot be read, or one of them is not finite.
     pub fn statistics(&self, name: &[u8]) -> Result<Option<Statistics>, Error> {
         let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
         let mut sums = Sums { n: 0, sum: 0.0, squares: 0.0, min, max, n_active: 0, logs: 0.0, positive: 0.0 };
@@ -105,11 +104,11 @@ impl ImatrixFile {
         }))
     }
 
-    /// The cosine of the angle between the sums of two entries: 1 when their activations differ by a factor only. `None` when
-    /// one of them is missing, all zero or was not measured, or they have different sizes.
+    /// The cosine of the angle between the sums of two entries: 1 if their activations differ only by a factor. `None` if one of them is
+    /// missing, all zero or not measured, or if their sizes differ.
     ///
     /// # Errors
-    /// When the values cannot be read.
+    /// If the values cannot be read.
     pub fn similarity(&self, a: &[u8], b: &[u8]) -> Result<Option<f64>, Error> {
         let (Some(x), Some(y)) = (self.entry(a), self.entry(b)) else { return Ok(None) };
         let is_measured = |e: &EntryInfo<'_>| e.max_count() > 0 || self.format() == Format::Legacy;
@@ -132,14 +131,14 @@ impl ImatrixFile {
         Ok(cosine.is_finite().then_some(cosine))
     }
 
-    /// Calls `each` with the mean square of every column of the experts that were used.
+    /// Calls `each` with the mean square of every column of the used experts.
     fn each_mean(&self, name: &[u8], mut each: impl FnMut(f64)) -> Result<(), Error> {
         let Some(entry) = self.entry(name) else { return Ok(()) };
         let columns = entry.n_columns();
         let mut start = 0u64;
         for &count in entry.counts {
             let end = start.saturating_add(columns);
-            // In the old format a count of 0 means that the values are the means themselves.
+            // In the old format a count of 0 means that the values are the means.
             if count > 0 || self.format() == Format::Legacy {
                 for piece in pieces(start, end) {
                     let means = self.weights_of(name, piece)?.unwrap_or_default();
@@ -152,7 +151,7 @@ impl ImatrixFile {
     }
 }
 
-/// The name of the same weight one block before; `None` when the name has no block, or the first.
+/// The name of the same weight in the previous block; `None` if the name has no block, or the first.
 pub fn in_previous_block(name: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(name).ok()?;
     let (before, rest) = text.split_once("blk.")?;

@@ -1,4 +1,4 @@
-//! Writing both formats, byte for byte as `llama-imatrix` does.
+//! Writes both formats, byte for byte like `llama-imatrix`.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,14 @@ use gguf_io::{Output, WriteError, Writer};
 use super::{Entry, Error, Format, Imatrix, Problem};
 use gguf_pipeline::{Error as Failure, Progress};
 
-/// Bytes that are gathered before they are written.
+/// The size of the write buffer.
 const BUFFER: usize = 1 << 18;
 
 impl Imatrix {
-    /// Writes the matrix in the format it has.
+    /// Writes the matrix in its format.
     ///
     /// # Errors
-    /// When it cannot be expressed in that format, among others because a name is too long or there are no entries, or when
-    /// `out` fails.
+    /// If the format cannot represent it, for example because a name is too long or there are no entries, or if `out` fails.
     pub fn write<W: Write>(&self, out: W) -> Result<W, Error> {
         if self.entries.is_empty() {
             return Err(Problem::Nothing.into());
@@ -29,11 +28,11 @@ impl Imatrix {
         }
     }
 
-    /// Writes the matrix to a file, which appears under its name when it is whole. `inputs` are files that must not be
-    /// replaced; any other is when `force` says so. Of `progress` only [`is_cancelled`](Progress::is_cancelled) is asked.
+    /// Writes the matrix to a file, which is renamed when it is complete. The files `inputs` are never replaced, others only if `force` is
+    /// set. Only [`is_cancelled`](Progress::is_cancelled) of `progress` is used.
     ///
     /// # Errors
-    /// As those of [`write`](Imatrix::write); no output is left then, and a file that had the name before is untouched.
+    /// As for [`write`](Imatrix::write); no output is left then, and an existing file is untouched.
     pub fn write_file(
         &self,
         path: &Path,
@@ -68,7 +67,7 @@ impl Imatrix {
         head.set(keys::IMATRIX_CHUNK_SIZE, self.chunk_size);
         for (name, entry) in &self.entries {
             let (n_sums, n_counts) = shape(name, entry)?;
-            // Dimensions of 1 at the end are left out, except for the first.
+            // Trailing dimensions of 1 are dropped, except for the first.
             let info = |suffix: &[u8], columns: u64| {
                 let shape = if n_counts == 1 { vec![columns] } else { vec![columns, n_counts] };
                 TensorInfo::new([name, suffix].concat(), shape, GgmlType::F32)
@@ -116,7 +115,7 @@ impl Imatrix {
     }
 }
 
-/// The bytes of some values, never many at once.
+/// Encodes values, in pieces of limited size.
 fn in_pieces(values: &[f32], mut write: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let mut bytes = Vec::new();
     for values in values.chunks(BUFFER / 4) {
@@ -127,7 +126,7 @@ fn in_pieces(values: &[f32], mut write: impl FnMut(&[u8]) -> Result<(), Error>) 
     Ok(())
 }
 
-/// Writes until the work is cancelled.
+/// A writer that fails once the work is cancelled.
 struct Cancellable<'a, W> {
     out: W,
     progress: &'a dyn Progress,
@@ -146,7 +145,7 @@ impl<W: Write> Write for Cancellable<'_, W> {
     }
 }
 
-/// How many sums and counts an entry has, when they go together.
+/// The numbers of sums and counts of an entry, if they are consistent.
 fn shape(name: &[u8], entry: &Entry) -> Result<(u64, u64), Error> {
     let (sums, counts) = (entry.sums.len() as u64, entry.counts.len() as u64);
     match sums.checked_rem(counts) {

@@ -1,12 +1,11 @@
-//! What becomes of a tensor whose rows are not whole blocks of the type it should get (`tensor_type_fallback` in
-//! `llama-quant.cpp`).
+//! Fallback types for tensors whose rows are not whole blocks of the chosen type (`tensor_type_fallback` in `llama-quant.cpp`).
 
 use gguf_format::GgmlType;
 
-/// Types in blocks of 64 to 256, and the type in blocks of 32 that takes their place.
+/// Types in blocks of 64 to 256, and the fallback type in blocks of 32.
 ///
-/// The last row is our own: llama.cpp cannot make NVFP4 files, and stops when a tensor that is asked for in NVFP4 does not
-/// fit. Q1_0 has no row, there as here.
+/// The last row is our own: llama.cpp cannot make NVFP4 files, and aborts if a tensor's rows do not fit NVFP4. As in llama.cpp, Q1_0 has no
+/// row.
 pub const FALLBACKS: &[(&[GgmlType], GgmlType)] = &[
     (
         &[
@@ -33,15 +32,15 @@ pub(super) fn divides(ty: GgmlType, row: u64) -> bool {
     ty.info().is_some_and(|info| row.is_multiple_of(u64::from(info.block_len)))
 }
 
-/// The type for rows of that length: the one given when they are whole blocks of it, otherwise the nearest that fits, at
-/// worst F16. `None` when nothing takes the type's place.
+/// The type for rows of that length: the given one if they are whole blocks of it, otherwise its fallback or, failing that, F16. `None` if
+/// the type has no fallback.
 pub(super) fn fallback(ty: GgmlType, row: u64) -> Option<GgmlType> {
     if divides(ty, row) {
         return Some(ty);
     }
     let other = match FALLBACKS.iter().find(|(types, _)| types.contains(&ty)) {
         Some((_, other)) => *other,
-        // In blocks of 32 already: nothing but F16 is left.
+        // Already in blocks of 32: only F16 is left.
         None if ty.info().is_some_and(|info| info.block_len <= 32) => ty,
         None => return None,
     };

@@ -1,8 +1,8 @@
 //! The mixtures of image and video models, whose tensors have the names of their checkpoints: those of the quantizer of ComfyUI-GGUF
-//! (`img_tensor_get_type` in its `tools/lcpp.patch`). What such models never quantize is in [`KEPT`](super::KEPT).
+//! (`img_tensor_get_type` in its `tools/lcpp.patch`). [`KEPT`](super::KEPT) lists the tensors that are never quantized.
 //!
-//! They differ from those of language models in three ways: the tensors are walked in the order of the file, the blocks are not asked for,
-//! and rows that are not whole blocks become half precision.
+//! They differ from those of language models in three ways: tensors are processed in the order of the file, block numbers are ignored, and
+//! rows that are not whole blocks become half precision.
 
 use gguf_format::GgmlType;
 use gguf_format::keys::FileType;
@@ -10,24 +10,24 @@ use gguf_format::keys::FileType;
 use super::keep::contains;
 use super::rules::{Category, ft};
 
-/// A row: what a file type gives a place.
+/// A row: the type of a place for some file types.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ImageRule {
-    /// Where it applies: values, fused queries, keys and values, or the way down.
+    /// The place: values, fused queries, keys and values, or the down projection.
     pub place: Category,
-    /// For which file types.
+    /// The file types.
     pub file_types: &'static [FileType],
-    /// Only while fewer than so many tensors with values came before.
+    /// The row only applies while fewer tensors with values have been processed.
     pub before: Option<u64>,
-    /// The type it gives.
+    /// The type.
     pub ty: GgmlType,
-    /// When it applies, in a few words.
+    /// The condition, in a few words.
     pub when: &'static str,
 }
 
 macro_rules! rows {
     ($($place:ident [$($ft:ident)*] $(< $n:literal)? $ty:ident $when:literal;)*) => {
-        /// The rows, in order: the first that fits is taken.
+        /// The rows, in order: the first matching one is used.
         pub static IMAGE_RULES: &[ImageRule] = &[$(ImageRule {
             place: Category::$place, file_types: &[$(ft::$ft),*], before: rows!(@ $($n)?), ty: GgmlType::$ty, when: $when,
         }),*];
@@ -53,7 +53,7 @@ rows! {
     FfnDown [Q5_0] Q5_1 "down projection";
 }
 
-/// Parts of names, all of which a name contains, and what they mean; the first row that fits counts.
+/// Parts of names that must all occur in a name, and its category; the first matching row is used.
 const PARTS: &[(&[&str], Category)] = &[
     (&["attn_v.weight"], Category::AttnV),
     (&[".to_v.weight"], Category::AttnV),
@@ -73,13 +73,13 @@ const PARTS: &[(&[&str], Category)] = &[
     (&[".feed_forward.w2.weight"], Category::FfnDown),
 ];
 
-/// What a tensor of that name is for.
+/// The category of a tensor name.
 pub(super) fn category(name: &[u8]) -> Category {
     let fits = |(parts, _): &&(&[&str], Category)| parts.iter().all(|part| contains(name, part));
     PARTS.iter().find(fits).map_or(Category::Other, |(_, category)| *category)
 }
 
-/// The row for a place, after `seen` tensors with values; its number, too.
+/// The row for a place, after `seen` tensors with values, and its index.
 pub(super) fn rule(category: Category, file_type: FileType, seen: u64) -> Option<(usize, &'static ImageRule)> {
     IMAGE_RULES.iter().enumerate().find(|(_, rule)| {
         rule.place == category && rule.file_types.contains(&file_type) && rule.before.is_none_or(|before| seen < before)
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// What the conditions of the patch give, read off by hand.
+    /// Results of the patch's conditions, derived by hand.
     #[test]
     fn mixtures() {
         const MATRIX: &[u64] = &[256, 512];
@@ -154,7 +154,7 @@ mod tests {
             ("Q8_0", ["Q8_0"; 7]),
         ];
         for (target, first) in cases {
-            // The K types need whole blocks of 256, and half precision takes their place.
+            // The K types need whole blocks of 256; their fallback is half precision.
             let last = if target.contains("_K") { "F16" } else { first[0] };
             let rest = ["BF16", "BF16", "BF16", last];
             assert_eq!(types("wan", target, wan), [&first[..], &rest].concat(), "{target}");

@@ -1,19 +1,19 @@
-//! Which tensors are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`; for image models, `tools/lcpp.patch` of
+//! Tensors that are never quantized (`tensor_allows_quantization` in `llama-quant.cpp`; for image models, `tools/lcpp.patch` of
 //! ComfyUI-GGUF).
 
 use gguf_format::keys::is_image_architecture;
 use gguf_pipeline::plan::Keep;
 
-/// Tensors of one kind that stay as they are.
+/// A kind of tensors that are kept.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Only in this architecture; in all of them when empty.
+    /// The architecture, or empty for all.
     pub arch: &'static str,
-    /// What the name contains, any of these.
+    /// Parts of names, any of which matches.
     pub parts: &'static [&'static str],
-    /// What the whole name is, any of these.
+    /// Whole names, any of which matches.
     pub names: &'static [&'static str],
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -77,9 +77,9 @@ kept! {
     "codebook of sounds": "a.rvq.codebook" "mm.a.code_embd";
 }
 
-/// Why a tensor of that name and shape stays as it is; `None` when it is quantized.
+/// The reason why a tensor with that name and shape is kept; `None` if it is quantized.
 pub(super) fn keep(arch: &str, name: &[u8], shape: &[u64], leave_output: bool) -> Option<Keep> {
-    // Dimensions count as `ggml_n_dims` does: up to the last one that is larger than 1.
+    // The number of dimensions is that of `ggml_n_dims`: up to the last one larger than 1.
     if !shape.iter().skip(1).any(|&dim| dim > 1) {
         return Some(Keep::Vector);
     }
@@ -100,7 +100,7 @@ pub(super) fn keep(arch: &str, name: &[u8], shape: &[u64], leave_output: bool) -
     KEPT.iter().find(fits).map(|kept| Keep::Kind(kept.why))
 }
 
-/// Whether `part` stands anywhere in `name`.
+/// Whether `name` contains `part`.
 pub(super) fn contains(name: &[u8], part: &str) -> bool {
     match core::str::from_utf8(name) {
         Ok(name) => name.contains(part),

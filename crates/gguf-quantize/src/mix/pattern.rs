@@ -1,20 +1,20 @@
-//! Regular expressions on tensor names: `std::regex_search` with the grammar of ECMAScript, as `llama-quantize` uses it.
+//! Regular expressions on tensor names: `std::regex_search` with the ECMAScript grammar, as in `llama-quantize`.
 //!
-//! Only whether a pattern is found is asked, so captures are not kept, and a pattern is found in time that its length
-//! times that of the name bounds. Back-references, which that rules out, are refused; lookaheads work.
+//! Only whether a pattern matches is needed, so captures are not kept, and the time is bounded by the length of the pattern times that of
+//! the name. Back-references, which are incompatible with that bound, are rejected; lookaheads are supported.
 
 use core::fmt;
 
-/// Nesting of groups that is read.
+/// The maximum nesting depth of groups.
 const MAX_DEPTH: usize = 64;
 
-/// Steps that a pattern may have; counted repetitions are written out.
+/// The maximum number of steps of a pattern; counted repetitions are expanded.
 const MAX_STEPS: usize = 4096;
 
-/// What is wrong with a pattern of more steps.
+/// The error for a pattern with more steps.
 const TOO_LONG: &str = "the pattern is too long, with its repetitions written out";
 
-/// A regular expression, in small letters.
+/// A regular expression, in lower case.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -26,16 +26,16 @@ pub struct Pattern {
 /// One step of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
-    /// One byte of this set.
+    /// Matches one byte of this set.
     Byte(Box<Set>),
-    /// Goes on at both.
+    /// Continues at both steps.
     Fork(usize, usize),
     Go(usize),
     Start,
     End,
-    /// At the edge of a word, or not at one.
+    /// At a word boundary, or not at one.
     Edge(bool),
-    /// What follows is found from here, or is not; up to the step at `end`, after which it goes on.
+    /// A lookahead, positive or negative, up to the step at `end`, where the search continues.
     Look {
         found: bool,
         end: usize,
@@ -77,7 +77,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The sets of `\d`, `\s` and `\w`, and with capital letters all others.
+/// The sets of `\d`, `\s` and `\w`, and their complements for capital letters.
 fn named_set(letter: u8) -> Option<Set> {
     let set = match letter.to_ascii_lowercase() {
         b'd' => Set::of(|b| b.is_ascii_digit()),
@@ -88,15 +88,15 @@ fn named_set(letter: u8) -> Option<Set> {
     Some(if letter.is_ascii_uppercase() { set.others() } else { set })
 }
 
-/// What is wrong with a pattern.
+/// An error in a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PatternError {
     /// The pattern.
     pub pattern: String,
-    /// Where in it, in bytes.
+    /// The byte offset.
     pub at: usize,
-    /// What is wrong there.
+    /// A description.
     pub what: &'static str,
 }
 
@@ -109,17 +109,17 @@ impl fmt::Display for PatternError {
 impl core::error::Error for PatternError {}
 
 impl PatternError {
-    /// Whether the pattern is right except for its length.
+    /// Whether the length is the only error.
     pub fn is_too_long(&self) -> bool {
         self.what == TOO_LONG
     }
 }
 
 impl Pattern {
-    /// Reads a pattern. Capital letters become small ones, except for those that a backslash makes a class of characters.
+    /// Parses a pattern. Capital letters are converted to lower case, except in character classes with a backslash.
     ///
     /// # Errors
-    /// Where the pattern is wrong.
+    /// The first error in the pattern.
     pub fn new(text: &str) -> Result<Pattern, PatternError> {
         let mut reader = Reader { text: text.as_bytes(), at: 0, steps: Vec::new() };
         let read = reader.alternatives(0).and_then(|()| match reader.peek() {
@@ -135,18 +135,18 @@ impl Pattern {
         }
     }
 
-    /// Whether the pattern is found anywhere in the name.
+    /// Whether the pattern matches anywhere in the name.
     pub fn finds(&self, name: &[u8]) -> bool {
         let width = name.len() + 1;
         let size = self.steps.len() * width;
         let looks = if self.looks { vec![None; size] } else { Vec::new() };
         let mut search = Search { steps: &self.steps, name, width, looks, been: vec![0; size] };
-        // A pattern that begins at the start of the name begins nowhere else.
+        // A pattern anchored to the start of the name is only tried there.
         let n_starts = if matches!(self.steps.first(), Some(Step::Start)) { 1 } else { width };
         (0..n_starts).any(|start| search.run(0, start, 1, 0))
     }
 
-    /// Steps of the search, which it takes at most once for each byte of a name.
+    /// Number of steps, each taken at most once for each byte of a name.
     pub(super) fn n_steps(&self) -> u64 {
         self.steps.len() as u64
     }
@@ -169,14 +169,14 @@ struct Search<'p> {
     steps: &'p [Step],
     name: &'p [u8],
     width: usize,
-    /// What lookaheads have come to, by step and place.
+    /// The results of lookaheads, by step and position.
     looks: Vec<Option<bool>>,
-    /// In which run each step was last tried at each place.
+    /// The last run in which each step was tried at each position.
     been: Vec<u32>,
 }
 
 impl Search<'_> {
-    /// Whether the search that starts at a step and a place comes to its end. Runs of one number share what they tried.
+    /// Whether the search that starts at a step and a position succeeds. Runs with the same number share their visited states.
     fn run(&mut self, step: usize, place: usize, number: u32, depth: u32) -> bool {
         let mut open = vec![(step, place)];
         while let Some((step, place)) = open.pop() {
@@ -214,13 +214,13 @@ impl Search<'_> {
         false
     }
 
-    /// What a lookahead comes to, found out once for each place.
+    /// The result of a lookahead, computed once for each position.
     fn look(&mut self, step: usize, place: usize, depth: u32) -> bool {
         let at = step * self.width + place;
         if let Some(Some(known)) = self.looks.get(at) {
             return *known;
         }
-        // The steps of a lookahead are tried by its own runs alone, each of which starts at another place.
+        // The steps of a lookahead are only visited by its own runs, each of which starts at another position.
         let number = u32::try_from(place).unwrap_or(u32::MAX - 2) + 2;
         let found = self.run(step + 1, place, number, depth + 1);
         if let Some(look) = self.looks.get_mut(at) {
@@ -230,7 +230,7 @@ impl Search<'_> {
     }
 }
 
-/// Reads a pattern and writes its steps. The grammar, down to repeated quantifiers, is that of GNU's `std::regex`.
+/// Parses a pattern and emits its steps. The grammar, including repeated quantifiers, is that of GNU's `std::regex`.
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
@@ -264,7 +264,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Writes steps that stood at `from` once more, at the end.
+    /// Emits a copy of steps that started at `from`.
     fn copy(&mut self, steps: &[Step], from: usize) -> Read<()> {
         let to = self.steps.len();
         for step in steps {
@@ -293,11 +293,11 @@ impl Reader<'_> {
         self.push(Step::Fork(start + 1, second))?;
         self.copy(&first, start)?;
         self.push(Step::Go(0))?;
-        // Alternatives of one group follow each other, they are not nested.
+        // Alternatives of one group are chained, not nested.
         self.alternatives_after(second - 1, depth)
     }
 
-    /// The alternatives after the first; each ends in a jump to the end of all.
+    /// The alternatives after the first; each ends in a jump to the common end.
     fn alternatives_after(&mut self, mut jump: usize, depth: usize) -> Read<()> {
         let mut jumps = vec![jump];
         loop {
@@ -336,7 +336,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads what is true of a place and takes no bytes, if there is such a thing here.
+    /// Parses a zero-width assertion, if there is one here.
     fn assertion(&mut self, depth: usize) -> Read<bool> {
         let step = match () {
             () if self.eat("^") => Step::Start,
@@ -407,7 +407,7 @@ impl Reader<'_> {
         self.push(Step::Byte(Box::new(set)))
     }
 
-    /// What a backslash means, which was read.
+    /// Parses an escape sequence after its backslash.
     fn escape(&mut self, in_bracket: bool) -> Read<Item> {
         let written = self.text.get(self.at).copied().unwrap_or(0);
         let Some(letter) = self.next() else { return Err("nothing follows the `\\`") };
@@ -440,12 +440,12 @@ impl Reader<'_> {
         u8::try_from(number).map_err(|_| WRONG)
     }
 
-    /// A set in brackets, of which the first was read.
+    /// Parses a bracket expression after its `[`.
     fn bracket(&mut self) -> Read<Set> {
         const OPEN: &str = "unmatched `[`";
         let negated = self.eat("^");
         let mut set = Set::default();
-        // The last byte, which a dash may make the first of a range.
+        // The last byte, which a dash may turn into the start of a range.
         let mut last: Option<u8> = None;
         loop {
             let item = match self.next() {
@@ -487,7 +487,7 @@ impl Reader<'_> {
         Ok(if negated { set.others() } else { set })
     }
 
-    /// A named class such as `[:digit:]` in brackets, of which the first was read; a mere `[` otherwise.
+    /// Parses a named class such as `[:digit:]` after its `[`; otherwise the `[` is literal.
     fn class(&mut self) -> Read<Item> {
         match self.peek() {
             Some(b':') => {}
@@ -526,7 +526,7 @@ impl Reader<'_> {
         Ok(Item::Set(Set::of(holds)))
     }
 
-    /// How often the atom before is repeated, if it is; without end when `most` is `None`.
+    /// Parses the quantifier of the previous atom, if any; unlimited if the maximum is `None`.
     fn quantifier(&mut self) -> Read<Option<(usize, Option<usize>)>> {
         let bounds = match self.peek() {
             Some(b'*') => (0, None),
@@ -541,7 +541,7 @@ impl Reader<'_> {
             _ => return Ok(None),
         };
         self.at += 1;
-        // As few as possible or as many: found is found.
+        // Greedy or lazy: both match.
         self.eat("?");
         Ok(Some(bounds))
     }
@@ -573,7 +573,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// Repeats the steps from `start` on.
+    /// Repeats the steps starting at `start`.
     fn repeat(&mut self, start: usize, least: usize, most: Option<usize>) -> Read<()> {
         let atom = self.steps.split_off(start);
         for _ in 0..least {
@@ -600,7 +600,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a set is made of.
+/// An element of a set.
 enum Item {
     Byte(u8),
     Set(Set),

@@ -1,17 +1,17 @@
-//! Recipes: which tensor has which type in a model, as a short list of rules that can be applied to another one.
+//! Recipes: the tensor types of a model as a short list of rules, which can be applied to another one.
 //!
-//! A recipe is a file type and the exceptions from it, or rules alone that name every tensor. In a file it is words set apart by
-//! white space: first the name of the file type, if there is one, then rules `REGEX=TYPE`, of which the first
-//! that fits counts. What follows a `#` at the start of a word is a comment, to the end of the line.
+//! A recipe is a file type with exceptions, or only rules that cover every tensor. As a file, it consists of words separated by white
+//! space: first the optional name of the file type, then rules `REGEX=TYPE`, of which the first match is used. A `#` at the start of a word
+//! begins a comment, up to the end of the line.
 //!
 //! ```text
 //! Q4_K_M
 //! ^blk\.([0-2]|29)\.ffn_down\.weight$=q6_K   # more bits for these
 //! ```
 //!
-//! [`Recipe::of`] finds the rules: tensors that differ from each other in the number of their block alone are of one kind;
-//! kinds whose blocks have the same types share a rule. What it finds it tries out with [`decide`](super::decide), with and without an
-//! importance matrix, so that the types do not depend on there being one.
+//! [`Recipe::of`] finds the rules: tensors that differ only in the number of their block are of one kind; kinds whose blocks have the same
+//! types share a rule. The rules are verified with [`decide`](super::decide), with and without an importance matrix, so that the types do
+//! not depend on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,21 +29,21 @@ use super::{
 /// The types of a model's tensors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recipe {
-    /// What tensors get that no rule fits. Without one, the recipe is good for any file type that is quantized.
+    /// The file type of tensors without a matching rule. Without one, the recipe works with any quantized file type.
     pub file_type: Option<FileType>,
     /// The first rule that matches a tensor takes precedence. Rules do not apply to tensors that are never quantized.
     pub rules: Vec<TensorTypeRule>,
 }
 
-/// How often rules are tried out before every tensor gets one.
+/// The maximum number of verifications before every tensor gets a rule.
 const MAX_ROUNDS: u32 = 16;
 
 impl Recipe {
-    /// Reads a recipe.
+    /// Parses a recipe.
     ///
     /// # Errors
-    /// At the first word that is neither a rule nor, at the start, a file type; and for rules beside a file type of plain floats,
-    /// as they would have no effect.
+    /// The first word that is neither a rule nor, at the start, a file type; or rules with a plain float file type, where they would have
+    /// no effect.
     pub fn parse(text: &str) -> Result<Recipe, RecipeError> {
         let mut recipe = Recipe::default();
         let words = (1..).zip(text.lines()).flat_map(|(number, line)| {
@@ -68,17 +68,17 @@ impl Recipe {
         }
     }
 
-    /// Whether its rules, if there are any, have an effect beside that file type.
+    /// Whether its rules, if any, take effect with that file type.
     pub fn goes_with(&self, file_type: FileType) -> bool {
         self.rules.is_empty() || takes_rules(file_type)
     }
 
-    /// The recipe of a model, whose tensors are given in [`processing_order`](super::processing_order) with the types that they
-    /// have: a file type and the exceptions. The file type is the one that the model says it has, if rules can go with it,
-    /// otherwise the one that needs the fewest exceptions.
+    /// The recipe of a model, whose tensors are given in [`processing_order`](super::processing_order) with their types: a file type and
+    /// the exceptions. The file type is the one in the model's metadata, if rules take effect with it, otherwise the one with the fewest
+    /// exceptions.
     ///
     /// # Errors
-    /// When a tensor has a type that none can be made of, or cannot be told from others by name.
+    /// If the type of a tensor is not a valid target, or its name cannot be distinguished from others.
     pub fn of(model: &ModelFacts, tensors: &[TensorFacts<'_>], says: Option<FileType>) -> Result<Recipe, RecipeError> {
         let wanted = Wanted::of(model, tensors)?;
         let n_wrong = |ty: FileType| {
@@ -91,7 +91,7 @@ impl Recipe {
             None => known.filter_map(|ty| Some((n_wrong(ty)?, ty))).min_by_key(|(n, _)| *n).map(|(_, ty)| ty),
         };
         let Some(file_type) = chosen else { return Recipe::of_rules(model, tensors) };
-        // A rule for one tensor can change what others get, as blocks are counted; those get a rule too, until all is right.
+        // A rule for one tensor can change the types of others, because blocks are counted; those get a rule too, until all are correct.
         let mut named = BTreeSet::new();
         for round in 0.. {
             if round == MAX_ROUNDS {
@@ -108,8 +108,8 @@ impl Recipe {
         Recipe::of_rules(model, tensors)
     }
 
-    /// The recipe of a model as rules alone, of which every tensor that can be quantized matches one: a file that `llama-quantize`
-    /// takes beside any quantized file type.
+    /// The recipe of a model as rules only, which cover every tensor that can be quantized: a file for `llama-quantize` with any quantized
+    /// file type.
     ///
     /// # Errors
     /// As for [`Recipe::of`].
@@ -124,7 +124,7 @@ impl Recipe {
 }
 
 impl fmt::Display for Recipe {
-    /// As [`Recipe::parse`] reads it, a line for each word.
+    /// The format of [`Recipe::parse`], one word per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(ty) = self.file_type {
             writeln!(f, "{ty}")?;
@@ -133,7 +133,7 @@ impl fmt::Display for Recipe {
     }
 }
 
-/// The numbers of the rules that no tensor went by.
+/// The indexes of the rules that no tensor used.
 pub fn idle_rules(n_rules: usize, decisions: &[Decision]) -> Vec<usize> {
     let used: BTreeSet<usize> = decisions
         .iter()
@@ -145,38 +145,38 @@ pub fn idle_rules(n_rules: usize, decisions: &[Decision]) -> Vec<usize> {
     (0..n_rules).filter(|i| !used.contains(i)).collect()
 }
 
-/// Whether rules have an effect beside that file type.
+/// Whether rules take effect with that file type.
 fn takes_rules(ty: FileType) -> bool {
     ty.info().is_some_and(|row| row.tensor_type.is_quantized())
 }
 
-/// What is wrong with a recipe, or with a model of which one is asked for.
+/// An error in a recipe, or in the model from which to derive one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecipeError {
-    /// There is nothing in it.
+    /// The recipe is empty.
     Empty,
     /// The first word is neither a rule nor a file type.
     FileType(UnknownName),
     /// A word that is not a rule.
     Rule {
-        /// The line it is in, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         problem: TensorTypeError,
     },
-    /// `COPY`, which no recipe can start from.
+    /// `COPY`, which is not allowed in a recipe.
     Copy,
-    /// Rules beside a file type of plain floats.
+    /// Rules with a plain float file type.
     Float(FileType),
-    /// A tensor of the model has a type that none can be quantized to.
+    /// The type of a tensor is not a valid target.
     Type {
         /// The tensor.
         tensor: String,
         /// Its type.
         ty: GgmlType,
     },
-    /// No rule fits the tensor alone.
+    /// No rule can match this tensor alone.
     Alike {
         /// The tensor.
         tensor: String,
@@ -214,12 +214,12 @@ impl fmt::Display for RecipeError {
 
 impl core::error::Error for RecipeError {}
 
-/// The types that a recipe is to give.
+/// The types that a recipe should produce.
 struct Wanted<'a> {
     model: &'a ModelFacts,
     tensors: &'a [TensorFacts<'a>],
     known: Known,
-    /// The tensors that can be quantized, with the properties that follow from their names.
+    /// The tensors that can be quantized, with the properties derived from their names.
     open: BTreeMap<usize, Name<'a>>,
 }
 
@@ -227,14 +227,14 @@ struct Wanted<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Name<'a> {
     kind: Kind<'a>,
-    /// `3`; `None` when there is no `blk.`, and everything is in `after`.
+    /// `3`; `None` if there is no `blk.`, and the whole name is in `after`.
     block: Option<u64>,
 }
 
-/// All tensors that differ in the number of the block alone.
+/// All tensors that differ only in the number of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind<'a> {
-    /// What is before `blk.`: nothing, as a rule.
+    /// The prefix before `blk.`, usually empty.
     before: &'a [u8],
     in_block: bool,
     /// `attn_v.weight`
@@ -252,7 +252,7 @@ impl<'a> Name<'a> {
         let (digits, after) = rest.split_at(n_digits);
         let number = core::str::from_utf8(digits).ok().and_then(|text| text.parse::<u64>().ok());
         match (number, after.strip_prefix(b".")) {
-            // The number is written again in a rule, without zeros before it.
+            // A rule contains the number without leading zeros.
             (Some(n), Some(after)) if digits.first() != Some(&b'0') || n_digits == 1 => {
                 Name { kind: Kind { before, in_block: true, after }, block: Some(n) }
             }
@@ -261,21 +261,21 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Which blocks a rule is for.
+/// The blocks of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Blocks {
     These(BTreeSet<u64>),
-    /// All, and those that other models have too; or the tensor is in none.
+    /// All blocks, including those of larger models; or the tensor is in none.
     All,
 }
 
-/// A rule to be: kinds that share their blocks and their type.
+/// A future rule: kinds with the same blocks and type.
 struct Group<'a> {
     blocks: Blocks,
     ty: GgmlType,
     before: &'a [u8],
     in_block: bool,
-    /// What is after the block, for each kind.
+    /// The part after the block, for each kind.
     after: Vec<&'a [u8]>,
 }
 
@@ -307,7 +307,7 @@ impl<'a> Wanted<'a> {
         RecipeError::Alike { tensor: self.tensors.get(i).map_or(String::new(), |t| shown(t.name)) }
     }
 
-    /// The tensors that would get another type, with an importance matrix or without.
+    /// The tensors that would get another type, with or without an importance matrix.
     fn wrong(&self, file_type: FileType, rules: &[TensorTypeRule]) -> Result<BTreeSet<usize>, MixError> {
         let mut wrong = BTreeSet::new();
         let found = self.known.find_rules(self.tensors, rules)?;
@@ -322,7 +322,7 @@ impl<'a> Wanted<'a> {
         Ok(wrong)
     }
 
-    /// Tensors by kind, kinds in the order of the model.
+    /// Tensors by kind, in the order of the model.
     fn kinds(&self) -> Vec<(Kind<'a>, Vec<(u64, usize)>)> {
         let mut places: BTreeMap<Kind<'a>, usize> = BTreeMap::new();
         let mut kinds: Vec<(Kind<'a>, Vec<(u64, usize)>)> = Vec::new();
@@ -355,7 +355,7 @@ impl<'a> Wanted<'a> {
         groups.rules()
     }
 
-    /// Rules for all tensors: the blocks of a kind that differ from most of it, then the kinds, then one for everything else.
+    /// Rules for all tensors: the exceptional blocks of each kind, then the kinds, then one for everything else.
     fn all(&self) -> Result<Vec<TensorTypeRule>, RecipeError> {
         let kinds = self.kinds();
         let mut usual = Vec::new();
@@ -383,7 +383,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The type that is there most often; of several the first.
+/// The most frequent type, the first of equally frequent ones.
 fn most_frequent(types: &[GgmlType]) -> GgmlType {
     let mut counts: BTreeMap<GgmlType, usize> = BTreeMap::new();
     types.iter().for_each(|&ty| *counts.entry(ty).or_insert(0) += 1);
@@ -392,7 +392,7 @@ fn most_frequent(types: &[GgmlType]) -> GgmlType {
     types.iter().fold(types.first().copied().unwrap_or(GgmlType::F32), first)
 }
 
-/// Rules to be, in their order.
+/// Future rules, in order.
 #[derive(Default)]
 struct Groups<'a> {
     groups: Vec<Group<'a>>,
@@ -400,7 +400,7 @@ struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Adds a kind to the rule that it can share, or a new rule.
+    /// Adds a kind to a matching group, or to a new one.
     fn add(&mut self, blocks: Blocks, ty: GgmlType, kind: Kind<'a>) {
         let Kind { before, in_block, after } = kind;
         let place = self.places.entry((blocks.clone(), ty, before, in_block));
@@ -425,7 +425,7 @@ fn parse(text: &str) -> Result<TensorTypeRule, RecipeError> {
 }
 
 impl<'a> Group<'a> {
-    /// The rule, or several where one would be longer than a pattern may be.
+    /// The rule, or several if one would exceed the maximum length of a pattern.
     fn rules(&self, to: &mut Vec<TensorTypeRule>) -> Result<(), RecipeError> {
         let error = match self.rule() {
             Ok(rule) => {
@@ -444,7 +444,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Two groups for the same tensors; `None` for one kind in one block, or in all.
+    /// Splits the group in two; `None` for one kind in one block, or in all.
     fn halves(&self) -> Option<[Group<'a>; 2]> {
         let Group { ty, before, in_block, .. } = *self;
         let group = |blocks, after: &[&'a [u8]]| Group { blocks, ty, before, in_block, after: after.to_vec() };
@@ -479,7 +479,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A pattern for one of those.
+/// A pattern that matches any of the patterns.
 fn one_of(patterns: &[String]) -> String {
     match patterns {
         [one] => one.clone(),
@@ -487,7 +487,7 @@ fn one_of(patterns: &[String]) -> String {
     }
 }
 
-/// A pattern for that text. What a rule cannot hold, or does not see as it is, may be any character.
+/// A pattern for that text. Characters that a rule cannot contain, or match literally, match any character.
 fn literal(text: &[u8]) -> String {
     let mut pattern = String::new();
     for &byte in text {
@@ -503,7 +503,7 @@ fn literal(text: &[u8]) -> String {
     pattern
 }
 
-/// A pattern for those numbers, ten of them in a piece: `([0-2]|1\d|29)`.
+/// A pattern for those numbers, grouped by tens: `([0-2]|1\d|29)`.
 fn alternatives(numbers: &BTreeSet<u64>) -> String {
     let mut tens: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for n in numbers {
@@ -519,7 +519,7 @@ fn alternatives(numbers: &BTreeSet<u64>) -> String {
     one_of(&pieces)
 }
 
-/// A pattern for one of those digits, which rise: `3`, `[0-2]`, `[15-9]`, `\d`.
+/// A pattern for one of those digits, in ascending order: `3`, `[0-2]`, `[15-9]`, `\d`.
 fn digit_set(digits: &[u64]) -> String {
     match digits {
         [one] => return one.to_string(),

@@ -1,7 +1,7 @@
-//! The mixtures: which type a tensor gets for its place in the model, row by row.
+//! The mixtures: a table of types by the tensor's place in the model.
 //!
-//! The rows say what `llama_tensor_get_type_impl` in `llama-quant.cpp` decides. The first row that fits is taken; a tensor
-//! that none fits gets the type of the file type.
+//! The rows encode `llama_tensor_get_type_impl` in `llama-quant.cpp`. The first matching row is used; a tensor without one gets the default
+//! type of the file type.
 
 use core::fmt;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use gguf_format::keys::FileType;
 
 use super::keep::contains;
 
-/// What a tensor is for, as far as the mixtures care (`tensor_get_category` in `llama-quant.cpp`).
+/// The category of a tensor, as far as it matters to the mixtures (`tensor_get_category` in `llama-quant.cpp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Category {
     /// `output.weight`.
@@ -30,11 +30,11 @@ pub enum Category {
     AttnQ,
     /// The output of attention.
     AttnOutput,
-    /// The way up in the feed-forward part, of experts too.
+    /// The up projection of the feed-forward part, including experts.
     FfnUp,
-    /// The gate of the feed-forward part, of experts too.
+    /// The gate of the feed-forward part, including experts.
     FfnGate,
-    /// The way down in the feed-forward part, of experts too.
+    /// The down projection of the feed-forward part, including experts.
     FfnDown,
     /// Everything else.
     Other,
@@ -63,21 +63,21 @@ impl Category {
         }
     }
 
-    /// Whether values are in it, the part of attention that suffers most (`category_is_attn_v`).
+    /// Whether it includes values, the most sensitive part of attention (`category_is_attn_v`).
     pub fn has_values(self) -> bool {
         matches!(self, Category::AttnV | Category::AttnQkv | Category::AttnKvB)
     }
 }
 
-/// Where a row applies. Unlike categories, places keep the output apart from embeddings that do its work, and all tensors
-/// with values together.
+/// The scope of a row. Unlike categories, places treat embeddings that are also the output as the output, and combine all tensors with
+/// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Everywhere.
     Any,
-    /// `output.weight`, or the token embeddings where the model has none.
+    /// `output.weight`, or the token embeddings if the model has none.
     Output,
-    /// Token embeddings that are only that.
+    /// Token embeddings that are not also the output.
     TokenEmbd,
     /// Tensors with values.
     Values,
@@ -87,11 +87,11 @@ pub enum Place {
     Queries,
     /// The output of attention.
     AttnOutput,
-    /// The way up.
+    /// The up projection.
     FfnUp,
     /// The gate.
     FfnGate,
-    /// The way down.
+    /// The down projection.
     FfnDown,
     /// Everything else.
     Other,
@@ -140,17 +140,17 @@ pub enum When {
     NotArch(&'static str),
     /// The name contains one of these.
     Named(&'static [&'static str]),
-    /// The rows are not whole blocks of the file type's own type.
+    /// The rows are not whole blocks of the file type's default type.
     PartialBlock,
-    /// Several matrices in one tensor, as experts are stored.
+    /// The tensor is a stack of matrices, as for experts.
     Stack,
-    /// At least 4 query heads share one head of keys and values.
+    /// At least 4 query heads share a key-value head.
     SharedBy4,
     /// The same, or at least 4 experts.
     SharedBy4OrExperts4,
     /// Exactly 8 experts.
     Experts8,
-    /// Another number of experts than 8.
+    /// Any number of experts except 8.
     NotExperts8,
     /// With an importance matrix.
     Imatrix,
@@ -158,13 +158,13 @@ pub enum When {
     NoImatrix,
     /// The block is in the first of this many equal parts of the model.
     First(u64),
-    /// The same, counted in tensors of this place and not by the number in the name.
+    /// The same, counted in tensors of this place instead of the number in the name.
     FirstCounted(u64),
     /// The block is in neither the first nor the last eighth.
     Middle,
     /// The first or last eighth of the blocks, and every third between (`use_more_bits`).
     MoreBits,
-    /// Fewer than this many tensors of this place came before.
+    /// Fewer than this many tensors of this place have been processed.
     Before(u64),
 }
 
@@ -194,13 +194,13 @@ impl fmt::Display for When {
 /// A row of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Where it applies.
+    /// The scope.
     pub place: Place,
-    /// For which file types; for all of them when empty.
+    /// The file types, or empty for all.
     pub file_types: &'static [FileType],
-    /// What must be so, all of it.
+    /// The conditions, all of which must hold.
     pub when: &'static [When],
-    /// The type it gives.
+    /// The type.
     pub ty: GgmlType,
 }
 
@@ -216,7 +216,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What the row of [`RULES`] of that number says.
+/// The description of row `row` of [`RULES`].
 pub(super) fn when(row: usize) -> &'static str {
     static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| RULES.iter().map(Rule::to_string).collect());
     TEXTS.get(row).map_or("", String::as_str)
@@ -255,13 +255,13 @@ use When::*;
 
 rules! {
     RULES
-    /// The rows, in order: the first that fits is taken.
+    /// The rows, in order: the first matching one is used.
     ///
-    /// Rows of low-bit types (IQ1, IQ2) stand before those that hold for every file type.
+    /// Rows of low-bit types (IQ1, IQ2) precede those for all file types.
     :
     Any        [] [Arch("glm5-next"), Named(&["attn_q_a", "attn_q_b", "nextn.eh_proj"])] Q8_0;
 
-    // The output, or embeddings that are the output too.
+    // The output, or embeddings that are also the output.
     Output     [MXFP4_MOE] [] Q8_0;
     Output     [] [Arch("falcon")] Q8_0;
     Output     [] [PartialBlock] Q8_0;
@@ -340,10 +340,10 @@ rules! {
     FfnUp      [IQ3_XS] [Middle] IQ3_XXS;
 }
 
-/// The file types that have rows of their own before all others, in which blocks are counted and not read from names.
+/// The file types with separate rows before all others, in which blocks are counted instead of read from names.
 pub(super) const LOW: &[FileType] = &[ft::IQ2_XXS, ft::IQ2_XS, ft::IQ1_S, ft::IQ2_S, ft::IQ2_M, ft::IQ1_M];
 
-/// The file types in which `Q2_K` needs an importance matrix.
+/// The file type whose `Q2_K` needs an importance matrix.
 pub(super) const Q2_K_S: FileType = ft::Q2_K_S;
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! What can be asked for: file types by name or number, and tensor types by name.
+//! Targets: file types by name or number, and tensor types by name.
 
 use core::fmt;
 
 use gguf_format::GgmlType;
 use gguf_format::keys::{FILE_TYPES, FileType};
 
-/// What a file is to become.
+/// The target of a quantization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Every tensor as it is (`COPY`).
+    /// A copy of every tensor (`COPY`).
     Copy,
     /// A file type.
     FileType(FileType),
 }
 
-/// Short names that mean another one (`QUANT_OPTIONS` in `tools/quantize/quantize.cpp`).
+/// Short aliases of names (`QUANT_OPTIONS` in `tools/quantize/quantize.cpp`).
 pub const ALIASES: &[(&str, &str)] = &[("Q3_K", "Q3_K_M"), ("Q4_K", "Q4_K_M"), ("Q5_K", "Q5_K_M")];
 
 impl Target {
-    /// Reads the name of a file type, in any case, or its number, or `COPY`: what `llama-quantize` takes
-    /// (`try_parse_ftype` in `tools/quantize/quantize.cpp`), and `NVFP4`.
+    /// Parses the name of a file type, in any case, or its number, or `COPY`, like `llama-quantize` (`try_parse_ftype` in
+    /// `tools/quantize/quantize.cpp`), and `NVFP4`.
     ///
     /// ```
     /// use gguf_quantize::mix::Target;
@@ -29,7 +29,7 @@ impl Target {
     /// ```
     ///
     /// # Errors
-    /// With the names that are meant perhaps.
+    /// With similar names.
     pub fn parse(text: &str) -> Result<Target, UnknownName> {
         if text.eq_ignore_ascii_case("COPY") {
             return Ok(Target::Copy);
@@ -41,7 +41,7 @@ impl Target {
         }
     }
 
-    /// Every name, aliases last but for `COPY`.
+    /// Every name, `COPY` last, after the aliases.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let types = FILE_TYPES.iter().filter(|row| !row.removed).map(|row| row.label());
         types.chain(ALIASES.iter().map(|(alias, _)| *alias)).chain(["COPY"])
@@ -57,13 +57,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a file of that type can be made: it is known, not removed and not a guess.
+/// Whether a file type is a valid target: known, not removed and not a guess.
 pub(super) fn is_target(ty: FileType) -> bool {
     !ty.is_guessed() && ty.info().is_some_and(|row| !row.removed)
 }
 
-/// Whether tensors of that type can be made (the cases of `ggml_quantize_chunk` in `ggml.c`): floats and all quantized
-/// types but those that only hold activations.
+/// Whether a tensor type is a valid target (the cases of `ggml_quantize_chunk` in `ggml.c`): floats and all quantized types except those
+/// that only store activations.
 pub fn is_tensor_target(ty: GgmlType) -> bool {
     let Some(row) = ty.info() else { return false };
     let activations = [GgmlType::Q8_1, GgmlType::Q8_K];
@@ -71,10 +71,10 @@ pub fn is_tensor_target(ty: GgmlType) -> bool {
     !row.removed && (floats.contains(&ty) || (row.is_quantized() && !activations.contains(&ty)))
 }
 
-/// Reads the name of a tensor type that can be made, in any case (`parse_ggml_type` in `tools/quantize/quantize.cpp`).
+/// Parses the name of a tensor type that is a valid target, in any case (`parse_ggml_type` in `tools/quantize/quantize.cpp`).
 ///
 /// # Errors
-/// With the names that are meant perhaps.
+/// With similar names.
 pub fn parse_tensor_type(text: &str) -> Result<GgmlType, UnknownName> {
     match GgmlType::from_name(text).filter(|&ty| is_tensor_target(ty)) {
         Some(ty) => Ok(ty),
@@ -89,17 +89,17 @@ pub fn parse_tensor_type(text: &str) -> Result<GgmlType, UnknownName> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownName {
-    /// What it should be the name of: `file type`, `tensor type`.
+    /// The kind of name: `file type`, `tensor type`.
     pub what: &'static str,
     /// The name.
     pub name: String,
-    /// Names that are alike, at most three.
+    /// Similar names, at most three.
     pub near: Vec<&'static str>,
-    /// All names, when none is alike.
+    /// All names, if none is similar.
     pub all: Vec<&'static str>,
 }
 
-/// Bytes of a mistaken name that are looked at and repeated.
+/// The maximum number of bytes of an unknown name to compare and repeat.
 const SHOWN: usize = 64;
 
 impl UnknownName {
@@ -108,7 +108,7 @@ impl UnknownName {
         let (all, asked) = (names.collect::<Vec<_>>(), letters(&name));
         let how_far = |other: &str| {
             let other = letters(other);
-            // Perhaps only the beginning was given.
+            // The name may be a prefix.
             let begins = asked.len() >= 4 && other.starts_with(&asked);
             distance(&asked, &other).min(if begins { 1 } else { usize::MAX })
         };
@@ -132,7 +132,7 @@ fn letters(name: &str) -> Vec<u8> {
     name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_uppercase()).collect()
 }
 
-/// How many letters must be changed, added or removed to make one name of the other.
+/// The edit distance: the number of letters to change, add or remove.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! The loops that all types of blocks share: what a type says of itself, and the one driver that turns it into a codec.
+//! The loops shared by all block types: the traits that define a type, and the driver that turns them into a codec.
 //!
-//! A type has blocks of `BYTES` bytes for `LEN` values. It says twice how one becomes the other: in plain steps, which are the rule, and over
-//! [`Lanes`]. The driver walks over the blocks, chooses the instruction set, and passes the blocks that lanes cannot encode to the plain steps.
+//! A type has blocks of `BYTES` bytes for `LEN` values. It defines each conversion twice: as a scalar reference, and over [`Lanes`]. The
+//! driver iterates over the blocks, selects the instruction set, and encodes with the reference the blocks that the lanes cannot encode.
 
 use core::marker::PhantomData;
 
@@ -10,41 +10,41 @@ use crate::lanes::Lanes;
 use crate::lanes::twice::Twice;
 use crate::rows::{Rows, Tile};
 
-/// How a block becomes values.
+/// Decoding of one block.
 pub(super) trait DecodeBlock<const LEN: usize, const BYTES: usize> {
-    /// One block, in plain steps.
+    /// One block, scalar reference.
     fn plain(block: &[u8; BYTES], values: &mut [f32; LEN]);
 
-    /// One block, some values at a time.
+    /// One block, several values at a time.
     fn lanes<L: Lanes>(lanes: L, block: &[u8; BYTES], values: &mut [f32; LEN]);
 }
 
-/// How values become a block.
+/// Encoding of one block.
 pub(super) trait EncodeBlock<const LEN: usize, const BYTES: usize>: Sized {
-    /// Which vectors are taken in pairs.
+    /// The vectors that are processed in pairs.
     const PAIRS: Pairs = Pairs::Never;
 
-    /// One block, in plain steps; `weights` are those of its columns. Implementations are, or call, functions that are never inlined.
+    /// One block, scalar reference; `weights` are those of its columns. Implementations are, or call, functions that are never inlined.
     fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost>;
 
-    /// One block per lane, for the first [`Tile::len`] lanes, which is also the length of `out`. Bit `i` of the result is whether block `i` is
-    /// right; the others may hold anything, and are encoded again in plain steps.
+    /// One block per lane, for the first [`Tile::len`] lanes, which is also the length of `out`. Bit `i` of the result is set if block `i`
+    /// is valid; invalid blocks have unspecified contents and are encoded again by the reference.
     fn lanes<L: Lanes>(lanes: L, tile: &Tile<'_, LEN>, out: &mut [[u8; BYTES]]) -> u32;
 
-    /// Rows, each of whole blocks. Types that look at more than a block, or have an encoder of its own with a matrix, say so here.
+    /// Rows of whole blocks each. Overridden by types that read more than one block, or that have a separate encoder for a matrix.
     fn rows(isa: Isa, rows: Rows<'_>, blocks: &mut [[u8; BYTES]]) -> Result<(), Refused> {
         encode_blocks::<Self, LEN, BYTES>(isa, rows, blocks)
     }
 }
 
-/// When an encoder takes two vectors in step.
+/// When an encoder processes two vectors in step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pairs {
-    /// It has enough to do with one.
+    /// Never: one vector fills the pipeline.
     Never,
-    /// It waits for its own sums: the second vector fills the time.
+    /// Always: sums form dependency chains, whose latency the second vector hides.
     Always,
-    /// It looks at lanes in eights, so vectors of four go in pairs.
+    /// Only for vectors of four lanes: the encoder works on lanes in groups of eight.
     Narrow,
 }
 
@@ -58,14 +58,14 @@ impl Pairs {
     }
 }
 
-/// ggml aborts on the block, so there are no bytes that would be right.
+/// ggml aborts on the block, so no valid bytes exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lost;
 
 /// A block that was [`Lost`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Its number, counted from the first one of the call.
+    /// Its index, from the first block of the call.
     pub block: usize,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn encode<C: EncodeBlock<LEN, BYTES>, const LEN: usize, const BYTES: 
     C::rows(isa, rows, packed.as_chunks_mut().0)
 }
 
-/// Blocks that stand alone.
+/// Blocks that do not depend on each other.
 pub(super) fn encode_blocks<C: EncodeBlock<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     isa: Isa,
     rows: Rows<'_>,
@@ -155,7 +155,7 @@ impl<C: EncodeBlock<LEN, BYTES>, const LEN: usize, const BYTES: usize> Encode<'_
     }
 }
 
-/// Encodes the blocks of a tile that lanes could not do.
+/// Encodes the blocks of a tile that the lanes could not encode.
 #[inline(never)]
 fn redo<C: EncodeBlock<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     rows: &Rows<'_>,

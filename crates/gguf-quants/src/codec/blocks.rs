@@ -1,15 +1,15 @@
-//! What the types whose blocks stand alone share: the largest magnitude of each block, the scale made of it, and rounding.
+//! Shared code of the types with independent blocks: the largest magnitude of each block, the scale computed from it, and rounding.
 //!
-//! These types have no search. A block's scale is its largest magnitude over some number, and its levels are the values over
-//! the scale; so the work is to find that magnitude without a chain of dependent operations. The kernels read each block
-//! once for it (vectors along the block, in integers, where the order does not matter), turn what is left of as many blocks
-//! as there are lanes, compute the scales of all of them at once, and then read each block again, which is still in the cache.
+//! These types need no search. A block's scale is its largest magnitude divided by a constant, and its levels are the values divided by the
+//! scale; the cost is in finding that magnitude without a chain of dependent operations. The kernels read each block once for it (vectors
+//! along the block, as integers, for which the order does not matter), transpose the partial results of one block per lane, compute all
+//! scales at once, and then read each block again from the cache.
 
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 
-/// The largest magnitude of each lane's block, as bits; those of a NaN when there is one in the block.
+/// The largest magnitude of each lane's block, as bits; the bits of a NaN if the block has one.
 ///
-/// Bits of magnitudes are ordered as the magnitudes are, with NaNs above infinity.
+/// The bits of magnitudes have the order of the magnitudes, with NaNs above infinity.
 #[inline(always)]
 pub(super) fn largest<L: Lanes, const LEN: usize>(lanes: L, blocks: &[&[f32; LEN]; MAX_LANES]) -> L::I {
     const { assert!(LEN.is_multiple_of(16)) };
@@ -36,21 +36,21 @@ pub(super) fn largest<L: Lanes, const LEN: usize>(lanes: L, blocks: &[&[f32; LEN
     most
 }
 
-/// The bits of infinity: magnitudes from here on are not numbers.
+/// The bits of infinity: larger ones are NaNs.
 pub(super) const INFINITY: i32 = 0x7f80_0000;
 
 /// The scale of each lane's block.
 pub(super) struct Scales {
     /// The scale in half precision.
     pub half: [u16; MAX_LANES],
-    /// One over the scale; zero where the scale is.
+    /// The reciprocal of the scale; zero if the scale is zero.
     pub inverse: [f32; MAX_LANES],
-    /// Bit `i` is whether lane `i` has only numbers, and an inverse that is one.
+    /// Bit `i` is set if lane `i` has no NaN and its inverse is finite.
     pub valid: u32,
 }
 
 impl Scales {
-    /// Of the largest magnitudes, given as bits, and the level that is to stand for them.
+    /// Computes the scales from the bits of the largest magnitudes, and the level of the largest magnitude.
     #[inline(always)]
     pub(super) fn new<L: Lanes>(lanes: L, largest: L::I, top: f32) -> Scales {
         let zero = lanes.splat(0.0);
@@ -74,7 +74,7 @@ pub(super) fn halves<L: Lanes>(lanes: L, x: L::F, to: &mut [u16; MAX_LANES]) {
     }
 }
 
-/// The scale of a block and one over it, as the references compute them: `top` is the level of the largest magnitude.
+/// The scale of a block and its reciprocal, as the references compute them: `top` is the level of the largest magnitude.
 pub(super) fn scale(largest: f32, top: f32) -> (f32, f32) {
     let d = largest / top;
     (d, if d != 0.0 { 1.0 / d } else { 0.0 })
@@ -86,7 +86,7 @@ pub(super) fn ternary(d: f32) -> [f32; 4] {
     [if d.is_nan() { d } else { -d }, 0.0 * d, d, 2.0 * d]
 }
 
-/// The largest magnitude as `MAX(amax, fabsf(v))` finds it: a NaN is taken, and dropped again for the next value.
+/// The largest magnitude as `MAX(amax, fabsf(v))` computes it: a NaN becomes the maximum until the next value replaces it.
 pub(super) fn largest_or_last(x: &[f32]) -> f32 {
     let mut largest = 0.0;
     for x in x {
@@ -95,7 +95,7 @@ pub(super) fn largest_or_last(x: &[f32]) -> f32 {
     largest
 }
 
-/// The largest magnitude as `if (amax < fabsf(v))` finds it: NaNs are passed over.
+/// The largest magnitude as `if (amax < fabsf(v))` computes it: NaNs are ignored.
 pub(super) fn largest_number(x: &[f32]) -> f32 {
     let mut largest = 0.0;
     for x in x {
@@ -108,7 +108,7 @@ pub(super) fn largest_number(x: &[f32]) -> f32 {
 
 /// The nearest integer, ties away from zero (`roundf`); for magnitudes below 2³¹.
 ///
-/// The number that is added is the one before a half: with a half itself, the number before a half would become one.
+/// Adds the largest number below one half: with one half itself, the number just below one half would become one.
 #[inline(always)]
 pub(super) fn round<L: Lanes>(lanes: L, x: L::F) -> L::I {
     let sign = x.bits() & lanes.splat_i(i32::MIN);

@@ -1,6 +1,6 @@
-//! What MXFP4 and NVFP4 share: sixteen levels, which are twice the numbers of the 4-bit float E2M1.
+//! Shared code of MXFP4 and NVFP4: sixteen levels, twice the values of the 4-bit float E2M1.
 //!
-//! Index `i` and `i + 8` are one magnitude, the second of them negative; index 8 is zero again.
+//! Indexes `i` and `i + 8` have the same magnitude, the second with a negative sign; index 8 is zero as well.
 //!
 //! Rules: `kvalues_fp4` in `ggml-common.h`; `best_index_mxfp4` in `ggml-quants.c`.
 
@@ -10,8 +10,7 @@ use crate::lanes::{Floats, Ints, Lanes, Masks};
 pub(super) const LEVELS: [f32; 16] =
     [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0];
 
-/// The index whose level times `d` misses `x` by least: the first of those that miss it by the same, and the first of all when
-/// that cannot be said.
+/// The index whose level times `d` is nearest to `x`: the first of equally near ones, and the first of all if a difference is NaN.
 pub(super) fn best_index(x: f32, d: f32) -> u8 {
     let (mut best, mut least) = (0, (LEVELS[0] * d - x).abs());
     for (i, level) in LEVELS.iter().enumerate() {
@@ -23,16 +22,15 @@ pub(super) fn best_index(x: f32, d: f32) -> u8 {
     best as u8
 }
 
-/// Half way between one magnitude and the next.
+/// The midpoints between neighbouring magnitudes.
 const MIDDLES: [f32; 7] = [0.5, 1.5, 2.5, 3.5, 5.0, 7.0, 10.0];
 
-/// [`best_index`] for a scale of at most four significant bits, and `|x|` at most 2²⁰ times the scale: how many of the middles
-/// times the scale `|x|` is above, and the sign.
+/// [`best_index`] for a scale of at most four significant bits, and `|x|` at most 2²⁰ times the scale: the number of scaled midpoints below
+/// `|x|`, and the sign.
 ///
-/// Why that is the same. The middles times such a scale are exact. Between two neighbouring magnitudes the differences to both
-/// are exact, or the larger one is rounded and stays larger: so the nearer one wins, and the lower one in the middle, whose
-/// index comes first. A third magnitude is farther by at least the scale, which is more than the rounding of its difference.
-/// Zero is index 0, never 8.
+/// Proof of equality: the midpoints times such a scale are exact. Between two neighbouring magnitudes the differences to both are exact, or
+/// the larger one is rounded and remains larger; so the nearer one wins, and at the midpoint the lower one, whose index comes first. A
+/// third magnitude is farther by at least the scale, which exceeds the rounding error of its difference. Zero is index 0, never 8.
 ///
 /// `middles` are [`middles`] of the scale.
 #[inline(always)]
@@ -48,7 +46,7 @@ pub(super) fn index<L: Lanes>(lanes: L, x: L::F, middles: &[L::F; 7]) -> L::I {
     index | sign
 }
 
-/// The middles times the scale.
+/// The midpoints times the scale.
 #[inline(always)]
 pub(super) fn middles<L: Lanes>(lanes: L, d: L::F) -> [L::F; 7] {
     let mut middles = [d; 7];
@@ -65,7 +63,7 @@ mod tests {
     use crate::lanes::MAX_LANES;
     use crate::lanes::arrays::Arrays;
 
-    /// [`index`] of every value, on the lanes it is run with.
+    /// [`index`] of every value, on the lanes of the caller.
     struct Index<'a>(&'a [[f32; MAX_LANES]], f32);
     impl Kernel for Index<'_> {
         type Output = Vec<u8>;
@@ -87,7 +85,7 @@ mod tests {
         }
     }
 
-    /// Scales of four significant bits over the whole range; around every middle and level, at zero, and far above.
+    /// Scales of four significant bits over the whole range; values around every midpoint and level, at zero, and far above.
     #[test]
     fn the_index_is_that_of_the_nearest_level() {
         let exponents = [-133, -126, -100, -10, -1, 0, 1, 8, 90, 101];
@@ -106,7 +104,7 @@ mod tests {
         }
     }
 
-    /// What the kernels leave to the plain search: there, several levels miss by the same, or by NaN.
+    /// The cases left to the scalar search: several levels have the same difference, or it is NaN.
     #[test]
     fn the_first_of_equals_wins() {
         assert_eq!([best_index(f32::INFINITY, 1.0), best_index(f32::NAN, 1.0), best_index(1e30, 1.0)], [0, 0, 0]);

@@ -1,13 +1,14 @@
-//! What IQ1_S and IQ1_M have in common: values are -1, 0 or 1, all moved a little to one side, times a scale; eight of them are a
-//! point of a codebook of 2048.
+//! Shared code of IQ1_S and IQ1_M: values are -1, 0 or 1, shifted by a delta, times a scale; eight of them are a point of a codebook of
+//! 2048.
 //!
 //! ```text
 //! value = scale * (level - 1 + delta)      level: 0, 1 or 2, see grids
 //!                                          delta: 1/8 or -1/8
 //! ```
 //!
-//! An encoder sorts a group: with the values in order, the best levels are two cuts, and every pair of cuts is tried. Then each
-//! eight levels become a point of the codebook, a near one where it lacks theirs (`iq1_find_best_neighbour2` in `ggml-quants.c`).
+//! An encoder sorts a group: with the values in order, the best levels are two cuts, and every pair of cuts is tried. Then each eight
+//! levels become a point of the codebook, or a neighbour of it if the codebook lacks the point (`iq1_find_best_neighbour2` in
+//! `ggml-quants.c`).
 
 use std::sync::OnceLock;
 
@@ -19,7 +20,7 @@ use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
 pub(super) const LEN: usize = 256;
 /// Values in a point.
 pub(super) const POINT: usize = 8;
-/// How far values are moved (`IQ1S_DELTA`, `IQ1M_DELTA`).
+/// The shift of the values (`IQ1S_DELTA`, `IQ1M_DELTA`).
 pub(super) const DELTA: f32 = 0.125;
 /// The number of the point whose levels are all 2.
 const LAST_POINT: i32 = 6560;
@@ -33,7 +34,7 @@ pub(super) fn sigma2(x: &[f32; LEN]) -> f32 {
     2.0 * sum / LEN as f32
 }
 
-/// How much each of some values matters.
+/// The importance of each value.
 #[inline(always)]
 pub(super) fn weights<const N: usize>(x: &[f32; N], matrix: Option<&[f32; N]>, sigma2: f32) -> [f32; N] {
     let mut weights = [0.0; N];
@@ -52,8 +53,8 @@ pub(super) fn weights<const N: usize>(x: &[f32; N], matrix: Option<&[f32; N]>, s
     weights
 }
 
-/// The places of the values, the smallest first, equal ones in their order. (ggml's `qsort` is a merge sort, which keeps it. Where NaN
-/// stands does not matter: no cuts are found then.)
+/// The positions of the values in ascending order; equal values keep their order. (ggml's `qsort` is a merge sort, which is stable. The
+/// position of NaNs does not matter: no cuts are found then.)
 pub(super) fn sorted<const N: usize>(x: &[f32; N]) -> [usize; N] {
     let mut order = [0; N];
     for i in 0..N {
@@ -67,7 +68,7 @@ pub(super) fn sorted<const N: usize>(x: &[f32; N]) -> [usize; N] {
     order
 }
 
-/// What a level stands for, without the scale; exact.
+/// The value of a level, without the scale; exact.
 #[inline(always)]
 pub(super) fn value(level: u8, delta: f32) -> f32 {
     f32::from(level) - 1.0 + delta
@@ -94,15 +95,15 @@ static EIGHTFOLD: [u64; 2048] = {
     points
 };
 
-/// For a point, bytes from which [`decode_values`] makes its values.
+/// For a point, the bytes from which [`decode_values`] computes its values.
 #[inline(always)]
 pub(super) fn decode_point(index: usize, down: bool) -> [u8; POINT] {
     let up = if down { 0 } else { 0x0202_0202_0202_0202 };
     (EIGHTFOLD[index % 2048] + up).to_le_bytes()
 }
 
-/// Values from the bytes of their points: an eighth of the scale times eight times a level that is moved up or down, which is exactly
-/// the product of the scale and the level.
+/// Values from the bytes of their points: an eighth of the scale times eight times a shifted level, which is exactly the product of the
+/// scale and the level.
 #[inline(always)]
 pub(super) fn decode_values<L: Lanes, const N: usize>(lanes: L, scale: f32, bytes: &[u8; N], values: &mut [f32; N]) {
     let (scale, nine) = (lanes.splat(scale * 0.125), lanes.splat(9.0));
@@ -111,7 +112,7 @@ pub(super) fn decode_values<L: Lanes, const N: usize>(lanes: L, scale: f32, byte
     }
 }
 
-/// The index of the point that stands for eight levels, and whether it is just theirs.
+/// The index of the point for eight levels, and whether its levels are exactly these.
 pub(super) fn place(
     levels: &[u8; POINT],
     x: &[f32; POINT],
@@ -139,13 +140,13 @@ pub(super) fn place(
             found = Some(index);
         }
     }
-    // ggml goes on to look at the whole codebook, but reads past the values there.
+    // ggml then searches the whole codebook, but reads past the values there.
     found.map(|index| (index, false)).ok_or(Lost)
 }
 
 /// The codebook as the kernels use it.
 pub(super) struct Neighbours {
-    /// For each point its index, or `!k` when it is not in the codebook and has the `k`th list.
+    /// For each point its index, or `!k` if it is not in the codebook and has the `k`th list of neighbours.
     map: &'static [i32],
     /// The code of each index.
     codes: Vec<i32>,
@@ -156,7 +157,7 @@ pub(super) struct Neighbours {
     halves: [u8; 256],
 }
 
-/// Lists are filled up to a multiple of this, so that vectors can be loaded.
+/// Lists are padded to a multiple of this length, so that vectors can be loaded.
 const MULTIPLE: usize = 16;
 
 impl Neighbours {
@@ -174,7 +175,7 @@ impl Neighbours {
             };
             for k in 0..grid.n_lists() {
                 all.lists.extend(grid.list(k).iter().map(|&index| codes[usize::from(index)]));
-                // The last one again: it is not nearer than itself.
+                // Padding repeats the last code: it is not nearer than itself.
                 let last = all.lists[all.lists.len() - 1];
                 all.lists.resize(all.lists.len().next_multiple_of(MULTIPLE), last);
                 all.starts.push(all.lists.len() as u32);
@@ -193,8 +194,8 @@ impl Neighbours {
         self.map[low + 81 * high]
     }
 
-    /// [`place`], one point per lane, whose weights are not negative; `near` gives what is needed for a lane whose point is not in the
-    /// codebook. Of the lanes in `of` only.
+    /// [`place`], one point per lane, with weights that are not negative; `near` provides the inputs for a lane whose point is not in the
+    /// codebook. Only for the lanes in `of`.
     #[inline(always)]
     pub fn place<'a, L: Lanes>(
         &self,
@@ -226,15 +227,15 @@ impl Neighbours {
     }
 }
 
-/// Points of the codebook that stand for eight levels, one per lane.
+/// Points of the codebook for eight levels, one per lane.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed {
     pub index: Columns<i32>,
     /// The packed levels.
     pub code: Columns<i32>,
-    /// Lanes where these are not just the levels that were asked for.
+    /// Lanes whose levels differ from the requested ones.
     pub replaced: u32,
-    /// Lanes where nothing is near enough.
+    /// Lanes without a near point.
     pub lost: u32,
 }
 
@@ -242,7 +243,7 @@ impl Placed {
     pub const NONE: Placed = Placed { index: [0; MAX_LANES], code: [0; MAX_LANES], replaced: 0, lost: 0 };
 }
 
-/// What decides between neighbours.
+/// The inputs of the choice between neighbours.
 pub(super) struct Near<'a> {
     pub x: &'a [f32; POINT],
     pub matrix: Option<&'a [f32; POINT]>,
@@ -251,8 +252,8 @@ pub(super) struct Near<'a> {
     pub delta: f32,
 }
 
-/// The first of the nearest points of a list, `N` of them at a time: an element has three levels, so its errors are computed once
-/// for each level and then looked up.
+/// The first of the nearest points of a list, `N` of them at a time: an element has three levels, so its errors are computed once for each
+/// level and then looked up.
 #[inline(always)]
 fn nearest<L: Lanes>(lanes: L, list: &[u16], near: &Near<'_>) -> Option<u16> {
     let weights = weights(near.x, near.matrix, near.sigma2);
@@ -296,14 +297,14 @@ fn nearest<L: Lanes>(lanes: L, list: &[u16], near: &Near<'_>) -> Option<u16> {
     (first >> 32 != u64::from(f32::MAX.to_bits())).then(|| list[first as u32 as usize])
 }
 
-/// One value per lane for each of some places, in memory.
+/// One value per lane for each of several positions, in memory.
 pub(super) type Columns<T> = [T; MAX_LANES];
 
-/// A group in order, one per lane.
+/// A sorted group, one per lane.
 pub(super) struct Sorted<L: Lanes, const N: usize> {
     pub x: [L::F; N],
     pub weights: [L::F; N],
-    /// Where the values came from.
+    /// The original positions of the values.
     pub order: [L::I; N],
 }
 
@@ -361,15 +362,14 @@ pub(super) fn sorted_lanes<L: Lanes, const N: usize>(lanes: L, x: &[L::F; N], we
     s
 }
 
-/// A score from which a search for cuts may start, one per lane, when some cuts were seen to reach `reached.0² / reached.1`; the
-/// lowest number where that is not safe.
+/// A score from which a search for cuts may start, one per lane, if known cuts reach `reached.0² / reached.1`; the lowest number where that
+/// is not safe.
 ///
-/// A search goes from cuts to cuts and takes what is better than the best so far, where rounding decides between nearly equal ones, so
-/// the order matters. But it tries fewer than 1123 cuts, and rounding reaches across 2.4e-7 of a score. However the scores lie
-/// in the last 0.002 below the highest, there is a gap between two of them that is wider than that: what is above the gap is taken
-/// after whatever came from below it, and nothing from below is taken any more after that. So what came from below does not
-/// matter, and a search that starts there finds the same as one that starts with nothing. The numbers must be such that their
-/// products are not denormal or infinite.
+/// A search iterates over the cuts and keeps those better than the best so far; rounding decides between nearly equal ones, so the order
+/// matters. But it tries fewer than 1123 cuts, and rounding reaches across 2.4e-7 of a score. However the scores lie in the last 0.002
+/// below the highest, two of them have a gap between them that is wider than that: scores above the gap replace all scores below it, and no
+/// score below it replaces them. So the scores below do not matter, and a search that starts there finds the same cuts as one that starts
+/// from nothing. The products of the numbers must not be denormal or infinite.
 #[inline(always)]
 pub(super) fn start<L: Lanes>(lanes: L, reached: (L::F, L::F), sum_w: L::F, max: L::F) -> L::F {
     let score = reached.0 * reached.0 / reached.1;
@@ -387,7 +387,7 @@ pub(super) const fn cuts(first: usize, second: usize, kind: usize) -> i32 {
     (first | second << 8 | kind << 16) as i32
 }
 
-/// The numbers of the points that two cuts make, for `P` points of a group of `N`; turned around where `flip` says so.
+/// The numbers of the points for two cuts, for `P` points of a group of `N`; reversed where `flip` is set.
 #[inline(always)]
 pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
     lanes: L,
@@ -401,7 +401,7 @@ pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
         numbers[i] = i as i32;
     }
     let lane = lanes.load_i(&numbers);
-    // What stands at the cuts; after the last value, what no value reaches.
+    // The values at the cuts; after the last value, infinity.
     let mut values = [f32::INFINITY; 33 * MAX_LANES];
     let mut order = [i32::MAX; 33 * MAX_LANES];
     for i in 0..N {
@@ -435,7 +435,7 @@ pub(super) fn points<L: Lanes, const N: usize, const P: usize>(
 mod tests {
     use super::*;
 
-    /// A network sorts everything when it sorts all rows of zeros and ones.
+    /// A network that sorts all rows of zeros and ones sorts everything.
     #[test]
     fn networks_sort() {
         let sorts = |network: &[[u8; 2]], ones: u32, n: usize| {
@@ -451,7 +451,7 @@ mod tests {
         for ones in 0..1 << 16 {
             assert!(sorts(&NETWORK_16, ones, 16), "{ones:#b}");
         }
-        // The merges are the same at every size; of the longest, each pair of sorted halves.
+        // The merges are the same at every size; for the longest, each pair of sorted halves.
         for low in 0..=16 {
             for high in 0..=16 {
                 let halves = (0xffff_0000u32 >> low & 0xffff) | (0xffff_0000u32 >> high & 0xffff) << 16;

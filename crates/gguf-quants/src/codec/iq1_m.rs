@@ -1,5 +1,5 @@
-//! IQ1_M: 256 values in 56 bytes, 1.75 bits a weight; sixteen groups of 16 with a 3-bit scale each, two points of eight from a
-//! codebook of 2048 in each, and a side for each point.
+//! IQ1_M: 256 values in 56 bytes, 1.75 bits per weight; sixteen groups of 16, each with a 3-bit scale and two points of eight from a
+//! codebook of 2048, each point with the sign of its shift.
 //!
 //! ```text
 //! 0                       32                      48                             56
@@ -31,7 +31,7 @@ const BYTES: usize = 56;
 /// Groups whose largest magnitude is below this are all zero (`GROUP_MAX_EPS_IQ1_M`).
 const GROUP_MAX_EPS: f32 = 1e-7;
 
-/// The scale of a super-block, which stands in the top bits of its four halves, and the halves.
+/// The scale of a super-block, stored in the top bits of its four halves, and the halves.
 #[inline(always)]
 fn head(block: &[u8; BYTES]) -> (u16, [u16; 4]) {
     let scales = u64::from_le_bytes(*block.last_chunk().unwrap());
@@ -77,12 +77,12 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// What was found for a group.
+/// The result for a group.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     /// Not negative.
     scale: f32,
-    /// Bit `k`: whether the values of point `k` are moved down.
+    /// Bit `k`: whether the values of point `k` are shifted down.
     down: u8,
     index: [u16; POINTS],
 }
@@ -101,7 +101,7 @@ fn largest(found: &[Found; GROUPS]) -> f32 {
     max
 }
 
-/// `scales` is a group's scale as it is stored, and the super-block's; without it all scales are zero.
+/// `scales` are the stored scales of the groups and the scale of the super-block; without it all scales are zero.
 fn pack(found: &[Found; GROUPS], scales: Option<(&[u8; GROUPS], f32)>) -> [u8; BYTES] {
     let mut out = [0; BYTES];
     let mut halves = [0; 4];
@@ -130,10 +130,10 @@ fn pack(found: &[Found; GROUPS], scales: Option<(&[u8; GROUPS], f32)>) -> [u8; B
     out
 }
 
-/// The scale of a super-block is made a little larger: the rule has it so.
+/// The factor by which the rule enlarges the scale of a super-block.
 const SCALE_UP: f32 = 1.1125;
 
-/// One super-block in plain steps.
+/// One super-block, scalar reference.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
     let sigma2 = iq1::sigma2(x);
@@ -179,7 +179,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
         return Ok(Found::default());
     }
     let order = iq1::sorted(x);
-    // Sums for each half of the group, which is the point that a value belongs to.
+    // Sums for each half of the group, which is one point.
     let (mut sum_x, mut sum_w) = ([[0.0; GROUP + 1]; 2], [[0.0; GROUP + 1]; 2]);
     for (j, &i) in order.iter().enumerate() {
         for h in 0..2 {
@@ -193,8 +193,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     let mut found = None;
     for first in 0..=GROUP {
         for second in first..=GROUP {
-            // The sums for a half whose values are moved by `delta`. Levels differ by one, so most of the sum is the same for
-            // all cuts.
+            // The sums for a half whose values are shifted by `delta`. Levels differ by one, so most of the sum is the same for all cuts.
             let sums = |h: usize, delta: f32| {
                 let q = [delta - 1.0, delta, delta + 1.0];
                 let qx = sum_x[h][GROUP] * q[2] - (sum_x[h][first] + sum_x[h][second]);
@@ -250,7 +249,7 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
     if scale >= 0.0 { Ok(Found { scale, down, index }) } else { Err(Lost) }
 }
 
-/// The four ways to move the two halves of a group, in the order in which they are tried: both up, then the second, the first, and both
+/// The four ways to shift the two halves of a group, in the order of the search: both up, then the second down, the first down, and both
 /// down.
 fn sides(kind: usize) -> [f32; 2] {
     [if kind < 2 { DELTA } else { -DELTA }, if kind.is_multiple_of(2) { DELTA } else { -DELTA }]
@@ -261,13 +260,13 @@ struct Cut<L: Lanes> {
     /// See [`cuts`]; for the kind see [`sides`].
     cuts: L::I,
     scale: L::F,
-    /// Lanes for which this is right.
+    /// Lanes with a valid result.
     valid: L::M,
 }
 
 /// The best cuts, one group per lane.
 ///
-/// With weights that are not negative, the sum of squares is positive where anything can be better.
+/// With weights that are not negative, the sum of squares is positive wherever a better score is possible.
 #[inline(always)]
 fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     let zero = lanes.splat(0.0);
@@ -284,7 +283,7 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     let all_w = sum_w[GROUP][0] + sum_w[GROUP][1];
     valid = valid & (all_w.equal(zero) | all_w.ge(lanes.splat(1e-30)));
 
-    // For values that are moved up and down: what the whole half adds, and the factors of its part under each cut.
+    // For values shifted up and down: the sums of the whole half, and the factors of its part under each cut.
     let up = [1.0 + DELTA, 1.0 - DELTA];
     let factors = [[0.75, -1.25], [1.25, -0.75]];
     let (mut all_x, mut all_q2) = ([[zero; 2]; 2], [[zero; 2]; 2]);
@@ -299,7 +298,7 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
         }
     }
 
-    // Cuts that are often not far from the best.
+    // Cuts that are often close to the best.
     let mut reached = (zero, lanes.splat(1.0));
     for first in [2, 3, 4, 5, 6] {
         for second in [10, 11, 12, 13, 14] {
@@ -450,7 +449,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
                     scale: lane_scale[lane],
                     delta: lane_delta[lane],
                 };
-                // Where there is nothing, the first point, whose code is 0.
+                // Empty groups use the first point, whose code is 0.
                 let point = none.select_i(zero_i, points[k]);
                 neighbours.place(lanes, point, of, near, &mut placed[g][k]);
                 replaced |= placed[g][k].replaced;
@@ -475,7 +474,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
             scale = refit.select(sum_qx / sum_q2, scale);
             scale = none.select(zero, scale);
-            // NaN is for the reference.
+            // NaNs are left to the reference.
             valid = valid & scale.ge(zero);
             scales[g] = scale;
             max_scale = max_scale.max(scale);
@@ -487,7 +486,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let mut levels = [[0; MAX_LANES]; GROUPS];
         for g in 0..GROUPS {
             let (x, weights) = columns(lanes, tile, sigma2, g);
-            // The bits that `nearest_int` takes, for every number.
+            // The bits that `nearest_int` uses, for every number.
             let wish = lanes.splat(0.5) * (inverse * scales[g] - lanes.splat(1.0));
             let sum = (wish + lanes.splat(ROUND)).bits();
             let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);

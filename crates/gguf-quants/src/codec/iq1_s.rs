@@ -1,5 +1,5 @@
-//! IQ1_S: 256 values in 50 bytes, 1.5625 bits a weight; eight groups of 32 with a 3-bit scale and a side each, points of eight
-//! from a codebook of 2048.
+//! IQ1_S: 256 values in 50 bytes, 1.5625 bits per weight; eight groups of 32, each with a 3-bit scale and the sign of its shift, points of
+//! eight from a codebook of 2048.
 //!
 //! ```text
 //! 0      2                      34                              50
@@ -67,12 +67,12 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// What was found for a group.
+/// The result for a group.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     /// Not negative.
     scale: f32,
-    /// Whether values are moved down.
+    /// Whether values are shifted down.
     down: bool,
     index: [u16; POINTS],
 }
@@ -86,7 +86,7 @@ fn pack(found: &[Found; GROUPS]) -> [u8; BYTES] {
     let d = max / 15.0;
     let inverse = 1.0 / d;
     if max != 0.0 {
-        // A little more than what takes the largest scale to 15: the rule has it so.
+        // Slightly more than what scales the largest value to 15, as in the rule.
         out[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.125).to_le_bytes());
     }
     for (g, f) in found.iter().enumerate() {
@@ -104,7 +104,7 @@ fn pack(found: &[Found; GROUPS]) -> [u8; BYTES] {
     out
 }
 
-/// One super-block in plain steps.
+/// One super-block, scalar reference.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: &[f32; LEN]) -> Result<[u8; BYTES], Lost> {
     let sigma2 = iq1::sigma2(x);
@@ -189,18 +189,18 @@ fn reference_group(x: &[f32; GROUP], weights: &[f32; GROUP]) -> Result<Found, Lo
 
 /// Cuts through a group, one per lane.
 struct Cut<L: Lanes> {
-    /// See [`cuts`]; the kind is 1 where values are moved down.
+    /// See [`cuts`]; the kind is 1 if values are shifted down.
     cuts: L::I,
     scale: L::F,
-    /// Lanes for which this is right.
+    /// Lanes with a valid result.
     valid: L::M,
 }
 
 /// The best cuts, one group per lane.
 ///
-/// The differences of sums that are multiplied by an eighth are exact multiples of it when no number is so small or large that an
-/// eighth of it, or the difference, leaves the range; so the sums are divided once. With weights that are not negative, the
-/// sum of squares is positive where anything can be better.
+/// Differences of sums times an eighth are exact multiples of it unless a number is so small or large that an eighth of it, or the
+/// difference, leaves the range; so the sums are divided once. With weights that are not negative, the sum of squares is positive wherever
+/// a better score is possible.
 #[inline(always)]
 fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     let zero = lanes.splat(0.0);
@@ -216,7 +216,7 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
     }
 
     let (low, high) = (lanes.splat(1.0 - DELTA), lanes.splat(1.0 + DELTA));
-    // By side: what the values above the second cut add.
+    // By side: the sums of the values above the second cut.
     let (mut above_x, mut above_w) = ([[zero; 2]; GROUP + 1], [[zero; 2]; GROUP + 1]);
     let (mut eighth_x, mut eighth_w) = (sum_x, sum_w);
     for j in 0..=GROUP {
@@ -227,7 +227,7 @@ fn search<L: Lanes>(lanes: L, sorted: &Sorted<L, GROUP>, max: L::F) -> Cut<L> {
         eighth_w[j] = sum_w[j] * lanes.splat(DELTA * DELTA);
     }
 
-    // Cuts that are often not far from the best.
+    // Cuts that are often close to the best.
     let mut reached = (zero, lanes.splat(1.0));
     for first in [4, 6, 8, 10, 12] {
         for second in [20, 22, 24, 26, 28] {
@@ -352,7 +352,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             }
             let refit = lanes.mask(replaced) & sum_qx.gt(zero) & sum_q2.gt(zero);
             scale = refit.select(sum_qx / sum_q2, scale);
-            // NaN is for the reference.
+            // NaNs are left to the reference.
             valid = valid & (none | scale.ge(zero));
             scale.store(&mut lane_scale);
             for i in 0..tile.len {

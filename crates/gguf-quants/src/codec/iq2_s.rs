@@ -1,4 +1,4 @@
-//! IQ2_S: 256 values in 82 bytes, 2.5625 bits a weight; sixteen sub-blocks of 16, points of eight from a codebook of 1024.
+//! IQ2_S: 256 values in 82 bytes, 2.5625 bits per weight; sixteen sub-blocks of 16, points of eight from a codebook of 1024.
 //!
 //! ```text
 //! 0      2                 34               66            74            82
@@ -36,7 +36,7 @@ fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
         packed[66 + k / 4] |= ((index >> 8) as u8) << (2 * (k % 4));
     }
     let Some((d, scales)) = iq_grid::scales(found) else { return packed };
-    // The factor is ggml's, and makes the result a little better.
+    // The factor is ggml's; it slightly improves the result.
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 0.9875).to_le_bytes());
     for b in 0..8 {
         packed[74 + b] = scales[2 * b] | scales[2 * b + 1] << 4;

@@ -1,4 +1,4 @@
-//! IQ2_XS: 256 values in 74 bytes, 2.3125 bits a weight; sixteen sub-blocks of 16, points of eight from a codebook of 512.
+//! IQ2_XS: 256 values in 74 bytes, 2.3125 bits per weight; sixteen sub-blocks of 16, points of eight from a codebook of 512.
 //!
 //! ```text
 //! 0      2                              66                      74

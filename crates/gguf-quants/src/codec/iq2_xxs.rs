@@ -1,4 +1,4 @@
-//! IQ2_XXS: 256 values in 66 bytes, 2.0625 bits a weight; eight sub-blocks of 32, points of eight from a codebook of 256.
+//! IQ2_XXS: 256 values in 66 bytes, 2.0625 bits per weight; eight sub-blocks of 32, points of eight from a codebook of 256.
 //!
 //! ```text
 //! 0      2                                                              66

@@ -1,4 +1,4 @@
-//! IQ3_S: 256 values in 110 bytes, 3.4375 bits a weight; eight sub-blocks of 32, points of four from a codebook of 512.
+//! IQ3_S: 256 values in 110 bytes, 3.4375 bits per weight; eight sub-blocks of 32, points of four from a codebook of 512.
 //!
 //! ```text
 //! 0      2                 66            74               106            110
@@ -28,8 +28,8 @@ static POINTS: [[u8; 4]; 512] = grids::magnitudes(&grids::codes::IQ3_S, &[1, 3, 
 
 fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
     let mut packed = [0; BYTES];
-    // Points and signs are written even where all scales are zero. An empty sub-block takes no place in the bytes of the indexes and
-    // signs: those after it move up, though not their high bits and scales, and decode as other values. So ggml does it.
+    // Points and signs are written even where all scales are zero. As in ggml, an empty sub-block takes no space in the indexes and signs:
+    // the following ones move up, but not their high bits and scales, and decode as other values.
     let full = found[..8].iter().enumerate().filter(|(_, found)| found.any);
     for (place, (s, found)) in full.enumerate() {
         for (k, index) in found.index.into_iter().enumerate() {
@@ -39,7 +39,7 @@ fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
         packed[74 + 4 * place..78 + 4 * place].copy_from_slice(&found.signs);
     }
     let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return packed };
-    // The factor is ggml's, and makes the result a little better.
+    // The factor is ggml's; it slightly improves the result.
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.033).to_le_bytes());
     for b in 0..4 {
         packed[106 + b] = scales[2 * b] | scales[2 * b + 1] << 4;
@@ -89,7 +89,7 @@ impl Grids for Block {
         spread: 2.0,
         plain_share: None,
         even_signs: false,
-        // Nothing but zero.
+        // Only all zeros are empty.
         empty_below: f32::from_bits(1),
         reach: 9,
         step: 0.2,
@@ -117,8 +117,8 @@ mod tests {
     use crate::codec::block;
     use crate::{Isa, Rows};
 
-    /// What ggml writes for an empty sub-block before a full one: nothing, and so the full one's indexes and signs stand where those of the
-    /// empty one should, while its ninth bits and its scale stand in their own place.
+    /// ggml writes no indexes and signs for an empty sub-block before a full one: those of the full one take their place, while its ninth
+    /// bits and its scale stay in their own.
     #[test]
     fn an_empty_sub_block_takes_no_place() {
         let (mut late, mut early) = ([0.0; LEN], [0.0; LEN]);
@@ -129,7 +129,7 @@ mod tests {
         for isa in Isa::available() {
             let encode_block = |values: &[f32; LEN]| {
                 let mut packed = [0; BYTES];
-                // The weights are squares: they do not look at the rest of the super-block.
+                // The weights are squares: they do not depend on the rest of the super-block.
                 let rows = Rows::new(values, LEN, None).unwrap();
                 block::encode::<Block, _, _>(isa, rows, &mut packed).unwrap();
                 packed

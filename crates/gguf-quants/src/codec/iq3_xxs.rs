@@ -1,4 +1,4 @@
-//! IQ3_XXS: 256 values in 98 bytes, 3.0625 bits a weight; eight sub-blocks of 32, points of four from a codebook of 256.
+//! IQ3_XXS: 256 values in 98 bytes, 3.0625 bits per weight; eight sub-blocks of 32, points of four from a codebook of 256.
 //!
 //! ```text
 //! 0      2                 66                           98
@@ -21,7 +21,7 @@ use crate::rows::Tile;
 
 const BYTES: usize = 98;
 
-/// The magnitudes of the levels, for decoding; the top one is not in line with the others.
+/// The magnitudes of the levels, for decoding; the top one breaks the pattern.
 const MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
 
 /// The magnitudes of the points.
@@ -30,7 +30,7 @@ static POINTS: [[u8; 4]; 256] = grids::magnitudes(&grids::codes::IQ3_XXS, &MAGNI
 fn pack(found: &[Found; MAX_SUBS]) -> [u8; BYTES] {
     let mut packed = [0; BYTES];
     let Some((d, scales)) = iq_grid::scales(&found[..8]) else { return packed };
-    // The factor is ggml's, and makes the result a little better.
+    // The factor is ggml's; it slightly improves the result.
     packed[..2].copy_from_slice(&f32_to_f16_ggml(d * 1.0125).to_le_bytes());
     let (index, words) = packed[2..].split_at_mut(64);
     for (s, found) in found[..8].iter().enumerate() {

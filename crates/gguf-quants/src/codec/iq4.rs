@@ -1,5 +1,4 @@
-//! What IQ4_NL and IQ4_XS have in common: groups of 32 whose levels choose from sixteen fixed values, closer to each other around
-//! zero.
+//! Shared code of IQ4_NL and IQ4_XS: groups of 32 whose levels select from sixteen fixed values, denser around zero.
 //!
 //! ```text
 //! value = scale * VALUES[level]
@@ -14,15 +13,15 @@ use crate::search::GROUP_MAX_EPS;
 /// Values in a group.
 pub(super) const GROUP: usize = 32;
 
-/// What the levels stand for.
+/// The values of the levels.
 pub(super) const VALUES: [f32; 16] =
     [-127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0, 113.0];
 
-/// The smallest number whose level is above `i`: halfway between two values, where the differences to both are exact.
+/// The smallest number with a level above `i`: halfway between two values, where the differences to both are exact.
 const MIDDLES: [f32; 15] =
     [-115.5, -93.5, -74.0, -57.0, -42.0, -28.5, -16.0, -4.5, 7.0, 19.0, 31.5, 45.5, 61.0, 79.0, 101.0];
 
-/// The level whose value is nearest, the upper one of two; the highest for NaN.
+/// The level of the nearest value, the upper one of two; the highest for NaN.
 pub(super) fn nearest(x: f32) -> u8 {
     if x <= VALUES[0] {
         return 0;
@@ -32,7 +31,7 @@ pub(super) fn nearest(x: f32) -> u8 {
     (if x - VALUES[below] < VALUES[above] - x { below } else { above }) as u8
 }
 
-/// How much each value of a group matters; `sigma2` is of the whole block.
+/// The importance of each value of a group; `sigma2` is that of the whole block.
 pub(super) fn weights(x: &[f32; GROUP], matrix: Option<&[f32; GROUP]>, sigma2: f32) -> [f32; GROUP] {
     let mut weights = [0.0; GROUP];
     for i in 0..GROUP {
@@ -53,8 +52,7 @@ pub(super) fn sigma2<const LEN: usize>(x: &[f32; LEN]) -> f32 {
     sum * (2.0 / LEN as f32)
 }
 
-/// The scale for a group: of one that takes the largest value to 127 and some that take it to about -127, the one that misses
-/// the values by least.
+/// The scale of a group: the best of one that maps the largest value to 127 and several that map it to about -127.
 pub(super) fn fit(x: &[f32; GROUP], weights: &[f32; GROUP]) -> f32 {
     let (mut largest, mut max) = (0.0, 0.0);
     for &x in x {
@@ -87,13 +85,13 @@ pub(super) fn fit(x: &[f32; GROUP], weights: &[f32; GROUP]) -> f32 {
     scale
 }
 
-/// Where the largest value is taken to after the first try.
+/// The targets of the largest value after the first try.
 const STEPS: [f32; 15] = [
     -134.0, -133.0, -132.0, -131.0, -130.0, -129.0, -128.0, -127.0, -126.0, -125.0, -124.0, -123.0, -122.0, -121.0,
     -120.0,
 ];
 
-/// How many of fifteen rising numbers are not above `x`; all of them for NaN.
+/// The number of fifteen ascending numbers that are not above `x`; all of them for NaN.
 struct Position<L: Lanes> {
     eighth: L::F,
     fourth: L::F,
@@ -161,7 +159,7 @@ pub(super) fn weights_lanes<L: Lanes>(
     weights
 }
 
-/// A value's two candidate levels, and what they add to the sums.
+/// A value's two candidate levels, and their terms of the sums.
 #[derive(Clone, Copy)]
 struct Choice<L: Lanes> {
     x: L::F,
@@ -173,10 +171,10 @@ struct Choice<L: Lanes> {
     q2: [L::F; 2],
 }
 
-/// [`fit`] for one group per lane; the mask says for which lanes the scale is right.
+/// [`fit`] for one group per lane; the mask has the lanes with a valid scale.
 ///
-/// From the first of [`STEPS`] to the last a scaled value changes by less than the ratio of two neighbouring middles, so it has at
-/// most two levels in all of them. Which two is looked up once; a step is then a multiplication and a comparison.
+/// From the first of [`STEPS`] to the last, a scaled value changes by less than the ratio of two neighbouring midpoints, so it has at most
+/// two levels in all of them. The two are looked up once; a step is then a multiplication and a comparison.
 #[inline(always)]
 pub(super) fn fit_lanes<L: Lanes>(
     lanes: L,
@@ -211,7 +209,7 @@ impl<L: Lanes> Part<L> for Fit<'_, L> {
         }
         let empty = largest.lt(lanes.splat(GROUP_MAX_EPS));
 
-        // Between two middles the values themselves are the borders: no factor of the tries takes a number past both.
+        // Between two midpoints the values themselves are the borders: no factor of the tries moves a number past both.
         let mut borders = [f32::INFINITY; 15];
         borders[..14].copy_from_slice(&VALUES[1..15]);
         let border = Position::new(lanes, borders);
@@ -243,7 +241,7 @@ impl<L: Lanes> Part<L> for Fit<'_, L> {
         let mut scale = sum_q2.gt(zero).select(sum_qx / sum_q2, zero);
         let mut best = scale * sum_qx;
 
-        // As many steps at once as there are registers for.
+        // As many steps at once as fit the registers.
         let (mut sum_qx, mut sum_q2) = ([zero; 15], [zero; 15]);
         if L::N >= 16 {
             steps::<L, 8>(lanes, &choices, max, 0, &mut sum_qx, &mut sum_q2);
@@ -299,7 +297,7 @@ pub(super) fn pack(levels: &[u8; GROUP]) -> [u8; 16] {
     bytes
 }
 
-/// What the level of value `i` stands for.
+/// The value of level `i`.
 pub(super) fn value(bytes: &[u8], i: usize) -> f32 {
     VALUES[usize::from(bytes[i % 16] >> (4 * (i / 16)) & 15)]
 }
@@ -388,8 +386,8 @@ mod tests {
         }
     }
 
-    /// What [`fit_lanes`] relies on: between two neighbouring borders there is one middle, and the factors of the tries do not
-    /// take a number from there past another one.
+    /// The assumption of [`fit_lanes`]: between two neighbouring borders there is one midpoint, and the factors of the tries move no number
+    /// from there past another one.
     #[test]
     fn tries_cross_one_middle_at_most() {
         let factors = [120.0 / 127.0 * 0.9999, 134.0 / 127.0 * 1.0001];

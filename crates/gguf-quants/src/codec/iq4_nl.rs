@@ -1,4 +1,4 @@
-//! IQ4_NL: 32 values in 18 bytes, 4.5 bits a weight; one scale, and levels that choose from sixteen uneven values.
+//! IQ4_NL: 32 values in 18 bytes, 4.5 bits per weight; one scale, and levels that select from sixteen uneven values.
 //!
 //! ```text
 //! 0      2                       18
@@ -37,7 +37,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// One block in plain steps.
+/// One block, scalar reference.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let scale = iq4::fit(x, &iq4::weights(x, matrix, iq4::sigma2(x)));

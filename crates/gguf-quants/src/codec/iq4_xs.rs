@@ -1,5 +1,5 @@
-//! IQ4_XS: 256 values in 136 bytes, 4.25 bits a weight; eight groups of 32 with a 6-bit scale each, and levels that choose from
-//! sixteen uneven values.
+//! IQ4_XS: 256 values in 136 bytes, 4.25 bits per weight; eight groups of 32 with a 6-bit scale each, and levels that select from sixteen
+//! uneven values.
 //!
 //! ```text
 //! 0      2            4            8                        136
@@ -55,7 +55,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// One super-block in plain steps.
+/// One super-block, scalar reference.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let sigma2 = iq4::sigma2(x);
@@ -139,7 +139,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let inverse = d.equal(zero).select(zero, one / d);
         let mut lane_levels = [[0; MAX_LANES]; GROUPS];
         for g in 0..GROUPS {
-            // The bits that `nearest_int` takes, for every number.
+            // The bits that `nearest_int` uses, for every number.
             let sum = (inverse * scales[g] + lanes.splat(ROUND)).bits();
             let level = (sum & lanes.splat_i(0x007f_ffff)) - lanes.splat_i(0x0040_0000);
             let level = level.min(lanes.splat_i(31)).max(lanes.splat_i(-32));

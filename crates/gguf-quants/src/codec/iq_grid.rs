@@ -1,5 +1,4 @@
-//! What the IQ2 and IQ3 types have in common: magnitudes that are points of a codebook, signs beside them, and a scale for each
-//! sub-block.
+//! Shared code of the IQ2 and IQ3 types: magnitudes that are points of a codebook, separate signs, and a scale for each sub-block.
 //!
 //! ```text
 //! super-block of 256: sub-blocks of 32 or 16, each with a scale of 4 bits
@@ -8,14 +7,14 @@
 //! ```
 //!
 //! The search is the same for all (`quantize_row_iq2_xxs_impl`, `quantize_row_iq2_xs_impl`, `quantize_row_iq2_s_impl`,
-//! `quantize_row_iq3_xxs_impl` and `quantize_row_iq3_s_impl` in `ggml-quants.c`): a number of scales is tried; for each, every group is
-//! rounded and, where the codebook lacks the point, replaced by the best of its neighbours; the scale that fits best stays. `Rule` says
-//! where the types differ.
+//! `quantize_row_iq3_xxs_impl` and `quantize_row_iq3_s_impl` in `ggml-quants.c`): it tries a number of scales; for each, every group is
+//! rounded and, if the codebook lacks the point, replaced by the best of its neighbours; the best scale is kept. `Rule` describes the
+//! differences between the types.
 //!
-//! Nearly all time goes into the neighbours. What a group becomes under one scale does not depend on the other scales, so the
-//! kernel first rounds one group with every scale, one sub-block per lane, and then goes lane by lane: eight neighbours at a time stand in
-//! eight lanes. An element has few levels, so its errors are computed once for each level and picked from a register; each neighbour's
-//! sum is still made in the order of the elements, and so has the bits of the reference.
+//! Nearly all time is spent on the neighbours. The result of a group under one scale does not depend on the other scales, so the kernel
+//! first rounds one group with every scale, one sub-block per lane, and then processes lane by lane: eight neighbours at a time in eight
+//! lanes. An element has few levels, so its errors are computed once for each level and selected from a register; each neighbour's sum is
+//! added in the order of the elements, and so has the bits of the reference.
 #![allow(clippy::needless_range_loop, reason = "elements, groups and steps are counted")]
 
 use core::marker::PhantomData;
@@ -30,12 +29,12 @@ use crate::search::{FitPositive, ROUND, fit_positive, nearest_int, roundable};
 pub(super) const LEN: usize = 256;
 /// The most sub-blocks in a super-block.
 pub(super) const MAX_SUBS: usize = 16;
-/// The most scales that are tried.
+/// The largest number of scales to try.
 const MAX_STEPS: usize = 31;
 /// The most groups in a sub-block.
 const MAX_GROUPS: usize = 8;
 
-/// How one type is encoded.
+/// The parameters of one type's encoder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     /// The codebook.
@@ -44,7 +43,7 @@ pub(super) struct Rule {
     pub top: i32,
     /// Factor of the super-block's mean square in the weights, with a matrix.
     pub spread: f32,
-    /// So much of that is added to a value's square for its weight, without a matrix.
+    /// The share of that which is added to a value's square for its weight, without a matrix.
     pub plain_share: Option<f32>,
     /// Whether eight values have an even number of minus signs.
     pub even_signs: bool,
@@ -56,35 +55,35 @@ pub(super) struct Rule {
     pub step: f32,
     /// Whether the first guess comes from a separate search (`make_qp_quants`) instead of the maximum.
     pub fitted: bool,
-    /// Which groups are rounded again with the scale that was found.
+    /// The groups to round again with the chosen scale.
     pub again: Again,
 }
 
-/// A type with its rule. That is a constant of the kernel, which knows how many steps there are when it is compiled.
+/// A type with its rule, a constant of the kernel: the number of steps is known at compile time.
 pub(super) trait Grids {
     /// The rule.
     const RULE: Rule;
 }
 
-/// Which groups are rounded again.
+/// The groups to round again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// Those that were not points of the codebook.
+    /// Groups that were not points of the codebook.
     Replaced,
-    /// All, if any was not a point of the codebook, or no scale was better than nothing.
+    /// All groups, if one of them was not a point of the codebook, or no scale was better than zero.
     AllIfReplaced,
-    /// All.
+    /// All groups.
     All,
 }
 
-/// What was found for a sub-block; all zero for an empty one.
+/// The result for a sub-block; all zero for an empty one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
-    /// Whether anything was, that is, whether the sub-block was not taken for zero.
+    /// Whether the sub-block is not empty.
     pub any: bool,
     /// The scale; not negative.
     pub scale: f32,
-    /// The signs of each eight values, the first in the lowest bit. With even signs the highest bit may be anything.
+    /// The signs of each eight values, the first in the lowest bit. With even signs the highest bit is unspecified.
     pub signs: [u8; 4],
     /// The index of each group's point.
     pub index: [u16; MAX_GROUPS],
@@ -108,12 +107,12 @@ pub(super) fn scales(found: &[Found]) -> Option<(f32, [u8; MAX_SUBS])> {
     Some((d, levels))
 }
 
-/// The magnitudes of the levels of the IQ2 types, for decoding: not the odd numbers that the search takes them for.
+/// The magnitudes of the levels of the IQ2 types, for decoding; the search uses odd numbers instead.
 pub(super) const MAGNITUDES_2: [u8; 8] = [8, 25, 43, 0, 0, 0, 0, 0];
 
-/// For each byte of signs eight sign bits.
+/// For each byte of signs, eight sign bits.
 pub(super) static SIGNS: [[u32; 8]; 256] = sign_bits(false);
-/// For each seven bits of signs, whose number of minus signs is even, eight sign bits.
+/// For each seven bits of signs, eight sign bits with an even number of minus signs.
 pub(super) static EVEN_SIGNS: [[u32; 8]; 128] = sign_bits(true);
 
 const fn sign_bits<const BYTES: usize>(even: bool) -> [[u32; 8]; BYTES] {
@@ -131,7 +130,7 @@ const fn sign_bits<const BYTES: usize>(even: bool) -> [[u32; 8]; BYTES] {
     all
 }
 
-/// Decodes eight values. Signs are turned, not multiplied in: as compiled, ggml's factor of -1 turns those of NaNs too.
+/// Decodes eight values. Signs are flipped, not multiplied: as compiled, ggml's factor of -1 flips those of NaNs too.
 #[inline(always)]
 pub(super) fn put_eight(values: &mut [f32; 8], scale: f32, magnitudes: [u8; 8], signs: &[u32; 8]) {
     for i in 0..8 {
@@ -139,7 +138,7 @@ pub(super) fn put_eight(values: &mut [f32; 8], scale: f32, magnitudes: [u8; 8], 
     }
 }
 
-/// A value of that magnitude, in plain steps.
+/// A value of that magnitude, scalar reference.
 pub(super) fn signed(scale: f32, magnitude: u8, minus: bool) -> f32 {
     let value = scale * f32::from(magnitude);
     if minus { -value } else { value }
@@ -151,10 +150,10 @@ pub(super) fn both(a: [u8; 4], b: [u8; 4]) -> [u8; 8] {
     (u64::from(u32::from_le_bytes(a)) | u64::from(u32::from_le_bytes(b)) << 32).to_le_bytes()
 }
 
-/// Neighbours are looked at in eights.
+/// Neighbours are processed in groups of eight.
 pub(super) const PAIRS: Pairs = Pairs::Narrow;
 
-/// One super-block in plain steps.
+/// One super-block, scalar reference.
 #[inline(never)]
 pub(super) fn search<const SUB: usize, const E: usize>(
     rule: &Rule,
@@ -212,7 +211,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         return Ok(Found::default());
     }
 
-    // The sums of one choice of levels: with the values, and of the squares.
+    // The sums for one set of levels: with the values, and of the squares.
     let sums = |levels: &[u8; SUB]| {
         let (mut sum_qx, mut sum_q2) = (0.0, 0.0);
         for i in 0..SUB {
@@ -222,7 +221,7 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
         }
         (sum_qx, sum_q2)
     };
-    // Rounds a group, or finds the neighbour that serves it best; returns whether the codebook had the rounded point.
+    // Rounds a group, or finds its best neighbour; returns whether the codebook has the rounded point.
     let place_group = |group: usize, id: f32, scale: f32, levels: &mut [u8; SUB]| {
         let at = group * E..(group + 1) * E;
         let levels = &mut levels[at.clone()];
@@ -285,8 +284,8 @@ fn reference_sub_block<const SUB: usize, const E: usize>(
     Ok(found)
 }
 
-/// Magnitudes and signs. Where the number of minus signs must be even and is not, the least important value changes sides, and has
-/// then a negative magnitude.
+/// Magnitudes and signs. If the number of minus signs must be even and is not, the least important value is negated, and then has a
+/// negative magnitude.
 fn split_signs<const SUB: usize>(even: bool, x: &[f32; SUB], weights: &[f32; SUB]) -> ([f32; SUB], [u8; 4]) {
     let mut magnitudes = *x;
     let mut signs = [0u8; 4];
@@ -324,7 +323,7 @@ fn level_of(rule: &Rule, code: u16, element: usize) -> u8 {
     (if rule.top == 2 { code >> (2 * element) & 3 } else { code >> (3 * element) & 7 }) as u8
 }
 
-/// The code of the first of the neighbours that are nearest under the weights (`iq2_find_best_neighbour`, `iq3_find_best_neighbour`).
+/// The code of the first of the nearest neighbours under the weights (`iq2_find_best_neighbour`, `iq3_find_best_neighbour`).
 fn best_neighbour(rule: &Rule, near: &[u16], x: &[f32], roots: &[f32], scale: f32) -> Result<u16, Lost> {
     let codes = (rule.grid)().codes();
     let mut best = f32::MAX;
@@ -345,7 +344,7 @@ fn best_neighbour(rule: &Rule, near: &[u16], x: &[f32], roots: &[f32], scale: f3
     code.ok_or(Lost)
 }
 
-/// One super-block per lane: what `pack` makes of it, and for which lanes that is right.
+/// One super-block per lane: the result of `pack`, and the lanes where it is valid.
 #[inline(always)]
 pub(super) fn encode_tile<L: Lanes, T: Grids, const SUB: usize, const E: usize, const BYTES: usize>(
     lanes: L,
@@ -360,7 +359,7 @@ pub(super) fn encode_tile<L: Lanes, T: Grids, const SUB: usize, const E: usize, 
     valid
 }
 
-/// [`search`] for one super-block per lane, and for which lanes the result is right.
+/// [`search`] for one super-block per lane, and the lanes with a valid result.
 struct SearchTile<'a, T, const SUB: usize, const E: usize> {
     tile: &'a Tile<'a, LEN>,
     of: PhantomData<T>,
@@ -425,11 +424,11 @@ impl<L: Lanes, T: Grids, const SUB: usize, const E: usize> Part<L> for SearchTil
     }
 }
 
-/// What was found for one sub-block per lane.
+/// The results for one sub-block per lane.
 struct LaneFound {
-    /// Lanes that are not empty and have what follows.
+    /// Lanes that are not empty and have the following fields.
     any: u32,
-    /// Lanes for which all is right, also that they are empty.
+    /// Lanes with a valid result, including empty ones.
     valid: u32,
     scale: [f32; MAX_LANES],
     signs: [[i32; MAX_LANES]; 4],
@@ -439,8 +438,7 @@ struct LaneFound {
 
 /// Room for the intermediate results of one sub-block per lane, in rows of `L::N`.
 struct Scratch {
-    /// For each group and step first the rounded point, times two, then its place: a packed code, and [`REPLACED`] where it is a
-    /// neighbour's.
+    /// For each group and step first the rounded point, times two, then its place: a packed code, with [`REPLACED`] if it is a neighbour's.
     places: [[i32; ROWS * MAX_LANES]; MAX_GROUPS],
     /// The scale of each step.
     scales: [f32; ROWS * MAX_LANES],
@@ -450,7 +448,7 @@ struct Scratch {
     search: Search,
 }
 
-/// Stands above a packed code that is not of the rounded point.
+/// A flag above the packed code of a neighbour.
 const REPLACED: i32 = 1 << 16;
 
 impl Scratch {
@@ -465,7 +463,7 @@ impl Scratch {
     }
 }
 
-/// [`reference_sub_block`] for one sub-block per lane, of the lanes that are wanted.
+/// [`reference_sub_block`] for one sub-block per lane, for the requested lanes.
 #[inline(always)]
 fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     lanes: L,
@@ -502,7 +500,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let mut valid = all;
     let (mut scale, full) = if rule.fitted {
         let (scale, fits) = {
-            // No other type has this search, so it is compiled into the kernel.
+            // No other type runs this search with these parameters, so it is inlined into the kernel.
             let levels = &mut [zero; SUB];
             FitPositive::<L, SUB, true> { top: rule.top + 2, x: &x, weights, levels }.run(lanes)
         };
@@ -517,7 +515,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let mut roots = [zero; SUB];
     let mut wx = [zero; SUB];
     for i in 0..SUB {
-        // The zero makes roots of -0 positive, for comparing sums as integers.
+        // Adding zero makes roots of -0 positive, so that sums can be compared as integers.
         roots[i] = weights[i].sqrt() + zero;
         wx[i] = weights[i] * x[i];
     }
@@ -531,7 +529,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     let mut again = lanes.mask(0);
     let mut active = (valid & !empty).to_bits() & wanted;
 
-    // First every group with every scale, then those that are rounded again with the scale that was found.
+    // First every group with every scale, then the groups that are rounded again with the chosen scale.
     let mut best = zero;
     let nothing = lanes.splat_i(if rule.again == Again::Replaced { 0 } else { REPLACED });
     let mut chosen = [nothing; MAX_GROUPS];
@@ -604,7 +602,7 @@ fn sub_block<L: Lanes, const SUB: usize, const E: usize>(
     out
 }
 
-/// Where the levels of all numbers between those two are found by adding and subtracting.
+/// Whether the levels of all numbers between those two can be computed by addition and subtraction.
 #[inline(always)]
 fn roundable_levels<L: Lanes>(lanes: L, id: L::F, min: L::F, max: L::F) -> L::M {
     let half = lanes.splat(0.5);
@@ -652,7 +650,7 @@ fn lane_signs<L: Lanes, const SUB: usize>(
     (magnitudes, signs)
 }
 
-/// The sums of one choice of points: with the values, and of the squares.
+/// The sums for one set of points: with the values, and of the squares.
 #[inline(always)]
 fn sums<L: Lanes, const SUB: usize, const E: usize>(
     lanes: L,
@@ -675,8 +673,8 @@ fn sums<L: Lanes, const SUB: usize, const E: usize>(
     (sum_qx, sum_q2)
 }
 
-/// Rounds one group with each of the steps' inverse scales and leaves in the scratch, for the active lanes, the codes of the points or of
-/// the neighbours that stand for them. Gives the lanes for which there is none.
+/// Rounds one group with the inverse scale of each step and stores in the scratch, for the active lanes, the codes of the points or of
+/// their neighbours. Returns the lanes without a neighbour.
 #[inline(always)]
 fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     lanes: L,
@@ -688,7 +686,7 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
     active: u32,
 ) -> u32 {
     let top = if E == 8 { 2.0 } else { 7.0 };
-    // Adding this leaves an even integer, twice the one that adding half as much to half the number leaves.
+    // The sum is an even integer, twice the one for half the number and half the constant.
     let round = 2.0 * ROUND;
     for s in 0..ids.len() {
         let mut point = lanes.splat(0.0);
@@ -718,22 +716,22 @@ fn place_group<L: Lanes, const SUB: usize, const E: usize>(
 
 /// Rows of the tables that have one for each step.
 const ROWS: usize = 32;
-/// The most entries of [`Search`]: points of four have lists of up to five eights.
+/// The most entries of [`Search`]: points of four elements have lists of up to five groups of eight.
 const MAX_ENTRIES: usize = 5 * ROWS + 2 * MAX_LANES / 8;
 
-/// What is to be looked at for one lane and group: the neighbours of the points that the steps rounded to. An entry is what
-/// [`Eights::list`] takes, turned, with the number of the step in [`Eights::FREE`].
+/// The lists to search for one lane and group: the neighbours of the points to which the steps rounded. An entry is an argument of
+/// [`Eights::list`], negated, with the number of the step in [`Eights::FREE`].
 struct Search {
     entries: [u32; MAX_ENTRIES],
-    /// Those of more than one eight.
+    /// Lists longer than eight.
     long: [u32; ROWS],
     /// For each step the bits of the least error so far.
     least: [i32; ROWS],
 }
 
-/// Replaces the rounded points of one lane, one for each step, by codes. Says whether all were found.
+/// Replaces the rounded points of one lane, one for each step, by codes. Returns whether all were found.
 ///
-/// Vectors hold eight neighbours of one list and the next eight lanes those of another step's, for as many as the vector is long.
+/// A vector holds eight neighbours of one list in each eight lanes, each for another step.
 #[inline(always)]
 fn find_neighbours<L: Lanes, const E: usize>(
     lanes: L,
@@ -750,7 +748,7 @@ fn find_neighbours<L: Lanes, const E: usize>(
     let (map, all_codes) = (&eights.places[..], &eights.codes[..]);
     let (mut n, mut n_long) = (0, 0);
     for s in 0..steps.min(ROWS) {
-        // Without branches: whether a point is in the codebook is hard to foresee.
+        // Without branches: whether a point is in the codebook is hard to predict.
         let place = map[places[s * L::N + lane] as u32 as usize / 2];
         places[s * L::N + lane] = place;
         let entry = !place as u32 | (s as u32) << Eights::FREE;
@@ -764,14 +762,14 @@ fn find_neighbours<L: Lanes, const E: usize>(
     if n == 0 {
         return true;
     }
-    // Vectors are filled with the last one again, which does no harm.
+    // Vectors are padded with the last entry, which changes nothing.
     let n_first = n.next_multiple_of(at_once);
     for i in n..n_first {
         search.entries[i] = search.entries[n - 1];
     }
     n = n_first;
     if E == 4 {
-        // Lists are short: each eight for itself, without a loop below.
+        // Lists are short: one search for each eight, without an inner loop.
         for &entry in &search.long[..n_long] {
             for i in 1..Eights::list(!entry as i32).1 as u32 {
                 search.entries[n] = entry + i;
@@ -795,7 +793,7 @@ fn find_neighbours<L: Lanes, const E: usize>(
         order[i] = ((i & 7) << 16) as i32;
     }
     let magnitudes = lanes.load(&magnitudes);
-    // Above a code its place in the list, to tell the first of equal ones.
+    // The position in the list above the code, to choose the first of equal neighbours.
     let order = lanes.load_i(&order);
     let too_far = lanes.splat(f32::MAX);
 
@@ -827,7 +825,7 @@ fn find_neighbours<L: Lanes, const E: usize>(
         if E == 8 {
             for turn in 1..longest {
                 for j in 0..at_once {
-                    // The last eight again cannot win against themselves.
+                    // A repetition of the last eight cannot win against itself.
                     start[j] += if turn < Eights::list(!entries[j] as i32).1 { 8 } else { 0 };
                 }
                 let codes = lanes.load_eights(all_codes, &start);
@@ -837,7 +835,7 @@ fn find_neighbours<L: Lanes, const E: usize>(
                 found = less.select_i(codes | order | lanes.splat_i((turn as i32) << 19), found);
             }
         }
-        // Sums of squares are not negative, and are in the order of their bits.
+        // Sums of squares are not negative, so their bits have the same order.
         let least = lanes.least_of_eight(best.bits());
         lost = lost | least.equal(too_far.bits());
         let won = best.bits().equal(least);
@@ -847,7 +845,7 @@ fn find_neighbours<L: Lanes, const E: usize>(
         if E == 8 {
             lanes.least_of_eight(won.select_i(found, lanes.splat_i(i32::MAX))).store(&mut codes);
         } else {
-            // One eight each: the first that won.
+            // For each eight, the first lane that won.
             let won = won.to_bits();
             for j in 0..at_once {
                 codes[8 * j] = i32::from(all_codes[start[j] + (won >> (8 * j)).trailing_zeros() as usize]);
@@ -876,7 +874,7 @@ fn sum_errors<L: Lanes, const E: usize>(lanes: L, errors: &[L::F; E], mut codes:
     sum
 }
 
-/// The even signs of four times eight values, seven bits each, and a scale in the top four bits.
+/// The even signs of four groups of eight values, seven bits each, and a scale in the top four bits.
 pub(super) fn word(signs: [u8; 4], scale: u8) -> u32 {
     let mut word = u32::from(scale) << 28;
     for (k, s) in signs.into_iter().enumerate() {

@@ -1,5 +1,4 @@
-//! What Q4_K and Q5_K have in common: a super-block of eight groups of 32, each with a 6-bit scale and a 6-bit minimum, and the same
-//! code with or without a fifth bit.
+//! Shared code of Q4_K and Q5_K: a super-block of eight groups of 32, each with a 6-bit scale and a 6-bit minimum; Q5_K has a fifth bit.
 //!
 //! ```text
 //! value = d * scale[group] * level - dmin * min[group]
@@ -24,9 +23,9 @@ const GROUPS: usize = LEN / GROUP;
 /// The words of a group of one byte each.
 const WORDS: usize = GROUP / 4;
 
-/// Where the fifth bits start, if there are any.
+/// The start of the fifth bits, if any.
 const FIFTH_AT: usize = 16;
-/// Bytes of the low four bits, which are last.
+/// Bytes of the low four bits, stored last.
 const LOW_BYTES: usize = LEN / 2;
 
 /// A type with levels of `BITS` bits.
@@ -116,7 +115,7 @@ impl<const BITS: u32, const BYTES: usize> EncodeBlock<LEN, BYTES> for Block<BITS
                 let second = word::<L>([second[4 * w], second[4 * w + 1], second[4 * w + 2], second[4 * w + 3]]);
                 low[w] = first & low_half | (second & low_half).shl::<4>();
                 if BITS == 5 {
-                    // The bits of a pair come in from above, so the first pair ends lowest.
+                    // The bits of a pair are shifted in from above, so the first pair ends up lowest.
                     let bits =
                         (first.shr::<4>() & lowest_bits).shl::<6>() | (second.shr::<4>() & lowest_bits).shl::<7>();
                     fifth[w] = (fifth[w].shr::<2>() & lanes.splat_i(0x3f3f_3f3f)) | bits;
@@ -172,7 +171,7 @@ impl Head {
         scale_and_min(&self.scales, group)
     }
 
-    /// As they stand in a block.
+    /// The bytes as stored in a block.
     fn bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&self.d.to_le_bytes());
@@ -191,7 +190,7 @@ impl Head {
         Head { d: f32_to_f16_ggml(d), dmin: f32_to_f16_ggml(dmin), scales: packed }
     }
 
-    /// The scales by the largest of each kind, without a matrix.
+    /// The scales from the largest of each kind, without a matrix.
     fn from_largest(fits: &[Fit; GROUPS]) -> Head {
         let (mut max_scale, mut max_min) = (0.0, 0.0);
         for fit in fits {
@@ -240,7 +239,7 @@ fn products<L: Lanes>(lanes: L, head: &[u8; 16]) -> ([f32; GROUPS], [f32; GROUPS
     (ds, ms)
 }
 
-/// One super-block in plain steps (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and the same for Q5_K).
+/// One super-block, scalar reference (`quantize_row_q4_K_ref`, `quantize_row_q4_K_impl` and the same for Q5_K).
 #[inline(never)]
 fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> Plain {
     let mut levels = [0; LEN];
@@ -300,7 +299,7 @@ fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> 
         }
         let dmin = f16_to_f32_ggml(head.dmin) * f32::from(min);
         for i in g * GROUP..(g + 1) * GROUP {
-            // In this order: of two NaNs the first is kept, and its bits become the level.
+            // The order matters: of two NaNs the first is kept, and its bits become the level.
             levels[i] = nearest_int((dmin + x[i]) / d).min(search.levels).max(0) as u8;
         }
     }
@@ -310,7 +309,7 @@ fn reference(search: MinSearch, x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> 
 /// The heads of a tile's super-blocks and, group by group, the levels.
 struct Lane<L: Lanes> {
     heads: [Head; MAX_LANES],
-    /// Lanes that are right; the others are for [`reference`].
+    /// Lanes with a valid result; the others are left to [`reference`].
     valid: L::M,
     groups: [GroupFit<L>; GROUPS],
 }
@@ -332,7 +331,7 @@ impl<L: Lanes> Part<L> for Heads<'_> {
 
     #[inline(always)]
     fn run(self, lanes: L) -> Lane<L> {
-        // No type of these looks at magnitudes.
+        // None of these types compares magnitudes.
         heads(lanes, MinSearch { absolute: false, ..self.search }, self.tile)
     }
 }
@@ -421,7 +420,7 @@ fn heads<L: Lanes>(lanes: L, search: MinSearch, tile: &Tile<'_, LEN>) -> Lane<L>
 }
 
 impl<L: Lanes> Lane<L> {
-    /// The levels of one group, and for which lanes they are right.
+    /// The levels of one group, and the lanes where they are valid.
     #[inline(always)]
     fn levels(&self, lanes: L, top: i32, tile: &Tile<'_, LEN>, group: usize) -> ([L::I; GROUP], L::M) {
         let zero = lanes.splat(0.0);
@@ -434,7 +433,7 @@ impl<L: Lanes> Lane<L> {
             dmin[lane] = f16_to_f32_ggml(head.dmin) * f32::from(min);
         }
         let (d, dmin) = (lanes.load(&d), lanes.load(&dmin));
-        // Without a scale the levels stay those of the search.
+        // Without a scale, the levels of the search are kept.
         let unscaled = d.equal(zero);
         let keep_search = unscaled.any();
         let fit = self.groups[group];

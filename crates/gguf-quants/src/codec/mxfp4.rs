@@ -1,4 +1,4 @@
-//! MXFP4: 32 values in 17 bytes, 4.25 bits a weight; the OCP microscaling format with a power of two as scale.
+//! MXFP4: 32 values in 17 bytes, 4.25 bits per weight; the OCP microscaling format with a power-of-two scale.
 //!
 //! ```text
 //! 0   1                                17
@@ -6,10 +6,10 @@
 //!       byte i: value i in the low half, value 16 + i in the high half
 //! ```
 //!
-//! The scale is 2 to the power e - 128: half of what the format says, because the levels are twice its numbers (see `fp4`).
+//! The scale is 2 to the power e - 128: half of the format's scale, because the levels are twice its numbers (see `fp4`).
 //!
 //! Rules: `block_mxfp4` in `ggml-common.h`; `quantize_row_mxfp4_ref` and `dequantize_row_mxfp4` in `ggml-quants.c`;
-//! `ggml_e8m0_to_fp32_half` in `ggml-impl.h`. An importance matrix changes nothing.
+//! `ggml_e8m0_to_fp32_half` in `ggml-impl.h`. An importance matrix is ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, INFINITY};
@@ -20,7 +20,7 @@ use crate::rows::Tile;
 const LEN: usize = 32;
 const BYTES: usize = 17;
 
-/// The scale that an exponent byte stands for (`ggml_e8m0_to_fp32_half`).
+/// The scale of an exponent byte (`ggml_e8m0_to_fp32_half`).
 fn scale(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
@@ -50,14 +50,14 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// How many numbers below 2 to the power `p` have a logarithm that single precision rounds up to `p`.
+/// The number of floats below 2 to the power `p` whose logarithm single precision rounds up to `p`.
 ///
-/// The numbers just below a power of two stand 2⁻²⁴ of it apart, and their logarithms that over ln 2. Around `p` logarithms
-/// are rounded to 2 to the power `k - 23` on the side of the numbers below, where `k` is the exponent there: so those up to half
-/// of that away become `p`, which are `ln 2 * 2^k`, rounded down. Denormal numbers stand farther apart. (The C library's
-/// `log2f` gives just these for every exponent, as does a logarithm that is rounded correctly.)
+/// The floats just below a power of two are 2⁻²⁴ of it apart, and their logarithms 2⁻²⁴ / ln 2. Just below `p`, logarithms are rounded to
+/// multiples of 2 to the power `k - 23`, where `k` is the exponent there: those up to half of that away become `p`, which are `ln 2 * 2^k`
+/// floats, rounded down. Denormal numbers are farther apart. (The C library's `log2f` agrees for every exponent, as does a correctly
+/// rounded logarithm.)
 const fn rounded_up(p: i32) -> u32 {
-    // 0 and the powers next to it: the logarithms below are so fine that none is rounded up.
+    // 0 and its neighbours: the logarithms below are so fine that none is rounded up.
     let below = if p > 0 { p - 1 } else { -p };
     if below == 0 {
         return 0;
@@ -74,15 +74,15 @@ const fn power_of_two(p: i32) -> u32 {
     if p < -126 { 1 << (p + 149) } else { ((p + 127) as u32) << 23 }
 }
 
-/// The largest whole number up to the logarithm of a positive number, as `floorf(log2f(x))` has it.
+/// The floor of the logarithm of a positive number, as computed by `floorf(log2f(x))`.
 fn log2_floor(x: f32) -> i32 {
     let bits = x.to_bits();
     let p = if bits >> 23 == 0 { bits.ilog2() as i32 - 149 } else { (bits >> 23) as i32 - 127 } + 1;
     if bits >= power_of_two(p) - rounded_up(p) { p } else { p - 1 }
 }
 
-/// The exponent byte for a block (`(uint8_t)(floorf(log2f(amax)) - 2 + 127)`): numbers below 2⁻¹²⁵ go round to 255 and less,
-/// and infinity, which no integer holds, to 0.
+/// The exponent byte for a block (`(uint8_t)(floorf(log2f(amax)) - 2 + 127)`): numbers below 2⁻¹²⁵ wrap to 255 and less, and infinity,
+/// which does not fit an integer, becomes 0.
 fn exponent(largest: f32) -> u8 {
     if largest > 0.0 && largest < f32::INFINITY { (log2_floor(largest) - 2 + 127) as u8 } else { 0 }
 }
@@ -99,7 +99,7 @@ fn reference(x: &[f32; LEN]) -> [u8; BYTES] {
     out
 }
 
-/// For each exponent of single precision, from which bits on the logarithm is rounded up to the next one.
+/// For each exponent of single precision, the smallest bits whose logarithm is rounded up to the next exponent.
 const ROUNDS_UP: [i32; 256] = {
     let mut from = [INFINITY; 256];
     let mut e = 1;
@@ -120,12 +120,12 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let middles = fp4::middles(lanes, lanes.splat(1.0));
         let largest = blocks::largest(lanes, &tile.values);
 
-        // The largest is 2^(exponent - 127) and something; e is 2 less than its logarithm's whole part, plus 127.
+        // The largest is 2^(exponent - 127) times a fraction; e is 2 less than the integer part of its logarithm, plus 127.
         let zero = lanes.splat_i(0);
         let exponent = largest.shr::<23>();
         let up = lanes.gather_i(&ROUNDS_UP, exponent).gt(largest).select_i(zero, lanes.splat_i(1));
         let e = exponent + up - lanes.splat_i(2);
-        // Where e and one over the scale, 2^(128 - e), are ordinary numbers; and blocks that are all zero.
+        // The blocks for which e and the inverse scale, 2^(128 - e), are normal numbers, and the blocks of zeros.
         let empty = largest.equal(zero);
         let valid = (e.gt(zero) & lanes.splat_i(252).gt(e)) | empty;
         let e = empty.select_i(zero, e);
@@ -138,7 +138,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let x = tile.values[i];
             let (e, levels) = out.split_first_mut().unwrap();
             *e = exponents[i] as u8;
-            // Dividing by a power of two is exact, or of no account.
+            // Division by a power of two is exact, or underflows without effect.
             let inverse = lanes.splat(inverses[i]);
             for j in (0..16).step_by(L::N) {
                 let low = fp4::index(lanes, lanes.load(&x[j..]) * inverse, &middles);
@@ -154,7 +154,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
 mod tests {
     use super::*;
 
-    /// The exponent of every number near a power of two is that of its logarithm, computed in double and rounded once.
+    /// The exponent of every number near a power of two equals that of its logarithm, computed in double precision and rounded once.
     #[test]
     fn logarithms_are_rounded_before_they_are_cut() {
         for p in -148..=128 {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((exponent(2f32.powi(-125)), exponent(2f32.powi(-126)), exponent(f32::from_bits(1))), (0, 255, 232));
     }
 
-    /// The table says what the rule says.
+    /// The table agrees with the rule.
     #[test]
     fn the_table_holds_the_first_numbers_that_are_rounded_up() {
         for (e, first) in (0..).zip(ROUNDS_UP).skip(1).take(253) {

@@ -1,4 +1,4 @@
-//! NVFP4: 64 values in 36 bytes, 4.5 bits a weight; four groups of 16 with an 8-bit float as scale.
+//! NVFP4: 64 values in 36 bytes, 4.5 bits per weight; four groups of 16, each with an 8-bit float as scale.
 //!
 //! ```text
 //! 0            4                                36
@@ -7,10 +7,10 @@
 //!                              value 16 g + 8 + i in the high half
 //! ```
 //!
-//! A scale counts half, because the levels are twice the numbers of the 4-bit float (see `fp4`).
+//! Scales are halved, because the levels are twice the numbers of the 4-bit float (see `fp4`).
 //!
-//! Rules: `block_nvfp4` in `ggml-common.h`; `quantize_row_nvfp4_ref` and `dequantize_row_nvfp4` in `ggml-quants.c`;
-//! `ggml_fp32_to_ue4m3` and `ggml_ue4m3_to_fp32` in `ggml-impl.h`. An importance matrix changes nothing.
+//! Rules: `block_nvfp4` in `ggml-common.h`; `quantize_row_nvfp4_ref` and `dequantize_row_nvfp4` in `ggml-quants.c`; `ggml_fp32_to_ue4m3`
+//! and `ggml_ue4m3_to_fp32` in `ggml-impl.h`. An importance matrix is ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks;
@@ -23,14 +23,14 @@ const BYTES: usize = 36;
 const GROUP: usize = 16;
 const GROUPS: usize = LEN / GROUP;
 
-/// The largest scale, 448. (What would be 480 stands for NaN.)
+/// The largest scale, 448. (The bits for 480 are NaN.)
 const LARGEST: i32 = 0x7e;
 
 /// Below this a value is less than 2²⁰ times its group's scale, or the scale is zero.
 const ORDINARY: f32 = 134217728.0;
 
-/// Half of the number that a scale's bits stand for (`ggml_ue4m3_to_fp32`): three bits of fraction under four of exponent, the
-/// eighth bit ignored; 0x7f, the NaN, is zero.
+/// Half of the number that a scale encodes (`ggml_ue4m3_to_fp32`): three bits of fraction below four of exponent, the eighth bit ignored;
+/// 0x7f, the NaN, is zero.
 const fn scale(bits: u8) -> f32 {
     if bits == 0x7f {
         return 0.0;
@@ -50,8 +50,8 @@ const SCALES: [f32; 256] = {
     scales
 };
 
-/// The bits of a scale (`ggml_fp32_to_ue4m3`): rounded to the nearest, ties up; 256 and more become 448, and so do numbers that are
-/// rounded up to 256. Below 2⁻⁶ they are multiples of 2⁻⁹, up to 7 of them.
+/// The bits of a scale (`ggml_fp32_to_ue4m3`): rounded to nearest, ties up; numbers that round to 256 or more become 448. Below 2⁻⁶ they
+/// are multiples of 2⁻⁹, up to 7 of them.
 fn scale_bits(x: f32) -> u8 {
     if x.is_nan() || x <= 0.0 {
         return 0;
@@ -117,7 +117,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
         let magnitude = lanes.splat_i(i32::MAX);
         let at_once = L::N / GROUPS;
         let mut valid = 0;
-        // A lane holds a group, so that a vector of scales serves all columns; a tile takes as many turns as a block has groups.
+        // A lane holds a group, so one vector of scales serves all columns; a tile takes as many passes as a block has groups.
         for (turn, out) in out.chunks_mut(at_once).enumerate() {
             let mut groups = [&tile.values[0].as_chunks::<GROUP>().0[0]; MAX_LANES];
             for lane in 0..L::N {
@@ -128,7 +128,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             for x in &x {
                 largest = largest.max(x.bits() & magnitude);
             }
-            // Far above the largest scale, differences are rounded so that several levels are equally good.
+            // Far above the largest scale, differences are rounded, and several levels are equally near.
             let right = largest.as_f().lt(lanes.splat(ORDINARY)).to_bits();
 
             let target = largest.as_f() / lanes.splat(6.0);
@@ -139,7 +139,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let bits = is_small.select_i(small, rounded);
             let d_small = bits.to_f() * lanes.splat(1.0 / 1024.0);
             let d = is_small.select(d_small, (bits.shl::<20>() + lanes.splat_i(119 << 23)).as_f());
-            // With a scale of zero every level is: no value is above infinity.
+            // With a scale of zero every level is infinite, and no value is above infinity.
             let zero = bits.equal(lanes.splat_i(0));
             let middles = fp4::middles(lanes, zero.select(lanes.splat(f32::INFINITY), d));
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn scales_are_rounded_to_the_nearest_and_up_in_the_middle() {
-        // Every scale comes back from its number, except for those above 240: 256 and more become 448.
+        // Every scale round-trips, except those above 240: 256 and more become 448.
         for bits in 0..0x7fu8 {
             let expected = if bits < 0x78 { bits } else { 0x7e };
             assert_eq!(scale_bits(2.0 * scale(bits)), expected, "{bits:#x}");

@@ -1,8 +1,8 @@
-//! The types that are not quantized: one number after the other, in floats of other sizes and in integers.
+//! The types that are not quantized: sequences of floats of other sizes and of integers.
 //!
-//! F16 and BF16 are rounded as ggml rounds them (`ggml_fp32_to_fp16_row`, `ggml_fp32_to_bf16_row_ref` in `ggml.c`), which for a
-//! NaN is not what the converter's rules say (see [`float`]). F64 and the integers are only read; ggml does not convert
-//! them, and here they become the nearest `f32`.
+//! F16 and BF16 are rounded as in ggml (`ggml_fp32_to_fp16_row`, `ggml_fp32_to_bf16_row_ref` in `ggml.c`), which treats NaNs differently
+//! from the converter (see [`float`]). F64 and the integers are read-only; ggml does not convert them, and here they become the nearest
+//! `f32`.
 
 use super::block::Refused;
 use crate::dispatch::{Isa, Kernel};
@@ -10,7 +10,7 @@ use crate::float::{self, bf16_to_f32, f16_to_f32_ggml, f32_to_f16_ggml};
 use crate::lanes::{Floats, Lanes};
 use crate::rows::Rows;
 
-/// A loop over numbers, which compilers vectorise for each instruction set.
+/// A loop over numbers, vectorized by the compiler for each instruction set.
 macro_rules! stream {
     ($isa:expr, $from:expr => $to:expr, |$a:ident: $from_type:ty, $b:ident: $to_type:ty| $body:expr) => {{
         struct Stream<'a>(&'a [$from_type], &'a mut [$to_type]);

@@ -1,4 +1,4 @@
-//! Q1_0: 128 values in 18 bytes, 1.125 bits a weight; a scale and a sign each.
+//! Q1_0: 128 values in 18 bytes, 1.125 bits per weight; a scale and a sign each.
 //!
 //! ```text
 //! 0      2                             18
@@ -6,10 +6,10 @@
 //!   f16    byte i, bit b: whether value 8 i + b is d (1) or -d (0)
 //! ```
 //!
-//! The scale is the mean of the magnitudes, summed from the first to the last; so the sum takes one block per lane.
+//! The scale is the mean of the magnitudes, added sequentially; so the sum uses one block per lane.
 //!
-//! Rules: `block_q1_0` in `ggml-common.h`; `quantize_row_q1_0_ref` and `dequantize_row_q1_0` in `ggml-quants.c`. An importance
-//! matrix changes nothing.
+//! Rules: `block_q1_0` in `ggml-common.h`; `quantize_row_q1_0_ref` and `dequantize_row_q1_0` in `ggml-quants.c`. An importance matrix is
+//! ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks;

@@ -1,4 +1,4 @@
-//! Q2_0: 64 values in 18 bytes, 2.25 bits a weight; a scale and two bits each.
+//! Q2_0: 64 values in 18 bytes, 2.25 bits per weight; a scale and two bits each.
 //!
 //! ```text
 //! 0      2                              18
@@ -6,10 +6,10 @@
 //!   f16    byte i, bits 2 b: value 4 i + b over d, plus 1
 //! ```
 //!
-//! The scale is the largest magnitude, so the encoder never writes the level that stands for `2 d`.
+//! The scale is the largest magnitude, so the encoder never writes the level of `2 d`.
 //!
-//! Rules: `block_q2_0` in `ggml-common.h`; `quantize_row_q2_0_ref` and `dequantize_row_q2_0` in `ggml-quants.c`. An importance
-//! matrix changes nothing.
+//! Rules: `block_q2_0` in `ggml-common.h`; `quantize_row_q2_0_ref` and `dequantize_row_q2_0` in `ggml-quants.c`. An importance matrix is
+//! ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, Scales};
@@ -82,7 +82,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
             let (head, packed) = out.split_first_chunk_mut().unwrap();
             *head = scales.half[i].to_le_bytes();
             for (out, levels) in packed.iter_mut().zip(levels.as_chunks().0) {
-                // The product moves level b from bit 8 b to bit 24 + 2 b; no two terms of it meet.
+                // The product shifts level b from bit 8 b to bit 24 + 2 b; its terms do not overlap.
                 *out = (u32::from_le_bytes(*levels).wrapping_mul(0x0104_1040) >> 24) as u8;
             }
         }

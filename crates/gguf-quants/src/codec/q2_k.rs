@@ -1,4 +1,4 @@
-//! Q2_K: 256 values in 84 bytes, 2.625 bits a weight; sixteen groups of 16 with a scale and a minimum each.
+//! Q2_K: 256 values in 84 bytes, 2.625 bits per weight; sixteen groups of 16 with a scale and a minimum each.
 //!
 //! ```text
 //! 0               16                        80     82     84
@@ -74,7 +74,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// One block in plain steps.
+/// One block, scalar reference.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let mut levels = [0; LEN];
@@ -92,7 +92,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
                 max_scale = if fit.scale > max_scale { fit.scale } else { max_scale };
                 max_min = if fit.min > max_min { fit.min } else { max_min };
             }
-            // A scale below zero, which odd groups get, wraps and runs into the minimum.
+            // A negative scale, which occurs in odd groups, wraps and overflows into the minimum.
             if max_scale > 0.0 {
                 let iscale = SCALE_TOP as f32 / max_scale;
                 packed = fits.map(|fit| nearest_int(iscale * fit.scale) as u8);
@@ -138,7 +138,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
         }
         let min = f16_to_f32_ggml(dmin) * f32::from(packed[g] >> 4);
         for (level, x) in levels.iter_mut().zip(&x[g * GROUP..]) {
-            // In this order: of two NaNs the first is kept, and its bits become the level.
+            // The order matters: of two NaNs the first is kept, and its bits become the level.
             *level = nearest_int((min + x) / d).clamp(0, TOP) as u8;
         }
     }
@@ -236,7 +236,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
                 let g = 8 * h + part;
                 let x = sixteen::columns(lanes, &tile.values, g);
                 let (d, min) = (d * scale_levels[g], dmin * min_levels[g]);
-                // Without a scale the levels stay those of the search.
+                // Without a scale, the levels of the search are kept.
                 let unscaled = d.equal(zero);
                 let keep_search = unscaled.any();
                 let mut largest = zero;

@@ -1,4 +1,4 @@
-//! Q3_K: 256 values in 110 bytes, 3.4375 bits a weight; sixteen groups of 16 with a scale each.
+//! Q3_K: 256 values in 110 bytes, 3.4375 bits per weight; sixteen groups of 16 with a scale each.
 //!
 //! ```text
 //! 0                   32                        96            108    110
@@ -30,7 +30,7 @@ use crate::search::{
 const BYTES: usize = 110;
 const TOP: i32 = 4;
 const SCALE_TOP: i32 = 32;
-/// Groups that the search without a matrix takes at a time.
+/// Groups that the search without a matrix processes at a time.
 const IN_STEP: usize = 2;
 
 /// Q3_K.
@@ -94,7 +94,7 @@ fn unpack_scales(packed: &[u8; 12]) -> [u8; GROUPS] {
     scales
 }
 
-/// One block in plain steps.
+/// One block, scalar reference.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let mut levels = [0; LEN];
@@ -153,7 +153,7 @@ fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     out
 }
 
-/// With a matrix, which takes another search.
+/// The encoder with a matrix, which uses another search.
 struct Weighted;
 
 impl EncodeBlock<LEN, BYTES> for Block {
@@ -175,7 +175,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
 }
 
 impl EncodeBlock<LEN, BYTES> for Weighted {
-    // The search without a matrix goes on until the last lane is content, so fewer lanes have fewer rounds there.
+    // The search without a matrix runs until all lanes have converged, so fewer lanes need fewer rounds.
     const PAIRS: Pairs = Pairs::Always;
 
     fn plain(x: &[f32; LEN], weights: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
@@ -264,13 +264,13 @@ fn encode_tile<L: Lanes, const MATRIX: bool>(lanes: L, tile: &Tile<'_, LEN>, out
             let unscaled = d.equal(zero);
             let (levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
             valid = valid & (right | unscaled);
-            // Without a scale the levels stay those of the search.
+            // Without a scale, the levels of the search are kept.
             let levels = sixteen::select::<L>(unscaled, &search[g], &levels);
             words[part / 2][part % 2 * 4..][..4].copy_from_slice(&levels);
         }
         for run in &words {
             for w in 0..WORDS {
-                // The bits of a run come in from above, so the first run ends lowest.
+                // The bits of a run are shifted in from above, so the first run ends up lowest.
                 let bits = (run[w].shr::<2>() & lanes.splat_i(0x0101_0101)).shl::<7>();
                 third[w] = (third[w].shr::<1>() & lanes.splat_i(0x7f7f_7f7f)) | bits;
             }

@@ -1,4 +1,4 @@
-//! Q4_0: 32 values in 18 bytes, 4.5 bits a weight; one scale.
+//! Q4_0: 32 values in 18 bytes, 4.5 bits per weight; one scale.
 //!
 //! ```text
 //! 0      2                                      18

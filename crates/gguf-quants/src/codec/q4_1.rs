@@ -1,4 +1,4 @@
-//! Q4_1: 32 values in 20 bytes, 5 bits a weight; one scale and one minimum.
+//! Q4_1: 32 values in 20 bytes, 5 bits per weight; one scale and one minimum.
 //!
 //! ```text
 //! 0      2      4                                      20

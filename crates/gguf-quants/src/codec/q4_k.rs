@@ -1,4 +1,4 @@
-//! Q4_K: 256 values in 144 bytes, 4.5 bits a weight; eight groups of 32 with a scale and a minimum each.
+//! Q4_K: 256 values in 144 bytes, 4.5 bits per weight; eight groups of 32 with a scale and a minimum each.
 //!
 //! ```text
 //! 0      2      4             16                                     144

@@ -1,4 +1,4 @@
-//! Q5_0: 32 values in 22 bytes, 5.5 bits a weight; one scale.
+//! Q5_0: 32 values in 22 bytes, 5.5 bits per weight; one scale.
 //!
 //! ```text
 //! 0      2              6                                      22

@@ -1,4 +1,4 @@
-//! Q5_1: 32 values in 24 bytes, 6 bits a weight; one scale and one minimum.
+//! Q5_1: 32 values in 24 bytes, 6 bits per weight; one scale and one minimum.
 //!
 //! ```text
 //! 0      2      4              8                                      24

@@ -1,4 +1,4 @@
-//! Q5_K: 256 values in 176 bytes, 5.5 bits a weight; eight groups of 32 with a scale and a minimum each.
+//! Q5_K: 256 values in 176 bytes, 5.5 bits per weight; eight groups of 32 with a scale and a minimum each.
 //!
 //! ```text
 //! 0      2      4             16                    48                                     176

@@ -1,4 +1,4 @@
-//! Q6_K: 256 values in 210 bytes, 6.5625 bits a weight; sixteen groups of 16 with a scale each.
+//! Q6_K: 256 values in 210 bytes, 6.5625 bits per weight; sixteen groups of 16 with a scale each.
 //!
 //! ```text
 //! 0                         128                       192           208    210
@@ -34,7 +34,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
         decode(block, values);
     }
 
-    /// Compilers do this one well.
+    /// Compilers vectorize this loop well.
     #[inline(always)]
     fn lanes<L: Lanes>(_: L, block: &[u8; BYTES], values: &mut [f32; LEN]) {
         decode(block, values);
@@ -62,7 +62,7 @@ fn decode(block: &[u8; BYTES], values: &mut [f32; LEN]) {
     }
 }
 
-/// One block in plain steps. Without a matrix a value weighs its square; with one, what the matrix says.
+/// One block, scalar reference. Without a matrix the weight of a value is its square.
 #[inline(never)]
 fn reference(x: &[f32; LEN], matrix: Option<&[f32; LEN]>) -> [u8; BYTES] {
     let mut levels = [0; LEN];
@@ -126,7 +126,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
                     }
                 }
             }
-            // No other type has this search with as many lanes, so it is compiled into the kernel.
+            // No other type runs this search with these parameters, so it is inlined into the kernel.
             let fit = FitSigned { top: TOP, x: &x, weights: &weights }.run(lanes);
             valid = valid & fit.valid & fit.scale.equal(fit.scale);
             scales[g] = fit.scale;
@@ -157,7 +157,7 @@ impl EncodeBlock<LEN, BYTES> for Block {
                 let (mut levels, right) = sixteen::levels_of_scale_lanes(lanes, d, TOP, &x);
                 valid = valid & (right | unscaled | empty);
                 if unscaled.any() {
-                    // Without a scale the levels stay those of the search.
+                    // Without a scale, the levels of the search are kept.
                     let mut search = [zero; GROUP];
                     for i in 0..GROUP {
                         search[i] = fits[g].level(lanes, TOP, x[i]);

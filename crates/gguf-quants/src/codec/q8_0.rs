@@ -1,4 +1,4 @@
-//! Q8_0: 32 values in 34 bytes, 8.5 bits a weight; a scale and signed bytes.
+//! Q8_0: 32 values in 34 bytes, 8.5 bits per weight; a scale and signed bytes.
 //!
 //! ```text
 //! 0      2                                34
@@ -6,8 +6,8 @@
 //!   f16    byte i: value i over d
 //! ```
 //!
-//! Rules: `block_q8_0` in `ggml-common.h`; `quantize_row_q8_0_ref` and `dequantize_row_q8_0` in `ggml-quants.c`. An importance
-//! matrix changes nothing.
+//! Rules: `block_q8_0` in `ggml-common.h`; `quantize_row_q8_0_ref` and `dequantize_row_q8_0` in `ggml-quants.c`. An importance matrix is
+//! ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, Scales};

@@ -1,4 +1,4 @@
-//! Q8_1: 32 values in 36 bytes; what Q4_1 and Q5_1 multiply with. It is only read here.
+//! Q8_1: 32 values in 36 bytes; the other operand of ggml's products with Q4_1 and Q5_1. Read-only here.
 //!
 //! ```text
 //! 0      2      4                                36
@@ -6,8 +6,8 @@
 //!   f16    f16    byte i: value i over d
 //! ```
 //!
-//! `s` is the sum of the values, which ggml's products need and a decoder does not. Rules: `block_q8_1` in `ggml-common.h`,
-//! `quantize_row_q8_1_ref` in `ggml-quants.c`. ggml has no decoder; this one does what that of Q8_0 does.
+//! `s` is the sum of the values, used only by ggml's products. Rules: `block_q8_1` in `ggml-common.h`, `quantize_row_q8_1_ref` in
+//! `ggml-quants.c`. ggml has no decoder; this one is equivalent to that of Q8_0.
 
 use super::block::DecodeBlock;
 use crate::float::f16_to_f32_ggml;

@@ -1,4 +1,4 @@
-//! Q8_K: 256 values in 292 bytes; what the K types multiply with. It is only read here.
+//! Q8_K: 256 values in 292 bytes; the other operand of ggml's products with the K types. Read-only here.
 //!
 //! ```text
 //! 0      4                                 260                                       292
@@ -6,8 +6,7 @@
 //!   f32    byte i: value i over d
 //! ```
 //!
-//! The sums are for ggml's products; a decoder does not need them. Rules: `block_q8_K` in `ggml-common.h`;
-//! `dequantize_row_q8_K` in `ggml-quants.c`.
+//! The sums are used only by ggml's products. Rules: `block_q8_K` in `ggml-common.h`; `dequantize_row_q8_K` in `ggml-quants.c`.
 
 use super::block::DecodeBlock;
 use crate::lanes::{Floats, Ints, Lanes};

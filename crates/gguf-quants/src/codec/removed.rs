@@ -1,4 +1,4 @@
-//! Layouts that ggml has removed, and that old files still have: Q4_2 and Q4_3, and the interleaved forms of Q4_0 and IQ4_NL.
+//! Layouts removed from ggml, for old files: Q4_2 and Q4_3, and the interleaved forms of Q4_0 and IQ4_NL.
 //!
 //! **Q4_2** and **Q4_3** (April and May 2023): blocks of 16 values, neighbours in the two halves of a byte.
 //!
@@ -9,16 +9,16 @@
 //!        value = (level - 8) d                       value = level d + m
 //! ```
 //!
-//! **Q4_0_4_4, Q4_0_4_8, Q4_0_8_8, IQ4_NL_4_4, IQ4_NL_4_8, IQ4_NL_8_8** (August to December 2024): the blocks that stand at the
-//! same place in 4 or 8 rows (the first number) form one, for kernels that process this number of rows at once.
+//! **Q4_0_4_4, Q4_0_4_8, Q4_0_8_8, IQ4_NL_4_4, IQ4_NL_4_8, IQ4_NL_8_8** (August to December 2024): the blocks at the same position of 4 or
+//! 8 rows (the first number) form one, for kernels that process this number of rows at once.
 //!
 //! ```text
 //! | d of row 0 | d of row 1 | … | run 0 of row 0 | run 0 of row 1 | … | run 1 of row 0 | … |
 //! ```
 //!
-//! A run is 4 or 8 bytes (the second number) of the 16 that a block's levels take. In the forms of Q4_0 both halves of each byte
-//! have their highest bit turned, which makes them signed; those of IQ4_NL are as they were. So the plain blocks come back
-//! without loss, and the interleaved types need no codec of their own: see [`Interleaved`].
+//! A run is 4 or 8 bytes (the second number) of the 16 bytes of a block's levels. In the forms of Q4_0 the highest bit of both halves of
+//! each byte is flipped, which makes them signed; those of IQ4_NL are unchanged. The plain blocks can be restored without loss, so the
+//! interleaved types need no codecs: see [`Interleaved`].
 //!
 //! Rules: `dequantize_row_q4_2` and `dequantize_row_q4_3` in `ggml.c` of May and April 2023; `make_block_q4_0x4`, `make_block_q4_0x8`,
 //! `make_block_iq4_nlx4` and `make_block_iq4_nlx8` in `ggml-cpu/repack.cpp`, which still makes these blocks in memory.
@@ -98,18 +98,18 @@ const PLAIN_BYTES: usize = 18;
 /// Bytes of a block's levels.
 const LEVELS: usize = 16;
 
-/// A type whose blocks hold those of several rows.
+/// A type whose blocks interleave several rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interleaved {
     /// The type.
     pub ty: GgmlType,
-    /// The type that the blocks have when they are taken apart: Q4_0 or IQ4_NL.
+    /// The type of the deinterleaved blocks: Q4_0 or IQ4_NL.
     pub plain: GgmlType,
-    /// Rows that are interleaved; the number of rows of a tensor, over all dimensions but the first, is a multiple.
+    /// The number of interleaved rows, a divisor of the number of rows of a tensor over all dimensions but the first.
     pub n_rows: usize,
-    /// Bytes of a row that follow each other.
+    /// Consecutive bytes of a row.
     run: usize,
-    /// What every byte of the levels is turned by.
+    /// The XOR mask of every byte of the levels.
     turned: u8,
 }
 
@@ -122,18 +122,18 @@ const INTERLEAVED: &[Interleaved] = &[
     Interleaved { ty: GgmlType::IQ4_NL_8_8, plain: GgmlType::IQ4_NL, n_rows: 8, run: 8, turned: 0 },
 ];
 
-/// How a type interleaves rows; `None` for one that does not.
+/// How a type interleaves rows; `None` for other types.
 pub fn interleaved(ty: GgmlType) -> Option<&'static Interleaved> {
     INTERLEAVED.iter().find(|t| t.ty == ty)
 }
 
 impl Interleaved {
-    /// Takes whole groups of rows apart: `packed` are `n` times [`n_rows`](Self::n_rows) rows of `row_len` values, and `plain` becomes
-    /// the same rows one after the other, in blocks of the plain type. Both have the same size.
+    /// Deinterleaves whole groups of rows: `packed` has a multiple of [`n_rows`](Self::n_rows) rows of `row_len` values, and `plain`
+    /// receives the same rows one after the other, in blocks of the plain type. Both have the same size.
     ///
     /// # Errors
-    /// [`CodecError::PartialBlock`] when a row is not a whole number of blocks of 32; [`CodecError::Size`] when the bytes are
-    /// not those of whole groups, or the two sides differ in size.
+    /// [`CodecError::PartialBlock`] if a row is not a whole number of blocks of 32; [`CodecError::Size`] if the bytes are not whole groups,
+    /// or the two buffers differ in size.
     pub fn take_apart(&self, row_len: usize, packed: &[u8], plain: &mut [u8]) -> Result<(), CodecError> {
         let group = self.group_bytes(row_len, packed.len())?;
         if plain.len() != packed.len() {
@@ -145,8 +145,8 @@ impl Interleaved {
         Ok(())
     }
 
-    /// Decodes whole groups of rows, as [`Interleaved::take_apart`] and the plain type's decoder do. The values are in the order
-    /// of the plain rows.
+    /// Decodes whole groups of rows, as [`Interleaved::take_apart`] followed by the plain type's decoder. The values are in the order of
+    /// the plain rows.
     ///
     /// # Errors
     /// As for [`Interleaved::take_apart`].
@@ -154,7 +154,7 @@ impl Interleaved {
         self.decode_with(Isa::best(), row_len, packed, values)
     }
 
-    /// [`Interleaved::decode`] with an instruction set of choice; the values are the same.
+    /// [`Interleaved::decode`] with a chosen instruction set; the values are the same.
     ///
     /// # Errors
     /// As for [`Interleaved::take_apart`].
@@ -209,12 +209,12 @@ impl Interleaved {
 mod tests {
     use super::*;
 
-    /// Bytes that all differ from their neighbours.
+    /// Bytes that differ from their neighbours.
     fn bytes(n: usize) -> Vec<u8> {
         (0..n as u32).map(|i| (i.wrapping_mul(2654435761) >> 13) as u8).collect()
     }
 
-    /// The way there, byte for byte as `make_block_q4_0x4` and its kin describe it.
+    /// Interleaves rows, byte for byte as `make_block_q4_0x4` and its variants.
     fn interleave(t: &Interleaved, row_len: usize, plain: &[u8]) -> Vec<u8> {
         let blocks = row_len / 32;
         let mut out = Vec::new();
@@ -247,8 +247,7 @@ mod tests {
         }
     }
 
-    /// Eight rows of one block, as ggml's CPU backend repacked `bytes(144)` in its memory (libggml-cpu for Haswell,
-    /// `q4_0_8x8` and `iq4_nl_8x8`).
+    /// Eight rows of one block, as repacked by ggml's CPU backend from `bytes(144)` (libggml-cpu for Haswell, `q4_0_8x8` and `iq4_nl_8x8`).
     #[test]
     fn eight_rows_as_ggml_interleaves_them() {
         let q4_0 = "00bb34f068249d59d18d06c23af66f2affbb6723eeaa561224efab5713df9a466814d09b4703cf8b9c5804c08c37f3bf\
@@ -268,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_group_of_rows_by_hand() {
-        // Four rows of one block; the value of a byte encodes its row (high half) and its place.
+        // Four rows of one block; the value of a byte encodes its row (high half) and its position.
         let plain: Vec<u8> =
             (0..4).flat_map(|row| [row, 0xd0].into_iter().chain((0..16).map(move |i| row << 4 | i))).collect();
         let packed: Vec<u8> = [0, 0xd0, 1, 0xd0, 2, 0xd0, 3, 0xd0]

@@ -1,4 +1,4 @@
-//! What Q2_K, Q3_K and Q6_K have in common: a super-block of sixteen groups of 16.
+//! Shared code of Q2_K, Q3_K and Q6_K: a super-block of sixteen groups of 16.
 
 use super::words::word;
 use crate::lanes::{Floats, Ints, Lanes, MAX_LANES, Masks};
@@ -14,7 +14,7 @@ pub(super) const GROUPS: usize = LEN / GROUP;
 /// The words of 32 values of one byte each.
 pub(super) const WORDS: usize = 8;
 
-/// Levels of a scaled group, moved up by `top`: where there is no scale, the search's stay.
+/// Levels of a scaled group, offset by `top`; without a scale, the levels of the search are kept.
 pub(super) fn levels_of_scale(d: f32, top: i32, x: &[f32], levels: &mut [u8]) {
     if d == 0.0 {
         return;
@@ -24,8 +24,7 @@ pub(super) fn levels_of_scale(d: f32, top: i32, x: &[f32], levels: &mut [u8]) {
     }
 }
 
-/// [`levels_of_scale`] for one group per lane, as words of a byte each: the levels where there is a scale, and for which lanes
-/// they are right.
+/// [`levels_of_scale`] for one group per lane, as words of a byte each: the levels if there is a scale, and the lanes where they are valid.
 #[inline(always)]
 pub(super) fn levels_of_scale_lanes<L: Lanes>(lanes: L, d: L::F, top: i32, x: &[L::F; GROUP]) -> ([L::I; 4], L::M) {
     let top = top as f32;
@@ -90,7 +89,7 @@ pub(super) fn words_of_numbers<L: Lanes>(lanes: L, levels: &[L::F; GROUP]) -> [L
     words::<L>(&whole)
 }
 
-/// The words that the mask says.
+/// The words selected by the mask.
 #[inline(always)]
 pub(super) fn select<L: Lanes>(mask: L::M, yes: &[L::I; 4], no: &[L::I; 4]) -> [L::I; 4] {
     let mut out = *no;
@@ -100,7 +99,7 @@ pub(super) fn select<L: Lanes>(mask: L::M, yes: &[L::I; 4], no: &[L::I; 4]) -> [
     out
 }
 
-/// Two bits of each level of four runs of 32, side by side: the first run lowest.
+/// Two bits of each level of four runs of 32, side by side, the first run lowest.
 #[inline(always)]
 pub(super) fn pairs_of_bits<L: Lanes>(lanes: L, runs: &[[L::I; WORDS]; 4]) -> [L::I; WORDS] {
     let two = lanes.splat_i(0x0303_0303);

@@ -1,5 +1,4 @@
-//! What Q4_0, Q4_1, Q5_0 and Q5_1 have in common: blocks of 32 values with one scale, and the same code with or without a
-//! fifth bit, with or without a minimum.
+//! Shared code of Q4_0, Q4_1, Q5_0 and Q5_1: blocks of 32 values with one scale, with or without a fifth bit and a minimum.
 //!
 //! ```text
 //! | d | min, if any | fifth bits, if any, 4 | low four bits, 16                    |
@@ -28,7 +27,7 @@ const fn highest(bits: u32) -> i32 {
     (1 << bits) - 1
 }
 
-/// The level that stands for zero where there is no minimum.
+/// The level of zero if there is no minimum.
 const fn middle(bits: u32) -> i32 {
     1 << (bits - 1)
 }
@@ -37,7 +36,7 @@ const fn search(bits: u32) -> MinSearch {
     MinSearch { levels: highest(bits), first: -0.9, step: 0.05, last: 36, absolute: false }
 }
 
-/// Where the fifth bits are.
+/// The start of the fifth bits.
 const fn fifth_at(min: bool) -> usize {
     if min { 4 } else { 2 }
 }
@@ -60,7 +59,7 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> DecodeBlock<LEN, BYTE
     }
 }
 
-/// [`decode_block`] in lanes, for types without fifth bits: compilers do those better than these.
+/// [`decode_block`] in lanes, for types without fifth bits, which compilers vectorize better than types with them.
 #[inline(always)]
 fn decode_four_bits<L: Lanes, const MIN: bool, const BYTES: usize>(
     lanes: L,
@@ -89,7 +88,7 @@ fn decode_block<const BITS: u32, const MIN: bool, const BYTES: usize>(block: &[u
     let min = if MIN { f16_to_f32_ggml(u16::from_le_bytes([block[2], block[3]])) } else { 0.0 };
     let fifth = if BITS == 5 { u32::from_le_bytes(*block[fifth_at(MIN)..].first_chunk().unwrap()) } else { 0 };
     let low: &[u8; 16] = block.last_chunk().unwrap();
-    // Of two NaNs the product is kept, which no vector code promises for a sum; one that is finite is not NaN.
+    // Of two NaNs the product is kept, which vector code does not guarantee for a sum; a finite product is not NaN.
     if MIN && !d.is_finite() {
         for i in 0..LEN {
             let level = u32::from(low[i % 16]) >> (i / 16 * 4) & 15 | (fifth >> i & 1) << 4;
@@ -107,7 +106,7 @@ fn decode_block<const BITS: u32, const MIN: bool, const BYTES: usize>(block: &[u
     }
 }
 
-/// Without a matrix; with one, the weights depend on the row.
+/// The encoder without a matrix; with one, the weights depend on the row.
 impl<const BITS: u32, const MIN: bool, const BYTES: usize> EncodeBlock<LEN, BYTES> for Block<BITS, MIN, BYTES> {
     fn plain(x: &[f32; LEN], _: Option<&[f32; LEN]>) -> Result<[u8; BYTES], Lost> {
         Ok(plain::<BITS, MIN, BYTES>(x))
@@ -154,7 +153,7 @@ fn mean_square(row: &[f32]) -> f32 {
     squares.mean()
 }
 
-/// One block with a matrix, in plain steps (`quantize_row_q4_0_impl` and its like).
+/// One block with a matrix, scalar reference (`quantize_row_q4_0_impl` and its variants).
 #[inline(never)]
 fn weighted<const BITS: u32, const MIN: bool, const BYTES: usize>(
     rows: &Rows<'_>,
@@ -177,7 +176,7 @@ fn weighted<const BITS: u32, const MIN: bool, const BYTES: usize>(
     pack::<BITS, MIN, BYTES>(fit.scale, -fit.min, &levels)
 }
 
-/// One block without a matrix, in plain steps (`quantize_row_q4_0_ref` and its like).
+/// One block without a matrix, scalar reference (`quantize_row_q4_0_ref` and its variants).
 #[inline(never)]
 fn plain<const BITS: u32, const MIN: bool, const BYTES: usize>(x: &[f32; LEN]) -> [u8; BYTES] {
     let (mut min, mut max) = (f32::MAX, -f32::MAX);
@@ -195,7 +194,7 @@ fn plain<const BITS: u32, const MIN: bool, const BYTES: usize>(x: &[f32; LEN]) -
     let mut levels = [0; LEN];
     for i in 0..LEN {
         let wish = if MIN { (x[i] - min) * inverse } else { x[i] * inverse };
-        // What does not fit comes out as zero; see `trunc`.
+        // Values out of range become zero; see `trunc`.
         levels[i] = i32::from(trunc(wish + shift) as i8).min(highest(BITS)) as u8;
     }
     pack::<BITS, MIN, BYTES>(d, min, &levels)
@@ -232,7 +231,7 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     let mut words = [lanes.splat_i(0); LEN / 4];
     for w in 0..LEN / 4 {
         let word = word::<L>([levels[4 * w], levels[4 * w + 1], levels[4 * w + 2], levels[4 * w + 3]]);
-        // What did not fit has only the top bit, and counts as zero; one above the highest is the highest.
+        // Values out of range have only the top bit set and become zero; one above the highest becomes the highest.
         let word = word & lanes.splat_i(0x0101_0101 * (2 * highest(BITS) + 1));
         let above = if BITS == 5 { word.shr::<5>() } else { word.shr::<4>() };
         words[w] = word - (above & lanes.splat_i(0x0101_0101));
@@ -240,9 +239,9 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     let mut fifth = lanes.splat_i(0);
     if BITS == 5 {
         let bits = lanes.splat_i(0x0101_0101);
-        // The product has the four lowest bits of bytes side by side on top.
+        // The product collects the lowest bits of the four bytes in the top four bits.
         let gather = lanes.splat_i(0x1020_4080);
-        // From the last word down: each goes in below the ones that are there.
+        // From the last word to the first: each is shifted in below the previous ones.
         for w in (0..LEN / 4).rev() {
             fifth = fifth.shl::<4>() | ((words[w].shr::<4>() & bits) * gather).shr::<28>();
         }
@@ -271,7 +270,7 @@ fn pack_lanes<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     }
 }
 
-/// The smallest and the largest value of each lane, and `limit` and its opposite; NaN is neither.
+/// The smallest and the largest value of each lane, starting from `limit` and its opposite; NaNs are ignored.
 #[inline(always)]
 fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN], limit: f32) -> (L::F, L::F) {
     // Four runs, searched separately: the first of equal values is kept, as in a sequential search.
@@ -289,7 +288,7 @@ fn extremes<L: Lanes>(lanes: L, x: &[L::F; LEN], limit: f32) -> (L::F, L::F) {
     (min[0], max[0])
 }
 
-/// [`first_largest_lanes`], which only needs to look which is first where the extremes have the same magnitude.
+/// [`first_largest_lanes`], which searches for the first extreme only if both have the same magnitude.
 #[inline(always)]
 fn first_largest_by_extremes<L: Lanes>(lanes: L, x: &[L::F; LEN]) -> L::F {
     let (min, max) = extremes(lanes, x, 0.0);
@@ -321,7 +320,7 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Kernel for Weighted<'
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        // The search with a minimum waits for itself at each step; the one without has enough to do.
+        // The search with a minimum has a dependency chain at each step; the one without keeps the CPU busy.
         if const { MIN && L::PAIRS_ARE_FASTER } { self.tiles(Twice(lanes)) } else { self.tiles(lanes) }
     }
 }
@@ -333,7 +332,7 @@ impl<const BITS: u32, const MIN: bool, const BYTES: usize> Weighted<'_, BITS, MI
         let per_row = rows.row_len() / LEN;
         let n_rows = blocks.len() / per_row;
         let mut last = None;
-        // As many rows as lanes: their sums are computed side by side, and the rows are still in the cache when they are encoded.
+        // One row per lane: their sums are computed side by side, and the rows are still in the cache when they are encoded.
         for first_row in (0..n_rows).step_by(L::N) {
             let end_row = (first_row + L::N).min(n_rows);
             let sigma2 = match rows.mean_square() {
@@ -382,14 +381,14 @@ fn mean_squares<L: Lanes>(lanes: L, rows: &Rows<'_>, first: usize, end: usize) -
     (sum / lanes.splat(rows.row_len() as f32)).store(&mut means);
     for (row, mean) in (first..end).zip(&mut means) {
         if mean.is_nan() {
-            // Which of several NaNs a sum keeps is for the plain loop to say.
+            // Which of several NaNs a sum keeps is left to the reference.
             *mean = mean_square(&rows.values()[row * rows.row_len()..][..rows.row_len()]);
         }
     }
     means
 }
 
-/// [`weighted`] for one block per lane, and for which lanes that is right.
+/// [`weighted`] for one block per lane, and the lanes with a valid result.
 #[inline(always)]
 fn weighted_tile<L: Lanes, const BITS: u32, const MIN: bool, const BYTES: usize>(
     lanes: L,

@@ -1,4 +1,4 @@
-//! TQ1_0: 256 values in 54 bytes, 1.69 bits a weight; a scale and the levels -1, 0 and 1, five to a byte.
+//! TQ1_0: 256 values in 54 bytes, 1.69 bits per weight; a scale and the levels -1, 0 and 1, five to a byte.
 //!
 //! ```text
 //! 0                  32                 48               52     54
@@ -7,12 +7,12 @@
 //!   i + 32 n           160 + i + 16 n     240 + i + 4 n
 //! ```
 //!
-//! The levels, plus 1, are the digits of a number to the base 3, the first one highest and a zero after the fourth where there
-//! are four. The byte is that number over 243 as a fraction of 256, rounded up; so the digits come out one by one when the
-//! byte is multiplied by 3 over and over, as what runs over.
+//! The levels, plus 1, are the digits of a number in base 3, the first one highest, with a zero after the fourth if there are only four.
+//! The byte is that number over 243 as a fraction of 256, rounded up; repeated multiplication of the byte by 3 yields the digits as
+//! overflow.
 //!
-//! Rules: `block_tq1_0` in `ggml-common.h`; `quantize_row_tq1_0_ref` and `dequantize_row_tq1_0` in `ggml-quants.c`. An
-//! importance matrix changes nothing.
+//! Rules: `block_tq1_0` in `ggml-common.h`; `quantize_row_tq1_0_ref` and `dequantize_row_tq1_0` in `ggml-quants.c`. An importance matrix is
+//! ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, Scales};
@@ -25,7 +25,7 @@ const LEN: usize = 256;
 const BYTES: usize = 54;
 const TOP: f32 = 1.0;
 
-/// Runs of bytes: the first byte, how many, the first value, and how many digits each byte has.
+/// Runs of bytes: the first byte, the number of bytes, the first value, and the number of digits of each byte.
 const RUNS: [(usize, usize, usize, usize); 3] = [(0, 32, 0, 5), (32, 16, 160, 5), (48, 4, 240, 4)];
 
 /// TQ1_0.
@@ -60,7 +60,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
                 }
             }
         }
-        // The last bytes are too few for a vector: their digits are.
+        // The last bytes do not fill a vector, but their digits do.
         let mut digits = [0; 16];
         let mut byte = [block[48], block[49], block[50], block[51]];
         for n in 0..4 {
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Every number that a byte may come from, and each digit that it gives back.
+    /// Every number that a byte encodes, and each of its digits.
     #[test]
     fn numbers_become_fractions_and_digits_again() {
         let expected: Vec<u8> = (0..256u32).map(|n| (256 * n).div_ceil(243) as u8).collect();

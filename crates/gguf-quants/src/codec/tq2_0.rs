@@ -1,4 +1,4 @@
-//! TQ2_0: 256 values in 66 bytes, 2.06 bits a weight; a scale and the levels -1, 0 and 1 in two bits each.
+//! TQ2_0: 256 values in 66 bytes, 2.06 bits per weight; a scale and the levels -1, 0 and 1 in two bits each.
 //!
 //! ```text
 //! 0                               64     66
@@ -7,8 +7,8 @@
 //!   value 128 h + 32 n + i over d, plus 1
 //! ```
 //!
-//! Rules: `block_tq2_0` in `ggml-common.h`; `quantize_row_tq2_0_ref` and `dequantize_row_tq2_0` in `ggml-quants.c`. An
-//! importance matrix changes nothing.
+//! Rules: `block_tq2_0` in `ggml-common.h`; `quantize_row_tq2_0_ref` and `dequantize_row_tq2_0` in `ggml-quants.c`. An importance matrix is
+//! ignored.
 
 use super::block::{DecodeBlock, EncodeBlock, Lost};
 use super::blocks::{self, Scales};
@@ -40,7 +40,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
         let table = lanes.table4(&blocks::ternary(d));
         for (values, levels) in values.as_chunks_mut::<128>().0.iter_mut().zip(levels.as_chunks::<32>().0) {
             for i in (0..32).step_by(L::N) {
-                // The lookup sees the lowest two bits.
+                // The lookup uses only the lowest two bits.
                 let byte = lanes.load_u8(&levels[i..]);
                 lanes.lookup4(table, byte).store(&mut values[i..]);
                 lanes.lookup4(table, byte.shr::<2>()).store(&mut values[32 + i..]);
@@ -51,7 +51,7 @@ impl DecodeBlock<LEN, BYTES> for Block {
     }
 }
 
-/// The nearest integer, ties away from zero, cut to 32 bits (`int xi = lroundf(x)`): 0 for what does not fit 64.
+/// The nearest integer, ties away from zero, truncated to 32 bits (`int xi = lroundf(x)`): 0 if it does not fit in 64.
 pub(super) fn lround(x: f32) -> i32 {
     let x = x.round();
     if (-9223372036854775808.0..9223372036854775808.0).contains(&x) { x as i64 as i32 } else { 0 }

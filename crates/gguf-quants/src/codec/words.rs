@@ -8,7 +8,7 @@ pub(super) fn word<L: Lanes>(bytes: [L::I; 4]) -> L::I {
     bytes[0] | bytes[1].shl::<8>() | bytes[2].shl::<16>() | bytes[3].shl::<24>()
 }
 
-/// Writes words, from a place on, into each lane's block.
+/// Writes words into each lane's block, starting at an offset.
 #[inline(always)]
 pub(super) fn put<L: Lanes, const BYTES: usize, const N: usize>(out: &mut [[u8; BYTES]], at: usize, words: &[L::I; N]) {
     let mut lane_words = [[0; MAX_LANES]; N];

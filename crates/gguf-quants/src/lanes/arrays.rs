@@ -1,4 +1,4 @@
-//! Plain arrays: the definition of every operation, and what runs where there is nothing better.
+//! Plain arrays: the definition of every operation, and the fallback for CPUs without vectors.
 
 use super::{Floats, Ints, Lanes, Masks, Part, Width, trunc};
 use crate::float::f16_to_f32_ggml;
@@ -6,13 +6,13 @@ use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 const N: usize = 8;
 
-/// Eight lanes in plain arrays; needs nothing of the CPU.
+/// Eight lanes in plain arrays, for any CPU.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrays;
 
 impl Arrays {
-    /// Whether kernels are compiled for them: where there are no vectors, in tests, and where the feature `arrays` asks for it. Otherwise
-    /// they would cost a third of the time that compiling takes, for CPUs that hardly anyone has.
+    /// Whether kernels are compiled for plain arrays: on targets without vectors, in tests, and with the feature `arrays`. Elsewhere they
+    /// would take a third of the compile time, for CPUs that are very rare.
     pub const COMPILED: bool = cfg!(any(
         test,
         feature = "arrays",

@@ -12,7 +12,7 @@ const N: usize = 8;
 pub struct Avx2(());
 
 impl Avx2 {
-    /// The witness, where the CPU and the operating system have the registers.
+    /// The witness, if the CPU and the operating system support the registers.
     #[inline]
     pub fn detect() -> Option<Avx2> {
         (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("bmi2"))
@@ -27,8 +27,8 @@ vectors! {
     M(__m256): N;
 }
 
-// SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Avx2` and of each other only, and an
-// `Avx2` exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
+// SAFETY (all intrinsics of this file): vectors and masks are created only by methods of `Avx2` and of each other, and an `Avx2` exists
+// only if `detect` found the instructions. Loads and stores use slices cut to `N` elements first.
 operators! {
     F Add add _mm256_add_ps;
     F Sub sub _mm256_sub_ps;
@@ -135,7 +135,7 @@ impl Ints for I {
         let to = &mut to[..N];
         // SAFETY: see above; eight bytes are written.
         unsafe {
-            // The lowest byte of each lane goes to the bottom of its half.
+            // The lowest byte of each lane moves to the bottom of its half.
             let order = _mm256_set1_epi32(0x0c08_0400);
             let packed = _mm256_shuffle_epi8(self.0, order);
             let (low, high) = (_mm256_castsi256_si128(packed), _mm256_extracti128_si256::<1>(packed));
@@ -169,7 +169,7 @@ impl Masks for M {
 }
 
 impl Avx2 {
-    /// Indexes that are inside a table of that length.
+    /// Indexes clamped to a table of that length.
     #[inline(always)]
     fn inside(self, index: I, len: usize) -> __m256i {
         assert!(len > 0);
@@ -258,7 +258,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn store_half(self, x: F, to: &mut [u8]) {
         let to = &mut to[..2 * N];
-        // The conversion keeps the payload of a NaN, so those become the one without.
+        // The conversion keeps the payload of a NaN, so NaNs are first replaced by the one without.
         let nan = (x.bits() & self.splat_i(i32::MIN)) | self.splat_i(0x7fc0_0000);
         let x = x.equal(x).select(x, nan.as_f());
         // SAFETY: see above.
@@ -305,7 +305,7 @@ impl Lanes for Avx2 {
         unsafe {
             let low = _mm256_permutevar8x32_ps(table[0].0, index.0);
             let high = _mm256_permutevar8x32_ps(table[1].0, index.0);
-            // The fourth bit of the index becomes the sign, which is what the blend looks at.
+            // The fourth bit of the index becomes the sign, which controls the blend.
             F(_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index.0))))
         }
     }
@@ -354,7 +354,7 @@ impl Lanes for Avx2 {
     }
 }
 
-/// A square of eight rows, turned.
+/// Transposes a square of eight rows.
 #[inline(always)]
 fn transpose(r: [F; 8]) -> [F; 8] {
     // SAFETY: see above.

@@ -12,7 +12,7 @@ const N: usize = 16;
 pub struct Avx512(());
 
 impl Avx512 {
-    /// The witness, where the CPU and the operating system have the registers.
+    /// The witness, if the CPU and the operating system support the registers.
     #[inline]
     pub fn detect() -> Option<Avx512> {
         (is_x86_feature_detected!("avx512f")
@@ -32,8 +32,8 @@ vectors! {
     M(__mmask16): N;
 }
 
-// SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Avx512` and of each other only, and an
-// `Avx512` exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
+// SAFETY (all intrinsics of this file): vectors and masks are created only by methods of `Avx512` and of each other, and an `Avx512` exists
+// only if `detect` found the instructions. Loads and stores use slices cut to `N` elements first.
 operators! {
     F Add add _mm512_add_ps;
     F Sub sub _mm512_sub_ps;
@@ -107,7 +107,7 @@ impl Floats for F {
 impl Ints for I {
     type F = F;
     type M = M;
-    // The intrinsics want the shift as u32, which stable Rust cannot compute from the parameter; a constant vector folds.
+    // The intrinsics take the shift as `u32`, which stable Rust cannot compute from the parameter; a constant vector folds.
     #[inline(always)]
     fn shl<const BY: i32>(self) -> I {
         // SAFETY: see above.
@@ -169,7 +169,7 @@ impl Masks for M {
 }
 
 impl Avx512 {
-    /// Indexes that are inside a table of that length.
+    /// Indexes clamped to a table of that length.
     #[inline(always)]
     fn inside(self, index: I, len: usize) -> __m512i {
         assert!(len > 0);
@@ -253,7 +253,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn store_half(self, x: F, to: &mut [u8]) {
         let to = &mut to[..2 * N];
-        // The conversion keeps the payload of a NaN, so those become the one without.
+        // The conversion keeps the payload of a NaN, so NaNs are first replaced by the one without.
         let nan = (x.bits() & self.splat_i(i32::MIN)) | self.splat_i(0x7fc0_0000);
         let x = x.equal(x).select(x, nan.as_f());
         // SAFETY: see above.
@@ -288,7 +288,7 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn lookup8(self, table: F, index: I) -> F {
-        // The table stands twice in the register, so that the fourth bit of the index does not matter.
+        // The table is repeated in the register, so the fourth bit of the index has no effect.
         // SAFETY: see above.
         unsafe { F(_mm512_permutexvar_ps(index.0, table.0)) }
     }
@@ -328,7 +328,7 @@ impl Lanes for Avx512 {
         // SAFETY: see above.
         unsafe {
             let half = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8);
-            // The low three bits of the index, and the half's.
+            // The low three bits of the index, and the offset of the half.
             let index = _mm512_ternarylogic_epi32::<0xf8>(half, index.0, _mm512_set1_epi32(7));
             F(_mm512_permutexvar_ps(index, table.0))
         }
@@ -359,7 +359,7 @@ impl Lanes for Avx512 {
     }
 }
 
-/// A square of sixteen rows, turned.
+/// Transposes a square of sixteen rows.
 #[inline(always)]
 fn transpose(r: [F; 16]) -> [F; 16] {
     // SAFETY: see above.

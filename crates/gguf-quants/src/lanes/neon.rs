@@ -13,7 +13,7 @@ const N: usize = 4;
 pub struct Neon(());
 
 impl Neon {
-    /// The witness, where the CPU has the instructions.
+    /// The witness, if the CPU has the instructions.
     #[inline]
     pub fn detect() -> Option<Neon> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
@@ -27,8 +27,8 @@ vectors! {
     M(uint32x4_t): N;
 }
 
-// SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Neon` and of each other only, and a `Neon`
-// exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
+// SAFETY (all intrinsics of this file): vectors and masks are created only by methods of `Neon` and of each other, and a `Neon` exists only
+// if `detect` found the instructions. Loads and stores use slices cut to `N` elements first.
 operators! {
     F Add add vaddq_f32;
     F Sub sub vsubq_f32;
@@ -75,7 +75,7 @@ impl Floats for F {
         equal(other) -> M: vceqq_f32;
         bits() -> I: vreinterpretq_s32_f32;
     }
-    // The maximum and minimum of NEON are other ones: for NaN, and for zeros of two signs.
+    // The maximum and minimum of NEON differ for NaN, and for zeros of opposite signs.
     #[inline(always)]
     fn max(self, other: F) -> F {
         greater(self, other).select(self, other)
@@ -86,7 +86,7 @@ impl Floats for F {
     }
     #[inline(always)]
     fn trunc(self) -> I {
-        // The conversion gives the nearest integer of the range, and zero for NaN: right below the range only.
+        // The conversion saturates, and gives zero for NaN: correct only below the range.
         // SAFETY: see above.
         unsafe {
             let below = vcltq_f32(self.0, vdupq_n_f32(2147483648.0));
@@ -112,7 +112,7 @@ impl Ints for I {
         to_f() -> F: vcvtq_f32_s32;
         as_f() -> F: vreinterpretq_f32_s32;
     }
-    // The immediate shifts to the right do not take 0; shifts by a vector do, to the left, and a constant one folds.
+    // The immediate right shifts do not accept 0; left shifts by a vector do, and a constant vector folds.
     #[inline(always)]
     fn shl<const BY: i32>(self) -> I {
         // SAFETY: see above.
@@ -171,9 +171,8 @@ impl Masks for M {
     }
 }
 
-/// Where `a` is greater, in an instruction that the compiler does not see into. Of the choice between what was compared, LLVM makes
-/// NEON's own minimum where the second is the constant zero: `x < 0.0 ? x : 0.0` is 0.0 for a negative zero, `fminnm` gives the
-/// negative one.
+/// Where `a` is greater, as an instruction that is opaque to the compiler. LLVM turns a comparison and selection into NEON's own minimum if
+/// the second operand is the constant zero: `x < 0.0 ? x : 0.0` is 0.0 for a negative zero, `fminnm` gives the negative one.
 #[inline(always)]
 fn greater(a: F, b: F) -> M {
     let mask: uint32x4_t;
@@ -190,7 +189,7 @@ fn greater(a: F, b: F) -> M {
     M(mask)
 }
 
-/// What looks numbers up by their bytes: the four bytes of number `index & last`, in each lane.
+/// The byte indexes of a table lookup: the four bytes of number `index & last`, in each lane.
 #[inline(always)]
 fn byte_indexes(index: I, last: i32) -> uint8x16_t {
     // SAFETY: see above.
@@ -360,7 +359,7 @@ impl Lanes for Neon {
     }
 }
 
-/// A square of four rows, turned.
+/// Transposes a square of four rows.
 #[inline(always)]
 fn transpose([r0, r1, r2, r3]: [F; 4]) -> [F; 4] {
     // SAFETY: see above.

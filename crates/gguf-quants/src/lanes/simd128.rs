@@ -8,7 +8,7 @@ use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 const N: usize = 4;
 
-/// The proof that the module was compiled for `simd128`; there is no asking at run time.
+/// The proof that the module was compiled for `simd128`; there is no detection at run time.
 #[derive(Debug, Clone, Copy)]
 pub struct Simd128(());
 
@@ -102,7 +102,7 @@ impl Floats for F {
     }
     #[inline(always)]
     fn trunc(self) -> I {
-        // The conversion gives the nearest integer of the range, and zero for NaN: right below the range only.
+        // The conversion saturates, and gives zero for NaN: correct only below the range.
         let below = f32x4_lt(self.0, f32x4_splat(2147483648.0));
         I(v128_bitselect(i32x4_trunc_sat_f32x4(self.0), i32x4_splat(i32::MIN), below))
     }
@@ -178,15 +178,15 @@ impl Masks for M {
     }
 }
 
-/// What looks numbers up by their bytes: the four bytes of number `index & last`, in each lane.
+/// The byte indexes of a table lookup: the four bytes of number `index & last`, in each lane.
 #[inline(always)]
 fn byte_indexes(index: I, last: i32) -> v128 {
     let number = v128_and(index.0, i32x4_splat(last));
     i32x4_add(i32x4_mul(number, i32x4_splat(0x0404_0404)), i32x4_splat(0x0302_0100))
 }
 
-/// The numbers whose bytes those are, of a table in several vectors: in all vectors but one, the bytes are out of range,
-/// which gives zero.
+/// The numbers with those bytes, of a table in several vectors: in all vectors but one, the byte indexes are out of range, which gives
+/// zero.
 #[inline(always)]
 fn pick<const VECTORS: usize>(table: [F; VECTORS], bytes: v128) -> F {
     let mut found = i8x16_swizzle(table[0].0, bytes);
@@ -333,7 +333,7 @@ impl Lanes for Simd128 {
     }
 }
 
-/// A square of four rows, turned.
+/// Transposes a square of four rows.
 #[inline(always)]
 fn transpose([r0, r1, r2, r3]: [F; 4]) -> [F; 4] {
     let (lo01, hi01) = (i32x4_shuffle::<0, 4, 1, 5>(r0.0, r1.0), i32x4_shuffle::<2, 6, 3, 7>(r0.0, r1.0));

@@ -13,7 +13,7 @@ const N: usize = 4;
 pub struct Sse41(());
 
 impl Sse41 {
-    /// The witness, where the CPU has the instructions.
+    /// The witness, if the CPU has the instructions.
     #[inline]
     pub fn detect() -> Option<Sse41> {
         (is_x86_feature_detected!("sse4.1") && is_x86_feature_detected!("ssse3")).then_some(Sse41(()))
@@ -27,8 +27,8 @@ vectors! {
     M(__m128): N;
 }
 
-// SAFETY (all intrinsics of this file): vectors and masks are made by methods of `Sse41` and of each other only, and a
-// `Sse41` exists only where `detect` saw the instructions. Loads and stores are of slices cut to `N` elements first.
+// SAFETY (all intrinsics of this file): vectors and masks are created only by methods of `Sse41` and of each other, and an `Sse41` exists
+// only if `detect` found the instructions. Loads and stores use slices cut to `N` elements first.
 operators! {
     F Add add _mm_add_ps;
     F Sub sub _mm_sub_ps;
@@ -162,7 +162,7 @@ impl Masks for M {
     }
 }
 
-/// What looks numbers up by their bytes: the four bytes of number `index & 3`, in each lane.
+/// The byte indexes of a table lookup: the four bytes of number `index & 3`, in each lane.
 #[inline(always)]
 fn byte_indexes(index: I) -> __m128i {
     // SAFETY: see above.
@@ -173,14 +173,14 @@ fn byte_indexes(index: I) -> __m128i {
     }
 }
 
-/// The numbers whose bytes those are.
+/// The numbers with those bytes.
 #[inline(always)]
 fn pick(table: F, bytes: __m128i) -> __m128 {
     // SAFETY: see above.
     unsafe { _mm_castsi128_ps(_mm_shuffle_epi8(_mm_castps_si128(table.0), bytes)) }
 }
 
-/// A choice by one bit of the index, which becomes the sign: that is what the blend looks at. `TO_SIGN` is 31 less the bit.
+/// A choice by one bit of the index, shifted into the sign, which controls the blend. `TO_SIGN` is 31 minus the bit.
 #[inline(always)]
 fn by_bit<const TO_SIGN: i32>(index: I, clear: __m128, set: __m128) -> __m128 {
     // SAFETY: see above.
@@ -333,7 +333,7 @@ impl Lanes for Sse41 {
     }
 }
 
-/// A square of four rows, turned.
+/// Transposes a square of four rows.
 #[inline(always)]
 fn transpose([r0, r1, r2, r3]: [F; 4]) -> [F; 4] {
     // SAFETY: see above.

@@ -1,9 +1,9 @@
-//! What the files of instruction sets are written with: each is a table of intrinsics, and the operations that take several.
+//! Macros for the files of instruction sets: tables of intrinsics, and operations made of several.
 //!
-//! An intrinsic is unsafe to call on a CPU without it. The vectors that these macros define keep their register to themselves, and a file
-//! makes them from its witness only, which exists only where the CPU has the instructions.
+//! An intrinsic is unsafe to call on a CPU without it. The vectors defined by these macros keep their registers private, and a file creates
+//! them only from its witness, which exists only if the CPU has the instructions.
 
-/// The vectors: a name, the register, and how many lanes.
+/// The vectors: name, register, and number of lanes.
 macro_rules! vectors {
     ($($(#[$doc:meta])* $vector:ident($register:ty): $n:expr;)*) => {$(
         $(#[$doc])*
@@ -16,7 +16,7 @@ macro_rules! vectors {
     )*};
 }
 
-/// Operators of two vectors that are one intrinsic: `F Add add _mm_add_ps`.
+/// Operators on two vectors that map to one intrinsic: `F Add add _mm_add_ps`.
 #[allow(unused_macros, reason = "plain arrays have no intrinsics")]
 macro_rules! operators {
     ($($vector:ident $trait:ident $method:ident $intrinsic:ident;)*) => {$(
@@ -31,7 +31,7 @@ macro_rules! operators {
     )*};
 }
 
-/// Methods of one vector or two that are one intrinsic: `lt(other) -> M: _mm_cmplt_ps`.
+/// Methods on one or two vectors that map to one intrinsic: `lt(other) -> M: _mm_cmplt_ps`.
 #[allow(unused_macros, reason = "plain arrays have no intrinsics")]
 macro_rules! methods {
     ($($name:ident($($other:ident)?) -> $out:ident: $intrinsic:ident $(::<$constant:ident>)?;)*) => {$(
@@ -43,7 +43,7 @@ macro_rules! methods {
     )*};
 }
 
-/// [`Lanes::call`](super::Lanes::call): a function that is compiled for the features.
+/// [`Lanes::call`](super::Lanes::call): a function compiled with the CPU features.
 #[allow(unused_macros, reason = "where there are no vectors there are no features")]
 macro_rules! call {
     ($lanes:ident, $features:literal) => {

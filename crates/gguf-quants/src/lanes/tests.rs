@@ -8,7 +8,7 @@ use super::{Floats, Ints, Lanes, MAX_LANES, Masks};
 use crate::dispatch::{Isa, Kernel};
 use crate::float::f16_to_f32_ggml;
 
-/// Runs a kernel with every instruction set of this machine, and with two vectors of each in step.
+/// Runs a kernel with every instruction set of this machine, and with pairs of its vectors.
 fn everywhere<K: Kernel<Output = ()> + Copy>(kernel: K) {
     for isa in Isa::available() {
         isa.run(kernel);
@@ -17,7 +17,7 @@ fn everywhere<K: Kernel<Output = ()> + Copy>(kernel: K) {
     kernel.run(Twice(Arrays));
 }
 
-/// A kernel with two vectors in step.
+/// A kernel with pairs of vectors.
 #[derive(Clone, Copy)]
 struct InPairs<K>(K);
 
@@ -53,7 +53,7 @@ macro_rules! kernel {
     };
 }
 
-/// Floats that behave unlike their neighbours, with both signs.
+/// Special floats and their neighbours, with both signs.
 fn floats() -> Vec<f32> {
     let bits = |x: f32, by: i32| f32::from_bits((x.to_bits() as i32 + by) as u32);
     let two_to = |e: i32| 2f32.powi(e);
@@ -70,7 +70,7 @@ fn floats() -> Vec<f32> {
     x.iter().flat_map(|&x| [x, -x]).collect()
 }
 
-/// Integers that behave unlike their neighbours.
+/// Special integers and their neighbours.
 fn integers() -> Vec<i32> {
     let mut x =
         vec![0x1234_5678, 0x7f80_ff01, -0x1234_5678, 16777217, -16777217, 33554433, 33554435, 255, 256, 257, 65535];
@@ -83,28 +83,28 @@ fn integers() -> Vec<i32> {
     x
 }
 
-/// All pairs, in chunks that any vector can load from.
+/// All pairs, in chunks that fill any vector.
 fn pairs<T: Copy>(values: &[T]) -> Vec<([T; MAX_LANES], [T; MAX_LANES])> {
     let all: Vec<(T, T)> = values.iter().flat_map(|&a| values.iter().map(move |&b| (a, b))).collect();
     let chunk = |c: &[(T, T)]| {
-        // A last chunk that is not full goes round.
+        // The last chunk is padded by repetition.
         let at = |i: usize| c[i % c.len()];
         (core::array::from_fn(|i| at(i).0), core::array::from_fn(|i| at(i).1))
     };
     all.chunks(MAX_LANES).map(chunk).collect()
 }
 
-/// Bits equal.
+/// Equal bits.
 fn same_bits(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits()
 }
 
-/// Bits equal, or both NaN: IEEE does not say which.
+/// Equal bits, or both NaN: IEEE does not define the payload.
 fn same_number(a: f32, b: f32) -> bool {
     same_bits(a, b) || a.is_nan() && b.is_nan()
 }
 
-/// What a vector holds.
+/// The elements of a vector.
 macro_rules! lanes_of {
     ($type:ident, $vector:expr, $zero:expr) => {{
         let mut out = [$zero; MAX_LANES];
@@ -169,7 +169,7 @@ kernel!(arithmetic_of_floats, |lanes: L| {
         same_number |a, b| a - b, |x, y| x - y;
         same_number |a, b| a * b, |x, y| x * y;
         same_number |a, b| a / b, |x, y| x / y;
-        // A multiplication and an addition are rounded each for itself.
+        // A multiplication and an addition are rounded separately.
         same_number |a, b| a * b + a, |x, y| x * y + x;
         same_number |a, b| a * b - b, |x, y| x * y - y;
         same_number |a, _b| a.sqrt(), |x, _y| x.sqrt();
@@ -196,7 +196,7 @@ kernel!(floats_to_integers, |lanes: L| {
         let x = lanes.load(&from);
         let (cut, bits) = (lanes_of!(L, x.trunc(), 0), lanes_of!(L, x.bits(), 0));
         for i in 0..L::N {
-            // In the wider range nothing saturates, and NaN is zero.
+            // The wider range does not saturate, and NaN becomes zero.
             let whole = from[i] as i64;
             let fits = !from[i].is_nan() && i32::try_from(whole).is_ok();
             let expected = if fits { whole as i32 } else { i32::MIN };
@@ -270,14 +270,14 @@ kernel!(masks, |lanes: L| {
             assert_eq!(chosen_i[i], if yes { 0x0123_4567 } else { -2 }, "{lanes:?}");
         }
     }
-    // A choice keeps every bit, of NaN too.
+    // A selection keeps every bit, even of NaNs.
     check! { floats lanes L
         same_bits |a, b| a.lt(b).select(a, b), |x, y| if x < y { x } else { y };
         same_bits |a, b| (!a.equal(b)).select(b, a), |x, y| if x != y { y } else { x };
     }
 });
 
-/// As many different numbers as a table may have, to find each again.
+/// Distinct numbers for every entry of a table.
 fn numbered<T, const LEN: usize>(number: impl FnMut(usize) -> T) -> [T; LEN] {
     core::array::from_fn(number)
 }
@@ -321,7 +321,7 @@ kernel!(gathers_stay_inside_the_table, |lanes: L| {
 });
 
 kernel!(loads_and_stores, |lanes: L| {
-    // One past the start, so that nothing is aligned.
+    // An offset of one, so that nothing is aligned.
     let floats: [f32; MAX_LANES + 1] = numbered(|i| f32::from_bits(0xff80_0001 + 0x0101 * i as u32));
     let integers: [i32; MAX_LANES + 1] = numbered(|i| i as i32 - 0x7fff_fff0);
     let bytes: [u8; MAX_LANES + 1] = numbered(|i| (i * 41) as u8 ^ 0x83);
@@ -379,7 +379,7 @@ kernel!(rows_to_columns, |lanes: L| {
 #[inline(always)]
 fn transposed<L: Lanes, const LEN: usize>(lanes: L) {
     let values: Vec<[f32; LEN]> = (0..MAX_LANES).map(|i| numbered(|j| (i * LEN + j) as f32)).collect();
-    // In an order of their own, as rows need not lie one after the other.
+    // Permuted, because rows need not be adjacent.
     let rows: [&[f32; LEN]; MAX_LANES] = numbered(|i| &values[i * 5 % MAX_LANES]);
     let columns = lanes.columns(&rows);
     for j in 0..LEN {
@@ -426,12 +426,12 @@ kernel!(lanes_in_fours_and_eights, |lanes: L| {
     }
 });
 
-/// Whether it panics. The vectors are inside.
+/// Whether a function panics. The vectors are created inside.
 fn panics(f: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(f)).is_err()
 }
 
-/// An access to a slice that is one too short; each must panic.
+/// An access to a slice that is one element too short; each must panic.
 #[derive(Debug, Clone, Copy)]
 enum Short {
     Load,

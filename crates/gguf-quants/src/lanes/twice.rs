@@ -1,4 +1,4 @@
-//! Two vectors as one: a kernel over [`Twice`] handles two tiles in step, and each hides the other's latency.
+//! Two vectors as one: a kernel over [`Twice`] processes two tiles in step, and each hides the other's latency.
 
 use super::{Floats, Ints, Lanes, Masks, Part, Width};
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -58,7 +58,7 @@ macro_rules! forward_self {
     )*};
 }
 
-/// A vector that knows its own length through the slice it is stored to: half of the pair's.
+/// Splits a slice into the parts of the two vectors.
 #[inline(always)]
 fn halves<T>(to: &mut [T], n: usize) -> (&mut [T], &mut [T]) {
     to[..2 * n].split_at_mut(n)
@@ -133,7 +133,7 @@ impl<T: Masks> Masks for Pair<T> {
     }
 }
 
-/// A part with two vectors in step, entered with one.
+/// A part with pairs of vectors, called for single ones.
 struct InStep<P>(P);
 
 impl<L: Lanes, P: Part<Twice<L>>> Part<L> for InStep<P> {

@@ -1,10 +1,10 @@
-//! Calls everything that a parsed head offers, as an untrusting program would, and compares sizes with wide arithmetic.
+//! Calls all accessors of a parsed head, like an untrusting program, and compares sizes with wide arithmetic.
 
 use core::fmt::{self, Write};
 
 use gguf_format::{ArrayRef, FromValue, Gguf, Head, Str, TensorInfoRef, ValueRef};
 
-/// Takes text and keeps none of it.
+/// Discards text.
 struct Sink(u64);
 
 impl Write for Sink {
@@ -15,7 +15,7 @@ impl Write for Sink {
     }
 }
 
-/// Uses every accessor. Panics when one contradicts another.
+/// Calls every accessor. Panics if one contradicts another.
 pub fn exercise(gguf: &Gguf<'_>) {
     let mut sink = Sink(0);
     let text = &mut sink;
@@ -49,7 +49,7 @@ pub fn exercise(gguf: &Gguf<'_>) {
     assert!(gguf.tensor("no such tensor").is_none());
 }
 
-/// What a head says is encoded to the bytes it was read from.
+/// Encodes a head to the bytes from which it was parsed.
 pub fn round_trip(gguf: &Gguf<'_>) -> Head {
     let head = Head::from_gguf(gguf);
     let again = head.encode_as_read().expect("a head that was read can be written");
@@ -82,7 +82,7 @@ fn value(v: ValueRef<'_>, text: &mut Sink) {
     convert::<&str>(v, text);
     convert::<Str<'_>>(v, text);
     convert::<ArrayRef<'_>>(v, text);
-    // Not by `==`: a NaN is no other.
+    // Not by `==`: a NaN is not equal to itself.
     assert_eq!(format!("{:?}", v.to_owned().as_ref()), format!("{v:?}"));
     if let Some(a) = v.as_array() {
         array(a, text);
@@ -99,7 +99,7 @@ fn array(a: ArrayRef<'_>, text: &mut Sink) {
             v => write!(text, "{}", v.value_type()).unwrap(),
         }
     }
-    assert_eq!(n, a.len(), "an array holds what it says");
+    assert_eq!(n, a.len(), "an array has its claimed length");
     for i in [0, a.len() / 2, a.len().saturating_sub(1)] {
         let at = a.get(i).map(|v| v.value_type());
         assert_eq!(at, (a.len() > 0).then_some(a.elem_type()), "element {i} of {}", a.len());
@@ -127,7 +127,7 @@ fn tensor(gguf: &Gguf<'_>, t: &TensorInfoRef<'_>, text: &mut Sink) {
     assert_eq!(owned.shape, dims);
     assert_eq!(owned.n_bytes(), t.n_bytes());
 
-    // As wide as need be: more dimensions than four only multiply until they are beyond any file.
+    // More than four dimensions only multiply until they exceed any file.
     let mut n = Some(1u128);
     for &dim in &dims {
         n = n.and_then(|n| n.checked_mul(dim.max(1).into())).filter(|&n| n <= i64::MAX as u128);

@@ -1,19 +1,19 @@
-//! A writer of GGUF bytes that knows no rules: every length, count, type and offset can be set to anything.
+//! A writer of GGUF bytes without validation: every length, count, type and offset can be set to anything.
 //!
-//! It shares no code with the crate, so that what it writes can judge what the crate reads and writes.
+//! It shares no code with the tested crate, so that its files are independent test data.
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub version: u32,
     pub big: bool,
-    /// Every string counts a trailing NUL.
+    /// Whether every string counts a trailing NUL.
     pub nul: bool,
     pub reversed_magic: bool,
     pub draft: Option<Draft>,
 }
 
-/// What the draft of version 1 leaves open.
+/// The variants of the draft of version 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     pub inclusive: bool,
@@ -71,7 +71,7 @@ impl Form {
         self.version > 1
     }
 
-    /// A count, a length or a dimension; what is too wide for version 1 becomes its largest number.
+    /// A count, a length or a dimension; numbers too wide for version 1 are saturated.
     pub fn len(self, v: u64) -> Vec<u8> {
         if self.wide() { self.u64(v) } else { self.u32(u32::try_from(v).unwrap_or(u32::MAX)) }
     }
@@ -81,7 +81,7 @@ impl Form {
         [&self.len((text.len() + nul.len()) as u64), text, nul].concat()
     }
 
-    /// A string that says it has `len` bytes.
+    /// A string that claims to have `len` bytes.
     pub fn string_of(self, len: u64, text: &[u8]) -> Vec<u8> {
         [&self.len(len), text].concat()
     }
@@ -100,7 +100,7 @@ impl Form {
         self.array(STRING, texts.len() as u64, &elements)
     }
 
-    /// A value of a type, of eight bytes or less, of which the number's lowest are taken.
+    /// A value of a type of at most eight bytes, from the lowest bytes of a number.
     pub fn number(self, ty: u32, v: u64) -> Vec<u8> {
         match ty {
             U8 | I8 | BOOL => vec![v as u8],
@@ -110,7 +110,7 @@ impl Form {
         }
     }
 
-    /// Some value of a type.
+    /// An arbitrary value of a type.
     pub fn some(self, ty: u32) -> Vec<u8> {
         match ty {
             BOOL => vec![1],
@@ -133,7 +133,7 @@ impl Form {
         self.kv_stating(key, value.len().saturating_sub(inner) as u32, ty, value)
     }
 
-    /// The same, with the length that only a draft states.
+    /// The same, with the separate length of a draft.
     pub fn kv_stating(self, key: &[u8], stated: u32, ty: u32, value: &[u8]) -> Vec<u8> {
         let stated = if self.draft.is_some() { self.u32(stated) } else { vec![] };
         [self.string(key), stated, self.u32(ty), value.to_vec()].concat()
@@ -144,7 +144,7 @@ impl Form {
         self.info_stating(name, dims.len() as u32, dims, n as u32, ty, offset)
     }
 
-    /// The same, with the number of dimensions and the draft's number of elements said apart.
+    /// The same, with an explicit number of dimensions and the draft's number of elements.
     pub fn info_stating(self, name: &[u8], n_dims: u32, dims: &[u64], n: u32, ty: u32, offset: u64) -> Vec<u8> {
         let mut out = [self.string(name), self.u32(n_dims)].concat();
         dims.iter().for_each(|&d| out.extend(self.len(d)));
@@ -159,13 +159,13 @@ impl Form {
         File { form: self, kvs: vec![], infos: vec![], n_kv: None, n_tensors: None, align: None, data: vec![] }
     }
 
-    /// A file with the pair that most readers ask for.
+    /// A file with the pair required by most readers.
     pub fn llama(self) -> File {
         self.file().kv("general.architecture", STRING, self.string(b"llama"))
     }
 }
 
-/// A file in the making: encoded pairs and infos, and the data.
+/// A file under construction: encoded pairs and infos, and the data.
 #[derive(Clone, Debug)]
 pub struct File {
     pub form: Form,
@@ -198,31 +198,31 @@ impl File {
         self
     }
 
-    /// The number of pairs that the header says.
+    /// Sets the number of pairs in the header.
     pub fn n_kv(mut self, n: u64) -> File {
         self.n_kv = Some(n);
         self
     }
 
-    /// The number of tensors that the header says.
+    /// Sets the number of tensors in the header.
     pub fn n_tensors(mut self, n: u64) -> File {
         self.n_tensors = Some(n);
         self
     }
 
-    /// The alignment of the data section, without a key that says so.
+    /// Sets the alignment of the data section, without a key for it.
     pub fn align(mut self, to: u64) -> File {
         self.align = Some(to);
         self
     }
 
-    /// Bytes of data: 1, 2, 3 and so on. Without any the file ends with its head.
+    /// Sets the data to the bytes 1, 2, 3 and so on. Without any the file ends with its head.
     pub fn data(mut self, n: usize) -> File {
         self.data = (1..=n).map(|i| i as u8).collect();
         self
     }
 
-    /// Where the pairs end, before any padding.
+    /// The end of the pairs, before any padding.
     pub fn pairs_end(&self) -> usize {
         8 + 2 * self.form.len(0).len() + self.kvs.iter().map(Vec::len).sum::<usize>()
     }

@@ -1,4 +1,4 @@
-//! Older and rarer ways to write a file: version 1 and its draft, counted NULs, and files that look like another one.
+//! Older and rarer dialects: version 1 and its draft, counted NULs, and ambiguous files.
 
 use super::bytes::*;
 use super::other::small;
@@ -11,7 +11,7 @@ pub fn cases(c: &mut Corpus) {
     counted_nuls(c);
 }
 
-/// Released files of version 1 that could be taken for drafts.
+/// Released files of version 1 that resemble drafts.
 fn one_or_draft(c: &mut Corpus) {
     for (form, f) in [("v1", V1), ("v1-big", V1_BIG)] {
         for n in 0..40 {
@@ -59,7 +59,7 @@ fn drafts(c: &mut Corpus) {
             .kv("tokenizer.embedded.scores", ARRAY, f.array(F32, 3, &[0; 12]))
             .kv("general.empty", ARRAY, f.array(U16, 0, &[]));
         c.sound(format!("{name}-rich"), rich.bytes());
-        // The pairs end on the alignment, so that the padding is none or a whole one.
+        // The pairs end on the alignment, so that the padding is empty or complete.
         let before = f.llama().kv("pad", STRING, f.string(b"")).pairs_end();
         let exact = f.llama().kv("pad", STRING, f.string(&vec![b'p'; before.next_multiple_of(64) - before]));
         let offset = exact.clone().tensor("t", &[8], 0, 0).head().len().next_multiple_of(64) as u64;
@@ -107,7 +107,7 @@ fn broken_drafts(c: &mut Corpus) {
     c.reads("draft-offset-beyond", at(1 << 20), &["tensor.bounds", "file.truncated"]);
     c.reads("draft-offset-max", at(u64::MAX - 63), &["tensor.bounds"]);
     let file = small(f);
-    // A draft of one pair is told from a released file by its padding; this one has two.
+    // A draft of one pair is distinguished from a released file by its padding; this one has two.
     let two = f.llama().kv("llama.rot", U32, f.u32(8)).tensor("t", &[8], 0, 0);
     let mut dirty = two.bytes();
     dirty[two.pairs_end() + 3] = 1;
@@ -119,7 +119,7 @@ fn broken_drafts(c: &mut Corpus) {
     c.reads("draft-trunc-data", bytes[..bytes.len() - 1].to_vec(), &["tensor.bounds", "file.truncated"]);
 }
 
-/// Files of which every string, some, or none ends in NUL.
+/// Files in which all, some, or no strings end in NUL.
 fn counted_nuls(c: &mut Corpus) {
     for (form, plain, nul) in [("v1", V1, V1_NUL), ("v2", V2, V2_NUL), ("v3", V3, Form { nul: true, ..V3 })] {
         let tokens = nul.strings(&["<unk>", "", "a", "\0"]);

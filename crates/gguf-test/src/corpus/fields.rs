@@ -1,8 +1,8 @@
-//! A second walk over sound heads, which finds every number that says how long, how many, of which type or where.
+//! An independent parser of valid heads, which locates every length, count, type and offset.
 
 use super::bytes::Form;
 
-/// A number of the head: where it stands and how wide it is.
+/// A number of the head: its offset and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
     pub at: usize,
@@ -52,7 +52,7 @@ impl Walk<'_> {
                     None => (0..n).for_each(|_| self.value(elem)),
                 }
             }
-            // Plain numbers too: the alignment and every bool are among them.
+            // Plain values too: they include the alignment and every bool.
             _ => drop(self.number(width(ty).expect("a sound head"))),
         }
     }
@@ -68,14 +68,14 @@ fn width(ty: u32) -> Option<usize> {
     })
 }
 
-/// The number that stands there.
+/// Reads the number.
 pub fn read(head: &[u8], number: Number, big: bool) -> u64 {
     let raw = &head[number.at..number.at + number.width];
     let digit = |n: u64, b: &u8| n << 8 | u64::from(*b);
     if big { raw.iter().fold(0, digit) } else { raw.iter().rev().fold(0, digit) }
 }
 
-/// Puts another number there, cut to the width.
+/// Replaces the number, truncated to its width.
 pub fn write(head: &mut [u8], number: Number, big: bool, v: u64) {
     let raw = &mut head[number.at..number.at + number.width];
     for (i, b) in raw.iter_mut().enumerate() {
@@ -84,7 +84,7 @@ pub fn write(head: &mut [u8], number: Number, big: bool, v: u64) {
     }
 }
 
-/// Every number of a sound head, and where the head ends.
+/// Every number of a valid head, and the end of the head.
 pub fn numbers(head: &[u8], form: Form) -> (Vec<Number>, usize) {
     let mut w = Walk { form, head, pos: 0, numbers: vec![] };
     w.number(4);
@@ -116,7 +116,7 @@ pub fn numbers(head: &[u8], form: Form) -> (Vec<Number>, usize) {
     (w.numbers, w.pos)
 }
 
-/// What a number is set to: the ends of its range, its neighbours, and the length of the file.
+/// Replacements for a number: the ends of its range, its neighbours, and the length of the file.
 pub fn mutations(old: u64, width: usize, file_bytes: u64) -> Vec<u64> {
     let max = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
     let sign = 1 << (8 * width - 1);

@@ -1,8 +1,8 @@
-//! A head that arrives in pieces of any size is read like a complete one.
+//! Reads a head in pieces of any size, with the same result as at once.
 
 use gguf_format::{Error, Gguf, HeadScan, Problem, Progress};
 
-/// How a scan over all bytes ends.
+/// The result of a scan over all bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// Bytes of the head.
@@ -36,7 +36,7 @@ pub fn scan(bytes: &[u8], total: Option<u64>, sizes: impl IntoIterator<Item = us
                     return End::Need(need);
                 }
             }
-            // What a foreign file is depends on how much of it was seen.
+            // The kind of a foreign file depends on the available bytes.
             Err(mut e) if matches!(e.problem, Problem::NotGguf(_)) => {
                 e.problem = Problem::UnknownVersion(0);
                 return End::Error(e);
@@ -55,7 +55,7 @@ fn facts(gguf: &Gguf<'_>) -> impl PartialEq + core::fmt::Debug + use<> {
     (gguf.dialect(), gguf.head_bytes(), gguf.alignment(), offsets, infos)
 }
 
-/// Scans with only as many bytes as are asked for each time: that is always enough to get on.
+/// Scans with the minimum number of requested bytes each time: that always suffices for progress.
 pub fn scan_as_needed(bytes: &[u8], total: Option<u64>) -> End {
     let mut scan = HeadScan::new(total);
     let mut given = 0;

@@ -15,7 +15,7 @@ fn spelling(c: &mut Corpus) {
     c.reads("key-empty", one(b""), &["key.empty"]);
     c.reads("key-empty-only", V3.file().kv("", U8, [1]).bytes(), &["key.empty"]);
     c.reads("key-empty-v1", V1.llama().kv("", U8, [1]).bytes(), &["key.empty"]);
-    // With its NUL counted an empty key has length 1.
+    // With its counted NUL an empty key has length 1.
     c.reads("key-empty-nul", V2_NUL.llama().kv("", U8, [1]).bytes(), &["key.empty"]);
     c.sound("key-one-byte", one(b"a"));
     c.sound("key-65535", one(&[b'k'; 65_535]));
@@ -68,7 +68,7 @@ fn duplicates(c: &mut Corpus) {
     c.reads("dup-key-empty", f.file().kv("", U8, [1]).kv("", U8, [1]).bytes(), &["key.duplicate", "key.empty"]);
     c.reads("dup-key-nul-strings", V2_NUL.llama().kv("a", U8, [1]).kv("a", U8, [1]).bytes(), dup);
     c.sound("dup-not-prefix", f.llama().kv("a", U8, [1]).kv("aa", U8, [1]).bytes());
-    // To readers in C a key ends at a NUL.
+    // In C, a key ends at a NUL.
     c.reads("dup-key-up-to-nul", f.llama().kv("a", U8, [1]).kv("a\0", U8, [1]).bytes(), dup);
     c.reads("dup-key-nul-twice", f.llama().kv("a\0b", U8, [1]).kv("a\0c", U8, [1]).bytes(), dup);
     c.sound("dup-not-case", f.llama().kv("a", U8, [1]).kv("A", U8, [1]).bytes());
@@ -96,7 +96,7 @@ fn alignment(c: &mut Corpus) {
     for v in [1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 4096, 65_536] {
         c.sound(format!("align-{v}"), u32_of(v).align(v).tensor("t", &[8], 0, 0).data(32).bytes());
         c.sound(format!("align-{v}-no-tensors"), u32_of(v).bytes());
-        // The second tensor stands where alignment 1 puts it.
+        // The second tensor has the offset for alignment 1.
         let two = u32_of(v).align(v).tensor("t", &[1], 24, 0).tensor("u", &[1], 24, 1).data(2).bytes();
         c.reads(format!("align-{v}-packed"), two, if v == 1 { &[] } else { &["tensor.unaligned"] });
     }

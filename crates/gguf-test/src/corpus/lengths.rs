@@ -1,4 +1,4 @@
-//! Counts, lengths, element types and nesting: the numbers that make a careless reader allocate, wrap or never end.
+//! Counts, lengths, element types and nesting: numbers that make a careless reader allocate, wrap or loop forever.
 
 use super::bytes::*;
 use super::other::small;
@@ -21,7 +21,7 @@ const HUGE: [(&str, u64); 13] = [
     ("2e64-1", u64::MAX),
 ];
 
-/// The forms that every length is tried in, each with the numbers that it can say.
+/// The forms for every length, each with its representable numbers.
 fn forms() -> impl Iterator<Item = (&'static str, Form, &'static str, u64)> {
     [("v3", V3), ("big", V3_BIG), ("v1", V1)].into_iter().flat_map(|(name, f)| {
         HUGE.into_iter().filter(move |&(_, n)| f.wide() || n <= u32::MAX.into()).map(move |(say, n)| (name, f, say, n))
@@ -59,14 +59,14 @@ pub fn cases(c: &mut Corpus) {
 }
 
 fn counts(c: &mut Corpus) {
-    // Counts that wrap to something small when multiplied by the size of a reader's own structures.
+    // Counts that wrap to a small number when multiplied by the size of a reader's structures.
     for size in [13, 24, 32, 48, 56, 64, 80, 88, 96, 288, 336, 352, 368] {
         let n = (u64::MAX / size).wrapping_add(1);
         c.past_end(format!("ntensors-div{size}"), small(V3).n_tensors(n).bytes(), &["head.counts"]);
         c.past_end(format!("nkv-div{size}"), small(V3).n_kv(n).bytes(), &["head.counts"]);
     }
     for (form, f) in [("v3", V3), ("v1", V1)] {
-        // Too few pairs: the next is read as a tensor. Too many: a tensor is read as a pair.
+        // Too few pairs: the next is parsed as a tensor. Too many: a tensor is parsed as a pair.
         let pair = f.llama().kv("a", U32, f.u32(1));
         c.sound(format!("nkv-{form}-0-nothing-else"), pair.clone().n_kv(0).bytes());
         c.sound(format!("ntensors-{form}-0"), small(f).n_tensors(0).bytes());
@@ -75,7 +75,7 @@ fn counts(c: &mut Corpus) {
         let too_many = small(f).n_tensors(2).head();
         let codes = &["head.past_end", "tensor.bounds", "file.truncated"];
         c.past_end(format!("ntensors-{form}-1-too-many"), too_many, codes);
-        // The counts fit, and what they count does not.
+        // The counts are possible, but not the counted items.
         let held = [f.llama().n_kv(2).head(), vec![0; 13]].concat();
         c.reads(format!("nkv-{form}-zeros"), held, &["key.empty"]);
         let fits = [small(f).n_tensors(2).head(), vec![0; 24]].concat();
@@ -88,7 +88,7 @@ fn counts(c: &mut Corpus) {
     c.sound("ntensors-3000-empty", file.data(1).bytes());
 }
 
-/// Lengths that miss by one, where one byte decides.
+/// Lengths that are off by one.
 fn lengths(c: &mut Corpus) {
     for (form, f) in [("v3", V3), ("v1", V1), ("big", V3_BIG)] {
         let value = |n: u64| f.llama().kv("a", STRING, f.string_of(n, b"text")).bytes();
@@ -137,7 +137,7 @@ fn types(c: &mut Corpus) {
     }
 }
 
-/// `depth` arrays in each other.
+/// `depth` nested arrays.
 fn nested(f: Form, depth: usize, innermost: &[u8]) -> Vec<u8> {
     (1..depth).fold(innermost.to_vec(), |inner, _| f.array(ARRAY, 1, &inner))
 }
@@ -157,7 +157,7 @@ fn nesting(c: &mut Corpus) {
         c.sound(format!("nest-{form}-mixed"), f.llama().kv("a", ARRAY, f.array(ARRAY, 3, &mixed)).bytes());
         let cut = f.array(ARRAY, 3, &[f.array(U8, 2, &[1, 2]), f.strings(&["x", ""])].concat());
         c.past_end(format!("nest-{form}-one-short"), f.llama().kv("a", ARRAY, cut).bytes(), &["head.past_end"]);
-        // A bomb: each level claims all the rest.
+        // A bomb: each level claims the entire rest.
         let bomb = (0..40).fold(vec![], |inner: Vec<u8>, _| f.array(ARRAY, 1 << 20, &inner));
         c.past_end(format!("nest-{form}-bomb"), f.llama().kv("a", ARRAY, bomb).bytes(), &["head.past_end"]);
     }

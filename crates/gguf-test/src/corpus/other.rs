@@ -1,4 +1,4 @@
-//! What is not GGUF, versions, files cut off at every place, and what metadata may say without harm to the structure.
+//! Foreign files, versions, files truncated at every place, and unusual metadata in valid structures.
 
 use super::bytes::*;
 use super::{Corpus, Reading};
@@ -11,11 +11,11 @@ pub fn cases(c: &mut Corpus) {
     meaning(c);
 }
 
-/// A small sound file: one pair, one tensor of 32 bytes.
+/// A small valid file: one pair, one tensor of 32 bytes.
 pub fn small(f: Form) -> File {
     let align = if f.draft.is_some() { 64 } else { 32 };
     let plain = f.llama().align(align).data(32);
-    // The draft counts offsets from the start of the file.
+    // The draft's offsets are relative to the start of the file.
     let offset = match f.draft {
         Some(_) => plain.clone().tensor("t", &[8], 0, 0).head().len().next_multiple_of(64) as u64,
         None => 0,
@@ -57,7 +57,7 @@ fn not_gguf(c: &mut Corpus) {
     for (name, bytes) in kinds {
         c.add(format!("not-gguf-{name}"), bytes.to_vec(), Reading::NotGguf, &["file.kind"]);
     }
-    // A GGUF that does not start where the file starts is found only by who knows where it is.
+    // A GGUF inside of a file is only found at a known offset.
     for (name, before) in [("embedded-1", &b"\0"[..]), ("embedded-bom", b"\xef\xbb\xbf"), ("embedded-64", &[7; 64])] {
         c.add(name, [before, &gguf].concat(), Reading::NotGguf, &["file.kind"]);
         c.sound(format!("{name}-found"), [before, &gguf].concat()[before.len()..].to_vec());
@@ -89,13 +89,13 @@ fn versions(c: &mut Corpus) {
     }
 }
 
-/// Every fourth length of a small file, and each around the places where something else is missing.
+/// Every fourth length of a small file, and each length around the boundaries between fields.
 fn truncated(c: &mut Corpus) {
     for (name, f) in [("v3", V3), ("v1", V1), ("big", V3_BIG)] {
         let file = small(f);
         let (bytes, head) = (file.bytes(), file.head().len());
         let counts = if f.wide() { 24 } else { 16 };
-        // The smallest pair and the smallest info after the counts.
+        // The minimum size of a pair and of an info after the counts.
         let held = counts + if f.wide() { 8 + 5 + 8 + 16 } else { 4 + 5 + 4 + 16 };
         for n in 0..bytes.len() {
             let edge = [4, 8, counts, held, head, bytes.len() - 32].iter().any(|&at| n.abs_diff(at) <= 1);
@@ -107,14 +107,14 @@ fn truncated(c: &mut Corpus) {
             match n {
                 0..4 => c.add(name, part, Reading::NotGguf, &["file.kind"]),
                 4..8 => c.past_end(name, part, &["head.past_end"]),
-                // Version 1 needs the first pair to know which version 1 it is.
+                // Version 1 needs the first pair to identify its variant.
                 16..44 if !f.wide() => c.past_end(name, part, &["head.past_end"]),
                 _ if n < held => c.past_end(name, part, &["head.counts"]),
                 _ if n < head => c.past_end(name, part, &["head.past_end"]),
                 _ => c.reads(name, part, &["tensor.bounds", "file.truncated"]),
             }
         }
-        // All of the head, none of the data, of a file that is long enough.
+        // The whole head and no data, of a file that is long enough.
         c.add_of(format!("head-only-{name}"), bytes[..head].to_vec(), bytes.len() as u64, Reading::Sound, &[]);
     }
 }
@@ -133,7 +133,7 @@ fn tails(c: &mut Corpus) {
     c.reads("tail-one-short", bytes[..bytes.len() - 1].to_vec(), &["tensor.bounds", "file.truncated"]);
     c.reads("tail-no-data", bytes[..head].to_vec(), &["tensor.bounds", "file.truncated"]);
     c.reads("tail-only-padding", bytes[..bytes.len() - 32].to_vec(), &["tensor.bounds", "file.truncated"]);
-    // A tensor without elements has a place all the same: ggml refuses a file that ends before its data starts.
+    // A tensor without elements still has an offset: ggml rejects a file that ends before its data starts.
     let no_padding = V3.llama().tensor("t", &[0], 0, 0).bytes();
     c.reads("tail-dim-zero-no-padding", no_padding, &["file.truncated", "tensor.bounds"]);
     c.sound("tail-dim-zero", V3.llama().tensor("t", &[0], 0, 0).data(1).bytes());
@@ -141,7 +141,7 @@ fn tails(c: &mut Corpus) {
     c.sound("tail-no-tensors-data", V3.llama().data(100).bytes());
 }
 
-/// Metadata that must be read with care, in files whose structure is sound.
+/// Metadata that must be handled with care, in valid structures.
 fn meaning(c: &mut Corpus) {
     let f = V3;
     let one = |key: &str, ty: u32, value: Vec<u8>| f.llama().kv(key, ty, value).bytes();

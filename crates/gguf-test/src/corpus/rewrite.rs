@@ -1,4 +1,4 @@
-//! Heads written again: unchanged, with every array built anew, and in other dialects.
+//! Re-encodes heads: unchanged, with every array rebuilt, and in other dialects.
 
 use gguf_format::{Array, ByteOrder, Dialect, DraftReading, Gguf, Head, Problem, Value, ValueRef, Version};
 
@@ -15,11 +15,10 @@ pub fn rebuilt(head: &Head) -> Head {
     head
 }
 
-/// Writes a head in another dialect, reads that, and writes it in its own again.
+/// Encodes a head in another dialect, parses that, and encodes it in its own again.
 ///
-/// Not every head can be written in every dialect (version 1 is narrow), would be taken for what it is (a counted NUL is
-/// only recognised when every string has one, a draft by a key in the usual spelling), or says something that only a draft
-/// may say (the draft has an alignment of its own): `None` then.
+/// `None` if the dialect cannot represent the head (version 1 has narrower numbers), would be misidentified (a counted NUL is only
+/// recognised if every string has one, a draft by a key in the usual spelling), or the head has features of a draft (a fixed alignment).
 pub fn through(head: &Head, dialect: Dialect) -> Option<Vec<u8>> {
     let other = Head { dialect, ..head.clone() };
     let bytes = other.encode_as_read().ok()?;
@@ -38,12 +37,12 @@ pub fn through(head: &Head, dialect: Dialect) -> Option<Vec<u8>> {
     Some(back.encode_as_read().expect("a head can be written as it was read"))
 }
 
-/// The dialects in which any head is read as what it is.
+/// The dialects that preserve any head.
 pub fn plain_dialects() -> [Dialect; 2] {
     [Dialect::new(Version::V3), Dialect::new(Version::V3).with_order(ByteOrder::Big)]
 }
 
-/// Reads a file, writes its head again in every way, and compares: all of the file, what stands after the head included.
+/// Parses a file, re-encodes its head in every way, and compares, including the bytes after the head.
 pub fn same_bytes(name: &str, file: &[u8]) -> usize {
     let gguf = Gguf::parse(file).unwrap_or_else(|e| panic!("{name}: {e}"));
     let (read, rest) = file.split_at(gguf.head_bytes() as usize);
@@ -60,7 +59,7 @@ pub fn same_bytes(name: &str, file: &[u8]) -> usize {
     ways
 }
 
-/// Every dialect a head can be written in.
+/// Every dialect for encoding a head.
 fn dialects() -> Vec<Dialect> {
     let mut out = plain_dialects().to_vec();
     for order in [ByteOrder::Little, ByteOrder::Big] {

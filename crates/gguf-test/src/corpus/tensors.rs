@@ -1,9 +1,9 @@
-//! Tensor names, dimensions, types, and where the data lies.
+//! Tensor names, dimensions, types, and offsets.
 
 use super::bytes::*;
 use super::{Corpus, Reading};
 
-/// Id, elements of a block and its bytes, as ggml has them.
+/// Id, elements per block and bytes per block, as in ggml.
 #[rustfmt::skip]
 pub const TYPES: [(u32, u64, u64); 43] = [
     (0, 1, 4), (1, 1, 2), (2, 32, 18), (3, 32, 20), (4, 16, 10), (5, 16, 12), (6, 32, 22), (7, 32, 24), (8, 32, 34),
@@ -14,7 +14,7 @@ pub const TYPES: [(u32, u64, u64); 43] = [
     (39, 32, 17), (40, 64, 36), (41, 128, 18), (42, 64, 18),
 ];
 
-/// Types that ggml had once.
+/// Types removed from ggml.
 const REMOVED: [u32; 8] = [4, 5, 31, 32, 33, 36, 37, 38];
 
 const F32_TENSOR: u32 = 0;
@@ -91,7 +91,7 @@ fn dimensions(c: &mut Corpus) {
     }
 }
 
-/// Sizes that leave 64 bits, or 63, or the file.
+/// Sizes beyond 64 bits, 63 bits, or the file.
 fn sizes(c: &mut Corpus) {
     let wraps: &[(&str, &[u64], u32)] = &[
         ("max", &[u64::MAX], I8_TENSOR),
@@ -130,12 +130,12 @@ fn sizes(c: &mut Corpus) {
     for (name, dims, ty) in large {
         c.reads(format!("dims-{name}"), one(V3, dims, *ty), BEYOND);
     }
-    // No elements, and strides that wrap; wherever the zero stands.
+    // No elements, and strides that wrap, with the zero in each place.
     for (at, dims) in [[0, 1 << 62, 1 << 62], [1 << 62, 0, 1 << 62], [1 << 62, 1 << 62, 0]].iter().enumerate() {
         c.reads(format!("dims-zero-2e62-{at}"), one(V3, dims, I8_TENSOR), &["tensor.size"]);
     }
     c.sound("dims-zero-2e31", one(V3, &[1 << 31, 1 << 31, 0], I8_TENSOR));
-    // Sizes that are fine one by one and wrap when they are added up.
+    // Valid sizes whose sum wraps.
     let n = 1 << 62;
     let file = (0..4).fold(V3.llama(), |file, i| file.tensor(format!("t{i}"), &[n], I8_TENSOR, i * n));
     c.reads("dims-sum-wrap", file.data(32).bytes(), BEYOND);
@@ -179,7 +179,7 @@ fn offsets(c: &mut Corpus) {
     {
         c.reads(format!("off-{name}"), at(offset), BEYOND);
     }
-    // The place itself leaves 64 bits: nothing can say how long the file would have to be.
+    // The end of the data exceeds 64 bits: the required file length has no representation.
     for (name, offset) in [("2e64-32", 0u64.wrapping_sub(32)), ("2e64-64", 0u64.wrapping_sub(64))] {
         c.reads(format!("off-{name}"), at(offset), &["tensor.bounds"]);
     }
@@ -213,7 +213,7 @@ fn offsets(c: &mut Corpus) {
     c.reads("off-overlap-two-in-one", three, overlap);
     let chain = (0..7).fold(V3.llama(), |file, i| file.tensor(format!("t{i}"), &[16], 0, 32 * i)).data(256).bytes();
     c.reads("off-overlap-chain", chain, overlap);
-    // The tensor fits its type's smaller sibling: the next one starts inside it.
+    // The tensor would fit with a smaller type: the next one starts inside it.
     let smaller = V3.llama().tensor("a", &[32], 8, 0).tensor("b", &[32], 2, 32).data(64).bytes();
     c.reads("off-overlap-type", smaller, overlap);
     let unknown = V3.llama().tensor("a", &[64], 99, 0).tensor("b", &[8], 0, 32).data(64).bytes();

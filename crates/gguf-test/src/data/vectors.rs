@@ -1,8 +1,8 @@
-//! What is recorded of ggml: which rows and blocks, and in which files.
+//! The recorded results of ggml: the rows and blocks, and their files.
 //!
-//! `vectors/q4_K.bin` holds the bytes that `ggml_quantize_chunk` gives for the rows of [`cases`], one case after the other.
-//! `vectors/decoded.txt` has a line for each type that ggml decodes: its name, the [`Hash`](super::Hash) of the values of
-//! [`packed`], and the bits of the first four of them. NaN is kept out of both, as its sign depends on the machine.
+//! `vectors/q4_K.bin` contains the output of `ggml_quantize_chunk` for the rows of [`cases`], one case after the other.
+//! `vectors/decoded.txt` has a line for each type that ggml decodes: its name, the [`Hash`](super::Hash) of the values of [`packed`], and
+//! the bits of the first four of them. NaNs are avoided in both, because their signs depend on the machine.
 //!
 //! Recorded with `cargo bench -p gguf-benches --bench exact -- --record crates/gguf-quants/tests/vectors`.
 
@@ -14,9 +14,9 @@ use super::{Kind, Random, Scales, Weights, blocks, matrices};
 /// Rows to encode.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What numbers.
+    /// The kind of numbers.
     pub kind: Kind,
-    /// What matrix.
+    /// The kind of matrix.
     pub weights: Weights,
     /// Values in a row.
     pub row_len: usize,
@@ -26,7 +26,7 @@ pub struct Case {
     pub matrix: Option<Vec<f32>>,
 }
 
-/// The rows that are recorded for a type.
+/// The recorded rows of a type.
 pub fn cases(codec: &Codec) -> Vec<Case> {
     let block_len = codec.ty.info().map_or(1, |t| t.block_len as usize);
     let mut cases = vec![];
@@ -51,7 +51,7 @@ pub fn cases(codec: &Codec) -> Vec<Case> {
     cases
 }
 
-/// The blocks that are decoded.
+/// The blocks to decode.
 pub fn packed(ty: GgmlType) -> Vec<u8> {
     let n_blocks = if ty.info().is_some_and(|t| t.block_len == 1) { 512 } else { 24 };
     blocks(ty, Scales::Finite, &mut Random::new(&format!("vector {ty}"), 0), n_blocks)

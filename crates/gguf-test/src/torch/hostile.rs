@@ -1,8 +1,8 @@
-//! PyTorch files that nobody should open with Python, and others that are not sound: each with what the refusal has to say.
+//! PyTorch files that are dangerous to open with Python, and other invalid ones, each with the expected error.
 
 use super::{End, Member, Pickle, Saved, file, members, state_dict, stream, stream_start, zip};
 
-/// A file, and a part of the message of its refusal.
+/// A file, and a part of the expected message.
 #[derive(Clone, Debug)]
 pub struct Hostile {
     pub name: String,
@@ -10,7 +10,7 @@ pub struct Hostile {
     pub expected: &'static str,
 }
 
-/// Modules and names of which naming alone runs code, or that make objects whose making does.
+/// Modules and names whose lookup or instantiation runs code.
 const GLOBALS: &[(&str, &str)] = &[
     ("os", "system"),
     ("os", "popen"),
@@ -72,7 +72,7 @@ const GLOBALS: &[(&str, &str)] = &[
     ("\u{1F525}", "x"),
 ];
 
-/// Instructions that `torch.save` does not write, with arguments where they have some.
+/// Instructions that `torch.save` does not write, with arguments if any.
 const OPCODES: &[&[u8]] = &[
     b"I1\n",
     b"L1L\n",
@@ -131,7 +131,7 @@ const STARVED: &[&[u8]] = &[
     b"N(.",
 ];
 
-/// Values of the wrong kind for the instruction.
+/// Values of the wrong type for the instruction.
 const MISMATCHES: &[(&[u8], &str)] = &[
     (b"N)R", "None is called"),
     (b"])R", "a list is called"),
@@ -172,7 +172,7 @@ const MISMATCHES: &[(&[u8], &str)] = &[
     (b"c\xff\na\n", "not UTF-8"),
 ];
 
-/// Lengths that the file does not have.
+/// Lengths beyond the end of the file.
 const LENGTHS: &[&[u8]] = &[
     b"X\xff\xff\xff\xff",
     b"X\xff\xff\xff\x7fab",
@@ -197,7 +197,7 @@ const LENGTHS: &[&[u8]] = &[
     b"q",
 ];
 
-/// A sound tensor of two by three numbers.
+/// A valid tensor of two by three numbers.
 pub const SOUND: Saved<'_> =
     Saved { name: "a", class: "FloatStorage", key: "0", elements: 6, offset: 0, shape: &[2, 3], strides: &[3, 1] };
 
@@ -206,7 +206,7 @@ pub fn sound_data() -> Vec<u8> {
     (0..6u8).flat_map(|n| f32::from(n).to_le_bytes()).collect()
 }
 
-/// The whole corpus. Files of some megabytes are among it.
+/// The whole corpus, including files of some megabytes.
 pub fn all() -> Vec<Hostile> {
     let mut all = Vec::new();
     let mut add = |name: String, bytes: Vec<u8>, expected| all.push(Hostile { name, bytes, expected });
@@ -229,7 +229,7 @@ fn pickles(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
         let stacked = Pickle::new(4).text(module).text(name).op(b"\x93)R").end();
         add(format!("stacked global {module} {name}"), stacked, "is refused");
     }
-    // What is refused hides where nothing looks at the value, or behind what is allowed.
+    // Forbidden items in unused values, or after allowed ones.
     let hidden = Pickle::new(2).op(b"}").global("os", "system").op(b"0").end();
     add("a global that is dropped".into(), hidden, "byte");
     let inside = Pickle::new(2).global("torch._tensor", "_rebuild_from_type_v2").op(b"(").global("os", "system");
@@ -264,7 +264,7 @@ fn pickles(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     add("more instructions than there may be".into(), deep(b"N0", 2_000_001), "more than 4000000 instructions");
     let numbered = (0..1_900_000u32).flat_map(|i| [&b"]r"[..], &i.to_le_bytes()].concat());
     add("a memo of millions".into(), Pickle::new(2).op(&numbered.collect::<Vec<u8>>()).end(), "no tensors by name");
-    // A call of one function with the same arguments, again and again.
+    // Repeated calls of one function with the same arguments.
     let call = Pickle::new(2).global("torch._utils", "_rebuild_tensor_v2").op(b"q\x00(");
     let call = call.storage("FloatStorage", "0", 6).int(0).ints(&[2, 3]).ints(&[3, 1]).op(b"\x89}tq\x01");
     add(
@@ -293,7 +293,7 @@ fn pickles(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     ]
     .concat());
     add("dictionaries of one list".into(), copies.end(), "more than 4000000 instructions");
-    // Doubling by reference takes no memory.
+    // Doubling by reference needs no memory.
     let laughs = Pickle::new(2).op(b"]q\0").op(&b"(h\0h\0h\0h\0h\0h\0h\0h\0h\0h\0tq\0".repeat(60));
     add("a billion laughs".into(), laughs.end(), "no tensors by name");
     add("a number as the whole".into(), plain(b"K\x01"), "no tensors by name");
@@ -391,7 +391,7 @@ fn archives(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
     change(
         "of members in each other",
         &|m, _| {
-            // The data of the last is a member of its own, header and all, to which another entry points.
+            // The data of the last member is itself a complete member, header included, referenced by another entry.
             let inner = zip(&[Member::new("model/data/2", "inner")], &End::default());
             m.push(Member::new("model/data/1", inner));
             m.push(Member::new("model/data/2", "inner"));
@@ -442,7 +442,7 @@ fn archives(add: &mut dyn FnMut(String, Vec<u8>, &'static str)) {
         &|_, e| e.comment = b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
         "zip archive",
     );
-    // A directory of more than any checkpoint has; its end says so.
+    // A directory larger than that of any checkpoint, as its end record claims.
     let large = 17 << 20;
     let mut bytes = b"PK\x03\x04".to_vec();
     bytes.resize(4 + large as usize, 0);

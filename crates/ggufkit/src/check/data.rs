@@ -10,8 +10,7 @@ use gguf_pipeline::{Error as PipelineError, Progress, TensorScan, scan_tensors};
 use super::{Check, CheckOptions, CheckedFile, DATA_FINITE, DATA_NOT_SCANNED, Heads};
 use crate::Error;
 
-/// As [`check_with`](crate::check_with), and looks for NaN and infinity in the tensor data, in numbers and block scales. Feature
-/// `edit`.
+/// As [`check_with`](crate::check_with), and searches for NaN and infinity in the tensor data, in numbers and block scales. Feature `edit`.
 ///
 /// The data of a file is read only if its head is safe to read. Memory does not grow with the model.
 ///
@@ -29,8 +28,8 @@ use crate::Error;
 /// ```
 ///
 /// # Errors
-/// As for [`check`](fn@crate::check), and [`Error::Pipeline`] with [`Cancelled`](PipelineError::Cancelled) when
-/// [`Progress::is_cancelled`] returns true. It is asked before any file is opened, and between pieces of data.
+/// As for [`check`](fn@crate::check), and [`Error::Pipeline`] with [`Cancelled`](PipelineError::Cancelled) if [`Progress::is_cancelled`]
+/// returns true. It is called before any file is opened, and between pieces of data.
 pub fn check_data(path: impl AsRef<Path>, options: &CheckOptions, progress: &dyn Progress) -> Result<Check, Error> {
     if progress.is_cancelled() {
         return Err(PipelineError::Cancelled.into());
@@ -73,7 +72,7 @@ impl CheckedFile {
     }
 }
 
-/// How many numbers are not finite, and where the first one is.
+/// The number of values that are not finite, and the position of the first one.
 fn describe(of: &TensorScan<'_>, scan: DataScan) -> String {
     let number = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", grouped(n)));
     let counts = [number(scan.nan, "NaN"), number(scan.infinite, "infinite")];
