@@ -31,7 +31,10 @@ impl HeadRead {
     fn parts(&self) -> (&[u8], &[u8]) {
         let bytes = self.bytes.as_ref();
         match self.error {
-            None => bytes.split_at_checked(self.scan.head_bytes()).unwrap_or((bytes, &[])),
+            None => {
+                let head = usize::try_from(self.scan.head_bytes()).ok();
+                head.and_then(|head| bytes.split_at_checked(head)).unwrap_or((bytes, &[]))
+            }
             Some(_) => (bytes, &[]),
         }
     }
