@@ -1,13 +1,12 @@
-//! The known metadata keys: their meaning, the types that writers use, and the architectures that require them.
+//! The known metadata keys: their meaning, the types used by writers, and the architectures that require them.
 //!
-//! The table is made of the specification's keys, the 364 keys of llama.cpp's `gguf-py/gguf/constants.py`, the keys that
-//! only other sources of llama.cpp know, and those of the draft that preceded the first release. The value types are
-//! those that llama.cpp's writers write (`gguf_writer.py`) and its loaders ask for.
+//! The table consists of the specification's keys, the 364 keys of llama.cpp's `gguf-py/gguf/constants.py`, the keys that only other
+//! sources of llama.cpp know, and those of the draft that preceded the first release. The value types are those of llama.cpp's writers
+//! (`gguf_writer.py`) and loaders.
 //!
-//! A key is a pattern: `{arch}` stands for the name of the architecture, `{id}`, `{name}` and `{dense}` for a number or
-//! a name. [`lookup`] finds the row of a key of a file, [`nearest`] the one that a misspelt key may have meant.
-//! Every row has a constant of the same name: [`GENERAL_ALIGNMENT`] is `general.alignment`, [`CONTEXT_LENGTH`] is
-//! `{arch}.context_length`.
+//! A key is a pattern: `{arch}` is a placeholder for the name of the architecture, `{id}`, `{name}` and `{dense}` for a number or a name.
+//! [`lookup`] finds the row for a key of a file, [`nearest`] the key most similar to a misspelt one. Every row has a constant of the same
+//! name: [`GENERAL_ALIGNMENT`] is `general.alignment`, [`CONTEXT_LENGTH`] is `{arch}.context_length`.
 
 use alloc::string::{String, ToString};
 use core::cmp::Ordering;
@@ -29,25 +28,25 @@ pub use model::*;
 pub use tokenizer::*;
 pub use values::*;
 
-/// What is known about one key.
+/// A row of the table of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyInfo {
-    /// Name of the constant that holds the pattern.
+    /// Name of the pattern's constant.
     pub name: &'static str,
-    /// The key, with `{arch}` and other placeholders where it has any.
+    /// The key, with `{arch}` and other placeholders, if any.
     pub pattern: &'static str,
     /// The allowed types of the value; current writers use the first.
     pub kinds: &'static [Kind],
     /// The unit of the number, such as `tokens` or `bytes`; empty if it has none.
     pub unit: &'static str,
-    /// What the key is about.
+    /// The section.
     pub section: Section,
-    /// Where the key is defined.
+    /// The origin of the key.
     pub origin: Origin,
-    /// Pattern of the key to use in place of this one, for keys that have been renamed.
+    /// Pattern of the replacement for a renamed key.
     pub instead: Option<&'static str>,
-    /// What the value means, in one sentence.
+    /// The meaning of the value, in one sentence.
     pub doc: &'static str,
 }
 
@@ -60,22 +59,22 @@ pub enum Kind {
     Array(ValueType),
 }
 
-/// How a value's type compares with the types of its key; see [`KeyInfo::fit`].
+/// The result of comparing a value's type with the types of its key; see [`KeyInfo::fit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// One of the types that writers use.
+    /// One of the types used by writers.
     Exact,
-    /// Another width of the same sort of number, or flags as integers: the value is usable, strict readers refuse it.
+    /// Another width of the same kind of number, or flags as integers: usable, but rejected by strict readers.
     Convertible,
-    /// Something else.
+    /// Any other type.
     Wrong,
 }
 
-/// What a key is about.
+/// The section of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Section {
-    /// The file and the model as a whole.
+    /// The file and the whole model.
     General,
     /// Sources, base models and datasets.
     Lineage,
@@ -97,15 +96,15 @@ pub enum Section {
     Rope,
     /// State spaces, RWKV and convolutions.
     Recurrent,
-    /// What only one family of models needs.
+    /// Keys of a single family of models.
     Special,
-    /// Draft models and prediction of several tokens.
+    /// Draft models and multi-token prediction.
     Speculative,
     /// Vocabulary, normalization and chat templates.
     Tokenizer,
-    /// Ids of tokens with a role.
+    /// Ids of special tokens.
     SpecialToken,
-    /// Multimodal projectors as a whole.
+    /// Multimodal projectors.
     Projector,
     /// Encoders of images.
     Vision,
@@ -115,7 +114,7 @@ pub enum Section {
     GenAudio,
 }
 
-/// Where a key is defined.
+/// The origin of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -125,12 +124,12 @@ pub enum Origin {
     LlamaCpp,
     /// The specification, but not llama.cpp.
     Spec,
-    /// The draft that preceded the first release, and nothing since.
+    /// Only the draft that preceded the first release.
     Draft,
 }
 
-/// Rows of the table: section, then for each key its sentence, constant, pattern, types, unit (`in`), origin where it is
-/// not llama.cpp's table (`from`) and the key to use in place of it (`=>`).
+/// Rows of the table: section, then for each key its sentence, constant, pattern, types, unit (`in`), origin unless it is llama.cpp's table
+/// (`from`) and replacement (`=>`).
 macro_rules! keys {
     ($table:ident $($section:ident { $(
         #[doc = $doc:literal]
@@ -166,7 +165,7 @@ macro_rules! keys {
 }
 use keys;
 
-/// What the keys of the network begin with in the table.
+/// The prefix of network keys in the table.
 const ARCH: &str = "{arch}.";
 
 const TABLES: [&[KeyInfo]; 5] = [general::GENERAL, model::MODEL, tokenizer::TOKENIZER, clip::CLIP, general::NUMBERED];
@@ -180,7 +179,7 @@ const N_KEYS: usize = {
     n
 };
 
-/// Every known key, by section. Keys that are numbered or named within (`general.base_model.{id}.name`) come last.
+/// Every known key, by section. Keys with a number or a name in the middle (`general.base_model.{id}.name`) come last.
 pub static KEYS: &[KeyInfo] = &ALL;
 
 static ALL: [KeyInfo; N_KEYS] = joined();
@@ -200,7 +199,7 @@ const fn joined() -> [KeyInfo; N_KEYS] {
     all
 }
 
-/// Places in [`ALL`], ordered by the length of the pattern and then by its bytes.
+/// Indexes into [`ALL`], sorted by the length of the pattern and then by its bytes.
 static SORTED: [u16; N_KEYS] = sorted();
 
 const fn sorted() -> [u16; N_KEYS] {
@@ -234,7 +233,7 @@ const fn is_before(a: &str, b: &str) -> bool {
     false
 }
 
-/// The row whose pattern is `prefix` and `rest` put together.
+/// The row with the pattern `prefix` followed by `rest`.
 fn find(prefix: &str, rest: &str) -> Option<&'static KeyInfo> {
     let at = SORTED.binary_search_by(|&i| {
         let Some(row) = ALL.get(usize::from(i)) else { return Ordering::Greater };
@@ -249,8 +248,8 @@ pub fn info(pattern: &str) -> Option<&'static KeyInfo> {
     find("", pattern)
 }
 
-/// The type that is expected in place of `given` for a new value of a key: of a known key, one of its row in the table, unless the value is
-/// convertible; of any other key whose `present` value is an array, that type. `None` if nothing is wrong with `given`.
+/// The expected type instead of `given` for a new value of a key: for a known key, one from its row in the table, unless the value is
+/// convertible; for any other key whose `present` value is an array, that type. `None` if `given` is valid.
 pub fn expected_instead(key: &str, arch: Option<&str>, given: Kind, present: Option<Kind>) -> Option<String> {
     match (lookup(key, arch), present) {
         (Some(row), _) if row.fit(given) == Fit::Wrong => Some(row.expected().to_string()),
@@ -259,10 +258,10 @@ pub fn expected_instead(key: &str, arch: Option<&str>, given: Kind, present: Opt
     }
 }
 
-/// The row of a key as stored in a file whose `general.architecture` is `arch`.
+/// The row for a key in a file whose `general.architecture` is `arch`.
 ///
-/// Without `arch`, keys of every known architecture are recognized. Keys that name another architecture than `arch` are
-/// not. Takes no longer for long keys and allocates nothing.
+/// Without `arch`, keys of every known architecture are recognized; with it, keys of other architectures are not. Long keys take no longer,
+/// and nothing is allocated.
 pub fn lookup(key: &str, arch: Option<&str>) -> Option<&'static KeyInfo> {
     let (rest, of_arch) = match arch {
         Some(arch) => (key.strip_prefix(arch).and_then(|rest| rest.strip_prefix('.')), true),
@@ -294,13 +293,13 @@ fn is_filled(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// The key of `arch` that a pattern stands for: `llama.context_length` for [`CONTEXT_LENGTH`]. The pattern itself for a name that is
-/// longer than any key.
+/// The key of `arch` for a pattern: `llama.context_length` for [`CONTEXT_LENGTH`]. Returns the pattern for a name that is longer than any
+/// key.
 pub fn for_arch(pattern: &str, arch: &str) -> String {
     if arch.len() > crate::layout::MAX_KEY { pattern.into() } else { pattern.replace("{arch}", arch) }
 }
 
-/// The key number `id` that a pattern stands for: `general.base_model.0.name` for [`GENERAL_BASE_MODEL_NAME`].
+/// The key with number `id` for a pattern: `general.base_model.0.name` for [`GENERAL_BASE_MODEL_NAME`].
 pub fn for_id(pattern: &str, id: u32) -> String {
     let mut key = String::new();
     for (i, part) in pattern.split("{id}").enumerate() {
@@ -313,7 +312,7 @@ pub fn for_id(pattern: &str, id: u32) -> String {
 }
 
 impl KeyInfo {
-    /// The key for this architecture; the pattern itself, when it does not depend on one.
+    /// The key for this architecture; the pattern, if it does not depend on one.
     pub fn for_arch(&self, arch: &str) -> String {
         for_arch(self.pattern, arch)
     }
@@ -392,15 +391,15 @@ fn sort_of(ty: ValueType) -> Sort {
     }
 }
 
-/// The longest key that [`nearest`] looks at, in bytes. The longest pattern has 45.
+/// The maximum length of a key for [`nearest`], in bytes. The longest pattern has 45.
 const MAX_NEAREST: usize = 80;
 
-/// The greatest number of edits that [`nearest`] forgives.
+/// The maximum number of edits for [`nearest`].
 const MAX_EDITS: u8 = 3;
 
-/// The key that a misspelt one may have meant: the one in use with the fewest letters to insert, remove, change or swap,
-/// at most one in five and three in all. Case counts for nothing, nor does the name before the first dot of keys of the
-/// network. `None` for keys over 80 bytes; the work is bounded.
+/// The most similar key for a misspelt one: the current key with the fewest letters to insert, remove, change or swap, at most one in five
+/// and three in total. Case is ignored, and so is the name before the first dot in network keys. `None` for keys over 80 bytes; the work is
+/// bounded.
 pub fn nearest(key: &str) -> Option<&'static KeyInfo> {
     if key.len() > MAX_NEAREST {
         return None;
@@ -423,8 +422,8 @@ pub fn nearest(key: &str) -> Option<&'static KeyInfo> {
     best
 }
 
-/// Number of letters to insert, remove, change or swap with their neighbour to get from `a` to `b`, when it is at most
-/// [`MAX_EDITS`]. Only the diagonal band where it can be that small is computed.
+/// The number of letters to insert, remove, change or swap with their neighbour to turn `a` into `b`, if it is at most [`MAX_EDITS`]. Only
+/// the diagonal band with such small distances is computed.
 pub(crate) fn edits(a: &[u8], b: &[u8]) -> Option<u8> {
     let band = usize::from(MAX_EDITS);
     if a.len().abs_diff(b.len()) > band || b.len() > MAX_NEAREST {

@@ -484,7 +484,7 @@ fn data_that_cannot_be_there_is_refused() {
         let mut made = std::ptr::dangling_mut();
         let params = InitParams { no_alloc, ctx: &mut made };
         let data = std::ptr::from_ref(&bytes).cast_mut().cast();
-        // SAFETY: the callback knows its data; what is made is freed once, by who made it.
+        // SAFETY: the callback knows its data; each context is freed once, by its own library.
         unsafe {
             let ctx = (both.ours.gguf_init_from_callback)(Some(callback), data, 0, promised, params);
             (both.ours.gguf_free)(ctx);

@@ -413,7 +413,7 @@ pub fn child() -> ExitCode {
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;
-        // SAFETY: the worker is a child of this process, and nobody else waits for it.
+        // SAFETY: the worker is a child of this process, and nothing else waits for it.
         assert_eq!(unsafe { libc::waitpid(worker, &mut status, 0) }, worker);
         while outcomes.get(next).is_some_and(|o| o.end != NOT_RUN) {
             next += 1;

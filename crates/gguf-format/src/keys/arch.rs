@@ -1,4 +1,4 @@
-//! Names of architectures, and the keys that the specification, tokenizers and types of files ask for.
+//! Names of architectures, and the keys required by the specification, by tokenizers and by types of files.
 //!
 //! The names are those of `LLM_ARCH_NAMES` in llama.cpp's `llama-arch.cpp`.
 
@@ -14,7 +14,7 @@ macro_rules! keyed {
     ($($name:tt => $($key:ident)*;)*) => { &[$(($name, list! { $($key)* })),*] };
 }
 
-/// The architectures that llama.cpp knows by name, sorted. `clip` is that of multimodal projectors.
+/// The names of the architectures in llama.cpp, sorted. `clip` is that of multimodal projectors.
 pub const ARCHITECTURES: &[&str] = list! {
     "afmoe" "apertus" "arcee" "arctic" "arwkv7" "baichuan" "bailingmoe" "bailingmoe2" "bailingmoe3" "bert" "bitnet"
     "bloom" "chameleon" "chatglm" "clip" "codeshell" "cogvlm" "cohere2" "cohere2moe" "command-r" "dbrx" "deci"
@@ -33,18 +33,18 @@ pub const ARCHITECTURES: &[&str] = list! {
     "starcoder" "starcoder2" "step35" "t5" "t5encoder" "talkie" "wavtokenizer-dec" "xverse"
 };
 
-/// Architectures of image and video models, which llama.cpp does not know: those that ComfyUI-GGUF writes (`tools/convert.py`) and
-/// loads (`IMG_ARCH_LIST` in `loader.py`), sorted. Their tensors keep the names of the checkpoint.
+/// Architectures of image and video models, which llama.cpp does not support: those that ComfyUI-GGUF writes (`tools/convert.py`) and loads
+/// (`IMG_ARCH_LIST` in `loader.py`), sorted. Their tensors keep the names of the checkpoint.
 pub const IMAGE_ARCHITECTURES: &[&str] = list! {
     "aura" "cosmos" "flux" "hidream" "hyvid" "ltxv" "lumina2" "qwen_image" "sd1" "sd3" "sdxl" "wan"
 };
 
-/// Whether the name is that of an image model or video.
+/// Whether the name is that of an image or video model.
 pub fn is_image_architecture(name: &str) -> bool {
     IMAGE_ARCHITECTURES.binary_search(&name).is_ok()
 }
 
-/// Architectures that the specification describes and llama.cpp does not know.
+/// Architectures described by the specification but unknown to llama.cpp.
 pub const SPEC_ARCHITECTURES: &[&str] = &["rwkv", "whisper"];
 
 /// Whether the name is that of a known architecture.
@@ -52,15 +52,15 @@ pub fn is_architecture(name: &str) -> bool {
     ARCHITECTURES.binary_search(&name).is_ok() || SPEC_ARCHITECTURES.contains(&name)
 }
 
-/// The keys that the specification's section on the architecture lists as present in every model; nothing where it has
-/// no such section. Files of other writers than the specification's authors often lack some of them.
+/// The keys that the specification's section on the architecture requires; empty if there is no such section. Files of other writers often
+/// lack some of them.
 pub fn required_by_spec(arch: &str) -> impl Iterator<Item = &'static KeyInfo> {
     let rows = SPEC_REQUIRED.iter().filter(move |(name, _)| *name == arch);
     rows.flat_map(|(_, keys)| keys.iter()).filter_map(|key| info(key))
 }
 
-/// The keys that a vocabulary needs, by `tokenizer.ggml.model`: `llama_vocab::impl::load` of `llama-vocab.cpp` gives up
-/// without them. A `gpt2` vocabulary whose `tokenizer.ggml.pre` is `kimi-k2` may lack the merges.
+/// The keys required by a vocabulary, by `tokenizer.ggml.model`: `llama_vocab::impl::load` of `llama-vocab.cpp` fails without them. A
+/// `gpt2` vocabulary whose `tokenizer.ggml.pre` is `kimi-k2` may lack the merges.
 pub fn required_by_tokenizer(model: &str) -> &'static [&'static str] {
     match model {
         "none" | "no_vocab" => &[],
@@ -69,8 +69,8 @@ pub fn required_by_tokenizer(model: &str) -> &'static [&'static str] {
     }
 }
 
-/// The keys that a file needs besides those of its architecture, by `general.type`: what `llama_adapter_lora_init_impl`
-/// and the importance matrix reader of `llama-quantize` ask for. An adapter without [`ADAPTER_LORA_ALPHA`] is not scaled.
+/// The keys required besides those of the architecture, by `general.type`: those read by `llama_adapter_lora_init_impl` and by the
+/// importance matrix reader of `llama-quantize`. An adapter without [`ADAPTER_LORA_ALPHA`] is not scaled.
 pub fn required_by_type(general_type: &str) -> &'static [&'static str] {
     match general_type {
         "adapter" => &[GENERAL_ARCHITECTURE, ADAPTER_TYPE],
@@ -79,7 +79,7 @@ pub fn required_by_type(general_type: &str) -> &'static [&'static str] {
     }
 }
 
-/// The keys that a multimodal projector needs, for each flag that is true in it (`clip_model_loader` of `clip.cpp`).
+/// The keys required by a multimodal projector, for each of its true flags (`clip_model_loader` of `clip.cpp`).
 pub const REQUIRED_BY_ENCODER: &[(&str, &[&str])] = keyed! {
     CLIP_HAS_VISION_ENCODER
         => CLIP_VISION_EMBEDDING_LENGTH CLIP_VISION_ATTENTION_HEAD_COUNT CLIP_VISION_FEED_FORWARD_LENGTH
@@ -94,8 +94,8 @@ pub const REQUIRED_BY_ENCODER: &[(&str, &[&str])] = keyed! {
         CLIP_GEN_AUDIO_BLOCK_COUNT CLIP_GEN_AUDIO_PROJECTION_DIM CLIP_GEN_AUDIO_ATTENTION_LAYER_NORM_EPSILON;
 };
 
-/// The sections on models of the specification, in its order. Its names for ALiBi and the clamp under MPT are those of
-/// the same keys under Attention.
+/// The specification's sections on models, in order. Its names for ALiBi and the clamp under MPT are those of the same keys under
+/// Attention.
 const SPEC_REQUIRED: &[(&str, &[&str])] = keyed! {
     "llama"
         => CONTEXT_LENGTH EMBEDDING_LENGTH BLOCK_COUNT FEED_FORWARD_LENGTH ROPE_DIMENSION_COUNT ATTENTION_HEAD_COUNT

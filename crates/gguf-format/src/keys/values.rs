@@ -1,17 +1,16 @@
-//! The values that some keys choose from: file types, token types, kinds of files, rope scalings, poolings, routers and
-//! tokenizers.
+//! The valid values of some keys: file types, token types, kinds of files, rope scalings, poolings, routers and tokenizers.
 
 use core::fmt;
 
 use crate::types::GgmlType;
 
-/// A `general.file_type`: which type most tensors of a file have, as llama.cpp numbers them (`llama_ftype` in `llama.h`).
+/// A `general.file_type`: the type of most tensors of a file, with llama.cpp's numbers (`llama_ftype` in `llama.h`).
 ///
-/// This is another numbering than that of tensor types, and another than the `ftype` of files older than GGUF.
+/// This numbering differs from that of tensor types, and from the `ftype` of files older than GGUF.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileType(pub u32);
 
-/// What the table knows about one file type.
+/// A row of the table of file types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileTypeInfo {
@@ -19,9 +18,9 @@ pub struct FileTypeInfo {
     pub id: u32,
     /// Full name: `ALL_F32`, `MOSTLY_Q4_K_M`.
     pub name: &'static str,
-    /// The type that most tensors of such a file have.
+    /// The type of most tensors of such a file.
     pub tensor_type: GgmlType,
-    /// Whether llama.cpp no longer knows it.
+    /// Whether llama.cpp no longer supports it.
     pub removed: bool,
 }
 
@@ -35,7 +34,7 @@ impl FileTypeInfo {
 
 macro_rules! file_types {
     ($($id:literal $name:literal $ty:ident $status:ident)*) => {
-        /// Every file type that there is or was, in the order of the numbers.
+        /// Every current or removed file type, in the order of the numbers.
         pub const FILE_TYPES: &[FileTypeInfo] = &[$(FileTypeInfo {
             id: $id, name: $name, tensor_type: GgmlType::$ty, removed: file_types!(@ $status),
         }),*];
@@ -90,22 +89,22 @@ file_types! {
 }
 
 impl FileType {
-    /// The bit that marks a file type which was guessed from the tensors and not read from a file.
+    /// The bit of a file type that was guessed from the tensors instead of read from a file.
     pub const GUESSED: u32 = 1024;
 
-    /// The row of this number, with or without the guessed bit; `None` for unknown ones.
+    /// The row for this number, with or without the guessed bit; `None` for unknown ones.
     pub fn info(self) -> Option<&'static FileTypeInfo> {
         let id = self.0 & !FileType::GUESSED;
         FILE_TYPES.get(usize::try_from(id).ok()?)
     }
 
-    /// Whether the guessed bit is set. Files do not have it: it is llama.cpp's mark for files without a file type.
+    /// Whether the guessed bit is set. Files do not have it: llama.cpp sets it for files without a file type.
     pub fn is_guessed(self) -> bool {
         self.0 & FileType::GUESSED != 0
     }
 
-    /// The file type of that name, without regard to case, with or without `MOSTLY_` or `ALL_`. `Q3_K`, `Q4_K` and `Q5_K`
-    /// are the medium ones, as for `llama-quantize`.
+    /// The file type with that name, ignoring case, with or without `MOSTLY_` or `ALL_`. `Q3_K`, `Q4_K` and `Q5_K` are the medium ones, as
+    /// in `llama-quantize`.
     pub fn from_name(name: &str) -> Option<FileType> {
         let name = match name {
             _ if name.eq_ignore_ascii_case("Q3_K") => "Q3_K_M",
@@ -141,20 +140,20 @@ impl fmt::Debug for FileType {
 pub enum TokenType {
     /// A piece of text.
     Normal = 1,
-    /// Stands for text that is not in the vocabulary.
+    /// A replacement for text that is not in the vocabulary.
     Unknown = 2,
-    /// Steers the model and is not shown.
+    /// Controls the model and is not displayed.
     Control = 3,
     /// Added by a user; matched before all else.
     UserDefined = 4,
     /// Never used.
     Unused = 5,
-    /// Stands for one byte.
+    /// A single byte.
     Byte = 6,
 }
 
 impl TokenType {
-    /// The token type of that number.
+    /// The token type with that number.
     pub fn from_id(id: i64) -> Option<TokenType> {
         use TokenType::*;
         [Normal, Unknown, Control, UserDefined, Unused, Byte].into_iter().find(|&t| t as i64 == id)
@@ -167,22 +166,22 @@ pub const GENERAL_TYPES: &[&str] = &["model", "adapter", "imatrix", "mmproj"];
 /// The values of `{arch}.rope.scaling.type` (`LLAMA_ROPE_SCALING_TYPES` in `llama-model.cpp`).
 pub const ROPE_SCALING_TYPES: &[&str] = &["none", "linear", "yarn", "longrope"];
 
-/// The values of `{arch}.pooling_type`, each at the place that is its number (`llama_pooling_type` in `llama.h`): no
-/// pooling, the mean of all tokens, the first, the last, and a rank.
+/// The values of `{arch}.pooling_type`, indexed by number (`llama_pooling_type` in `llama.h`): no pooling, the mean of all tokens, the
+/// first, the last, and a rank.
 pub const POOLING_TYPES: &[&str] = &["none", "mean", "cls", "last", "rank"];
 
-/// The values of `{arch}.expert_gating_func`, each at the place that is its number (`llama-hparams.h`).
+/// The values of `{arch}.expert_gating_func`, indexed by number (`llama-hparams.h`).
 pub const EXPERT_GATING_FUNCS: &[&str] = &["none", "softmax", "sigmoid", "softmax_weight", "sqrt_softplus"];
 
 /// The values of `tokenizer.ggml.model` that llama.cpp loads (`llama_vocab::impl::load` in `llama-vocab.cpp`).
 pub const TOKENIZER_MODELS: &[&str] =
     &["bert", "gemma4", "gpt2", "hybriddna", "llama", "no_vocab", "none", "plamo2", "rwkv", "t5", "test", "whitespace"];
 
-/// A value of `tokenizer.ggml.model` that the specification knows and llama.cpp does not.
+/// A value of `tokenizer.ggml.model` that the specification defines but llama.cpp does not support.
 pub const SPEC_TOKENIZER_MODELS: &[&str] = &["replit"];
 
-/// The values of `tokenizer.ggml.pre` that llama.cpp knows, sorted (`llama_vocab::impl::load` in `llama-vocab.cpp`). It
-/// refuses other ones for byte-pair vocabularies.
+/// The values of `tokenizer.ggml.pre` that llama.cpp supports, sorted (`llama_vocab::impl::load` in `llama-vocab.cpp`). For byte-pair
+/// vocabularies it rejects all others.
 pub const PRE_TOKENIZERS: &[&str] = super::arch::list! {
     "a.x-4.0" "afmoe" "bailingmoe" "bailingmoe2" "bloom" "chameleon" "chatglm-bpe" "codeshell" "cohere2moe"
     "command-r" "dbrx" "deepseek-coder" "deepseek-llm" "deepseek-r1-qwen" "deepseek-v3" "default" "exaone"
