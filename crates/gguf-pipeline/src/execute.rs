@@ -624,7 +624,7 @@ struct Input {
     mapped: Vec<u8>,
 }
 
-/// What chunks need to know of more than themselves.
+/// Facts about whole rows and tensors that their chunks share.
 struct Known<'a> {
     /// The squares of rows that are encoded in parts, by tensor and row, for types that look at whole rows.
     squares: Mutex<BTreeMap<(usize, u64), RowSquares>>,
