@@ -211,6 +211,35 @@ mod tests {
         assert_eq!(apply(&[Map::ScaleBy("x")], 0), None);
     }
 
+    /// The expected bits are those of the same steps in PyTorch 2.11.
+    #[test]
+    fn values_are_rounded_to_three() {
+        const P: u32 = 0x3d8f_5c29;
+        const N: u32 = 0xbd8f_5c29;
+        const Z: u32 = 0x8000_0000;
+        let values = [0.07f32, -0.07, 0.02, -0.02, 0.035, 0.0351, -3.0];
+        let packed: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        for (level, expected) in [
+            (0.07, [P, N, 0, Z, 0, P, N]),
+            (0.3, [0, Z, 0, Z, 0, 0, 0xbe99_999a]),
+            // Levels have a minimum.
+            (1e-7, [0x3727_c5ac, 0xb727_c5ac, 0x3727_c5ac, 0xb727_c5ac, 0x3727_c5ac, 0x3727_c5ac, 0xb727_c5ac]),
+        ] {
+            let mut out = vec![0; packed.len()];
+            apply_maps(&[Map::RoundToThree(level)], GgmlType::F32, 0, &packed, &mut out).unwrap();
+            let expected: Vec<u8> = expected.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+            assert_eq!(out, expected, "{level}");
+        }
+        let mut halves = vec![0; packed.len() / 2];
+        float::encode_f16(&values, &mut halves);
+        let mut out = vec![0; halves.len()];
+        apply_maps(&[Map::RoundToThree(0.07)], GgmlType::F16, 0, &halves, &mut out).unwrap();
+        let expected: Vec<u8> =
+            [11387u16, 44155, 0, 32768, 11387, 11387, 44155].iter().flat_map(|v| v.to_le_bytes()).collect();
+        assert_eq!(out, expected);
+        assert_eq!(apply_maps(&[Map::RoundToMean], GgmlType::F32, 0, &packed, &mut out), None);
+    }
+
     #[test]
     fn products_are_of_all_factors_in_single_precision() {
         let n = RUN + 5;

@@ -424,15 +424,24 @@ impl Slot {
     ) -> Result<(Vec<u64>, Op), PlanError> {
         let block = key.block.unwrap_or(0);
         let length = |axis: &str, h, block| length(axis, h, block).or_else(|| fields.number(axis));
-        let n_stack = match self.stack.and_then(|template| template.stack) {
-            Some((axis, _)) => length(axis, h, block).unwrap_or(self.parts.len() as u64),
+        let unit = self.stack.and_then(|template| Some((template.stack?.0, template.joins)));
+        let n_stack = match unit {
+            Some((field, true)) => {
+                let missing = || PlanError::from(crate::config::Error::Missing(vec![field.to_owned()]));
+                fields.fields.get(field).and_then(serde_json::Value::as_u64).ok_or_else(missing)?
+            }
+            Some((axis, false)) => length(axis, h, block).unwrap_or(self.parts.len() as u64),
             None => 1,
         };
         let incomplete = || PlanError::Incomplete {
             name: name.to_owned(),
             found: self.parts.len() as u64,
             expected: n_stack.saturating_mul(self.n_parts as u64),
-            keys: self.stack.and_then(|template| axis_of(template.stack?.0)).map_or("", Dim::keys),
+            keys: match unit {
+                Some((field, true)) => field,
+                Some((axis, false)) => axis_of(axis).map_or("", Dim::keys),
+                None => "",
+            },
             tensor: self.odd_one(n_stack, sources),
         };
         if self.parts.len() as u64 != n_stack.saturating_mul(self.n_parts as u64)

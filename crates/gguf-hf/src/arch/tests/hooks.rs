@@ -140,3 +140,74 @@ fn the_first_block_of_rwkv_7_has_some_tensors_twice() {
     let gate = plan.parameters.iter().find(|(key, _)| key == "rwkv7.attention.gate_lora_rank").unwrap();
     assert_eq!(gate.1, Value::from(32u32));
 }
+
+#[test]
+fn parts_of_a_matrix_are_joined_in_the_order_of_their_numbers() {
+    let c = |parts: u32, more: Json| {
+        let mut all = json!({"architectures": ["Qwen4ExpForCausalLM"], "model_type": "qwen4_exp_text", "hidden_size": 4,
+            "head_dim": 4, "num_hidden_layers": 2, "num_attention_heads": 1, "vocab_size": 8, "rms_norm_eps": 1e-5,
+            "linear_num_key_heads": 1, "linear_num_value_heads": 1, "linear_key_head_dim": 4, "linear_value_head_dim": 4,
+            "linear_conv_kernel_dim": 4, "hc_count": 2, "hc_lowrank": 2, "indexer_n_heads": 1, "indexer_head_dim": 4,
+            "indexer_budget": 8, "indexer_compress_ratio": 4, "layer_types": ["linear_attention", "full_attention"],
+            "ple_layer_ids": [1], "ngram_size": 2, "heads_per_ngram": 1, "ple_conv_kernel_size": 4, "eos_token_id": [3, 7],
+            "split_ngram_parts": parts, "ngram_multipliers": [35184372088833u64, 3], "ngram_offsets": [0], "ngram_sizes": [5]});
+        for (name, value) in more.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        Config::new(all).unwrap()
+    };
+    let name = |part: u32| format!("model.layers.0.ple.ple_embedding.ngram_embedding.shard_{part}.weight");
+    let sources = [
+        source(&name(1), Dtype::BF16, &[3, 8]),
+        source("model.mtp.fc.weight", Dtype::BF16, &[4, 8]),
+        source("model.layers.0.ple.ple_embedding.layer_multipliers", Dtype::from_name("I64").unwrap(), &[2]),
+        source("model.layers.0.ple.value_proj.weight", Dtype::BF16, &[4, 4]),
+        source(&name(0), Dtype::BF16, &[2, 8]),
+    ];
+    let plan = draft(&c(2, json!({})), &sources, OutType::Auto).unwrap();
+    let found: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.shape.clone())).collect();
+    let expected = [("blk.0.ple_value.weight", vec![4, 4]), ("per_layer_token_embd.weight", vec![8, 5])];
+    assert_eq!(found, expected.map(|(name, shape)| (name.to_owned(), shape)));
+    let Op::Gather(gather) = &plan.tensors[1].op else { panic!("{:?}", plan.tensors[1].op) };
+    assert_eq!(gather.inputs.iter().map(|input| input.index).collect::<Vec<_>>(), [4, 0]);
+    assert_eq!(gather.moves.iter().map(|item| (item.input, item.to)).collect::<Vec<_>>(), [(0, 0), (1, 16)]);
+    let skipped: Vec<_> = plan.skipped.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(skipped, ["model.mtp.fc.weight", "model.layers.0.ple.ple_embedding.layer_multipliers"]);
+    for (key, value) in [
+        ("embedding_length_per_layer_input", 8u32.into()),
+        ("ple.layers", vec![0i32].into()),
+        ("ple.eos_token_id", 7u32.into()),
+        ("ple.layer_multipliers", Value::from(vec![35184372088833u64, 3])),
+    ] {
+        let found = plan.parameters.iter().find(|(name, _)| name.strip_prefix("qwen4exp.") == Some(key));
+        assert_eq!(found.map(|(_, found)| found), Some(&value), "{key}");
+    }
+
+    let error = draft(&c(3, json!({})), &sources, OutType::Auto).unwrap_err().to_string();
+    assert!(error.contains("shard_2"), "{error}");
+    let error = draft(&c(2, json!({"ple_layer_ids": [1, 2]})), &sources, OutType::Auto).unwrap_err().to_string();
+    assert!(error.contains("more than one block"), "{error}");
+    let wide = [source(&name(1), Dtype::BF16, &[3, 4]), source(&name(0), Dtype::BF16, &[2, 8])];
+    let error = draft(&c(2, json!({})), &wide, OutType::Auto).unwrap_err().to_string();
+    assert!(error.contains("shard_1"), "{error}");
+}
+
+#[test]
+fn matrices_of_bitnet_are_rounded_by_their_mean() {
+    let c = config(json!({"architectures": ["BitNetForCausalLM"], "model_type": "bitnet", "rms_norm_eps": 1e-5}));
+    let found = outputs(
+        &c,
+        &[
+            ("model.layers.1.self_attn.q_proj.weight", &[64, 64]),
+            ("model.layers.1.self_attn.inner_attn_ln.weight", &[64]),
+        ],
+    );
+    let expected = [
+        ("blk.1.attn_q.weight", vec![64, 64], vec![Map::RoundToMean]),
+        ("blk.1.attn_sub_norm.weight", vec![64], vec![]),
+    ];
+    assert_eq!(found, expected.map(|(name, shape, maps)| (name.to_owned(), shape, maps)));
+    let other = [source("model.layers.0.mlp.ffn_sub_norm.weight", Dtype::BF16, &[96])];
+    let error = draft(&c, &other, OutType::Auto).unwrap_err().to_string();
+    assert!(error.contains("squared ReLU"), "{error}");
+}

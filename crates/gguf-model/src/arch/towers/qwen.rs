@@ -69,6 +69,7 @@ pub(super) const QWEN3VL: Architecture = Architecture {
             "Qwen3VLMoeForConditionalGeneration",
             "Qwen3_5ForConditionalGeneration",
             "Qwen3_5MoeForConditionalGeneration",
+            "Qwen4ExpForConditionalGeneration",
         ],
         takes: TAKES,
         roots: ROOTS,
