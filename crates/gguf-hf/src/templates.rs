@@ -1,4 +1,5 @@
-//! Chat templates of models whose checkpoints have none: files of `models/templates/` of llama.cpp, which are under the MIT license.
+//! Chat templates of models whose checkpoints have none: files of `models/templates/` of llama.cpp, which are under the MIT license
+//! (copyright of the ggml authors).
 
 /// The template of that name.
 pub(crate) fn template(name: &str) -> Option<&'static str> {

@@ -178,7 +178,7 @@ const WITHOUT_TEMPLATE: &[&str] = &["minimax-01"];
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// Conversions of generated checkpoints that have the same bytes, at least.
-const MIN_GENERATED: usize = 448;
+const MIN_GENERATED: usize = 454;
 
 /// Writes a checkpoint into a folder of its name.
 fn generate(name: &str, into: &Path) {
@@ -628,6 +628,31 @@ fn packed_weights_have_the_values_of_their_packages() {
     assert!(cases.lines().count() >= 33, "{cases}");
 }
 
+/// Makes checkpoints in the forms in which DeepSeek 4, Kimi K3 and their drafts are published, and converts them with both programs.
+fn published_forms_have_the_same_bytes() {
+    let out = tempfile::tempdir().unwrap();
+    ["deepseek4", "kimi-k3", "gemma4"].iter().for_each(|name| generate(name, out.path()));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/made_peer.py");
+    let mut peer = Peers::get().python(&script);
+    let output = peer.arg(peers::peers().join("llama.cpp")).arg(out.path()).output().expect("the peers' Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cases = String::from_utf8(output.stdout).unwrap();
+    let mut failures = Vec::new();
+    for line in cases.lines() {
+        let [case, ty, target] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let target = (target != "-").then(|| out.path().join(target));
+        let options = Options::default().ty(OutType::from_name(ty).unwrap()).target(target);
+        let ours = out.path().join("ours.gguf");
+        match convert(out.path().join(case), &ours, &options, &RunOptions::default().force(true), &()) {
+            Err(e) => failures.push(format!("{line}: {e}")),
+            Ok(_) if sha256(&ours) == sha256(&out.path().join(format!("{case}-{ty}.gguf"))) => {}
+            Ok(_) => failures.push(format!("{line}: other bytes")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(cases.lines().count() >= 14, "{cases}");
+}
+
 /// Names of classes, one in a line, of language models that the converter can load.
 const REGISTRY: &str = r#"
 import sys
@@ -662,7 +687,7 @@ fn the_registry_of_the_reference_is_covered() {
 }
 
 /// Names of the reference's registry that are converted, at least.
-const MIN_NAMES: usize = 255;
+const MIN_NAMES: usize = 259;
 
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
@@ -675,6 +700,8 @@ gguf_test::tests! {
         metadata_is_that_of_llama_cpps_converter;
     [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes;
     [Peers, Torch] the_registry_of_the_reference_is_covered;
-    [Shared, Peers, Torch] checkpoints_of_torch_have_the_same_bytes, packed_weights_have_the_same_bytes;
+    [Shared, Peers, Torch] checkpoints_of_torch_have_the_same_bytes,
+        packed_weights_have_the_same_bytes,
+        published_forms_have_the_same_bytes;
     [Shared, Peers, Torch, Packages] packed_weights_have_the_values_of_their_packages;
 }

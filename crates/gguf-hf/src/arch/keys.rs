@@ -84,7 +84,7 @@ pub(super) fn parameters(checkpoint: &Checkpoint, scope: Scope, plan: &mut Model
     plan.parameters = evaluate(checkpoint.keys)?;
     let fields = &plan.fields;
     // Kinds that the rows have keys for, or that become tensors; the reference warns of all others.
-    const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "su", "yarn"];
+    const KINDS: &[&str] = &["default", "dynamic", "linear", "llama3", "longrope", "proportional", "su", "yarn"];
     let kind = fields.fields.get("rope").and_then(|rope| rope.get("rope_type")).and_then(Json::as_str);
     if let Some(kind) = kind.filter(|kind| !KINDS.contains(&kind.to_lowercase().as_str())) {
         let (architecture, kind) = (plan.architecture, kind.to_owned());

@@ -211,3 +211,82 @@ fn matrices_of_bitnet_are_rounded_by_their_mean() {
     let error = draft(&c, &other, OutType::Auto).unwrap_err().to_string();
     assert!(error.contains("squared ReLU"), "{error}");
 }
+
+fn kimi_k3() -> Config {
+    config(json!({"architectures": ["KimiK3ForConditionalGeneration"], "model_type": "kimi_k3", "kv_lora_rank": 16,
+        "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "mla_use_nope": true, "num_experts": 4,
+        "moe_intermediate_size": 32, "num_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+        "moe_renormalize": true, "moe_router_activation_func": "sigmoid", "hidden_act": "situ", "activation_situ_beta": 1.0,
+        "activation_situ_linear_beta": 2.0, "attn_res_block_size": 2,
+        "linear_attn_config": {"full_attn_layers": [2], "head_dim": 8, "short_conv_kernel_size": 4}}))
+}
+
+#[test]
+fn two_tensors_are_multiplied_to_a_vector() {
+    let plan = |shape: &[u64]| {
+        let norm = source("model.layers.0.mlp_res_norm.weight", Dtype::BF16, &[64]);
+        draft(&kimi_k3(), &[norm, source("model.layers.0.mlp_res_proj.weight", Dtype::F32, shape)], OutType::F16)
+    };
+    let planned = plan(&[1, 64]).unwrap();
+    let [tensor] = &planned.tensors[..] else { panic!("{:?}", planned.tensors) };
+    assert_eq!((tensor.shown().as_str(), &tensor.shape), ("blk.0.ffn_res_score.weight", &vec![64]));
+    let Op::Product(inputs) = &tensor.op else { panic!("{:?}", tensor.op) };
+    assert_eq!(inputs.iter().map(|i| (i.index, i.ty)).collect::<Vec<_>>(), [(0, GgmlType::BF16), (1, GgmlType::F32)]);
+    let error = plan(&[63]).unwrap_err().to_string();
+    assert!(error.contains("mlp_res_proj") && error.contains("[63]"), "{error}");
+    let one = [source("model.layers.0.mlp_res_norm.weight", Dtype::BF16, &[64])];
+    let error = draft(&kimi_k3(), &one, OutType::F16).unwrap_err().to_string();
+    assert!(error.contains("ffn_res_score") && error.contains('2'), "{error}");
+}
+
+#[test]
+fn a_name_is_of_another_tensor_in_blocks_with_attention() {
+    let sources = [
+        source("model.layers.0.self_attn.g_proj.weight", Dtype::BF16, &[32, 64]),
+        source("model.layers.1.self_attn.g_proj.weight", Dtype::BF16, &[64, 64]),
+    ];
+    let plan = draft(&kimi_k3(), &sources, OutType::F16).unwrap();
+    let names: Vec<String> = plan.tensors.iter().map(|t| t.shown()).collect();
+    assert_eq!(names, ["blk.0.ssm_g.weight", "blk.1.attn_gate.weight"]);
+}
+
+fn deepseek4(sources: &[SourceTensor], ty: OutType) -> Result<ModelPlan, PlanError> {
+    let c = config(json!({"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "head_dim": 32,
+        "qk_rope_head_dim": 16, "q_lora_rank": 32, "o_groups": 2, "o_lora_rank": 16, "sliding_window": 64,
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_shared_experts": 1,
+        "routed_scaling_factor": 1.5, "norm_topk_prob": true, "scoring_func": "sqrtsoftplus", "swiglu_limit": 10.0,
+        "index_n_heads": 4, "index_head_dim": 32, "index_topk": 64, "compress_ratios": [0, 4], "compress_rope_theta": 1e5,
+        "hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6, "num_hash_layers": 1}));
+    draft(&c, sources, ty)
+}
+
+#[test]
+fn matrices_keep_the_types_of_the_checkpoint() {
+    let sources = [
+        source("layers.0.attn.wq_a.weight", Dtype::BF16, &[32, 64]),
+        source("layers.0.attn.wkv.weight", Dtype::SCALED_F8, &[32, 64]),
+        source("layers.0.attn.wo_b.weight", Dtype::F16, &[64, 32]),
+        source("layers.0.ffn.gate.weight", Dtype::F32, &[4, 64]),
+        source("layers.0.attn_norm.weight", Dtype::BF16, &[64]),
+    ];
+    for (ty, expected) in [(OutType::F16, GgmlType::F16), (OutType::Q8_0, GgmlType::Q8_0)] {
+        let plan = deepseek4(&sources, ty).unwrap();
+        let types: Vec<GgmlType> = plan.tensors.iter().map(|t| t.ty).collect();
+        assert_eq!(types, [GgmlType::BF16, GgmlType::Q8_0, expected, GgmlType::F32, GgmlType::F32]);
+    }
+}
+
+#[test]
+fn some_blocks_choose_experts_by_the_token() {
+    let ids = |dtype: &str| source("layers.0.ffn.gate.tid2eid", Dtype::from_name(dtype).unwrap(), &[768, 2]);
+    let bias = |block: u64| source(&format!("layers.{block}.ffn.gate.bias"), Dtype::F32, &[4]);
+    let plan = deepseek4(&[ids("I64"), bias(0), bias(1)], OutType::F16).unwrap();
+    let found: Vec<_> = plan.tensors.iter().map(|t| (t.shown(), t.ty)).collect();
+    let expected = [("blk.0.ffn_gate_tid2eid.weight", GgmlType::I32), ("blk.1.exp_probs_b.bias", GgmlType::F32)];
+    assert_eq!(found, expected.map(|(name, ty)| (name.to_owned(), ty)));
+    assert!(matches!(plan.tensors[0].op, Op::Narrow(_)));
+    assert_eq!(plan.skipped.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["layers.0.ffn.gate.bias"]);
+    assert!(matches!(deepseek4(&[ids("I32")], OutType::F16).unwrap().tensors[0].op, Op::Copy(_)));
+    let error = deepseek4(&[ids("F32")], OutType::F16).unwrap_err().to_string();
+    assert!(error.contains("F32") && error.contains("I64"), "{error}");
+}
