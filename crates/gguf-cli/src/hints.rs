@@ -9,7 +9,7 @@ use std::path::Path;
 use gguf_edit::EditError;
 use gguf_edit::join::is_piece;
 use gguf_format::{Kind, Problem};
-use gguf_hf::{AdapterProblem, DraftProblem, FolderError};
+use gguf_hf::{AdapterProblem, DraftProblem, FolderError, PlanError};
 use gguf_legacy::Topic;
 use gguf_pipeline::Error as PipelineError;
 use gguf_pipeline::plan::{Keep, Reason};
@@ -160,6 +160,8 @@ pub fn for_conversion(e: &gguf_hf::Error) -> String {
         }
         gguf_hf::Error::Draft { source: DraftProblem::NoTarget, .. } => "; pass it with --target".to_owned(),
         gguf_hf::Error::Draft { source: DraftProblem::NotADraft, .. } => "; omit --target".to_owned(),
+        gguf_hf::Error::NotMistral { .. } => "; omit --mistral-format".to_owned(),
+        gguf_hf::Error::Plan { source: PlanError::NotFused { .. }, .. } => "; omit --fuse-gate-up-exps".to_owned(),
         gguf_hf::Error::Adapter { source: AdapterProblem::NoBase { .. }, .. } => {
             "; pass its folder with --base".to_owned()
         }

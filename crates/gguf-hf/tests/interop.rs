@@ -178,7 +178,7 @@ const WITHOUT_TEMPLATE: &[&str] = &["minimax-01"];
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// Conversions of generated checkpoints that have the same bytes, at least.
-const MIN_GENERATED: usize = 454;
+const MIN_GENERATED: usize = 456;
 
 /// Writes a checkpoint into a folder of its name.
 fn generate(name: &str, into: &Path) {
@@ -225,6 +225,92 @@ fn rerankers_have_the_same_bytes() {
         convert(&model, &out, &Options::default().ty(OutType::F16), &RunOptions::default(), &()).unwrap();
         assert_eq!(sha256(&out), expected, "{case} as {folder}");
     }
+}
+
+/// Fused tensors of dense models with and without biases and permutations, and with experts. The hashes are those of the files that
+/// `convert_hf_to_gguf.py` of the pinned release writes with `--outtype bf16`, `--fuse-qkv` and, where it is marked,
+/// `--fuse-gate-up-exps`.
+fn fused_tensors_have_the_same_bytes() {
+    let cases = [
+        ("qwen2-sharded", false, "1b6ab1c61fbe1090e8ffd0007a247dd3908a07b6dd8d464a376632b12950ed9d"),
+        ("mistral-bpe", false, "ae07fa145ba782e24f2c6cc35f2c43cbe7a3b993147083d7406de1fe0ea86e68"),
+        ("gemma3-multimodal-text", false, "23a4153bff121e3c50154e7ccb730e0e4a6e98e97463cc89578c587be25b56fa"),
+        ("qwen35moe-conditional", true, "2e84f3068a1bd7e7bd978e7de53812003b5e3667642ec74d48006e001e09b586"),
+        ("qwen3moe", false, "ba886efb455926548dba614a2242f85ff76588b32e9ff8499b318181a300f05e"),
+        ("olmoe-bpe", false, "a001577ce74aa71631293e0b167002627473593757f4f293df7e6a8fb7d55cc0"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for (case, fuses_experts, expected) in cases {
+        generate(case, dir.path());
+        let out = dir.path().join("out.gguf");
+        let options = Options::default().ty(OutType::BF16).fuse_qkv(true).fuse_gate_up_experts(fuses_experts);
+        convert(dir.path().join(case), &out, &options, &RunOptions::default().force(true), &()).unwrap();
+        assert_eq!(sha256(&out), expected, "{case}");
+    }
+}
+
+/// Dense modules, Mistral's own layout and FP8 as Q8_0. The hashes are those of the files that `convert_hf_to_gguf.py` of the pinned
+/// release writes for the same folders, in Mistral's layout with `--mistral-format`.
+fn variants_have_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Command::new(peers::peers().join("venv/bin/python"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/variants.py"))
+        .arg(peers::data("").join("../tools/make-checkpoint.py"))
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let bf16 = || Options::default().ty(OutType::BF16);
+    let cases = [
+        (
+            "gemma3-embedding",
+            bf16().dense_modules(true),
+            "3009185182822901cbe0189b5e4697e0fb89261b4f6a865628038c32978114ff",
+        ),
+        (
+            "gemma3-embedding",
+            bf16().ty(OutType::Q8_0).dense_modules(true),
+            "da4e2ef07507ecb4d1fb9886f4f809d7d787c85e04991ded63ad37961c6381eb",
+        ),
+        ("mistral-v3", bf16(), "a758cddbee2636ee882aa1f63f7a6d3ce08d26123f3eec69681629523b18551b"),
+        (
+            "mistral-v3",
+            bf16().ty(OutType::F16).no_community_template(true),
+            "1075bc83273cb3116546ced893f68045dbc1adec2cb78073e7d61eb18e2b7ef9",
+        ),
+        ("mistral-v3", bf16().fuse_qkv(true), "d13de5c2db0476e9409feb72a7c7404885a83d5b3ec4af9628430bf332c0a91b"),
+        ("mistral-v7", bf16().ty(OutType::F16), "e328c80cb50dd9a4cd59e74667c286bc332a0c06025f4a188543e554dbc82734"),
+        ("mistral-v11", bf16(), "9bb7ab747c23f81abdfcbcc9d8193dd17f98b9145de5deafa41ad230dfe9a50a"),
+        ("mistral-v13", bf16(), "220f5497374e020d8e65590596967e262e6476a5b711c624b659b84c3486e138"),
+        ("mistral-fp8", bf16(), "d0fa9ec24f95219a58893b1b52a73761f9955e3fb9aeeb2899849df4d7361f32"),
+        ("mistral-fp8", bf16().fp8_as_q8(true), "a804ed7ea5f891027137130e5fd74d4381793f110dbfb5a40547e86cfea36a6c"),
+        (
+            "fp8-blocks",
+            bf16().ty(OutType::F16).fp8_as_q8(true),
+            "4c611f3cff67dee7352601bcc1563bc16048cba8bad910aa0fce8f9856063a12",
+        ),
+        ("fp8-tensor", bf16().fp8_as_q8(true), "c8c09e4ff5aec1daae3c33430b6391ffb219605d1f9b693fb2317f49968cb693"),
+        (
+            "fp8-blocks",
+            bf16().ty(OutType::Auto).fp8_as_q8(true).fuse_qkv(true),
+            "9186acccbc7db9a56c20d7908d9564de7fe24ec85ab73f2970617a503ccc6244",
+        ),
+    ];
+    for (i, (folder, options, expected)) in cases.into_iter().enumerate() {
+        let out = dir.path().join("out.gguf");
+        convert(dir.path().join(folder), &out, &options, &RunOptions::default().force(true), &())
+            .unwrap_or_else(|e| panic!("{folder}: {e}"));
+        assert_eq!(sha256(&out), expected, "{i}: {folder}, {options:?}");
+    }
+    // With both layouts, that of transformers takes precedence.
+    let both = dir.path().join("mistral-v3");
+    fs::copy(dir.path().join("mistral-swa-hd/config.json"), both.join("config.json")).unwrap();
+    let error = plan(&both, &bf16()).unwrap_err();
+    assert!(error.to_string().contains("no model*.safetensors"), "{error}");
+    let planned = plan(&both, &bf16().mistral_format(true)).unwrap();
+    assert_eq!(planned.architecture, "llama");
+    let error = plan(dir.path().join("fp8-blocks"), &bf16().mistral_format(true)).unwrap_err();
+    assert!(error.to_string().contains("not in Mistral's own layout"), "{error}");
 }
 
 /// Tries one recorded checkpoint: for each type, a file and its differences. `None` for an unsupported class.
@@ -687,7 +773,7 @@ fn the_registry_of_the_reference_is_covered() {
 }
 
 /// Names of the reference's registry that are converted, at least.
-const MIN_NAMES: usize = 259;
+const MIN_NAMES: usize = 264;
 
 gguf_test::tests! {
     [Shared] configurations_are_those_of_transformers,
@@ -698,7 +784,8 @@ gguf_test::tests! {
         whole_vocabularies_are_known_by_their_hash,
         ranks_of_llama_3_are_the_vocabulary_of_transformers,
         metadata_is_that_of_llama_cpps_converter;
-    [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes;
+    [Shared, Peers] generated_checkpoints_have_the_same_bytes, rerankers_have_the_same_bytes,
+        fused_tensors_have_the_same_bytes, variants_have_the_same_bytes;
     [Peers, Torch] the_registry_of_the_reference_is_covered;
     [Shared, Peers, Torch] checkpoints_of_torch_have_the_same_bytes,
         packed_weights_have_the_same_bytes,

@@ -627,7 +627,12 @@ fn list(ui: &mut Ui, all: bool) -> Outcome {
     for (architecture, checkpoint) in gguf_hf::arch::supported() {
         let name = checkpoint.architecture(architecture);
         match rows.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, classes)) => classes.extend(checkpoint.classes),
+            // One class may become the architecture in several ways.
+            Some((_, classes)) => {
+                let new: Vec<&str> =
+                    checkpoint.classes.iter().copied().filter(|class| !classes.contains(class)).collect();
+                classes.extend(new);
+            }
             None => rows.push((name, checkpoint.classes.to_vec())),
         }
     }

@@ -59,15 +59,15 @@ pub(super) const MISTRAL3: Architecture = Architecture {
     required: &[TRANSFORMER_KEYS, RMS_NORM_KEYS],
     checkpoints: &[
         Checkpoint {
-            classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
-            keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
-            ..LLAMA
-        },
-        Checkpoint {
             classes: &["Ministral3ForCausalLM"],
             when: MISTRAL_FORMAT,
             keys: &[GENERIC, MISTRAL_KEYS],
             ..MISTRAL
+        },
+        Checkpoint {
+            classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
+            keys: &[GENERIC, VOCAB_SIZE, ROPE_WHOLE_HEAD, MINISTRAL3],
+            ..LLAMA
         },
     ],
     ..ARCHITECTURE
