@@ -18,11 +18,14 @@ pub struct Cast {
 /// Values to little-endian bytes.
 type Encode = fn(&[f32], &mut [u8]);
 
+/// Little-endian bytes to values.
+pub(crate) type Decode = fn(&[u8], &mut [f32]);
+
 /// How the reference converter reads and writes a float type; it differs from ggml for NaNs.
 #[derive(Debug)]
 struct Plain {
     ty: GgmlType,
-    decode: fn(&[u8], &mut [f32]),
+    decode: Decode,
     encode: Option<Encode>,
     /// Counts the finite values that become infinite.
     overflows: Option<fn(&[f32]) -> u64>,
@@ -46,7 +49,7 @@ const PLAIN: &[Plain] = &[
 ];
 
 /// How values of a float type are decoded; `None` for other types.
-pub(crate) fn decoder(ty: GgmlType) -> Option<fn(&[u8], &mut [f32])> {
+pub(crate) fn decoder(ty: GgmlType) -> Option<Decode> {
     PLAIN.iter().find(|plain| plain.ty == ty).map(|plain| plain.decode)
 }
 
