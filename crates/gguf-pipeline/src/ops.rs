@@ -18,11 +18,14 @@ pub struct Cast {
 /// Encodes values to little-endian bytes.
 type Encode = fn(&[f32], &mut [u8]);
 
+/// Decodes little-endian bytes.
+pub(crate) type Decode = fn(&[u8], &mut [f32]);
+
 /// The reference converter's decoder and encoder of a float type; it differs from ggml for NaNs.
 #[derive(Debug)]
 struct Plain {
     ty: GgmlType,
-    decode: fn(&[u8], &mut [f32]),
+    decode: Decode,
     encode: Option<Encode>,
     /// Counts the finite values that become infinite.
     overflows: Option<fn(&[f32]) -> u64>,
@@ -46,7 +49,7 @@ const PLAIN: &[Plain] = &[
 ];
 
 /// The decoder of a float type; `None` for other types.
-pub(crate) fn decoder(ty: GgmlType) -> Option<fn(&[u8], &mut [f32])> {
+pub(crate) fn decoder(ty: GgmlType) -> Option<Decode> {
     PLAIN.iter().find(|plain| plain.ty == ty).map(|plain| plain.decode)
 }
 

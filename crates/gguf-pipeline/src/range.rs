@@ -157,7 +157,7 @@ fn narrowed_type(lane: &Lane<'_>, index: usize) -> Option<GgmlType> {
 }
 
 /// How the values of a tensor are decoded, if they are floats of a source.
-fn decoder(tensor: &TensorPlan) -> Option<fn(&[u8], &mut [f32])> {
+fn decoder(tensor: &TensorPlan) -> Option<ops::Decode> {
     match &tensor.op {
         Op::Computed(_) => None,
         // Rounded values are no larger than those that they are rounded from, and need the whole tensor.

@@ -166,7 +166,7 @@ pub struct Args {
     allow_invalid: bool,
 
     /// Before anything is written, read all values and stop if some become infinite in their output type or are not
-    /// finite. By default, tensors that become f16 from a type of larger range are sampled (up to 65,536 values each, in
+    /// finite. By default, tensors that become f16 from a type of larger range are sampled (at most 65,536 values each:
     /// 16 runs from the first to the last), and findings are warnings
     #[arg(long)]
     check_range: bool,
