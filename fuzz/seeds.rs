@@ -158,7 +158,7 @@ fn tokenizers(folder: &Path) -> io::Result<()> {
 
 /// Files of the kinds of the target, each with every size of the vocabulary.
 fn vocabularies(folder: &Path) -> io::Result<()> {
-    const KINDS: u8 = 11;
+    const KINDS: u8 = 12;
     let pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u{2581}a", -1.5, 1), ("<0x0A>", 0.0, 6)];
     let pieces = checkpoint::sentencepiece(&pieces);
     // The trainer's specification with a Unigram model, and the normalizer's: its name, a table, three switches.
@@ -171,7 +171,7 @@ fn vocabularies(folder: &Path) -> io::Result<()> {
         b"[\"<|plamo:unk|>\", 0.0, \"UNKNOWN\"]\n[\"<0x0A>\", -1.5, \"BYTE\"]\n[\"a\", \"-inf\", \"NORMAL\", \"a\", 1, 2]\n";
     let tekken = br#"{"config":{"default_vocab_size":15,"default_num_special_tokens":12,"version":"v2"},"vocab":[{"rank":0,"token_bytes":"YQ==","token_str":"a"},{"rank":1,"token_bytes":"Yg==","token_str":"b"},{"rank":2,"token_bytes":"YWI=","token_str":"ab"}],"special_tokens":[{"rank":0,"token_str":"<unk>","is_control":true},{"rank":1,"token_str":"<s>","is_control":true},{"rank":2,"token_str":"</s>","is_control":true},{"rank":11,"token_str":"<pad>","is_control":true}]}"#;
     let files: [&[u8]; KINDS as usize] =
-        [&pieces, &unigram, &pieces, &unigram, &unigram, words, ranks, ranks, rwkv, plamo, tekken];
+        [&pieces, &unigram, &pieces, &unigram, &unigram, words, ranks, ranks, rwkv, plamo, tekken, ranks];
     for (kind, file) in (0..).zip(files) {
         for size in 0..4 {
             write(folder, "vocabulary", &format!("{kind}-{size}"), &[&[kind + KINDS * size], file].concat())?;

@@ -21,6 +21,7 @@ const KINDS: &[(&str, Vocab)] = &[
     ("rwkv_vocab_v20230424.txt", Vocab::RwkvWorld),
     ("tokenizer.jsonl", Vocab::Plamo),
     ("tekken.json", Vocab::Llama),
+    ("tiktoken.model", Vocab::BpeOrTiktokenWithEnd),
 ];
 
 /// Sizes of the vocabulary: unknown, and smaller and larger than that of the file.

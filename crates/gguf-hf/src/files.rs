@@ -32,7 +32,7 @@ pub(crate) const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
 /// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
-const SMALL_FILES: [&str; 25] = [
+const SMALL_FILES: [&str; 26] = [
     "preprocessor_config.json",
     "processor_config.json",
     "config.json",
@@ -55,6 +55,7 @@ const SMALL_FILES: [&str; 25] = [
     "tekken.json",
     "qwen.tiktoken",
     "hy.tiktoken",
+    "tiktoken.model",
     "rwkv_vocab_v20230424.txt",
     "tokenizer.jsonl",
     "vocab.txt",

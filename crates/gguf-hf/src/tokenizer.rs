@@ -188,12 +188,15 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
             }
             special
         }
-        Special::Ranks { merges, default } => {
+        Special::Ranks { merges, default, end } => {
             let mut special = load(None)?;
             special.set_merges(merges);
             let kinds: &[&str] = if special.has_no_ids() { &["bos", "eos", "unk"] } else { &["unk"] };
             for kind in kinds {
                 special.set_id(kind, default.map(Json::from).as_ref());
+            }
+            if let Some(id) = end {
+                special.force_id("eos", id);
             }
             special
         }
@@ -284,6 +287,7 @@ fn expected_files(kind: Vocab) -> &'static str {
         Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => "sentencepiece.bpe.model or tokenizer.json",
         Vocab::T5 => "tokenizer.model or spiece.model",
         Vocab::Tiktoken | Vocab::TiktokenWithoutDefaults => "qwen.tiktoken or hy.tiktoken",
+        Vocab::BpeOrTiktoken | Vocab::BpeOrTiktokenWithEnd => "tokenizer.json or tiktoken.model",
         Vocab::RwkvWorld => rwkv::FILE,
         Vocab::Plamo | Vocab::PlamoWithTemplate => plamo::FILE,
         Vocab::SentencePiece | Vocab::Arctic | Vocab::InternLm2 | Vocab::InternLm3 => "tokenizer.model",
@@ -354,6 +358,13 @@ fn read_vocab(
         Vocab::Tiktoken | Vocab::TiktokenWithoutDefaults => {
             let has_defaults = kind == Vocab::Tiktoken;
             return tiktoken::read(folder, vocab_size, options, has_defaults)?.ok_or_else(missing);
+        }
+        Vocab::BpeOrTiktoken | Vocab::BpeOrTiktokenWithEnd => {
+            let has_end = kind == Vocab::BpeOrTiktokenWithEnd;
+            return match &folder.tokenizer {
+                Some(_) => hugging_face(vocab::Kind::Bpe, warnings),
+                None => tiktoken::read_kimi(folder, vocab_size, options, has_end)?.ok_or_else(missing),
+            };
         }
         Vocab::RwkvWorld => return rwkv::read(folder, vocab_size)?.ok_or_else(missing),
         Vocab::Plamo | Vocab::PlamoWithTemplate => {

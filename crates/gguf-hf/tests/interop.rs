@@ -249,7 +249,7 @@ fn fused_tensors_have_the_same_bytes() {
     }
 }
 
-/// Dense modules, Mistral's own layout and FP8 as Q8_0. The hashes are those of the files that `convert_hf_to_gguf.py` of the pinned
+/// Dense modules, the ranks of Kimi, Mistral's own layout and FP8 as Q8_0. The hashes are those of the files that `convert_hf_to_gguf.py` of the pinned
 /// release writes for the same folders, in Mistral's layout with `--mistral-format`.
 fn variants_have_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -272,6 +272,9 @@ fn variants_have_the_same_bytes() {
             bf16().ty(OutType::Q8_0).dense_modules(true),
             "da4e2ef07507ecb4d1fb9886f4f809d7d787c85e04991ded63ad37961c6381eb",
         ),
+        ("kimi-linear", bf16(), "e7aa3148fb56509552853cc2e89a4c58db92622b1ef4d716b4e9313c7ecaeb86"),
+        ("kimi-vl-text", bf16(), "cdb497cea2ac5d9901e030b1330f9e508da2220a2316f77d6749d06340e96ae9"),
+        ("kimi-k3", bf16(), "38371cdf565df14ead631cb083a8534ab8381f76c32694e45f4f72c5326b6e70"),
         ("mistral-v3", bf16(), "a758cddbee2636ee882aa1f63f7a6d3ce08d26123f3eec69681629523b18551b"),
         (
             "mistral-v3",

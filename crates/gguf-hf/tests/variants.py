@@ -1,4 +1,4 @@
-"""Writes variants of generated checkpoints into a folder: dense modules, Mistral's own layout, FP8.
+"""Writes variants of generated checkpoints into a folder: dense modules, the ranks of Kimi, Mistral's own layout, FP8.
 
   variants.py MAKE_CHECKPOINT OUT
 """
@@ -28,6 +28,10 @@ def save(path, tensors):
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f: f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def read(*path):
+    with open(os.path.join(out, *path)) as f: return json.load(f)
 
 
 def dump(value, *path):
@@ -130,7 +134,27 @@ def fp8(source, name, block):
     save(os.path.join(folder, "model.safetensors"), tensors)
 
 
+def kimi(case):
+    """The tokenizer as ranks, with names for some special tokens."""
+    folder = make_checkpoint.make(CASES, case, out)
+    config = read(folder, "config.json")
+    size = config.get("text_config", config)["vocab_size"]
+    for name in os.listdir(folder):
+        if name in ("tokenizer.json", "merges.txt", "vocab.json", "special_tokens_map.json"): os.remove(os.path.join(folder, name))
+    tokens = [bytes([i]) for i in range(256)] + [bytes([i, j]) for i in b"etaoin" for j in b" etao"] + [b"the", b"then", b"\xe4\xb8"]
+    with open(os.path.join(folder, "tiktoken.model"), "wb") as f:
+        f.write(b"".join(b"%s %d\n" % (base64.b64encode(token), i) for i, token in enumerate(tokens)))
+    names = {0: "[BOS]", 1: "[EOS]", 2: "<|im_end|>", 5: "<|im_middle|>"}
+    added = {str(len(tokens) + i): {"content": name, "special": True} for i, name in names.items()}
+    template = read(folder, "tokenizer_config.json").get("chat_template")
+    dump({"tokenizer_class": "TikTokenTokenizer", "bos_token": "[BOS]", "eos_token": "[EOS]", "added_tokens_decoder": added,
+          **({"chat_template": template} if template else {})}, folder, "tokenizer_config.json")
+    config.update(bos_token_id=len(tokens), eos_token_id=len(tokens) + 2)
+    dump(config, folder, "config.json")
+
+
 dense()
+for case in ("kimi-linear", "kimi-vl-text", "kimi-k3"): kimi(case)
 source = make_checkpoint.make(CASES, "mistral-swa-hd", out)
 yarn = {"factor": 16.0, "beta": 32.0, "alpha": 1.0, "apply_scale": False, "original_max_position_embeddings": 256}
 mistral(source, "mistral-v3", "v3", None)

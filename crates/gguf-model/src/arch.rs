@@ -721,6 +721,12 @@ pub enum Vocab {
     Tiktoken,
     /// As [`Tiktoken`](Vocab::Tiktoken), where the files name the special tokens (`HunYuanMoEModel.set_vocab`).
     TiktokenWithoutDefaults,
+    /// As [`Bpe`](Vocab::Bpe), else `tiktoken.model` with the special tokens of `tokenizer_config.json`, as Kimi K2 has it
+    /// (`DeepseekV2Model.set_vocab`).
+    BpeOrTiktoken,
+    /// As [`BpeOrTiktoken`](Vocab::BpeOrTiktoken), where `eos_token` of `tokenizer_config.json` overrides the id in `config.json`
+    /// (`KimiLinearModel.set_vocab`).
+    BpeOrTiktokenWithEnd,
     /// `rwkv_vocab_v20230424.txt`, with tokens as Python writes them (`_set_vocab_rwkv_world`).
     RwkvWorld,
     /// `tokenizer.jsonl` (`_set_vocab_plamo`).

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::pre::PreSource;
 use super::pretokenize::byte_char;
 use super::sentencepiece::piece_type;
-use super::vocab::{Special, TokenList};
+use super::vocab::{Special, TokenList, configured_tokens};
 use super::{Folder, MAX_VOCAB, TokenizerOptions, base64};
 use crate::files;
 use crate::folder_error::FolderError;
@@ -77,8 +77,45 @@ fn vocabulary(
     let mut list = tokens(folder, (published.file, published.pre), ranks, special, vocab_size, options)?;
     let merges = ranks.merges().ok_or_else(|| folder.invalid(published.file, FileProblem::LongTokens))?;
     let default = has_defaults.then(|| u32::try_from(ranks.tokens.len()).ok()).flatten();
-    list.special = Special::Ranks { merges, default };
+    list.special = Special::Ranks { merges, default, end: None };
     Ok(list)
+}
+
+/// Number of the special tokens of Kimi.
+const N_KIMI: usize = 256;
+
+/// Reads `tiktoken.model` with the special tokens of `tokenizer_config.json`, as in `tokenization_kimi.py` of moonshotai/Kimi-K2-Instruct:
+/// those without a name are reserved. With `has_end`, `eos_token` is the token that ends a text. `None` without the file.
+pub(crate) fn read_kimi(
+    folder: &Folder,
+    vocab_size: Option<usize>,
+    options: &TokenizerOptions,
+    has_end: bool,
+) -> Result<Option<TokenList>, FolderError> {
+    const FILE: &str = "tiktoken.model";
+    let Some(bytes) = files::read_bytes(&folder.dir, FILE)? else { return Ok(None) };
+    let ranks = Ranks::parse(folder, FILE, &bytes)?;
+    let first = ranks.tokens.len();
+    let named = configured_tokens(folder, &mut Vec::new());
+    let named: HashMap<u64, &str> = named.iter().filter_map(|(id, text, _)| Some((id.as_u64()?, *text))).collect();
+    let end = vocab_size.map_or(first + N_KIMI, |size| size.min(first + N_KIMI));
+    let special = (first..end).map(|id| match named.get(&(id as u64)) {
+        Some(text) => (*text).to_owned(),
+        None => format!("<|reserved_token_{id}|>"),
+    });
+    let mut list = tokens(folder, (FILE, "kimi-k2"), &ranks, special, vocab_size, options)?;
+    let merges = ranks.merges().ok_or_else(|| folder.invalid(FILE, FileProblem::LongTokens))?;
+    let end = match has_end {
+        true => {
+            let token = folder.tokenizer_config.get("eos_token");
+            let text = token.and_then(|token| token.get("content").unwrap_or(token).as_str()).unwrap_or("[EOS]");
+            let id = list.tokens.iter().skip(first).position(|token| token == text);
+            id.and_then(|id| u32::try_from(first + id).ok())
+        }
+        false => None,
+    };
+    list.special = Special::Ranks { merges, default: None, end };
+    Ok(Some(list))
 }
 
 /// The tokens of the ranks, and after them the special ones. The file comes with the name of its pre-tokenizer.

@@ -44,8 +44,9 @@ pub(crate) enum Special {
     Files,
     /// From the usual files, with merges; no id is left out.
     FilesWithMerges,
-    /// From the usual files, with these merges, and where they name no special tokens, this one.
-    Ranks { merges: Vec<String>, default: Option<u32> },
+    /// From the usual files, with these merges, and where they name no special tokens, this one. `end` overrides the token that ends a
+    /// text.
+    Ranks { merges: Vec<String>, default: Option<u32>, end: Option<u32> },
     /// From the usual files, with these merges, and where they name no special tokens, these that begin and end a text. The first is
     /// added to texts.
     Pairs { merges: Vec<String>, begin: u32, end: u32 },

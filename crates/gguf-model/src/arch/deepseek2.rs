@@ -27,6 +27,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             skip: SKIP,
             drops_further_blocks: true,
             keys: &[LATENT_FIELDS, GENERIC, LATENT_KEYS],
+            vocab: Vocab::BpeOrTiktoken,
             ..Checkpoint::TEXT
         },
         Checkpoint {

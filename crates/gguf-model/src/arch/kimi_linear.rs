@@ -23,6 +23,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     checkpoints: &[Checkpoint {
         classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
         keys: &[FIELDS, GENERIC, KEYS],
+        vocab: Vocab::BpeOrTiktokenWithEnd,
         ..Checkpoint::TEXT
     }],
 };

@@ -204,6 +204,30 @@ fn ranks_of_tiktoken() {
     }
 }
 
+/// Kimi's special tokens are in `tokenizer_config.json`, which has names for some of them.
+#[test]
+fn ranks_of_kimi() {
+    let ranks = b"YQ== 0\nYg== 1\nYWI= 2\n/w== 3\n";
+    let tokens = br#"{"eos_token": "[EOS]", "bos_token": {"content": "[BOS]"},
+        "added_tokens_decoder": {"4": {"content": "[BOS]"}, "6": {"content": "[EOS]"}}}"#;
+    let config = br#"{"bos_token_id": 4, "eos_token_id": 5}"#;
+    let files = [("tiktoken.model", &ranks[..]), ("tokenizer_config.json", &tokens[..]), ("config.json", &config[..])];
+    for (vocab, name, end) in [(Vocab::BpeOrTiktoken, "kimi-k2", 5), (Vocab::BpeOrTiktokenWithEnd, "kimi-linear", 6)] {
+        let found = written(vocab, name, &files, json!({"vocab_size": 261}));
+        assert_eq!(found[..2], ["tokenizer.ggml.model = gpt2", "tokenizer.ggml.pre = kimi-k2"]);
+        let tokens = "tokenizer.ggml.tokens = a b ab ÿ [BOS] <|reserved_token_5|> [EOS] <|reserved_token_7|> ";
+        assert!(found[2].starts_with(tokens) && found[2].ends_with(" <|reserved_token_259|> [PAD260]"), "{}", found[2]);
+        assert_eq!(found[4], "tokenizer.ggml.merges = a b");
+        let ids = ["tokenizer.ggml.bos_token_id = 4".to_owned(), format!("tokenizer.ggml.eos_token_id = {end}")];
+        assert_eq!(found[5..], ids);
+        // As many as the model has room for.
+        let found = written(vocab, name, &files, json!({"vocab_size": 7}));
+        assert!(found[2].ends_with("<|reserved_token_5|> [EOS]"), "{}", found[2]);
+    }
+    let refused = error(Vocab::BpeOrTiktoken, "kimi-none", &[], json!({}));
+    assert!(refused.contains("expected tokenizer.json or tiktoken.model"), "{refused}");
+}
+
 /// The file of Llama 3 has the name of a SentencePiece model; later ones have other special tokens.
 #[test]
 fn ranks_of_llama_3() {
