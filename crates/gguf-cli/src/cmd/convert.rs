@@ -250,7 +250,7 @@ impl Args {
         let types = each_once(types)?;
         // The projector is planned before the model is written.
         let projector = self.projector(ui, dir, &types)?;
-        let beside = projector.as_ref().map(|(_, _, out)| out.as_path());
+        let beside = projector.as_ref().map(|(projector, _, out)| (&projector.plan, out.as_path()));
         let checked = match &projector {
             Some((projector, _, out)) => Some(self.check_range(ui, dir, &[(&projector.plan, Some(out))])?),
             None => None,
@@ -291,13 +291,18 @@ impl Args {
         Ok(Some((projector, is_invalid, path)))
     }
 
-    /// Refuses to write the model over the projector.
-    fn check_beside(model: &Path, projector: Option<&Path>) -> Result<(), Failure> {
-        if projector != Some(model) {
-            return Ok(());
+    /// Checks, before the model is written, that the projector beside it has another path, and that the disks have room for both.
+    fn check_beside(&self, models: &[(&Plan, &Path)], projector: Option<(&Plan, &Path)>) -> Result<(), Failure> {
+        let Some(projector) = projector else { return Ok(()) };
+        if models.iter().any(|(_, model)| *model == projector.1) {
+            let problem = "output path of both the model and the projector; use separate names";
+            return Err(Failure::CouldNotRun(format!("{}: {problem}", projector.1.display())));
         }
-        let problem = "output path of both the model and the projector; use separate names";
-        Err(Failure::CouldNotRun(format!("{}: {problem}", model.display())))
+        // Part of what a resumed run needs may be written.
+        if !self.dry_run && !self.resume {
+            gguf_pipeline::rooms(&[models, &[projector]].concat()).iter().try_for_each(Room::check)?;
+        }
+        Ok(())
     }
 
     /// Plans one conversion, of the model or of its projector.
@@ -377,7 +382,7 @@ impl Args {
     }
 
     /// Converts to several types from one read.
-    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<&Path>) -> Outcome {
+    fn convert_all(&self, ui: &mut Ui, dir: &Path, types: &[FileType], beside: Option<(&Plan, &Path)>) -> Outcome {
         self.output.as_deref().map_or(Ok(()), output::check_several)?;
         let is_projector = matches!(self.mmproj, Some(None));
         let matrix = self.quantization.matrix()?;
@@ -423,10 +428,11 @@ impl Args {
                 Some(out) => output::path_of(&conversion.output_path_as(out, &target), &plan)?,
                 None => PathBuf::new(),
             };
-            Self::check_beside(&out, beside)?;
             outputs.push(Written { target, plan, out, checked: None });
         }
         let out = |written: &Written| self.output.is_some().then(|| written.out.clone());
+        let models: Vec<(&Plan, &Path)> = outputs.iter().map(|output| (&output.plan, output.out.as_path())).collect();
+        self.check_beside(&models, beside)?;
         let outs: Vec<Option<PathBuf>> = outputs.iter().map(out).collect();
         let plans: Vec<_> = outputs.iter().zip(&outs).map(|(written, out)| (&written.plan, out.as_deref())).collect();
         let (ranges, in_range) = self.check_range(ui, dir, &plans)?;
@@ -445,18 +451,17 @@ impl Args {
     }
 
     /// Converts to one type, or prints the plan.
-    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType, beside: Option<&Path>) -> Outcome {
+    fn convert(&self, ui: &mut Ui, dir: &Path, file_type: FileType, beside: Option<(&Plan, &Path)>) -> Outcome {
         let is_projector = matches!(self.mmproj, Some(None));
         let (conversion, is_invalid) = self.plan_checked(ui, dir, file_type, is_projector)?;
-        if let Some(out) = &self.output {
-            Self::check_beside(&conversion.output_path(out), beside)?;
-        }
         let verdict = match (&self.output, file_type) {
-            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target)?,
+            (_, FileType::Quantized(target)) => self.quantize(ui, dir, conversion, target, beside)?,
             (out, _) => {
                 let path = out.as_ref().map(|out| output::path_of(&conversion.output_path(out), &conversion.plan));
-                let (range, in_range) =
-                    self.check_range(ui, dir, &[(&conversion.plan, path.transpose()?.as_deref())])?;
+                let path = path.transpose()?;
+                let model: Vec<(&Plan, &Path)> = path.iter().map(|path| (&conversion.plan, path.as_path())).collect();
+                self.check_beside(&model, beside)?;
+                let (range, in_range) = self.check_range(ui, dir, &[(&conversion.plan, path.as_deref())])?;
                 in_range.max(match out {
                     Some(out) if !self.dry_run => self.write(ui, &conversion, out),
                     out => dry_run(ui, &conversion, out.as_deref(), &range),
@@ -540,7 +545,14 @@ impl Args {
     }
 
     /// Quantizes what the conversion would write, without writing it.
-    fn quantize(&self, ui: &mut Ui, dir: &Path, conversion: Conversion, target: Target) -> Outcome {
+    fn quantize(
+        &self,
+        ui: &mut Ui,
+        dir: &Path,
+        conversion: Conversion,
+        target: Target,
+        beside: Option<(&Plan, &Path)>,
+    ) -> Outcome {
         let out = self.output.as_ref().map(|out| conversion.output_path_as(out, &target.to_string()));
         let matrix = self.quantization.matrix()?;
         let options = self.quantization.with(dir, &target, matrix.as_deref())?;
@@ -550,6 +562,8 @@ impl Args {
         }
         let plan = self.shards.apply(ui, planned.plan)?;
         let out = out.map(|out| output::path_of(&out, &plan)).transpose()?;
+        let model: Vec<(&Plan, &Path)> = out.iter().map(|out| (&plan, out.as_path())).collect();
+        self.check_beside(&model, beside)?;
         let (range, in_range) = self.check_range(ui, dir, &[(&plan, out.as_deref())])?;
         let rooms = out.as_ref().map_or(Vec::new(), |out| gguf_pipeline::rooms(&[(&plan, out)]));
         let verdict = match out {
