@@ -10,4 +10,5 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("deepseek-v4", include_str!("templates/deepseek-v4.jinja")),
     ("deepseek-v4-0731", include_str!("templates/deepseek-v4-0731.jinja")),
     ("kimi-k3", include_str!("templates/kimi-k3.jinja")),
+    ("minimax-m1", include_str!("templates/minimax-m1.jinja")),
 ];

@@ -171,9 +171,6 @@ fn generated_checkpoints_have_the_same_bytes() {
 /// Checkpoints from which the reference makes files that llama.cpp does not load, and that become other files here.
 const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
-/// Checkpoints without a chat template, for which the reference has one of its own.
-const WITHOUT_TEMPLATE: &[&str] = &["minimax-01"];
-
 /// Checkpoints that are not converted: they have no tokenizer, and the reference uses its own.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
@@ -344,7 +341,7 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
         let run = |conversion: gguf_hf::Conversion| Ok(conversion.plan.run(&path, &RunOptions::default(), &())?);
         let failure = match planned.and_then(run) {
             Err(e) => Some(format!("{name} {ty}: {e}")),
-            Ok(_) if BETTER.contains(&name) || WITHOUT_TEMPLATE.contains(&name) => None,
+            Ok(_) if BETTER.contains(&name) => None,
             Ok(_) if sha256(&path) != output["sha256"] => Some(format!("{name} {ty}: other bytes")),
             // What llama.cpp loads gives no reason for doubt.
             Ok(_) if case["llama_cpp"]["loads"] == true && !doubts.is_empty() => {

@@ -23,9 +23,15 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             ),
         ],
         lists_zero_rows: true,
+        tokenizer_keys: &[TOKENIZER],
         keys: &[GENERIC, KEYS],
         ..Checkpoint::TEXT
     }],
+};
+
+/// The chat template, unless the tokenizer's files have one.
+const TOKENIZER: &[Key] = keys! {
+    "tokenizer.chat_template" Str? = "null if has_chat_template else template('minimax-m1')";
 };
 
 const KEYS: &[Key] = keys! {
