@@ -591,9 +591,12 @@ impl Args {
         let RunSummary { paths, overflows, .. } = result?;
         for overflow in &overflows {
             ui.warning(&format!(
-                "{}: {} values exceed the range of {} and became infinite; --type bf16 or f32 keeps them",
+                "{}: {} the range of {} and became infinite; --type bf16 or f32 keeps the values",
                 Str(overflow.tensor.as_bytes()),
-                grouped(overflow.values),
+                match overflow.values {
+                    1 => "1 value exceeds".to_owned(),
+                    n => format!("{} values exceed", grouped(n)),
+                },
                 conversion.ty,
             ));
         }
