@@ -153,7 +153,7 @@ fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, Torch
         Value::Int(found) => return Err(TorchError::Version { found: found.to_string() }),
         _ => return Err(TorchError::Version { found: "another value".to_owned() }),
     }
-    // System information; its byte order must match the data.
+    // System information, which is otherwise unused.
     let at = bytes.at();
     let machine = pickle::read(&mut bytes, MAX_HEADER_OPS)?;
     if !matches!(machine.root(), Value::Dict(_)) {
