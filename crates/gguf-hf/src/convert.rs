@@ -193,7 +193,7 @@ pub enum OutputKind {
 pub struct Conversion {
     /// The output plan.
     pub plan: Plan,
-    /// What kind of file it is.
+    /// The kind of output.
     pub kind: OutputKind,
     /// The architecture name in GGUF.
     pub architecture: &'static str,
@@ -475,7 +475,7 @@ pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     for tensor in tensors {
         let n = tensor.n_elements();
         let name = String::from_utf8_lossy(&tensor.name);
-        // With the tensors of an adapter, all counts are zero.
+        // If there are adapter tensors inside a model, all counts are zero, as in gguf-py.
         if name.ends_with(".lora_a") || name.ends_with(".lora_b") {
             return ParameterCounts::default();
         }

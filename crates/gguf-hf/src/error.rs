@@ -92,21 +92,21 @@ pub enum Error {
     Safetensors {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: Box<HeaderError>,
     },
     /// A PyTorch file is invalid or has unsupported content.
     Torch {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: Box<TorchError>,
     },
     /// The index is invalid.
     Index {
         /// The file.
         index: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         problem: IndexProblem,
     },
     /// The index and the files list different tensors.
@@ -131,7 +131,7 @@ pub enum Error {
     Config {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: config::Error,
     },
     /// The conversion cannot be planned.

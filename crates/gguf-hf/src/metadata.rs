@@ -41,7 +41,7 @@ pub type MetadataError = FolderError;
 pub struct MetadataOptions {
     /// The model's name; takes precedence over all other sources.
     pub model_name: Option<String>,
-    /// A JSON file of overrides: the keys are those of GGUF (`general.author`), and `general.base_models` and
+    /// A JSON file of overrides: the keys are GGUF keys (`general.author`), and `general.base_models` and
     /// `general.datasets` are lists of objects.
     pub metadata: Option<PathBuf>,
     /// The folder name to use instead of the actual one, for a model in a cache, where folders have other names.

@@ -7,8 +7,8 @@
 //! (kv g d) ... -> (kv g[:-2] d) ... + (kv g[-2] d) ... + (kv g[-1] d) ...
 //! x i o -> x o i                                      a transposition of each expert
 //! x (two[0] f) e -> x f e                             the first half of the rows of each expert
-//! c 1 k -> c k                                        an axis of length 1 goes
-//! 1... e -> e                                         any number of them
+//! c 1 k -> c k                                        removes an axis of length 1
+//! 1... e -> e                                         removes any number of them
 //! ```
 //!
 //! A name denotes an axis, parentheses combine several axes in one dimension, `...` denotes all remaining dimensions, and `1...` denotes

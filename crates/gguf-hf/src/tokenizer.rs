@@ -329,7 +329,7 @@ fn read_vocab(
         }
         Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => {
             const FILE: &str = "sentencepiece.bpe.model";
-            // This id is in the Nomic MoE checkpoints, but not in their SentencePiece model.
+            // The mask token has an id in Nomic's MoE checkpoints, but not in their SentencePiece model.
             let is_nomic_moe =
                 kind == Vocab::UnigramOrWordPiece && config.get("moe_every_n_layers").is_some_and(truthy);
             return match (files::read_bytes(dir, FILE)?, &folder.tokenizer) {

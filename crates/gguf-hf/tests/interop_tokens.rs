@@ -1,4 +1,4 @@
-//! Tokenization: llama.cpp gives the same tokens with the vocabularies of converted checkpoints as with its own test vocabularies, with the
+//! Tokenization: with the vocabularies of converted checkpoints, llama.cpp gives the same tokens as with its own test vocabularies, as with
 //! files of its own converter, and as the `tokenizers` library of Hugging Face.
 //!
 //! The library is called from Python, which uses the same code as the crate; the converter's packages include it.
