@@ -170,10 +170,10 @@ fn generated_checkpoints_have_the_same_bytes() {
 /// Checkpoints that the reference converts to files that llama.cpp does not load; the output here differs.
 const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
-/// Checkpoints without a chat template, for which the reference uses its own.
+/// Checkpoints without a chat template, for which the reference has one of its own.
 const WITHOUT_TEMPLATE: &[&str] = &["minimax-01"];
 
-/// Checkpoints that are not converted: they contain no tokenizer, and the reference uses its own.
+/// Checkpoints that are not converted: they have no tokenizer, and the reference uses its own.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
 /// The minimum number of identical conversions of generated checkpoints.
