@@ -1,9 +1,9 @@
 //! LoRA adapters in the format of PEFT: `adapter_config.json` and `adapter_model.safetensors` or `.bin` become a GGUF adapter.
 //!
-//! An adapter does not record its architecture. Its matrices are those of the base model, whose `config.json` determines the row of the
-//! architecture each belongs to; what the row does to the matrix is done to the two factors ([`factors`]). The rules are those of
-//! `convert_lora_to_gguf.py` of llama.cpp, except for what it does not look at: rank-stabilized scaling, patterns of alpha, and
-//! transposed matrices.
+//! An adapter does not record its architecture. The name of each matrix identifies a tensor of the base model, whose `config.json` selects
+//! the architecture's table row for it; the row's transformation is applied to both factors ([`factors`]). The rules follow
+//! `convert_lora_to_gguf.py` of llama.cpp, and also cover rank-stabilized scaling, patterns of alpha, and transposed matrices, which that
+//! script ignores.
 
 mod factors;
 mod problem;
@@ -30,18 +30,18 @@ use crate::metadata::{self, MetadataOptions, ParameterCounts};
 use crate::model_plan::{OutType, PlanError, Skipped, asked_type, float_input};
 use crate::warning::{AdapterWarning, Warning};
 
-/// The file of weights.
+/// The name of the weights file.
 const WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 
-/// Whether a folder is that of an adapter: it has an `adapter_config.json`, and no model beside it.
+/// Returns whether a folder holds an adapter: it has an `adapter_config.json` and no model.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub(crate) fn is_adapter(dir: &Path) -> Result<bool, Error> {
     Ok(files::has(dir, settings::FILE)? && !crate::checkpoint::has_model(dir)?)
 }
 
-/// Decides everything about the conversion of the adapter in `dir`.
+/// Plans the conversion of the adapter in `dir`.
 pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result<Conversion, Error> {
     let fail = |file: &str, source| Error::Adapter { path: dir.join(file), source };
     let document = files::read_json(dir, settings::FILE)?.unwrap_or_default();
@@ -98,7 +98,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
             .collect();
         let name = planned.shown();
         let Some(pairs) = pairs else {
-            // A tensor as it is: only norms may be there.
+            // Without factors: only norms are supported.
             if planned.shape.len() != 1 || !name.ends_with("_norm.weight") {
                 let tensor = planned.op.inputs().first().map_or(name, |input| input.name.clone());
                 return Err(in_weights(AdapterProblem::Unexpected { tensor }));
@@ -148,7 +148,7 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     if !settings.invocation.is_empty() {
         let mut tokens = Array::new(ValueType::U32);
         for id in &settings.invocation {
-            // The elements are of that type, and there are few.
+            // The type matches, and the array is short.
             let pushed = tokens.push(ValueRef::U32(*id));
             debug_assert!(pushed.is_ok());
         }
@@ -177,27 +177,27 @@ pub(crate) fn plan(dir: &Path, base: Option<&Path>, options: &Options) -> Result
     })
 }
 
-/// The tensor that many models share with their embeddings.
+/// The tensor that many models tie to their embeddings.
 const HEAD: &str = "lm_head.weight";
 
-/// A matrix that the adapter changes, or a tensor that it replaces.
+/// A matrix that the adapter updates, or a tensor that it replaces.
 #[derive(Debug)]
 struct Matrix {
-    /// The tensor of the base model, as far as the adapter shows it.
+    /// The tensor of the base model, with the shape deduced from the adapter.
     source: SourceTensor,
     content: Content,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Content {
-    /// The tensor itself, by its number in the file.
+    /// A replacement tensor, by its index in the file.
     Whole(usize),
-    /// The two factors.
+    /// The two low-rank factors.
     Factors { first: usize, second: usize, is_transposed: bool },
 }
 
-/// What the name of a tensor of an adapter says: the tensor of the base model, whether it is the second factor, and whether rows and
-/// columns are exchanged; `None` for tensors that are no factors.
+/// Parses the name of an adapter tensor into the name of the base model's tensor, whether this is the second factor, and whether rows and
+/// columns are swapped. Returns `None` if the tensor is not a factor.
 fn factor_of(name: &str) -> Option<(String, bool, bool)> {
     const ENDINGS: [(&str, bool, bool); 4] = [
         (".lora_A.weight", false, false),
@@ -211,7 +211,7 @@ fn factor_of(name: &str) -> Option<(String, bool, bool)> {
     Some((format!("{stem}.weight"), is_second, is_transposed))
 }
 
-/// What the adapter changes: tensors that it replaces, then matrices in the order of their first factor in the file
+/// Lists the adapter's changes: first the replaced tensors, then the matrices in the order of their first factor in the file
 /// (`LoraModel.get_tensors`).
 fn matrices(tensors: &[SourceTensor], settings: &Settings) -> Result<Vec<Matrix>, AdapterProblem> {
     const ROOT: &str = "base_model.model.";
@@ -231,7 +231,7 @@ fn matrices(tensors: &[SourceTensor], settings: &Settings) -> Result<Vec<Matrix>
                 *slot = Some(index);
             }
         } else if name.contains(".base_layer.") {
-            // The tensor as it is in the base model.
+            // A replacement for the base model's tensor.
         } else if name.contains("lora_magnitude_vector") {
             return Err(AdapterProblem::Unsupported { what: "magnitudes of weights (DoRA)" });
         } else if name.contains("norm") {
@@ -259,7 +259,7 @@ fn matrices(tensors: &[SourceTensor], settings: &Settings) -> Result<Vec<Matrix>
             let (first, second, tensor) = (shape(first).to_vec(), shape(second).to_vec(), tensor(first));
             return Err(AdapterProblem::Factors { tensor, first, second });
         }
-        // Embeddings are stored with a row for each token, though their factors are those of a matrix with a column for each.
+        // Embeddings are stored with one row per token, but their factors describe a matrix with one column per token.
         let is_transposed = is_embedding || settings.is_transposed;
         let shape = if is_transposed { vec![columns, rows] } else { vec![rows, columns] };
         let source = SourceTensor { name, dtype: Dtype::F32, shape };
@@ -285,7 +285,7 @@ impl Matrix {
     }
 }
 
-/// An operation on tensors that the adapter replaces, with their numbers in the file.
+/// An operation on replacement tensors, given their indices in the file.
 fn real(op: &Op, matrices: &[Matrix]) -> Op {
     let mut op = op.clone();
     let inputs = match &mut op {
@@ -302,7 +302,8 @@ fn real(op: &Op, matrices: &[Matrix]) -> Op {
     op
 }
 
-/// How many parameters the changed tensors have (`GGUFWriter.get_total_parameter_count` of gguf-py); negative, because it is a guess.
+/// Counts the parameters of the changed tensors (`GGUFWriter.get_total_parameter_count` of gguf-py). The result is negative, which marks an
+/// estimate.
 fn counts(tensors: &[TensorPlan]) -> ParameterCounts {
     let mut total = 0u64;
     for (i, tensor) in tensors.iter().enumerate() {

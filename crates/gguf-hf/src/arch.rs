@@ -1,4 +1,4 @@
-//! The plan of a conversion, from the tables of the architecture (`gguf_model::arch`) and the configuration of a checkpoint.
+//! Plans a conversion from the architecture tables (`gguf_model::arch`) and the configuration of a checkpoint.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,9 +21,9 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-/// Makes the plan of a conversion.
+/// Plans a conversion.
 ///
-/// `sources` are the checkpoint's tensors in the order in which they are written.
+/// `sources` are the checkpoint's tensors in output order.
 ///
 /// # Errors
 /// [`PlanError`], which names the field or tensor.
@@ -32,33 +32,33 @@ pub fn plan(config: &Config, sources: &[SourceTensor], ty: OutType) -> Result<Mo
     plan_parts(config, sources, stored, Scope::Whole)
 }
 
-/// What the stored tensors decide, which packed weights are among.
+/// Settings that depend on the stored tensors, including packed weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stored<'a> {
-    /// The type that is asked for.
+    /// The requested type.
     pub(crate) asked: OutType,
     /// The type of ordinary matrices.
     pub(crate) ty: GgmlType,
-    /// `general.file_type`, where packed weights decide it.
+    /// `general.file_type`, if packed weights determine it.
     pub(crate) file_type: Option<u32>,
-    /// Tensors, by number in ascending order, whose matrices become Q8_0 whatever the type of ordinary ones.
+    /// Tensors whose matrices become Q8_0 regardless of `ty`, as ascending indices.
     pub(crate) as_q8: &'a [usize],
 }
 
-/// How much of a model a plan is made of.
+/// The part of a model that a plan covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All tensors that the architecture needs.
     Whole,
-    /// Those that there are.
+    /// The tensors that are present.
     Parts,
-    /// All tensors that an encoder of images or sound needs.
+    /// All tensors that an image or audio encoder needs.
     Tower,
-    /// The tensors that an adapter changes: nothing is computed, and keys only tell the sizes of tensors.
+    /// The tensors that an adapter changes: nothing is computed, and keys only determine tensor sizes.
     Adapter,
 }
 
-/// As [`plan`], of as much of a model as `scope` says.
+/// Like [`plan`], limited to `scope`.
 pub(crate) fn plan_parts(
     config: &Config,
     sources: &[SourceTensor],
@@ -124,8 +124,8 @@ pub(crate) fn plan_parts(
     Ok(plan)
 }
 
-/// Sets the field `vocab.rows` that patterns of embeddings use: as many rows as there are tokens, which is the field `vocab.tokens`, but no
-/// more than there are.
+/// Sets the field `vocab.rows`, which patterns of embeddings use: the number of tokens (the field `vocab.tokens`), limited to the rows of
+/// the embedding matrix.
 fn trim(sources: &[SourceTensor], fields: &mut Fields) {
     let embeddings = sources.iter().find(|source| source.name.ends_with("embed_tokens.weight"));
     let rows = embeddings.and_then(|source| source.shape.first().copied()).unwrap_or(u64::MAX);
@@ -133,7 +133,7 @@ fn trim(sources: &[SourceTensor], fields: &mut Fields) {
     fields.fields.insert("vocab".to_owned(), serde_json::json!({ "rows": rows.min(tokens) }));
 }
 
-/// `general.file_type` of a file of that type (`enum llama_ftype` in `llama.h`).
+/// The `general.file_type` for a tensor type (`enum llama_ftype` in `llama.h`).
 fn file_type(Stored { asked, ty, file_type, .. }: Stored<'_>) -> u32 {
     if let Some(number) = file_type {
         return number;
@@ -148,10 +148,10 @@ fn file_type(Stored { asked, ty, file_type, .. }: Stored<'_>) -> u32 {
     }
 }
 
-/// The architecture of a checkpoint, and how it becomes that.
+/// The architecture of a checkpoint, and its table.
 ///
 /// # Errors
-/// When `config.json` names none, or one that is not in the list.
+/// If `config.json` names no class, or an unsupported one.
 pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
     let fields = keys::fields(config).unwrap_or_else(|_| raw_fields(config));
@@ -164,10 +164,10 @@ pub fn of_checkpoint(config: &Config) -> Result<(&'static Architecture, &'static
     Err(PlanError::UnsupportedArchitecture { class: class.to_owned(), supported: nearest(class, &supported) })
 }
 
-/// The encoder of images or sound of a checkpoint, whose configuration is that of [`Config::tower`].
+/// The image or audio encoder of a checkpoint, whose configuration is [`Config::tower`].
 ///
 /// # Errors
-/// When `config.json` names no class, or one whose encoders are not in the list.
+/// If `config.json` names no class, or one without a supported encoder.
 pub fn of_tower(config: &Config) -> Result<(&'static Architecture, &'static Checkpoint), PlanError> {
     let class = config.architecture()?;
     let fields = raw_fields(config);
@@ -184,24 +184,24 @@ fn raw_fields(config: &Config) -> Fields {
     Fields { fields: config.hparams().as_object().cloned().unwrap_or_default(), n_blocks: 0 }
 }
 
-/// How encoders of images and sound are converted.
+/// The tables of image and audio encoders.
 pub fn supported_towers() -> impl Iterator<Item = &'static Checkpoint> {
     arch::TOWERS.iter().flat_map(|arch| arch.checkpoints)
 }
 
-/// The type of the projector that a table of [`supported_towers`] writes.
+/// The projector type that a table of [`supported_towers`] writes.
 pub fn projector_type(checkpoint: &Checkpoint) -> &'static str {
     let mut keys = checkpoint.keys.iter().copied().flatten();
     let row = keys.find(|row| row.key == "clip.projector_type");
     row.map_or("", |row| row.formula.trim_matches('\''))
 }
 
-/// Every architecture that can be converted, with the classes of checkpoints that become it.
+/// All supported architectures, with their checkpoint classes.
 pub fn supported() -> impl Iterator<Item = (&'static Architecture, &'static Checkpoint)> {
     arch::ARCHITECTURES.iter().flat_map(|arch| arch.checkpoints.iter().map(move |checkpoint| (arch, checkpoint)))
 }
 
-/// The classes whose names resemble `class` most.
+/// The supported classes with the names most similar to `class`.
 fn nearest(class: &str, classes: &BTreeSet<&'static str>) -> Vec<&'static str> {
     const SHOWN: usize = 5;
     let pairs = |name: &str| {

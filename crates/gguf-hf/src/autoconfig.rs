@@ -1,8 +1,8 @@
-//! What the configuration classes of transformers make of a `config.json`.
+//! The fields that the configuration classes of transformers derive from a `config.json`.
 //!
-//! The classes are data: `data/autoconfig.json`, whose format is documented in `data/autoconfig.py`, the script that writes
-//! it. Here is the interpreter. A class fills in defaults, stores aliases under their names, derives fields from others and
-//! builds the nested configurations. It refuses some documents; the reference converter then takes the file as it is.
+//! The classes are data in `data/autoconfig.json`, whose format is documented in `data/autoconfig.py`, the script that writes it. This
+//! module interprets them. A class fills in defaults, resolves aliases, derives fields from other fields and builds the nested
+//! configurations. A class may reject a document; the reference converter then uses the file unchanged.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -47,7 +47,7 @@ struct Sub {
     without: Vec<String>,
 }
 
-/// When a rule sets its field.
+/// The condition under which a rule sets its field.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum When {
@@ -113,7 +113,7 @@ enum Expr {
     },
 }
 
-/// A number, or the field that has it.
+/// A number, or the name of the field that holds it.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Operand {
@@ -145,7 +145,7 @@ enum Named {
     OriginalOfRope,
 }
 
-/// Conditions that a document has to meet.
+/// Conditions that a document must meet.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Check {
@@ -163,13 +163,13 @@ enum Check {
 /// Why the fields of a class cannot be derived.
 #[derive(Debug)]
 enum Stop {
-    /// The class does not accept the document.
+    /// The class rejects the document.
     Refused,
-    /// A field cannot be derived from the values given.
+    /// A field cannot be derived from the given values.
     Invalid(Error),
 }
 
-/// The most layers of a model; lists with one entry per layer grow with them.
+/// The maximum number of layers; it bounds lists with one entry per layer.
 const MAX_LAYERS: i64 = 65536;
 
 fn table() -> &'static Table {
@@ -179,15 +179,14 @@ fn table() -> &'static Table {
     })
 }
 
-/// The fields of the class that belongs to the `model_type` of a document; `None` when there is no such class or when the
-/// class refuses the document.
+/// The fields that the class for the document's `model_type` defines; `None` if there is no such class or the class rejects the document.
 ///
 /// # Errors
-/// [`Error::Invalid`] when a field has a value from which others cannot be derived.
+/// [`Error::Invalid`] if other fields cannot be derived from a field's value.
 pub(crate) fn apply(document: &Fields) -> Result<Option<Fields>, Error> {
     let table = table();
     let model_type = match document.get("model_type").and_then(Value::as_str) {
-        // Some Mistral checkpoints mix kinds of layers; transformers gives them another class.
+        // Some Mistral checkpoints mix layer types; transformers uses another class for them.
         Some("mistral") if document.contains_key("layer_types") => "ministral",
         Some(model_type) => model_type,
         None => return Ok(None),
@@ -250,7 +249,7 @@ impl Table {
         Ok(fields)
     }
 
-    /// A nested configuration; `None` leaves the field as it is.
+    /// A nested configuration; `None` leaves the field unchanged.
     fn nested(&self, sub: &Sub, value: Option<&Value>, around: &Fields) -> Result<Option<Value>, Stop> {
         let (document, is_missing) = match (value, &sub.missing) {
             (Some(Value::Object(inner)), _) => {
@@ -329,7 +328,7 @@ impl Expr {
                 list @ Value::Array(_) => list,
                 value => {
                     let n = layers(fields)? as usize;
-                    // A setting is a value or a few, and layers are not many.
+                    // A setting has few values, and the number of layers is small.
                     match n_values(&value).saturating_mul(n) <= MAX_REPEATED {
                         true => vec![value; n].into(),
                         false => return Err(Stop::Refused),
@@ -346,11 +345,11 @@ impl Expr {
 }
 
 impl Named {
-    /// The new value of a field that has a value now.
+    /// The replacement for a field's current value.
     fn evaluate(&self, mut value: Value, fields: &Fields) -> Result<Value, Stop> {
         let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
         match self {
-            // Attention to both sides: the window counts one side, and its bound is exclusive.
+            // Bidirectional attention: the window covers one side, and its bound is exclusive.
             Named::BidirectionalWindow => {
                 if is_true(field("use_bidirectional_attention")) {
                     value = (value.as_i64().ok_or(Stop::Refused)?.div_euclid(2) + 1).into();
@@ -463,7 +462,7 @@ fn has_rope_fields(rope: &Value) -> bool {
     required.iter().all(|name| object.contains_key(*name))
 }
 
-/// Whether a RoPE scaling is what the Phi-3 class accepts.
+/// Whether the Phi-3 class accepts a RoPE scaling.
 fn is_longrope(rope: &Value, fields: &Fields) -> bool {
     let Ok(hidden) = integer(fields, "hidden_size") else { return false };
     let Ok(heads) = integer(fields, "num_attention_heads") else { return false };
@@ -494,7 +493,7 @@ fn mamba_heads_fit(fields: &Fields) -> bool {
     inner.checked_rem(heads) == Some(0) && dim.checked_mul(heads) == Some(inner)
 }
 
-/// The names of the classes that a classifier tells apart, or numbers where the document has only their number.
+/// The class labels of a classifier, or their indices if the document gives only their number.
 fn labels(fields: &mut Fields) -> Result<(), Stop> {
     let n_labels = fields.remove("num_labels").filter(|n| !n.is_null());
     fields.entry("label2id").or_insert(Value::Null);
@@ -509,7 +508,7 @@ fn labels(fields: &mut Fields) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The type of the weights, by one name and without synonyms.
+/// The data type of the weights, under its canonical name.
 fn dtype(fields: &mut Fields) -> Result<(), Stop> {
     let older = fields.shift_remove("torch_dtype").unwrap_or(Value::Null);
     let value = fields.get("dtype").filter(|value| !value.is_null()).unwrap_or(&older);
@@ -538,7 +537,7 @@ fn is_null(fields: &Fields, name: &str) -> bool {
     fields.get(name).is_none_or(Value::is_null)
 }
 
-/// Whether Python takes a value for true.
+/// The truth value of a JSON value in Python.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -563,7 +562,7 @@ impl Operand {
     }
 }
 
-/// The quotient, rounded down; `operand` is where the divisor comes from.
+/// The quotient, rounded down; `operand` names the source of the divisor.
 fn quotient(n: i64, by: i64, operand: &Operand, fields: &Fields) -> Result<i64, Stop> {
     if let (0, Operand::Field(name)) = (by, operand) {
         let found = fields.get(name).unwrap_or(&Value::Null);
@@ -573,7 +572,7 @@ fn quotient(n: i64, by: i64, operand: &Operand, fields: &Fields) -> Result<i64, 
     Ok(if n % by != 0 && (n < 0) != (by < 0) { towards_zero - 1 } else { towards_zero })
 }
 
-/// The whole part of a product; the factors may have fractions.
+/// The integer part of a product of possibly fractional factors.
 fn product(factors: &[Operand], fields: &Fields) -> Result<i64, Stop> {
     let (mut whole, mut real) = (Some(1i64), 1.0);
     for factor in factors {
@@ -587,11 +586,10 @@ fn product(factors: &[Operand], fields: &Fields) -> Result<i64, Stop> {
     Ok(whole.unwrap_or(real as i64))
 }
 
-/// The number of layers.
-/// The most values that repeating one for each layer may make.
+/// The maximum number of values after repeating a value for each layer.
 const MAX_REPEATED: usize = 1 << 20;
 
-/// Number of values in a value, itself counted.
+/// The number of values in a JSON value, including itself.
 fn n_values(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(n_values).fold(1, usize::saturating_add),

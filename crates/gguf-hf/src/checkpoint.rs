@@ -1,8 +1,8 @@
-//! Checkpoints: folders with a configuration and tensors in one file or several.
+//! Checkpoints: folders with a configuration and one or more tensor files.
 //!
-//! A [`Checkpoint`] knows every tensor's name, format, shape and place after reading the heads of the files. Data is read
-//! on demand, by position, into the caller's buffer: many threads can read at once, memory stays what the
-//! caller makes it, and a file that shrinks meanwhile is an error instead of a crash.
+//! A [`Checkpoint`] holds the name, format, shape and location of every tensor after reading the file headers. Data is read on demand, by
+//! position, into the caller's buffer. Several threads can read at once, the caller controls memory use, and a file that shrinks during
+//! reading causes an error instead of a crash.
 
 pub(crate) mod meta;
 pub(crate) mod mistral;
@@ -23,7 +23,7 @@ use crate::files::{self, INDEX, TORCH_INDEX, read_at_most};
 use crate::safetensors::{self, UniqueMap};
 use crate::torch;
 
-/// The longest index that is read; those of the largest checkpoints take a few MB.
+/// The maximum length of an index; the indices of the largest checkpoints take a few MB.
 const MAX_INDEX: u64 = 100_000_000;
 
 /// The tensors of a checkpoint folder, open for reading.
@@ -35,20 +35,20 @@ pub struct Checkpoint {
     views: Vec<View>,
 }
 
-/// The files of a kind of checkpoints: that of the index, and how the names of the parts begin and end.
+/// The file names of a checkpoint format: the index, and the prefix and suffix of the parts.
 struct Files {
     index: &'static str,
     prefix: &'static str,
     suffix: &'static str,
 }
 
-/// The kinds of checkpoints, in the order of precedence (`ModelBase.index_tensors` in `conversion/base.py`).
+/// The checkpoint formats, in order of precedence (`ModelBase.index_tensors` in `conversion/base.py`).
 const FILES: [Files; 2] = [
     Files { index: INDEX, prefix: "model", suffix: ".safetensors" },
     Files { index: TORCH_INDEX, prefix: "pytorch_model", suffix: ".bin" },
 ];
 
-/// The files of an image model that diffusers writes.
+/// The file names that diffusers uses for an image model.
 const IMAGES: Files = Files {
     index: "diffusion_pytorch_model.safetensors.index.json",
     prefix: "diffusion_pytorch_model",
@@ -58,42 +58,41 @@ const IMAGES: Files = Files {
 /// One file of a checkpoint.
 #[derive(Debug)]
 struct Part {
-    /// Its path in the folder.
+    /// Its path within the folder.
     path: PathBuf,
-    /// Where that leads.
+    /// The resolved path.
     real: PathBuf,
     file: File,
 }
 
-/// Where a tensor's data lies.
+/// The location of a tensor's data.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     part: usize,
     offset: u64,
     bytes: u64,
-    /// The number of the view whose elements the tensor has; `None` where its elements lie one after the other.
+    /// The index of the tensor's view; `None` if its elements are contiguous.
     view: Option<usize>,
 }
 
-/// Elements of files in another order than that of the tensor.
+/// Elements that the files store in an order other than the tensor's.
 #[derive(Debug)]
 struct View {
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     width: usize,
-    /// For each input of the moves its part, and where it starts there.
+    /// The part and start offset of each input of the moves.
     inputs: Vec<(usize, u64)>,
     moves: Vec<Move>,
 }
 
 impl Checkpoint {
-    /// Opens the tensor files of a folder: those that `model.safetensors.index.json` names, else all that are called
-    /// `model*.safetensors`; where there are neither, those of `pytorch_model.bin.index.json`, else all that are called
-    /// `pytorch_model*.bin`. Tensors are ordered by the name of their file; inside a safetensors file by their own, both by code
-    /// point, and inside a PyTorch file as they are there.
+    /// Opens the tensor files of a folder: the files that `model.safetensors.index.json` names, otherwise all `model*.safetensors`; if
+    /// there are none, the files that `pytorch_model.bin.index.json` names, otherwise all `pytorch_model*.bin`. Tensors are ordered by file
+    /// name, then by tensor name in a safetensors file (both by code point), or in stored order in a PyTorch file.
     ///
     /// # Errors
-    /// When there are no tensor files, when one is missing or leads out of the folder, when a head is not sound, and when
-    /// the index and the files do not list the same tensors.
+    /// If there are no tensor files, if one is missing or resolves to a path outside the folder, if a header is invalid, or if the index
+    /// and the files list different tensors.
     pub fn open(dir: &Path) -> Result<Checkpoint, Error> {
         for files in &FILES {
             if let Some(checkpoint) = Checkpoint::open_files(dir, files)? {
@@ -103,10 +102,10 @@ impl Checkpoint {
         Err(Error::NoWeights { dir: dir.to_owned(), found: other_weights(dir) })
     }
 
-    /// Opens the tensor files that diffusers writes for an image model; `None` when the folder has none, or those of another model.
+    /// Opens the tensor files that diffusers writes for an image model; `None` if the folder has none or holds another kind of model.
     ///
     /// # Errors
-    /// Those of [`open`](Checkpoint::open).
+    /// As for [`open`](Checkpoint::open).
     pub(crate) fn open_images(dir: &Path) -> Result<Option<Checkpoint>, Error> {
         if has_model(dir)? { Ok(None) } else { Checkpoint::open_files(dir, &IMAGES) }
     }
@@ -127,10 +126,10 @@ impl Checkpoint {
         Ok(Some(checkpoint))
     }
 
-    /// Opens one tensor file of a folder; if its name says that it is one part of several, all of them.
+    /// Opens one tensor file of a folder, or all parts if its name marks it as one of several parts.
     ///
     /// # Errors
-    /// Those of [`open`](Checkpoint::open).
+    /// As for [`open`](Checkpoint::open).
     pub fn open_file(dir: &Path, name: &str) -> Result<Checkpoint, Error> {
         for files in FILES.iter().chain([&IMAGES]) {
             match numbered_part(name, files.suffix) {
@@ -170,7 +169,7 @@ impl Checkpoint {
         self.parts.iter().all(|part| part.path.extension().is_some_and(|extension| extension == "safetensors"))
     }
 
-    /// Puts the tensors in the order of their data.
+    /// Sorts the tensors by the position of their data.
     pub(crate) fn sort_by_data(&mut self) {
         let Checkpoint { tensors, places, .. } = self;
         let mut both: Vec<_> = places.drain(..).zip(tensors.drain(..)).collect();
@@ -178,15 +177,15 @@ impl Checkpoint {
         (*places, *tensors) = both.into_iter().unzip();
     }
 
-    /// A checkpoint without tensors, for what only needs the tokenizer.
+    /// A checkpoint without tensors, for uses that need only the tokenizer.
     pub fn empty() -> Checkpoint {
         Checkpoint::default()
     }
 
-    /// Adds the tensors of a file, if the folder has it, before all others. What their names begin with is replaced.
+    /// Inserts the tensors of a file, if it exists, before all others. The name prefix `before` is replaced by `usual`.
     ///
     /// # Errors
-    /// When the head of the file is not sound, or has a tensor of the same name as another file.
+    /// If the header of the file is invalid, or if another file has a tensor of the same name.
     pub(crate) fn add_first(&mut self, dir: &Path, path: &str, before: &str, usual: &str) -> Result<(), Error> {
         let Some((file, real)) = crate::files::open(dir, path)? else { return Ok(()) };
         let n = self.tensors.len();
@@ -202,7 +201,7 @@ impl Checkpoint {
         self.refuse_duplicates()
     }
 
-    /// The tensors, in the order in which they are converted.
+    /// The tensors, in conversion order.
     pub fn tensors(&self) -> &[SourceTensor] {
         &self.tensors
     }
@@ -218,7 +217,7 @@ impl Checkpoint {
         Some(self.parts.get(self.places.get(index)?.part)?.path.as_path())
     }
 
-    /// Whether all elements of a tensor of floats are zero.
+    /// Whether all elements of a float tensor are zero.
     pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
         const CHUNK: u64 = 1 << 20;
         let n: u64 = self.tensors.get(index).map_or(0, |tensor| tensor.shape.iter().product());
@@ -229,7 +228,7 @@ impl Checkpoint {
         while offset < bytes {
             buffer.resize(CHUNK.min(bytes - offset) as usize, 0);
             self.read(index, offset, &mut buffer)?;
-            // The sign is the highest bit of the last byte.
+            // The sign is the most significant bit of the last byte.
             let is_zero = |(i, byte): (usize, &u8)| *byte & if i % width == width - 1 { 0x7f } else { 0xff } == 0;
             if !buffer.iter().enumerate().all(is_zero) {
                 return Ok(false);
@@ -239,7 +238,7 @@ impl Checkpoint {
         Ok(true)
     }
 
-    /// Adds the tensors of a file, whose format follows from its name.
+    /// Adds the tensors of a file; the file name determines the format.
     fn add_part(&mut self, part: Part) -> Result<(), Error> {
         match part.path.extension().and_then(|extension| extension.to_str()) {
             Some("bin" | "pt" | "pth" | "ckpt") => self.add_torch_part(part),
@@ -343,7 +342,7 @@ impl Part {
 }
 
 impl View {
-    /// Reads bytes of the tensor, in its own order.
+    /// Reads bytes of the tensor, in the tensor's element order.
     fn read(&self, parts: &[Part], offset: u64, buffer: &mut [u8]) -> Result<(), PipelineError> {
         let read = |input: usize, offset: u64, bytes: &mut [u8]| match self.inputs.get(input) {
             Some((part, start)) => match parts.get(*part) {
@@ -373,7 +372,7 @@ struct IndexFile {
     weight_map: UniqueMap,
 }
 
-/// The pairs of tensor and part that an index lists; `None` when there is no index.
+/// The pairs of tensor and part in an index; `None` if there is no index.
 fn read_index(dir: &Path, name: &str) -> Result<Option<Vec<(String, String)>>, Error> {
     let path = dir.join(name);
     let Some(json) = read_at_most(MAX_INDEX, dir, name)? else { return Ok(None) };
@@ -389,7 +388,7 @@ fn read_index(dir: &Path, name: &str) -> Result<Option<Vec<(String, String)>>, E
     }
 }
 
-/// Whether a folder has tensor files of a model, or a list of them.
+/// Whether a folder contains model tensor files or an index.
 pub(crate) fn has_model(dir: &Path) -> Result<bool, Error> {
     for files in &FILES {
         if files::has(dir, files.index)? || !list_parts(dir, files)?.is_empty() {
@@ -399,14 +398,14 @@ pub(crate) fn has_model(dir: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Whether a name is that of a file directly in a folder, on every system: no separators, drives or streams.
+/// Whether a name denotes a file directly inside a folder on every system: no separators, drives or streams.
 pub(crate) fn is_plain_file_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
     let plain = matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
     plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control)
 }
 
-/// The tensor files of a folder without index. Parts that number themselves have to be complete.
+/// The tensor files of a folder without an index. Numbered parts must be complete.
 fn list_parts(dir: &Path, files: &Files) -> Result<BTreeSet<String>, Error> {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(dir).map_err(|e| Error::io("list", dir, e))? {
@@ -431,7 +430,7 @@ fn list_parts(dir: &Path, files: &Files) -> Result<BTreeSet<String>, Error> {
     Ok(names)
 }
 
-/// Takes `model-00002-of-00003.safetensors` apart into `model` and 3.
+/// Splits `model-00002-of-00003.safetensors` into `model` and 3.
 fn numbered_part<'a>(name: &'a str, suffix: &str) -> Option<(&'a str, u32)> {
     let (rest, count) = name.strip_suffix(suffix)?.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
@@ -440,7 +439,7 @@ fn numbered_part<'a>(name: &'a str, suffix: &str) -> Option<(&'a str, u32)> {
     Some((stem, count.parse().ok()?))
 }
 
-/// Weight files in a format that is not read, so that the error can name one.
+/// Weight files in unsupported formats, so that the error can name one.
 pub(crate) fn other_weights(dir: &Path) -> Option<String> {
     let names = std::fs::read_dir(dir).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
     names.filter(|n| [".bin", ".pt", ".pth", ".gguf", ".safetensors"].iter().any(|x| n.ends_with(x))).min()

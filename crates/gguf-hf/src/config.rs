@@ -1,13 +1,12 @@
 //! Typed access to the hyperparameters of a Hugging Face checkpoint.
 //!
-//! The reference converter does not read `config.json` itself but what transformers makes of it: the class of the
-//! `model_type` fills in defaults for what the file leaves out and derives fields from others. Both reach the output, so
-//! they are part of the rules here ([`Config::new`]; the module `autoconfig` has the classes of transformers 4.57). A
-//! `model_type` without a class is taken as the file says it, as is a document that its class refuses; the reference falls
-//! back to that as well. A text model inside a larger one is then lifted to the root.
+//! The reference converter does not use `config.json` directly but the configuration that transformers builds from it: the class for the
+//! `model_type` fills in missing defaults and derives fields from other fields. Both affect the output, so they are applied here
+//! ([`Config::new`]; the module `autoconfig` holds the classes of transformers 4.57). If a `model_type` has no class, or its class rejects
+//! the document, the file is used unchanged, as in the reference. Then the fields of a nested text model are lifted to the root.
 //!
-//! Many hyperparameters have several spellings. A lookup takes the names in order; the first that is *present* decides,
-//! and when its value is `null` the lookup ends there with nothing (`ModelBase.find_hparam`).
+//! Many hyperparameters have several spellings. A lookup tries the names in order and stops at the first that is *present*; if its value is
+//! `null`, the result is `None` (`ModelBase.find_hparam`).
 
 use serde_json::{Map, Value, json};
 
@@ -23,16 +22,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// Takes the parsed `config.json` and fills in what its class would.
+    /// Takes the parsed `config.json` and fills in the defaults of its class.
     ///
     /// # Errors
-    /// [`Error::NotAnObject`], and [`Error::Invalid`] when a field has a value from which others cannot be derived.
+    /// [`Error::NotAnObject`], and [`Error::Invalid`] if other fields cannot be derived from a field's value.
     pub fn new(document: Value) -> Result<Config, Error> {
         Config::from_fields(filled(document)?)
     }
 
-    /// The same for the encoders of images and sound: nothing is lifted to the root, and the class is that of the encoder of images where
-    /// it has one.
+    /// Like [`new`](Config::new), for image and audio encoders: nothing is lifted to the root, and the class is that of the image encoder
+    /// if it has one.
     ///
     /// # Errors
     /// As [`new`](Config::new).
@@ -45,10 +44,10 @@ impl Config {
         Ok(Config { fields: Value::Object(fields), architecture })
     }
 
-    /// Takes the parsed `config.json` as it is, without defaults. Some architectures are read this way.
+    /// Takes the parsed `config.json` unchanged, without defaults. Some architectures require this.
     ///
     /// # Errors
-    /// [`Error::NotAnObject`], and [`Error::Invalid`] when the nested text model is not an object.
+    /// [`Error::NotAnObject`], and [`Error::Invalid`] if the nested text model is not an object.
     pub fn raw(document: Value) -> Result<Config, Error> {
         match document {
             Value::Object(fields) => Config::from_fields(fields),
@@ -67,7 +66,7 @@ impl Config {
             }
             Some(other) => return Err(Error::invalid(TEXT, other, "an object")),
         }
-        // A value that was derived is checked here, one that was given where it is read.
+        // Derived values are checked here, given values when they are read.
         if let Some(dim) = fields.get("head_dim").and_then(Value::as_u64)
             && dim > u64::from(MAX_HEAD_DIM)
         {
@@ -81,7 +80,7 @@ impl Config {
         &self.fields
     }
 
-    /// Sets a field that follows from another file of the folder.
+    /// Sets a field derived from another file of the folder.
     pub(crate) fn set(&mut self, name: &str, value: Value) {
         if let Value::Object(fields) = &mut self.fields {
             fields.insert(name.to_owned(), value);
@@ -93,17 +92,16 @@ impl Config {
         Fields { object: self.fields.as_object() }
     }
 
-    /// The class that the checkpoint was saved from: the first entry of `architectures`, and that of the nested text model
-    /// where it has one.
+    /// The class of the saved model: the first entry of `architectures`, or of the nested text model's `architectures` if it has them.
     ///
     /// # Errors
-    /// When the field is missing or is not a list that starts with a string.
+    /// If the field is missing or is not a list that starts with a string.
     pub fn architecture(&self) -> Result<&str, Error> {
         self.architecture.as_deref().map_err(Error::clone)
     }
 }
 
-/// The fields of a document, with the defaults of its class, and the nested text model under its usual name.
+/// The fields of a document with the defaults of its class, and with the nested text model under its usual name.
 fn filled(document: Value) -> Result<Map<String, Value>, Error> {
     let Value::Object(document) = document else { return Err(Error::NotAnObject) };
     let mut fields = match autoconfig::apply(&document)? {
@@ -132,7 +130,7 @@ fn filled(document: Value) -> Result<Map<String, Value>, Error> {
 /// The field of the nested text model.
 const TEXT: &str = "text_config";
 
-/// Classes of whole models that differ from the text model inside by more than its name says.
+/// Classes of whole models that differ from the nested text model by more than the name.
 const WHOLE: [&str; 7] = [
     "StepVLForConditionalGeneration",
     "Sarashina2VisionForCausalLM",
@@ -143,7 +141,7 @@ const WHOLE: [&str; 7] = [
     "DSparkSpeculator",
 ];
 
-/// The class of a model, from its fields before those of the text model are lifted.
+/// The class of a model, determined before the fields of the text model are lifted.
 fn architecture(fields: &Map<String, Value>) -> Result<String, Error> {
     const FIELD: &str = "architectures";
     let first = |list: &Value, field: String| {
@@ -171,14 +169,14 @@ fn architecture(fields: &Map<String, Value>) -> Result<String, Error> {
     }
 }
 
-/// The most elements of an attention head that are taken for meant; heads in use have up to some hundred. Tensors that are
-/// computed grow with them.
+/// The maximum number of elements of an attention head; existing models have up to a few hundred. The size of computed tensors depends on
+/// it.
 const MAX_HEAD_DIM: u32 = 65536;
 
-/// Elements of one attention head: `head_dim`, or the hidden size shared out among the heads.
+/// The number of elements of one attention head: `head_dim`, or the hidden size divided by the number of heads.
 ///
 /// # Errors
-/// When neither can be told from the fields, and when there are more than [`MAX_HEAD_DIM`].
+/// If the fields determine neither, or if the result exceeds [`MAX_HEAD_DIM`].
 pub(crate) fn head_dim(fields: Fields<'_>) -> Result<u32, Error> {
     let (field, found, dim) = match fields.u32(&["head_dim"])? {
         Some(dim) => ("head_dim", dim, dim),
@@ -206,12 +204,12 @@ impl<'a> Fields<'a> {
         Fields { object: Some(object) }
     }
 
-    /// Whether a field of this name exists, with any value.
+    /// Whether a field of this name exists, including with the value `null`.
     pub fn contains(self, name: &str) -> bool {
         self.object.is_some_and(|o| o.contains_key(name))
     }
 
-    /// The value of the first name that is present; `None` when no name is, or when the first present one is `null`.
+    /// The value of the first name that is present; `None` if no name is present or the value is `null`.
     pub fn find(self, names: &[&str]) -> Option<&'a Value> {
         self.find_named(names).map(|(_, value)| value)
     }
@@ -237,10 +235,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A count. A float that is a whole number is taken as one.
+    /// An unsigned integer. A float with an integral value is accepted.
     ///
     /// # Errors
-    /// When the value is anything else or does not fit 32 bits.
+    /// If the value has another type or does not fit 32 bits.
     pub fn u32(self, names: &[&str]) -> Result<Option<u32>, Error> {
         self.typed(names, "a whole number that fits 32 bits", |value| match value.as_u64() {
             Some(n) => u32::try_from(n).ok(),
@@ -248,18 +246,18 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A count that has to be there.
+    /// A required unsigned integer.
     ///
     /// # Errors
-    /// As [`Fields::u32`], and when it is missing or `null`.
+    /// As for [`Fields::u32`], and if the value is missing or `null`.
     pub fn required_u32(self, names: &[&str]) -> Result<u32, Error> {
         self.u32(names)?.ok_or_else(|| self.missing(names))
     }
 
-    /// A number, rounded to the nearest single.
+    /// A number, rounded to the nearest single-precision value.
     ///
     /// # Errors
-    /// When the value is not a number or too large for a single.
+    /// If the value is not a number or is out of range for single precision.
     pub fn f32(self, names: &[&str]) -> Result<Option<f32>, Error> {
         self.typed(names, "a number that fits single precision", |value| {
             value.as_f64().map(|x| x as f32).filter(|x| x.is_finite())
@@ -269,7 +267,7 @@ impl<'a> Fields<'a> {
     /// A string.
     ///
     /// # Errors
-    /// When the value is something else.
+    /// If the value is not a string.
     pub fn str(self, names: &[&str]) -> Result<Option<&'a str>, Error> {
         self.typed(names, "a string", Value::as_str)
     }

@@ -1,24 +1,24 @@
-//! What can be wrong with `config.json`.
+//! Errors in `config.json`.
 
 use core::fmt;
 
 use serde_json::Value;
 
-/// What is wrong with a checkpoint's configuration.
+/// An error in a checkpoint's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// The document is not a JSON object.
     NotAnObject,
-    /// None of the names is present, and one has to be.
+    /// None of the names is present, and one is required.
     Missing(Vec<String>),
-    /// A field has a value that cannot be used.
+    /// A field has an invalid value.
     Invalid {
-        /// The field, with the names of the objects around it.
+        /// The path of the field, including the enclosing objects.
         field: String,
-        /// The value found, shortened.
+        /// The value, shortened.
         found: String,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
     },
 }
@@ -44,7 +44,7 @@ impl Error {
     }
 }
 
-/// A JSON value for a message.
+/// Formats a JSON value for a message.
 pub(crate) fn shortened(value: &Value) -> String {
     let mut text = value.to_string();
     if let Some((cut, _)) = text.char_indices().nth(60) {

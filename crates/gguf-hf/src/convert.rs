@@ -1,4 +1,4 @@
-//! The conversion of a checkpoint folder: everything about it that can be decided without the weights.
+//! The conversion of a checkpoint folder: all decisions that do not require reading the weights.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,50 +33,50 @@ use crate::warning::{ArchitectureWarning, Warning};
 /// `general.quantization_version`: the generation of ggml's quantized types (`GGML_QNT_VERSION` in `ggml.h`).
 pub(crate) const QUANTIZATION_VERSION: u32 = 2;
 
-/// The most findings about the planned head that become warnings, one each.
+/// The maximum number of findings about the planned header that are reported as separate warnings.
 const MAX_DOUBTS: usize = 10;
 
-/// What can be chosen about a conversion.
+/// Conversion options.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
     /// Type of the matrices.
     pub ty: OutType,
-    /// The model's name, in place of the one that the folder's files give.
+    /// The model's name; overrides the name found in the folder's files.
     pub name: Option<String>,
-    /// A JSON file of metadata that takes precedence over the folder's own; see [`MetadataOptions::metadata`].
+    /// A JSON file of metadata that overrides the folder's metadata; see [`MetadataOptions::metadata`].
     pub metadata: Option<PathBuf>,
-    /// Name of the pre-tokenizer of a BPE vocabulary; `None` to find it out.
+    /// Name of the pre-tokenizer of a BPE vocabulary; `None` to detect it.
     pub pre: Option<String>,
     /// Byte order of the output.
     pub order: ByteOrder,
-    /// Writes metadata and tokenizer, but no tensors.
+    /// Whether to write only metadata and tokenizer, without tensors.
     pub vocab_only: bool,
-    /// What becomes of the blocks that predict further tokens.
+    /// How to handle the multi-token prediction blocks.
     pub next_tokens: NextTokens,
-    /// Converts the encoders of images and sound, in place of the language model.
+    /// Whether to convert the image and audio encoders instead of the language model.
     pub projector: bool,
-    /// For an adapter, the folder with the `config.json` of its base model; `None` for the folder of the adapter itself.
+    /// For an adapter, the folder with the `config.json` of its base model; `None` for the adapter's folder.
     pub base: Option<PathBuf>,
-    /// For a draft, the folder of the model that it is made for.
+    /// For a draft model, the folder of its target model.
     pub target: Option<PathBuf>,
-    /// Writes queries, keys and values as one tensor per block, if llama.cpp loads it.
+    /// Whether to fuse queries, keys and values into one tensor per block, if llama.cpp supports it.
     pub fuse_qkv: bool,
-    /// Writes the gate and up matrices of all experts as one tensor per block.
+    /// Whether to fuse the gate and up matrices of all experts into one tensor per block.
     pub fuse_gate_up_experts: bool,
-    /// Writes matrices that are decoded from floats of eight bits as Q8_0, unless the type is [`OutType::Lossless`].
+    /// Whether to write matrices decoded from FP8 as Q8_0, unless the type is [`OutType::Lossless`].
     pub fp8_as_q8: bool,
-    /// Writes the dense layers after the pooling, which are modules of sentence-transformers.
+    /// Whether to write the dense layers after the pooling, which are modules of sentence-transformers.
     pub dense_modules: bool,
-    /// Reads `params.json` and `consolidated*.safetensors`, Mistral's own layout, even if there is a `config.json`. Without one, the layout
-    /// is detected.
+    /// Whether to read Mistral's native layout (`params.json` and `consolidated*.safetensors`) even if there is a `config.json`. Without
+    /// `config.json`, the layout is detected.
     pub mistral_format: bool,
-    /// Leaves out the chat template that a checkpoint in Mistral's own layout gets by the version of its tokenizer.
+    /// Whether to omit the chat template that a checkpoint in Mistral's native layout gets based on its tokenizer version.
     pub no_community_template: bool,
 }
 
 impl Options {
-    /// Sets whether the encoders of images and sound are converted, in place of the language model.
+    /// Sets whether the image and audio encoders are converted instead of the language model.
     pub fn projector(mut self, projector: bool) -> Options {
         self.projector = projector;
         self
@@ -88,25 +88,25 @@ impl Options {
         self
     }
 
-    /// Sets the folder of the model that a draft is made for.
+    /// Sets the folder of a draft model's target model.
     pub fn target(mut self, target: Option<PathBuf>) -> Options {
         self.target = target;
         self
     }
 
-    /// Sets whether queries, keys and values are written as one tensor per block.
+    /// Sets whether queries, keys and values are fused into one tensor per block.
     pub fn fuse_qkv(mut self, fuse: bool) -> Options {
         self.fuse_qkv = fuse;
         self
     }
 
-    /// Sets whether the gate and up matrices of all experts are written as one tensor per block.
+    /// Sets whether the gate and up matrices of all experts are fused into one tensor per block.
     pub fn fuse_gate_up_experts(mut self, fuse: bool) -> Options {
         self.fuse_gate_up_experts = fuse;
         self
     }
 
-    /// Sets whether matrices that are decoded from floats of eight bits are written as Q8_0.
+    /// Sets whether matrices decoded from FP8 are written as Q8_0.
     pub fn fp8_as_q8(mut self, as_q8: bool) -> Options {
         self.fp8_as_q8 = as_q8;
         self
@@ -118,13 +118,13 @@ impl Options {
         self
     }
 
-    /// Sets whether Mistral's own layout is read even if there is a `config.json`.
+    /// Sets whether Mistral's native layout is read even if there is a `config.json`.
     pub fn mistral_format(mut self, is_mistral: bool) -> Options {
         self.mistral_format = is_mistral;
         self
     }
 
-    /// Sets whether a checkpoint in Mistral's own layout gets no chat template but that of its folder.
+    /// Sets whether a checkpoint in Mistral's native layout gets only the chat template of its folder.
     pub fn no_community_template(mut self, leave_out: bool) -> Options {
         self.no_community_template = leave_out;
         self
@@ -142,7 +142,7 @@ impl Options {
         self
     }
 
-    /// Sets the file of metadata that takes precedence over the folder's own.
+    /// Sets the file of metadata that overrides the folder's metadata.
     pub fn metadata(mut self, file: Option<PathBuf>) -> Options {
         self.metadata = file;
         self
@@ -160,7 +160,7 @@ impl Options {
         self
     }
 
-    /// Sets what becomes of the blocks that predict further tokens.
+    /// Sets how the multi-token prediction blocks are handled.
     pub fn next_tokens(mut self, next_tokens: NextTokens) -> Options {
         self.next_tokens = next_tokens;
         self
@@ -173,7 +173,7 @@ impl Options {
     }
 }
 
-/// What a conversion makes.
+/// The kind of output of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputKind {
@@ -181,42 +181,42 @@ pub enum OutputKind {
     Model,
     /// A low-rank adapter of a model.
     Adapter,
-    /// The encoders of images and sound beside a language model, with their projectors.
+    /// The image and audio encoders of a multimodal model, with their projectors.
     Projector,
-    /// A model that makes images or video.
+    /// An image or video generation model.
     Images,
 }
 
-/// A conversion that is decided.
+/// A planned conversion.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Conversion {
-    /// What is written.
+    /// The output plan.
     pub plan: Plan,
-    /// What kind of file it is.
+    /// The kind of output.
     pub kind: OutputKind,
-    /// GGUF's name of the architecture.
+    /// The architecture name in GGUF.
     pub architecture: &'static str,
     /// Type of the matrices.
     pub ty: GgmlType,
-    /// The tensors of the checkpoint that have no place in the output.
+    /// The checkpoint tensors that are not written.
     pub skipped: Vec<Skipped>,
-    /// The tensors that the checkpoint has in packed formats.
+    /// The checkpoint tensors that are stored in packed formats.
     pub unpacked: Vec<Unpacked>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<Warning>,
-    /// Number of errors that the check of models finds in the planned output: with any, llama.cpp does not load it.
+    /// Number of errors that the model check finds in the planned output; if it is not 0, llama.cpp does not load the file.
     pub n_errors: usize,
-    /// What the name of the output is made of.
+    /// The components of the output file name.
     pub metadata: ModelMetadata,
-    /// What becomes of the blocks that predict further tokens.
+    /// How the multi-token prediction blocks are handled.
     pub next_tokens: NextTokens,
 }
 
 /// Converts the checkpoint in `dir` to a GGUF file at `out`; see [`Conversion::output_path`] for names of folders and templates.
 ///
 /// # Errors
-/// [`Error`]. No output is left then, and a file that had the name before is untouched.
+/// [`Error`]. On failure no output is left, and an existing file of that name is unchanged.
 pub fn convert(
     dir: impl AsRef<Path>,
     out: impl AsRef<Path>,
@@ -228,9 +228,8 @@ pub fn convert(
     Ok(conversion.plan.run(conversion.output_path(out.as_ref()), run, progress)?)
 }
 
-/// Decides everything about the conversion of a checkpoint, without reading its weights. `dir` is its folder, its folder in the cache
-/// of the Hugging Face hub (`models--ORGANIZATION--NAME`, of which the revision in `refs/main` is taken), or one file of tensors
-/// in its folder.
+/// Plans the conversion of a checkpoint without reading its weights. `dir` is the checkpoint's folder, the model's folder in the Hugging
+/// Face cache (`models--ORGANIZATION--NAME`; the revision in `refs/main` is used), or a single tensor file in the checkpoint's folder.
 ///
 /// # Errors
 /// [`Error`], which names the file and the field or tensor.
@@ -252,7 +251,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if let Some(conversion) = image::plan(location, options)? {
         return Ok(conversion);
     }
-    // Meta's own form has no config.json; what it would say follows from the parameters and the tensors.
+    // Meta's layout has no config.json; its fields are derived from the parameters and the tensors.
     let is_part = location.file.as_ref().is_none_or(|file| file.starts_with("consolidated."));
     let is_original = is_part && !files::has(dir, CONFIG)?;
     let meta = if is_original && !options.mistral_format { meta::open(dir)? } else { None };
@@ -276,10 +275,10 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     if let Some(name) = options.next_tokens.name() {
         config.set(NextTokens::FIELD, name.into());
     }
-    // Formulas choose a chat template by the name of the folder.
+    // Formulas select a chat template by the name of the folder.
     let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned());
     config.set("folder", location.name.clone().or(folder).into());
-    // A checkpoint can have a model and its draft.
+    // A checkpoint can contain both a model and its draft model.
     config.set("has_target", options.target.is_some().into());
     let table = arch::of_checkpoint(&config).ok().map(|(_, table)| table);
     let draft = |source| Error::Draft { path: dir.to_owned(), source };
@@ -301,7 +300,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         Err(Error::NoWeights { .. }) if options.vocab_only => Checkpoint::empty(),
         opened => opened?,
     };
-    // What is wrong with it becomes a warning of the metadata.
+    // Problems become metadata warnings.
     if let Ok(Some(document)) = files::read_json(dir, "generation_config.json") {
         config.set("generation_config", document);
     }
@@ -324,7 +323,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         }
         peek::fields(dir, &mut config, &checkpoint, table)?;
     }
-    // The type of the matrices is that of the stored data, not of the decoded values.
+    // The stored data determines the type of the matrices, not the decoded values.
     let (asked, ty) = (options.ty, options.ty.resolve(checkpoint.tensors()));
     let method = packed::Method::of(dir, &config)?;
     let mut weights = Weights::open(dir, checkpoint, &method)?;
@@ -366,7 +365,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
         folder: location.name.clone(),
     };
     let metadata = metadata::key_values(dir, &overrides, &counts)?;
-    // The model whose folder has the tokenizer, and the table that says how it is read.
+    // The model whose folder provides the tokenizer, and the table that defines how to read it.
     let tokenizer_dir = target.as_deref().unwrap_or(dir);
     let mut tokenizer_table = model.checkpoint;
     if tokenizer_table.takes_tokenizer_class {
@@ -381,13 +380,13 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     let mut tokenizer = tokenizer::key_values(tokenizer_dir, &fields, &tokenizer_options)?;
     for name in ["tokenizer_config", "generation_config"] {
         let document = match files::read_json(tokenizer_dir, &format!("{name}.json")) {
-            // What is wrong with it was a warning of the metadata.
+            // Problems are reported as metadata warnings.
             Err(_) if name == "generation_config" => None,
             document => document?,
         };
         model.fields.fields.extend(document.map(|document| (name.to_owned(), document)));
     }
-    // Which of several kinds the vocabulary is of, for the formulas of key-values behind it.
+    // The vocabulary type, for formulas of the key-values that follow.
     if let Some((_, kind)) = tokenizer.kvs.iter().find(|(key, _)| key == "tokenizer.ggml.model") {
         let kind = kind.as_ref().as_str().map(|kind| kind.to_string().into());
         model.fields.fields.insert("tokenizer_model".to_owned(), kind.unwrap_or_default());
@@ -438,7 +437,7 @@ fn plan_at(location: &Location, options: &Options) -> Result<Conversion, Error> 
     Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
-/// Lays out the file of those key-values and tensors, which are read from `source`: the files `paths` in `dir`.
+/// Lays out the file for the key-values and tensors; data is read from `source`: the files `paths` in `dir`.
 pub(crate) fn lay_out(
     dir: &Path,
     kvs: KeyValues,
@@ -469,14 +468,14 @@ pub(crate) fn lay_out(
     Ok(draft.lay_out()?)
 }
 
-/// How many parameters there are, shared and of one expert (`GGUFWriter.get_total_parameter_count` of gguf-py).
+/// Counts the parameters, with shared and per-expert counts (`GGUFWriter.get_total_parameter_count` of gguf-py).
 pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     let mut counts = ParameterCounts::default();
     let (mut total, mut n_experts, mut n_tensors) = (0u64, 0u64, 0u64);
     for tensor in tensors {
         let n = tensor.n_elements();
         let name = String::from_utf8_lossy(&tensor.name);
-        // Sizes of adapters inside a model are not counted, and then nothing is.
+        // If there are adapter tensors inside a model, all counts are zero, as in gguf-py.
         if name.ends_with(".lora_a") || name.ends_with(".lora_b") {
             return ParameterCounts::default();
         }
@@ -496,11 +495,11 @@ pub(crate) fn parameter_counts(tensors: &[TensorPlan]) -> ParameterCounts {
     counts
 }
 
-/// What the check of models finds in the planned head: the number of errors, and each error, and each warning about keys, values and tensors, as far as
-/// [`MAX_DOUBTS`].
+/// Runs the model check on the planned header. Returns the number of errors, and up to [`MAX_DOUBTS`] warnings: every error, and every
+/// warning about keys, values and tensors.
 ///
-/// The bytes stay those of the reference, which writes such files too; but nobody should learn of it only when the model
-/// does not load.
+/// The output stays identical to the reference, which also writes such files, but the user learns of the problem before loading the model
+/// fails.
 pub(crate) fn doubts(plan: &Plan) -> (usize, Vec<Warning>) {
     let heads = plan.files().iter().filter_map(|file| Gguf::parse(file.head()).ok());
     let heads: Vec<Gguf<'_>> = heads.collect();
@@ -533,7 +532,7 @@ fn config_json(dir: &Path) -> Result<Json, Error> {
 
 fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
     let wrong = |source: config::Error| Error::Config { file: dir.join(CONFIG), source };
-    // The class, and so whether its defaults count, is that of the file as it is.
+    // The unchanged file determines the class, and therefore whether its defaults apply.
     let raw = Config::raw(document.clone()).ok();
     let as_written = document.clone();
     let is_raw = |raw: &Config| arch::of_checkpoint(raw).is_ok_and(|(_, checkpoint)| checkpoint.is_raw);
@@ -541,12 +540,12 @@ fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
         Some(raw) => raw,
         None => Config::new(document).map_err(wrong)?,
     };
-    // For formulas that ask for what the file says, before defaults.
+    // For formulas that need the original values, without defaults.
     config.set("config", as_written);
     if let Some(pooling) = pooling(dir)? {
         config.set("pooling_type", pooling.into());
     }
-    // An unknown class is an error later, with the list of those that are known.
+    // An unknown class causes an error later, which lists the known classes.
     if let Ok((_, checkpoint)) = arch::of_checkpoint(&config)
         && let Some(answers) = reranker::answers(dir, &config, checkpoint)?
     {
@@ -555,8 +554,8 @@ fn read_config(dir: &Path, document: Json) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// How the outputs of a sentence encoder are pooled, by llama.cpp's number for it, where the folder says so
-/// (`_try_set_pooling_type` in `conversion/base.py`).
+/// The pooling type of a sentence encoder, as llama.cpp's number, if the folder specifies it (`_try_set_pooling_type` in
+/// `conversion/base.py`).
 fn pooling(dir: &Path) -> Result<Option<u32>, Error> {
     let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(None) };
     let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -575,14 +574,14 @@ fn pooling(dir: &Path) -> Result<Option<u32>, Error> {
 }
 
 impl Conversion {
-    /// The file to write when `out` is asked for: [`output_path_as`](Self::output_path_as) with the type of the matrices.
+    /// The output path for `out`: [`output_path_as`](Self::output_path_as) with the type of the matrices.
     pub fn output_path(&self, out: impl AsRef<Path>) -> PathBuf {
         self.output_path_as(out, &self.ty.to_string())
     }
 
-    /// The file to write when `out` is asked for and the type is called `ty`: in a folder, the file's default name, made of the
-    /// model's name, size, version and type, with `mtp-` before it for a file of only blocks that predict further tokens; otherwise `out` itself, with `{ftype}` and `{FTYPE}` in its last part replaced by the
-    /// type.
+    /// The output path for `out` and a type named `ty`. If `out` is a folder, the result is the default file name in it, built from the
+    /// model's name, size, version and type, with the prefix `mtp-` for a file that contains only multi-token prediction blocks. Otherwise
+    /// the result is `out` with `{ftype}` and `{FTYPE}` in its last component replaced by the type.
     pub fn output_path_as(&self, out: impl AsRef<Path>, ty: &str) -> PathBuf {
         let out = out.as_ref();
         if out.is_dir() {

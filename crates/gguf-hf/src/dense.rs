@@ -8,15 +8,15 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::files;
 
-/// Adds the tensors of the dense layers that `modules.json` lists, before all others, and sets the fields `dense_2` and `dense_3` to their
-/// configurations. Returns the number of tensors.
+/// Inserts the tensors of the dense layers listed in `modules.json` before all others, and sets the fields `dense_2` and `dense_3` to their
+/// configurations. Returns the number of inserted tensors.
 pub(crate) fn add(dir: &Path, checkpoint: &mut Checkpoint, config: &mut Config) -> Result<usize, Error> {
     let Some(modules) = files::read_json(dir, "modules.json")? else { return Ok(0) };
     let modules = modules.as_array().map(Vec::as_slice).unwrap_or_default();
     let is_dense = |module: &&serde_json::Value| module["type"].as_str().is_some_and(|ty| ty.ends_with("Dense"));
     let paths = modules.iter().filter(is_dense).filter_map(|module| module["path"].as_str());
     let before = checkpoint.tensors().len();
-    // Each is put before those that are there.
+    // Each layer is inserted before the existing tensors.
     for path in paths.collect::<Vec<_>>().into_iter().rev().filter(|path| !path.is_empty()) {
         let name = if path == "2_Dense" { "dense_2" } else { "dense_3" };
         checkpoint.add_first(dir, &format!("{path}/model.safetensors"), "linear.", &format!("{name}."))?;

@@ -1,4 +1,4 @@
-//! Drafts for speculative decoding, which take their tokenizer, and some of their key-values, from the model that they are made for.
+//! Draft models for speculative decoding, which take their tokenizer and some key-values from their target model.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,16 +15,16 @@ use crate::files;
 use crate::model_plan::PlanError;
 use crate::packed::Weights;
 
-/// The most tokens that a draft may choose from.
+/// The maximum size of a draft vocabulary.
 const MAX_IDS: u64 = 1 << 22;
 
-/// Why a draft, or another model, cannot be converted with or without the model that it is made for.
+/// An error about a missing or superfluous target model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DraftProblem {
-    /// The model is a draft, and the folder of the model that it is made for is not given.
+    /// The model is a draft model, and no target folder is given.
     NoTarget,
-    /// A target folder is given, but the model is not a draft.
+    /// A target folder is given, but the model is not a draft model.
     NotADraft,
 }
 
@@ -39,8 +39,8 @@ impl fmt::Display for DraftProblem {
 
 impl std::error::Error for DraftProblem {}
 
-/// Sets the fields that drafts need besides their own: the configuration of the model in `target`, and whether the embedding of the
-/// mask is in a file of its own.
+/// Sets the fields that draft models need in addition to their own: the configuration of the model in `target`, and whether the mask
+/// embedding is in a separate file.
 pub(crate) fn fields(dir: &Path, target: &Path, document: Json, config: &mut Config) -> Result<(), Error> {
     let wrong = |source| Error::Config { file: target.join("config.json"), source };
     let of_target = Config::raw(document).map_err(wrong)?;
@@ -49,7 +49,7 @@ pub(crate) fn fields(dir: &Path, target: &Path, document: Json, config: &mut Con
     Ok(())
 }
 
-/// Adds to each number of the table's tensor of token ids its place, as llama.cpp expects them. The ids are the field `token_ids`.
+/// Adds its index to each element of the table's tensor of token ids, as llama.cpp expects. The field `token_ids` holds the ids.
 pub(crate) fn absolute_ids(dir: &Path, weights: &mut Weights, config: &mut Config, table: &Table) -> Result<(), Error> {
     let place = weights.tensors().iter().position(|tensor| tensor.name == table.ids);
     let Some((index, tensor)) = place.and_then(|index| Some((index, weights.tensors().get(index)?.clone()))) else {

@@ -1,4 +1,4 @@
-//! Number formats of checkpoints, and the tensors that have them.
+//! Number formats of checkpoints, and their tensors.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ pub struct Dtype {
     pub name: &'static str,
     /// Bits of one element.
     pub bits: u32,
-    /// The GGUF type with the same elements, where there is one.
+    /// The equivalent GGUF type, if there is one.
     pub ggml: Option<GgmlType>,
 }
 
@@ -47,14 +47,14 @@ impl Dtype {
     pub const BF16: Dtype = Dtype::new("BF16", 16, Some(GgmlType::BF16));
     /// Single precision.
     pub const F32: Dtype = Dtype::new("F32", 32, Some(GgmlType::F32));
-    /// Blocks of MXFP4 in matrices that are stored transposed: 32 values along the last dimension but one are a block, and the blocks lie in
-    /// the order of that dimension. safetensors has no name for them.
+    /// MXFP4 blocks of a matrix that is stored transposed: 32 values along the second-to-last dimension form a block, and the blocks follow
+    /// the order of that dimension. safetensors has no name for this format.
     pub(crate) const MXFP4_TRANSPOSED: Dtype = Dtype::new("MXFP4 transposed", 4, Some(GgmlType::MXFP4));
-    /// Blocks of MXFP4 in rows.
+    /// MXFP4 blocks along rows.
     pub(crate) const MXFP4: Dtype = Dtype::new("MXFP4", 4, Some(GgmlType::MXFP4));
-    /// Blocks of NVFP4 in rows.
+    /// NVFP4 blocks along rows.
     pub(crate) const NVFP4: Dtype = Dtype::new("NVFP4", 4, Some(GgmlType::NVFP4));
-    /// Single precision that is decoded from floats of eight bits with scales.
+    /// Single precision, decoded from FP8 with scales.
     pub(crate) const SCALED_F8: Dtype = Dtype::new("scaled F8", 32, Some(GgmlType::F32));
     /// Double precision.
     pub const F64: Dtype = Dtype::new("F64", 64, Some(GgmlType::F64));
@@ -63,12 +63,12 @@ impl Dtype {
         Dtype { name, bits, ggml }
     }
 
-    /// The format of that name; `None` for a name that safetensors does not define.
+    /// The format of the given name; `None` if safetensors does not define it.
     pub fn from_name(name: &str) -> Option<Dtype> {
         Dtype::ALL.iter().copied().find(|d| d.name == name)
     }
 
-    /// Bytes of a tensor of this format; `None` when that is not a whole number or does not fit 63 bits.
+    /// The size of a tensor of this format in bytes; `None` if it is not an integer or does not fit 63 bits.
     pub fn tensor_bytes(self, shape: &[u64]) -> Option<u64> {
         let bits = n_elements(shape.iter().copied())?.checked_mul(u64::from(self.bits))?;
         (bits % 8 == 0).then_some(bits / 8)
@@ -81,13 +81,13 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A tensor of the checkpoint, as far as deciding needs it.
+/// The description of a checkpoint tensor, without its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceTensor {
-    /// The checkpoint's name.
+    /// The name in the checkpoint.
     pub name: String,
     /// Number format.
     pub dtype: Dtype,
-    /// Dimensions in the checkpoint's order: the last is the contiguous one.
+    /// Dimensions in the checkpoint's order: the last is contiguous.
     pub shape: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Errors of conversions: which file, what was found, what to do.
+//! Conversion errors: the file, the problem, and the remedy.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::model_plan::PlanError;
 use crate::safetensors::HeaderError;
 use crate::torch::TorchError;
 
-/// Names for a message: the first few, and how many more there are.
+/// Formats names for a message: the first few, and the number of the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names(pub Vec<String>);
 
@@ -32,17 +32,17 @@ impl fmt::Display for Names {
     }
 }
 
-/// Why a checkpoint cannot be converted. A message includes that of its cause.
+/// The reason why a checkpoint cannot be converted. The message includes the message of the source error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// A system call failed.
     Io {
-        /// What was tried: `open`, `read`, `list`.
+        /// The operation: `open`, `read`, `list`.
         action: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// Its reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The folder has no `config.json`.
@@ -50,7 +50,7 @@ pub enum Error {
         /// The folder.
         dir: PathBuf,
     },
-    /// The folder has no checkpoint in Mistral's own layout.
+    /// The folder has no checkpoint in Mistral's native layout.
     NotMistral {
         /// The folder.
         dir: PathBuf,
@@ -62,7 +62,7 @@ pub enum Error {
         /// The kind of file; `None` if it is not a regular file.
         kind: Option<Kind>,
     },
-    /// The file is a GGUF already.
+    /// The file is already a GGUF file.
     Gguf {
         /// The file.
         path: PathBuf,
@@ -71,14 +71,14 @@ pub enum Error {
     Revisions {
         /// The folder of the revisions.
         dir: PathBuf,
-        /// The names of those there are.
+        /// The names of the existing revisions.
         revisions: Names,
     },
-    /// The folder has no tensors in a format that is read.
+    /// The folder has no tensors in a supported format.
     NoWeights {
         /// The folder.
         dir: PathBuf,
-        /// A file of weights in another format, if there is one.
+        /// A weights file in an unsupported format, if there is one.
         found: Option<String>,
     },
     /// Parts of the checkpoint are missing.
@@ -88,90 +88,90 @@ pub enum Error {
         /// Their names.
         parts: Names,
     },
-    /// A tensor file is not sound.
+    /// A tensor file is invalid.
     Safetensors {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: Box<HeaderError>,
     },
     /// A PyTorch file is invalid or has unsupported content.
     Torch {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: Box<TorchError>,
     },
-    /// The index cannot be used.
+    /// The index is invalid.
     Index {
         /// The file.
         index: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         problem: IndexProblem,
     },
     /// The index and the files list different tensors.
     IndexMismatch {
         /// The file.
         index: PathBuf,
-        /// Tensors of the index that no file has.
+        /// Tensors of the index that are in no file.
         missing: Names,
-        /// Tensors of the files that the index does not have.
+        /// Tensors of the files that are missing from the index.
         extra: Names,
     },
-    /// Two files have a tensor of the same name.
+    /// Two files contain tensors of the same name.
     DuplicateTensor {
-        /// Its name.
+        /// The tensor's name.
         tensor: String,
-        /// One file.
+        /// The first file.
         first: PathBuf,
-        /// The other.
+        /// The second file.
         second: PathBuf,
     },
-    /// `config.json` cannot be used.
+    /// `config.json` is invalid.
     Config {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: config::Error,
     },
-    /// The checkpoint cannot be planned.
+    /// The conversion cannot be planned.
     Plan {
-        /// The file of the tensor that it is about, or the folder.
+        /// The file of the affected tensor, or the folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: PlanError,
     },
-    /// The folder is that of an adapter, and that cannot be converted.
+    /// The folder holds an adapter that cannot be converted.
     Adapter {
-        /// The file that it is about, or the folder.
+        /// The affected file, or the folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: AdapterProblem,
     },
-    /// The target model of a draft is not given, or is given for a model that is not a draft.
+    /// The target model of a draft model is missing, or a target is given for another model.
     Draft {
         /// The folder.
         path: PathBuf,
-        /// Which of the two.
+        /// The error.
         source: DraftProblem,
     },
-    /// The tokenizer, the model card or another small file of the folder cannot be used.
+    /// The tokenizer, the model card or another small file of the folder is invalid.
     Folder(FolderError),
     /// The output cannot be laid out.
     Pipeline(gguf_pipeline::Error),
 }
 
-/// What is wrong with an index of tensor files.
+/// An error in an index of tensor files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum IndexProblem {
-    /// It is not JSON of the form that it must have.
+    /// The file is not JSON of the required form.
     Json(serde_json::Error),
-    /// The index assigns a tensor to a file that is not in the folder.
+    /// The index assigns a tensor to a file outside the folder.
     Part {
         /// The tensor.
         tensor: String,
-        /// The name of that file.
+        /// The file name.
         part: String,
     },
 }
@@ -197,11 +197,11 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source }
     }
 
-    /// Whether the checkpoint is the cause, as opposed to the system or the call.
+    /// Whether the checkpoint is the cause, rather than the system or the call.
     pub fn is_bad_input(&self) -> bool {
         match self {
             Error::Pipeline(e) => e.is_bad_input(),
-            // A file that cannot be read says nothing about the checkpoint.
+            // An I/O error does not make the checkpoint invalid.
             Error::Io { .. } | Error::Folder(FolderError::Read { .. }) => false,
             Error::NoConfig { .. }
             | Error::NotMistral { .. }
@@ -308,7 +308,7 @@ impl fmt::Display for Error {
 }
 
 impl StdError for Error {
-    /// What the cause itself was caused by: its own message is part of this one.
+    /// The source of the inner error, because this error's message already includes the inner message.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Error::Io { source, .. } => source.source(),

@@ -1,8 +1,8 @@
-//! Reading the files of a checkpoint folder, none of them trusted: regular files of this folder only, bounded, UTF-8 or
-//! an error.
+//! Reads the files of a checkpoint folder, which are untrusted: they must be regular files of this folder, have a bounded size, and, if
+//! they are text, be valid UTF-8.
 //!
-//! Everything that a conversion reads goes through [`open`], weights included: a checkpoint must neither publish other
-//! files of the machine by links that lead out of its folder, nor hang the program by pipes.
+//! A conversion reads all files through [`open`], including the weights: a checkpoint must not expose other files of the machine through
+//! links that leave its folder, or block the program with pipes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -14,24 +14,24 @@ use serde_json::Value as Json;
 use crate::folder_error::FolderError;
 use crate::json;
 
-/// The most bytes that are read from one of the small files. The largest tokenizers in use take some 35 MB.
+/// The maximum size in bytes of a small file. The largest tokenizers in use take about 35 MB.
 const LIMIT: u64 = 100_000_000;
 
-/// The most bytes of a JSON document whose form is open, and the most values in it. The largest in use list some ten thousand tokens
-/// with seven values each.
+/// The maximum size in bytes, and the maximum number of values, of a JSON document without a fixed schema. The largest in use list about
+/// ten thousand tokens with seven values each.
 const JSON_LIMIT: u64 = 32 << 20;
 const JSON_VALUES: usize = 500_000;
 
-/// The list that says which tensor is in which part.
+/// The index that maps tensors to parts.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The same for PyTorch files.
+/// The index of PyTorch files.
 pub(crate) const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 
-/// The folder of the named chat templates.
+/// The folder of named chat templates.
 pub(crate) const TEMPLATES: &str = "additional_chat_templates";
 
-/// The small files of a checkpoint folder that are read, [`TEMPLATES`] apart.
+/// The small files of a checkpoint folder that a conversion reads, except for [`TEMPLATES`].
 const SMALL_FILES: [&str; 26] = [
     "preprocessor_config.json",
     "processor_config.json",
@@ -63,13 +63,12 @@ const SMALL_FILES: [&str; 26] = [
 
 /// Opens the file `name` in the folder `dir` and returns it with its real path; `None` if it does not exist.
 ///
-/// A name may be a symbolic link, as it is in the cache of the Hugging Face hub, but only to a file of the same folder or
-/// of that cache's store for this model. Where the name leads is looked at once the file is open, and the file is compared with what
-/// is there, so that nothing can take its place in between.
+/// A name may be a symbolic link, as in the Hugging Face cache, but only to a file of the same folder or of that cache's blob store for
+/// this model. The target is resolved after the file is opened, and the open file is compared with the target, so that no other file can be
+/// substituted in between.
 ///
 /// # Errors
-/// When the name leads out of these, when it is that of something else than a regular file, and when the system cannot
-/// tell.
+/// If the name resolves to a path outside these folders, if it is not a regular file, or if a system call fails.
 pub(crate) fn open(dir: &Path, name: impl AsRef<Path>) -> Result<Option<(File, PathBuf)>, FolderError> {
     let file = dir.join(name);
     let failed = |source| FolderError::Read { file: file.clone(), source };
@@ -79,7 +78,7 @@ pub(crate) fn open(dir: &Path, name: impl AsRef<Path>) -> Result<Option<(File, P
             ErrorKind::NotFound | ErrorKind::NotADirectory => return Ok(None),
             _ => return Err(failed(source)),
         },
-        // The target of a link is reported only for files that may be read.
+        // The link target is reported only for files that may be read.
         Err(_) => return real_path(dir, &file).and_then(|_| Err(FolderError::NotAFile { file })),
     };
     let Some(real) = real_path(dir, &file)? else { return Ok(None) };
@@ -89,7 +88,7 @@ pub(crate) fn open(dir: &Path, name: impl AsRef<Path>) -> Result<Option<(File, P
     }
 }
 
-/// Where a file of the folder `dir` leads; `None` when it is gone.
+/// The resolved path of a file in the folder `dir`; `None` if it no longer exists.
 fn real_path(dir: &Path, file: &Path) -> Result<Option<PathBuf>, FolderError> {
     let real = match file.canonicalize() {
         Ok(real) => real,
@@ -104,7 +103,7 @@ fn real_path(dir: &Path, file: &Path) -> Result<Option<PathBuf>, FolderError> {
     }
 }
 
-/// Whether an open file is the one that a path leads to now, without a link at its end.
+/// Whether an open file is the one that a path currently refers to, without following a link at its end.
 #[cfg(unix)]
 fn is_same(opened: &File, path: &Path) -> std::io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -112,7 +111,7 @@ fn is_same(opened: &File, path: &Path) -> std::io::Result<bool> {
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
-/// Whether an open file is still the file at a path, as far as the system can tell.
+/// Whether an open file is still the file at a path, as far as the system can determine.
 #[cfg(not(unix))]
 fn is_same(_: &File, path: &Path) -> std::io::Result<bool> {
     Ok(std::fs::symlink_metadata(path)?.is_file())
@@ -140,7 +139,7 @@ pub(crate) fn named_templates(dir: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The bytes of a file of the folder; `None` when there is no such file.
+/// The bytes of a file of the folder; `None` if it does not exist.
 pub(crate) fn read_bytes(dir: &Path, name: impl AsRef<Path>) -> Result<Option<Vec<u8>>, FolderError> {
     read_at_most(LIMIT, dir, name)
 }
@@ -152,7 +151,7 @@ pub(crate) fn read_at_most(limit: u64, dir: &Path, name: impl AsRef<Path>) -> Re
     read_up_to(limit, opened, dir.join(name)).map(Some)
 }
 
-/// The first bytes of a file of the folder, at most `most` of them; `None` when there is no such file.
+/// The first bytes of a file of the folder, at most `most`; `None` if it does not exist.
 pub(crate) fn read_start(most: u64, dir: &Path, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
     let Some((opened, _)) = open(dir, name)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -162,15 +161,15 @@ pub(crate) fn read_start(most: u64, dir: &Path, name: &str) -> Result<Option<Vec
     }
 }
 
-/// Whether the folder has a file.
+/// Whether the folder contains a file.
 pub(crate) fn has(dir: &Path, name: &str) -> Result<bool, FolderError> {
     Ok(open(dir, name)?.is_some())
 }
 
-/// The bytes of an open file, which errors call `file`.
+/// The bytes of an open file; errors name it `file`.
 pub(crate) fn read_up_to(limit: u64, opened: File, file: PathBuf) -> Result<Vec<u8>, FolderError> {
     let too_large = || FolderError::TooLarge { file: file.clone(), limit };
-    // A file that says it is too large is not read first.
+    // A file whose reported size exceeds the limit is rejected without being read.
     if opened.metadata().is_ok_and(|data| data.len() > limit) {
         return Err(too_large());
     }
@@ -182,8 +181,7 @@ pub(crate) fn read_up_to(limit: u64, opened: File, file: PathBuf) -> Result<Vec<
     }
 }
 
-/// The text of a file of the folder, with every line ending turned into `\n`, as Python's text mode reads it; `None` when
-/// there is no such file.
+/// The text of a file of the folder, with every line ending converted to `\n` as in Python's text mode; `None` if it does not exist.
 pub(crate) fn read_lines(dir: &Path, name: impl AsRef<Path>) -> Result<Option<String>, FolderError> {
     let name = name.as_ref();
     let Some(bytes) = read_bytes(dir, name)? else { return Ok(None) };
@@ -194,19 +192,19 @@ pub(crate) fn read_lines(dir: &Path, name: impl AsRef<Path>) -> Result<Option<St
     }
 }
 
-/// The JSON value of a file of the folder; `None` when there is no such file. Nesting is bounded by the parser.
+/// The JSON value of a file of the folder; `None` if it does not exist. The parser limits nesting.
 pub(crate) fn read_json(dir: &Path, name: &str) -> Result<Option<Json>, FolderError> {
     let Some(bytes) = read_at_most(JSON_LIMIT, dir, name)? else { return Ok(None) };
     parse_json(&bytes, dir.join(name), |bytes| json::parse(bytes, JSON_VALUES)).map(Some)
 }
 
-/// The wanted part of a JSON file of the folder; the rest of it is stepped over. `None` when there is no such file.
+/// The requested part of a JSON file of the folder; other content is skipped. `None` if the file does not exist.
 pub(crate) fn read_json_as<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, FolderError> {
     let Some(bytes) = read_at_most(JSON_LIMIT, dir, name)? else { return Ok(None) };
     parse_json(&bytes, dir.join(name), |bytes| serde_json::from_slice(bytes)).map(Some)
 }
 
-/// The JSON value of a file that the user names, wherever it is; `None` when there is no such file.
+/// The JSON value of a file that the user names, in any location; `None` if it does not exist.
 pub(crate) fn read_json_anywhere(file: &Path) -> Result<Option<Json>, FolderError> {
     let parse = |bytes: &[u8]| json::parse(bytes, JSON_VALUES);
     match gguf_io::open_regular(file) {
@@ -231,8 +229,8 @@ fn parse_json<T>(
     parsed.map_err(|source| FolderError::Json { file, source })
 }
 
-/// The JSON with null for the numbers that only Python's writer knows: `NaN`, `Infinity` and `-Infinity`, which stand in
-/// the configurations of Mamba models, for example. `None` when there are none.
+/// Replaces the non-standard numbers that Python writes (`NaN`, `Infinity` and `-Infinity`) by null; the configurations of Mamba models
+/// contain them, for example. Returns `None` if there are none.
 fn without_special_floats(json: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(json.len());
     let (mut rest, mut in_string, mut found) = (json, false, false);
@@ -246,7 +244,7 @@ fn without_special_floats(json: &[u8]) -> Option<Vec<u8>> {
         out.push(*first);
         rest = tail;
         match (first, in_string, tail) {
-            // What is escaped does not end the string.
+            // An escaped character does not end the string.
             (b'\\', true, [escaped, after @ ..]) => {
                 out.push(*escaped);
                 rest = after;

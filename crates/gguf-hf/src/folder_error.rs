@@ -1,4 +1,4 @@
-//! What can be wrong with a model folder's small files: the tokenizer, the configuration, the model card.
+//! Errors in a model folder's small files: the tokenizer, the configuration, the model card.
 
 use std::fmt;
 use std::io;
@@ -6,83 +6,83 @@ use std::path::PathBuf;
 
 use crate::problem::{FileProblem, UnsupportedFeature};
 
-/// Why the tokenizer or the metadata of a model folder could not be read.
+/// The reason why the tokenizer or the metadata of a model folder cannot be read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// The operating system refused to read the file.
+    /// The operating system could not read the file.
     Read {
         /// The file.
         file: PathBuf,
-        /// Its reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is a link to a file elsewhere, which does not belong to the model.
+    /// The file is a link to a file outside the model.
     LeadsOut {
         /// The link.
         file: PathBuf,
-        /// What it leads to.
+        /// The link's target.
         target: PathBuf,
     },
-    /// Another file took the file's place while it was opened.
+    /// Another file replaced the file while it was opened.
     Replaced {
         /// Its path.
         file: PathBuf,
     },
-    /// What should be a file is something else: a folder, a pipe, a device.
+    /// The path is not a regular file but a folder, a pipe or a device.
     NotAFile {
         /// Its path.
         file: PathBuf,
     },
-    /// The file is larger than anything of its kind.
+    /// The file exceeds the size limit.
     TooLarge {
         /// The file.
         file: PathBuf,
-        /// The most bytes that are read.
+        /// The limit in bytes.
         limit: u64,
     },
     /// The file is not UTF-8.
     NotUtf8 {
         /// The file.
         file: PathBuf,
-        /// The first byte that is not UTF-8.
+        /// The position of the first byte that is not UTF-8.
         at: usize,
     },
-    /// The file is not valid JSON, or not of the shape that it must have.
+    /// The file is not valid JSON, or does not have the required structure.
     Json {
         /// The file.
         file: PathBuf,
-        /// Where and why.
+        /// The position and the error.
         source: serde_json::Error,
     },
-    /// The file is readable, but what it says cannot be right.
+    /// The file is well-formed, but its content is invalid.
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         problem: FileProblem,
     },
-    /// The file is right, but describes something that is not supported.
+    /// The file is valid, but describes an unsupported feature.
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// What is not supported.
+        /// The unsupported feature.
         feature: UnsupportedFeature,
     },
     /// The folder has no tokenizer.
     NoTokenizer {
         /// The folder.
         dir: PathBuf,
-        /// The files of which the class of checkpoints needs one.
+        /// The files of which this class of checkpoints needs one.
         expected: &'static str,
     },
     /// The pre-tokenizer of a BPE vocabulary is unknown.
     UnknownPre {
         /// The file that defines it.
         file: PathBuf,
-        /// The hash of the token ids of the check text, where it could be computed.
+        /// The hash of the check text's token ids, if it could be computed.
         hash: Option<String>,
-        /// Names of the known pre-tokenizers that resemble it most.
+        /// The most similar names of known pre-tokenizers.
         nearest: Vec<&'static str>,
     },
 }

@@ -1,14 +1,14 @@
-//! Formulas: how a key-value follows from the fields of `config.json`, as text in the tables of architectures.
+//! Formulas, which define key-values in terms of the fields of `config.json`, as text in the tables of architectures.
 //!
 //! The notation, its parser and its evaluation are in one file, so that each operator can be followed through all three.
 //!
-//! The notation is close to Python's, in which the rules of the reference converter are written, and means the same: whole numbers
-//! stay whole, `//` rounds down, `/` does not, `or` gives its first true operand.
+//! The notation and its semantics follow Python, the language of the reference converter: integers stay integers, `//` rounds down, `/`
+//! does not round, `or` gives its first true operand.
 //!
 //! | notation | value |
 //! |---|---|
 //! | `hidden_size`, `attn_config.kv_n_heads` | a field, or a field of an inner object |
-//! | `n_embd\|hidden_size\|768` | the first that is present, `null` included |
+//! | `n_embd\|hidden_size\|768` | the first that is present, even if `null` |
 //! | `head_dim ?? 64` | the first that is present and not `null` |
 //! | `a or b`, `a and b`, `not a` | as in Python: zero, `null` and empty values are false |
 //! | `a if c else b` | |
@@ -16,23 +16,23 @@
 //! | `== != < <= > >= in` | comparison; a missing field equals `null` |
 //! | `list[i]`, `text[i]`, `object['name']`, `[1, 2]`, `{'softmax': 1}` | |
 //! | `[layer_types[i] == 'full' for i]` | a list with one element for each block |
-//! | `[2 * x for x in list]` | a list with one element for each of another |
+//! | `[2 * x for x in list]` | a list with one element for each element of another list |
 //! | `int(x) float(x) str(x) len(x) abs(x) sqrt(x) log(x) log2(x) round(x) ceil(x) min(a, b) max(a, b) sum(x) any(x) all(x)` | as in Python |
-//! | `required(x)` | `x`, which has to be there |
-//! | `pad(list, n, x)` | the first `n` elements of the list and as many `x` as are missing |
-//! | `one_of(x, table)` | the table's entry `x`, which has to be there |
-//! | `is_list(x)` | whether it is one |
-//! | `n_leading(list, x)` | how many elements equal `x`, up to the first that does not |
-//! | `with(object, name, x)` | the object, with another field |
-//! | `numbers(text)` | whole numbers that commas separate, sorted |
-//! | `token_id(object, text)` | of entries with numbers for names, the number of the first whose `content` is the text |
-//! | `centered(list)` | single-precision numbers, less their mean |
-//! | `icdf(x)` | below which number the share `x` of a normal distribution lies, as torch computes it |
-//! | `by_number(object)` | the values of an object whose names are numbers, in the order of these |
-//! | `by_name(object)` | the values of an object, in the order of their names |
+//! | `required(x)` | `x`, which must be present |
+//! | `pad(list, n, x)` | the first `n` elements of the list, padded with `x` to length `n` |
+//! | `one_of(x, table)` | the table's entry for `x`, which must exist |
+//! | `is_list(x)` | whether `x` is a list |
+//! | `n_leading(list, x)` | the number of leading elements equal to `x` |
+//! | `with(object, name, x)` | the object with the field `name` set to `x` |
+//! | `numbers(text)` | the comma-separated integers in the text, sorted |
+//! | `token_id(object, text)` | the number of the first entry whose `content` is the text; entries are named by numbers |
+//! | `centered(list)` | the numbers in single precision, minus their mean |
+//! | `icdf(x)` | the quantile of the standard normal distribution at `x`, as torch computes it |
+//! | `by_number(object)` | the values of an object with numeric names, in numeric order |
+//! | `by_name(object)` | the values of an object, ordered by name |
 //! | `template(name)` | a chat template of the `templates` module |
 //!
-//! A missing field is an error in arithmetic, and no value where it is the whole formula.
+//! A missing field is an error in arithmetic. A formula that consists of a missing field has no value.
 
 use core::fmt;
 
@@ -40,14 +40,14 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::templates::template;
 
-/// Why a formula has no value.
+/// An error in evaluating a formula.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Error {
-    /// A field is missing or `null`. Its name.
+    /// A field is missing or `null`. Holds its name.
     Missing(String),
-    /// The formula cannot be applied to what the fields hold. What was found and what would be right.
+    /// The formula does not support the fields' values. Holds the actual and the expected value.
     Unusable { what: String, found: Value, expected: &'static str },
-    /// The formula itself is wrong, from that byte on. Tests parse all of them.
+    /// A syntax error at the given byte. Tests parse all formulas.
     Syntax { at: usize, expected: &'static str },
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Formula {
     Name(String),
     Member(Box<Formula>, String),
     Index(Box<Formula>, Box<Formula>),
-    /// The first that is present.
+    /// The first name that is present.
     Present(Vec<Formula>),
     Binary(Op, Box<Formula>, Box<Formula>),
     Not(Box<Formula>),
@@ -76,7 +76,7 @@ pub(crate) enum Formula {
     If(Box<[Formula; 3]>),
     List(Vec<Formula>),
     Object(Vec<(String, Formula)>),
-    /// Element, variable, and the list that is walked; `None` for the numbers of all blocks.
+    /// Element, variable, and the list; `None` iterates over the block numbers.
     Each(Box<Formula>, String, Option<Box<Formula>>),
     Call(Function, Vec<Formula>),
 }
@@ -107,7 +107,7 @@ macro_rules! functions {
         #[derive(Debug, Clone, Copy, PartialEq)]
         pub(crate) enum Function { $($function),* }
         impl Function {
-            /// The function of that name, and how many operands it has.
+            /// The function of the given name, and its number of operands.
             fn of(name: &str) -> Option<(Function, usize)> {
                 match name {
                     $($name => Some((Function::$function, $arity)),)*
@@ -150,16 +150,16 @@ functions! {
     TokenId "token_id" 2
 }
 
-/// What names mean.
+/// The environment of a formula.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
-    /// The fields of the configuration, and those that formulas set.
+    /// The fields of the configuration, and the fields that formulas set.
     pub(crate) fields: Map<String, Value>,
-    /// Number of blocks, of which lists have one element each.
+    /// The number of blocks, which is the length of per-block lists.
     pub(crate) n_blocks: u64,
 }
 
-/// Variables of the comprehensions around.
+/// The variables of the enclosing comprehensions.
 type Locals<'a> = Option<&'a Local<'a>>;
 
 struct Local<'a> {
@@ -168,20 +168,20 @@ struct Local<'a> {
     outer: Locals<'a>,
 }
 
-/// The value, or `None` for a field that is missing.
+/// The value, or `None` for a missing field.
 type Outcome = Result<Option<Value>, Error>;
 
-/// The most elements of a list that a formula makes.
+/// The maximum length of a list that a formula creates.
 const MAX_LIST: usize = 1 << 16;
 
 impl Fields {
-    /// The whole number in a field of an object, by its path: `rerank.yes`.
+    /// The integer at the path of an object field, such as `rerank.yes`.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         let (object, field) = path.split_once('.')?;
         self.fields.get(object)?.get(field)?.as_u64()
     }
 
-    /// The formula's value; `None` when it is a missing field.
+    /// The formula's value; `None` if it is a missing field.
     pub(crate) fn eval(&self, formula: &Formula) -> Outcome {
         self.value(formula, None)
     }
@@ -270,7 +270,7 @@ impl Fields {
         self.fields.get(name).cloned()
     }
 
-    /// The value of a formula that has to have one.
+    /// The value of a formula that must have one.
     fn needed(&self, formula: &Formula, locals: Locals<'_>) -> Result<Value, Error> {
         match self.value(formula, locals)? {
             Some(Value::Null) | None => Err(Error::Missing(formula.to_string())),
@@ -463,7 +463,7 @@ fn unusable(what: String, found: Value, expected: &'static str) -> Error {
     Error::Unusable { what, found, expected }
 }
 
-/// What Python takes for true.
+/// The truth value in Python.
 fn is_true(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => false,
@@ -475,7 +475,7 @@ fn is_true(value: Option<&Value>) -> bool {
     }
 }
 
-/// Numbers are equal by value: 1 and 1.0 are.
+/// Compares numbers by value: 1 equals 1.0.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,
@@ -483,10 +483,10 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Minus infinity, which JSON does not have as a number.
+/// Minus infinity, which JSON cannot represent as a number.
 pub(crate) const MINUS_INFINITY: &str = "-Infinity";
 
-/// Numbers, less their mean, with single-precision results of each operation.
+/// Subtracts the mean; every operation rounds to single precision.
 fn centered(numbers: &[Value]) -> Option<Value> {
     let numbers: Vec<f32> = numbers.iter().map(|x| Some(x.as_f64()? as f32)).collect::<Option<_>>()?;
     let sum: f64 = numbers.iter().copied().map(f64::from).sum();
@@ -494,8 +494,8 @@ fn centered(numbers: &[Value]) -> Option<Value> {
     Some(numbers.iter().map(|x| json!(f64::from(x - mean))).collect())
 }
 
-/// The inverse of the distribution function of the normal distribution, rounded to single precision at the steps where torch rounds
-/// (`torch.distributions.Normal.icdf`): infinite at 0.
+/// The inverse cumulative distribution function of the normal distribution, rounded to single precision at the same steps as in torch
+/// (`torch.distributions.Normal.icdf`); infinite at 0.
 fn icdf(share: f64) -> Option<Value> {
     if !(0.0..1.0).contains(&share) {
         return None;
@@ -504,7 +504,7 @@ fn icdf(share: f64) -> Option<Value> {
     if y <= -1.0 {
         return Some(Value::from(MINUS_INFINITY));
     }
-    // Bisection of the error function, which rises.
+    // Bisection, because the error function is increasing.
     let (mut low, mut high) = (-8.0f64, 8.0f64);
     for _ in 0..200 {
         let middle = (low + high) / 2.0;
@@ -513,10 +513,10 @@ fn icdf(share: f64) -> Option<Value> {
     Some(json!(f64::from(low as f32 * core::f32::consts::SQRT_2)))
 }
 
-/// The error function, by its series, which converges everywhere.
+/// The error function, computed by its series, which converges everywhere.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (x, x, 0.0);
-    // exp(-x²) times a series of positive terms: nothing cancels.
+    // exp(-x²) times a series of positive terms, which avoids cancellation.
     while n < 400.0 {
         n += 1.0;
         term *= 2.0 * x * x / (2.0 * n + 1.0);
@@ -525,7 +525,7 @@ fn erf(x: f64) -> f64 {
     core::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
-/// A float without its fraction, as a whole number.
+/// Truncates a float to an integer.
 fn whole(x: f64) -> Option<Value> {
     (x.is_finite() && x.abs() < 9e18).then(|| Value::from(x.trunc() as i64))
 }
@@ -568,12 +568,12 @@ fn float(op: Op, x: f64, y: f64) -> Option<Value> {
         Op::Power => x.powf(y),
         _ => return None,
     };
-    // JSON has no infinity.
+    // JSON cannot represent infinity.
     Number::from_f64(value).map(Value::Number)
 }
 
 impl fmt::Display for Formula {
-    /// Names as they are written, for messages; other formulas in short.
+    /// The source text of names, for messages; other formulas are abbreviated.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Formula::Constant(value) => write!(f, "{value}"),
@@ -599,7 +599,7 @@ impl fmt::Display for Formula {
 }
 
 impl Formula {
-    /// Reads a formula.
+    /// Parses a formula.
     ///
     /// # Errors
     /// [`Error::Syntax`].
@@ -630,7 +630,7 @@ impl<'a> Parser<'a> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Takes a sign.
+    /// Consumes a punctuation token.
     fn sign(&mut self, sign: &str) -> bool {
         self.space();
         let found = self.rest().starts_with(sign);
@@ -638,7 +638,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Takes a word.
+    /// Consumes a word.
     fn word(&mut self, word: &str) -> bool {
         self.space();
         let found = self.peek_name() == Some(word);

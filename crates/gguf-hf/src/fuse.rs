@@ -1,7 +1,7 @@
-//! Fused tensors: matrices that llama.cpp multiplies in one step, written as one tensor.
+//! Fused tensors: matrices that llama.cpp multiplies in one operation, stored as one tensor.
 //!
-//! The rules are those of `modify_tensors` and `prepare_qkv_fusion` in `conversion/base.py` of llama.cpp. An architecture fuses what its
-//! table has a row for, because llama.cpp does not load other files.
+//! The rules follow `modify_tensors` and `prepare_qkv_fusion` in `conversion/base.py` of llama.cpp. Tensors are fused only for
+//! architectures whose table has a row for the fused tensor, because llama.cpp does not load other files.
 
 use core::mem;
 use std::collections::{HashMap, HashSet};
@@ -13,15 +13,15 @@ use gguf_pipeline::plan::{Gather, Input, Op, TensorPlan};
 use crate::model_plan::{ModelPlan, PlanError};
 use crate::warning::ArchitectureWarning;
 
-/// Tensors of a block that become one, along the dimension of their rows.
+/// Tensors of a block that are concatenated by rows.
 pub(crate) struct Fusion {
-    /// The tensors, in the order of their rows.
+    /// The source tensors, in row order.
     parts: &'static [&'static str],
     /// The fused tensor.
     fused: &'static str,
-    /// What they are called in messages.
+    /// The name of the source tensors in messages.
     what: &'static str,
-    /// Whether the reference refuses to convert architectures without the fused tensor. Otherwise nothing is fused.
+    /// Whether the reference rejects architectures without the fused tensor. Otherwise nothing is fused.
     is_strict: bool,
 }
 
@@ -37,29 +37,30 @@ pub(crate) const GATE_UP_EXPERTS: Fusion = Fusion {
     is_strict: true,
 };
 
-/// The number of the block and the rest of a tensor's name.
+/// The block number, and the rest of a tensor's name.
 fn of_block(name: &[u8]) -> Option<(&str, &str)> {
     core::str::from_utf8(name).ok()?.strip_prefix("blk.")?.split_once('.')
 }
 
 impl Fusion {
-    /// The place of a tensor among the parts, by its name without `blk.N.`, and its suffix.
+    /// The index of a tensor among the parts, by its name without `blk.N.`, and its suffix.
     fn part<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
         let (stem, suffix) = name.rsplit_once('.')?;
         Some((self.parts.iter().position(|part| *part == stem)?, suffix))
     }
 
-    /// Whether llama.cpp loads the fused tensor in the blocks that have the parts.
+    /// Whether llama.cpp loads the fused tensor in the blocks that contain the parts.
     fn is_supported(&self, architecture: &Architecture) -> bool {
         let rows = || architecture.block.iter().copied().flatten();
         let is_part = |row: &Row| self.part(row.own_name()).is_some();
         rows().any(|fused| fused.own_name() == self.fused && rows().any(|row| is_part(row) && row.when == fused.when))
     }
 
-    /// Replaces the parts in a plan by fused tensors, each in the place of the last of its parts.
+    /// Replaces the parts in a plan by fused tensors, each at the position of its last part.
     ///
     /// # Errors
-    /// When the architecture has no such tensor and the reference refuses it too, and when the parts have different number formats.
+    /// If the architecture does not support the fused tensor and the reference rejects it too, or if the parts have different number
+    /// formats.
     pub(crate) fn apply(&self, plan: &mut ModelPlan) -> Result<(), PlanError> {
         let name = plan.architecture;
         let is_supported =
@@ -101,12 +102,12 @@ impl Fusion {
         Ok(())
     }
 
-    /// Whether tensors with that suffix are fused.
+    /// Whether tensors with the given suffix are fused.
     fn fuses(&self, suffix: &str) -> bool {
         suffix == "weight" || suffix == "bias" && self.fused == FUSED
     }
 
-    /// The blocks, by number, that have all parts as floats, and biases of all or of none.
+    /// The numbers of the blocks in which all parts are floats, and either all or none have biases.
     fn blocks(&self, tensors: &[TensorPlan]) -> HashSet<String> {
         let mut found: HashMap<&str, (usize, usize)> = HashMap::new();
         for tensor in tensors.iter().filter(|tensor| !tensor.op.value_type().is_quantized()) {
@@ -125,8 +126,8 @@ impl Fusion {
     }
 }
 
-/// Shape and operation of a tensor with the rows of several, whose other dimensions are the same: the rows of each first dimension of
-/// experts follow each other.
+/// The shape and operation of a tensor that concatenates the rows of several tensors whose other dimensions are equal. For experts, the
+/// rows of each expert are concatenated.
 fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), PlanError> {
     let of_part = |part: &TensorPlan| part.op.inputs().first().map(|input| input.name.clone()).unwrap_or_default();
     let mut shape = parts.first().map(|part| part.shape.clone()).unwrap_or_default();
@@ -205,8 +206,8 @@ fn concatenated(name: &str, parts: &[TensorPlan]) -> Result<(Vec<u64>, Op), Plan
     Ok((shape, Op::Gather(Gather { inputs, moves, maps })))
 }
 
-/// A move into parts of `len` elements, as one into the same parts when each is `start` elements behind the beginning of `period` elements.
-/// `None` for a move that does not end with a part.
+/// Maps a move into parts of `len` elements to the same parts at a distance of `period` elements, each at offset `start`. Returns `None` if
+/// the move does not end at a part boundary.
 fn spread(item: Move, len: u64, period: u64, start: u64) -> Option<Move> {
     let len = len.max(1);
     let place = |to: u64| (to / len).checked_mul(period)?.checked_add(to % len);
@@ -219,7 +220,7 @@ fn spread(item: Move, len: u64, period: u64, start: u64) -> Option<Move> {
             inner = inner.checked_add(to.checked_mul(count.saturating_sub(1))?)?;
             axes.push(Axis { count, from, to });
         } else {
-            // The axis goes through several parts.
+            // The axis spans several parts.
             let steps = Some(len / to.max(1)).filter(|steps| steps * to == len && count % steps == 0)?;
             inner = inner.checked_add(len - to)?;
             axes.push(Axis { count: count / steps, from: from.checked_mul(steps)?, to: period });

@@ -1,10 +1,10 @@
-//! Image and video models: one tensor file, or a folder of diffusers with the same names, becomes a GGUF in which every tensor keeps
-//! its name.
+//! Image and video models: a single tensor file, or a diffusers folder with the same tensor names, becomes a GGUF file in which every
+//! tensor keeps its name.
 //!
-//! Recognized are the models of [`gguf_model::image`]. Types, order and key-values are those of ComfyUI-GGUF's `tools/convert.py` for the
-//! type [`OutType::Auto`], with two differences. A tensor with more than four dimensions, which that program leaves to another one, is
-//! stored as a matrix, and its shape is recorded like that of a reshaped tensor. FP8 values with scales are multiplied by
-//! them.
+//! The recognized models are listed in [`gguf_model::image`]. Types, order and key-values follow `tools/convert.py` of ComfyUI-GGUF for the
+//! type [`OutType::Auto`], with two differences. A tensor with more than four dimensions, which that script leaves to another tool, is
+//! stored as a matrix, and its shape is recorded like the shape of a reshaped tensor. FP8 values with scales are multiplied by their
+//! scales.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -26,35 +26,35 @@ use crate::model_plan::{OutType, PlanError, Skipped, float_input};
 use crate::packed::{Method, Weights, scaled_by};
 use crate::warning::Warning;
 
-/// Tensors of so few elements stay in single precision.
+/// Tensors with at most this number of elements stay in single precision.
 const FEW: u64 = 1024;
 
-/// Tensors of fewer elements are not reshaped.
+/// Tensors with fewer elements are not reshaped.
 const LEAST_RESHAPED: u64 = 512;
 
-/// Length of the rows of a reshaped tensor: a block of ggml's K types.
+/// The row length of a reshaped tensor: the block size of ggml's K types.
 const ROW: u64 = 256;
 
-/// Whether a checkpoint is one of images or video, which [`plan`](crate::plan) converts as such.
+/// Whether a checkpoint is an image or video model, which [`plan`](crate::plan) converts as such.
 ///
 /// # Errors
-/// [`Error`], when it cannot be read.
+/// [`Error`], if it cannot be read.
 pub fn is_image_model(path: impl AsRef<Path>) -> Result<bool, Error> {
     let location = Location::find(path.as_ref())?;
     Ok(open(&location)?.is_some_and(|checkpoint| Names::of(&checkpoint).model(&checkpoint).is_some()))
 }
 
-/// Decides everything about the conversion of an image model; `None` for another checkpoint.
+/// Plans the conversion of an image model; `None` for another checkpoint.
 ///
 /// # Errors
-/// [`Error`], also for tensor files of diffusers that are of no known model.
+/// [`Error`], including for diffusers tensor files of an unknown model.
 pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conversion>, Error> {
     let Some(checkpoint) = open(location)? else { return Ok(None) };
     let path = location.path();
     let fail = |source| Error::Plan { path: path.clone(), source };
     let names = Names::of(&checkpoint);
     let Some(model) = names.model(&checkpoint) else {
-        // A folder of which only these files are read is that of no other model.
+        // A folder that contains only these files holds no other kind of model.
         let unknown = || fail(PlanError::UnsupportedImages { supported: titles() });
         return if location.file.is_none() { Err(unknown()) } else { Ok(None) };
     };
@@ -124,12 +124,12 @@ pub(crate) fn plan(location: &Location, options: &Options) -> Result<Option<Conv
     Ok(Some(conversion))
 }
 
-/// The models that are recognized, for messages.
+/// The recognized models, for messages.
 pub(crate) fn titles() -> Vec<&'static str> {
     IMAGE_MODELS.iter().map(|model| model.title).collect()
 }
 
-/// The tensors of a file, or of the files of diffusers in a folder, in the order of their data; `None` for a folder without such files.
+/// The tensors of a file, or of the diffusers files in a folder, in data order; `None` for a folder without such files.
 fn open(location: &Location) -> Result<Option<Checkpoint>, Error> {
     let mut checkpoint = match &location.file {
         Some(file) => Checkpoint::open_file(&location.dir, file)?,
@@ -144,14 +144,14 @@ fn open(location: &Location) -> Result<Option<Checkpoint>, Error> {
     Ok(Some(checkpoint))
 }
 
-/// How the names of the tensors begin that are those of the model.
+/// The name prefix of the model's tensors.
 #[derive(Debug, Clone, Copy)]
 struct Names {
     prefix: &'static str,
 }
 
 impl Names {
-    /// Finds out what the names of a checkpoint begin with.
+    /// Determines the name prefix of a checkpoint.
     fn of(checkpoint: &Checkpoint) -> Names {
         let names = || checkpoint.tensors().iter().map(|tensor| tensor.name.as_str());
         let of_part = PREFIXES.iter().find(|prefix| names().any(|name| name.starts_with(**prefix)));
@@ -168,14 +168,14 @@ impl Names {
         checkpoint.tensors().iter().any(|tensor| self.of_model(&tensor.name) == Some(name))
     }
 
-    /// The model whose tensors a checkpoint has.
+    /// The model to which a checkpoint's tensors belong.
     fn model(&self, checkpoint: &Checkpoint) -> Option<&'static ImageModel> {
         let names = checkpoint.tensors().iter().filter_map(|tensor| self.of_model(&tensor.name));
         let names: HashSet<&str> = names.collect();
         recognize(|name| names.contains(name))
     }
 
-    /// The 16-bit type of the file: bfloat16 if that is the format of more tensors of the model than any other format.
+    /// The 16-bit type of the file: bfloat16 if it is the most frequent format of the model's tensors, otherwise half precision.
     fn main_type(&self, checkpoint: &Checkpoint) -> GgmlType {
         let mut counts: Vec<(Dtype, usize)> = Vec::new();
         for tensor in checkpoint.tensors().iter().filter(|tensor| self.of_model(&tensor.name).is_some()) {
@@ -190,7 +190,7 @@ impl Names {
     }
 }
 
-/// The tensors of a checkpoint that are floats of eight bits without scales.
+/// The FP8 tensors of a checkpoint that have no scales.
 struct Stored<'a> {
     bare: HashSet<&'a str>,
 }
@@ -204,13 +204,13 @@ impl<'a> Stored<'a> {
         Stored { bare: floats.map(|tensor| tensor.name.as_str()).filter(|name| is_bare(name)).collect() }
     }
 
-    /// The format of a tensor: half precision for those, for it holds all their values.
+    /// The format of a tensor: half precision for FP8 without scales, because it represents all FP8 values.
     fn dtype(&self, tensor: &SourceTensor) -> Dtype {
         if self.bare.contains(tensor.name.as_str()) { Dtype::F16 } else { tensor.dtype }
     }
 }
 
-/// `general.file_type`, as llama.cpp numbers them.
+/// `general.file_type`, in llama.cpp's numbering.
 fn file_type(ty: GgmlType) -> u32 {
     match ty {
         GgmlType::F32 => 0,
@@ -219,9 +219,10 @@ fn file_type(ty: GgmlType) -> u32 {
     }
 }
 
-/// The type of a tensor and why (`handle_tensors` in `tools/convert.py`, for [`OutType::Auto`]). `shape` is that of the checkpoint.
+/// The type of a tensor and its reason (`handle_tensors` in `tools/convert.py`, for [`OutType::Auto`]). `shape` is the shape in the
+/// checkpoint.
 fn tensor_type(model: &ImageModel, name: &str, shape: &[u64], stored: Dtype, asked: OutType) -> (GgmlType, Reason) {
-    // What is stored in half precision is so on purpose.
+    // Half precision in the checkpoint is intentional.
     let is_half = stored == Dtype::F16;
     let precise = if shape.len() == 1 {
         Some(Reason::Vector)
@@ -234,7 +235,7 @@ fn tensor_type(model: &ImageModel, name: &str, shape: &[u64], stored: Dtype, ask
     };
     match (asked, precise) {
         (OutType::F32, _) => (GgmlType::F32, Reason::Asked),
-        // The reference adds tensors of five dimensions in single precision.
+        // The reference adds five-dimensional tensors in single precision.
         (_, Some(reason)) if !is_half || shape.len() > MAX_DIMS => (GgmlType::F32, reason),
         (_, Some(reason)) => (GgmlType::F16, reason),
         (OutType::BF16, None) => (GgmlType::BF16, Reason::Asked),
@@ -245,7 +246,7 @@ fn tensor_type(model: &ImageModel, name: &str, shape: &[u64], stored: Dtype, ask
     }
 }
 
-/// The shape in the output, in GGUF's order, of a tensor that gets another one than it has in the checkpoint.
+/// The output shape, in GGUF's order, of a tensor whose shape changes.
 fn reshaped(model: &ImageModel, shape: &[u64]) -> Option<Vec<u64>> {
     let n = n_elements(shape.iter().copied())?;
     let row = shape.last().copied()?;

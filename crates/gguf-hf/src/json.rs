@@ -1,5 +1,5 @@
-//! JSON values of bounded number. A value takes a hundred bytes of memory and may take two in a file, so a bound on the length of a
-//! file alone bounds little.
+//! JSON values with a limit on their number. A value takes about a hundred bytes of memory but may take only two bytes of a file, so
+//! limiting the file's length is not sufficient.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Parses a document of at most `most` values, names of fields not counted. Nesting is bounded by the parser.
+/// Parses a document with at most `most` values, not counting field names. The parser limits nesting.
 pub(crate) fn parse(json: &[u8], most: usize) -> serde_json::Result<Value> {
     let mut parser = serde_json::Deserializer::from_slice(json);
     let value = Bounded { left: &Cell::new(most), most }.deserialize(&mut parser)?;
@@ -15,12 +15,12 @@ pub(crate) fn parse(json: &[u8], most: usize) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// A value of at most `MOST` values, for fields whose form is open.
+/// Deserializes a value that contains at most `MOST` values, for fields without a fixed schema.
 pub(crate) fn bounded<'de, const MOST: usize, D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {
     Bounded { left: &Cell::new(MOST), most: MOST }.deserialize(d)
 }
 
-/// What is still allowed of a value.
+/// The remaining number of values.
 #[derive(Clone, Copy)]
 struct Bounded<'a> {
     left: &'a Cell<usize>,
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 }
 
-/// A list of at most `MOST` elements; null is an empty one.
+/// Deserializes a list of at most `MOST` elements; null gives an empty list.
 pub(crate) fn list<'de, const MOST: usize, T: serde::Deserialize<'de>, D: Deserializer<'de>>(
     d: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -1,5 +1,5 @@
-//! The ordered key-values under construction, with the rules of gguf-py's `GGUFWriter`: a key that is set again keeps
-//! its place, and an empty string or array is not written.
+//! An ordered list of key-values with the rules of gguf-py's `GGUFWriter`: a key that is set again keeps its position, and empty strings
+//! and arrays are omitted.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use gguf_format::{Array, Str, Value, ValueRef, ValueType};
 #[derive(Debug, Default)]
 pub(crate) struct KeyValues {
     pairs: Vec<(String, Value)>,
-    /// Where each key is.
+    /// The index of each key.
     places: HashMap<String, usize>,
 }
 
 impl KeyValues {
-    /// Sets a key, in place when it was set before.
+    /// Sets a key; an existing key keeps its position.
     pub(crate) fn set(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let (key, value) = (key.into(), value.into());
         match self.places.get(&key).and_then(|&place| self.pairs.get_mut(place)) {
@@ -51,7 +51,7 @@ impl KeyValues {
     fn array<'a>(&mut self, key: &str, elem: ValueType, values: impl Iterator<Item = ValueRef<'a>>) {
         let mut array = Array::new(elem);
         for value in values {
-            // The elements are all of type `elem`; what else could fail is a string of 4 GiB, and files are bounded.
+            // All elements have type `elem`; the only other failure is a string of 4 GiB, and file sizes are limited.
             let pushed = array.push(value);
             debug_assert!(pushed.is_ok());
         }
@@ -60,7 +60,7 @@ impl KeyValues {
         }
     }
 
-    /// The finished list.
+    /// Returns the list.
     pub(crate) fn into_vec(self) -> Vec<(String, Value)> {
         self.pairs
     }

@@ -1,4 +1,4 @@
-//! Where a checkpoint is: what the user names, and the folder and file that it stands for.
+//! The location of a checkpoint: the folder and file that a user's path refers to.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +14,22 @@ use crate::files;
 pub(crate) struct Location {
     /// The folder with the configuration and the tokenizer.
     pub(crate) dir: PathBuf,
-    /// The only file of tensors to read; `None` to read those of the folder.
+    /// The single tensor file to read; `None` to read the folder's tensor files.
     pub(crate) file: Option<String>,
-    /// The model's name, where the folder has another.
+    /// The model's name, if it differs from the folder's name.
     pub(crate) name: Option<String>,
 }
 
 impl Location {
-    /// What a message about the checkpoint names: its file, or else its folder.
+    /// The path for messages about the checkpoint: its file, or else its folder.
     pub(crate) fn path(&self) -> PathBuf {
         self.file.as_ref().map_or_else(|| self.dir.clone(), |file| self.dir.join(file))
     }
 
-    /// The checkpoint at a path: a folder, a model's folder in the cache of the Hugging Face hub, or a file of tensors.
+    /// Locates the checkpoint at a path: a folder, a model's folder in the Hugging Face cache, or a tensor file.
     ///
     /// # Errors
-    /// If there is no checkpoint, or a model in the cache has several revisions and none of them is current.
+    /// If there is no checkpoint, or if a model in the cache has several revisions and none is current.
     pub(crate) fn find(path: &Path) -> Result<Location, Error> {
         if path.is_dir() {
             return Location::of_folder(path);
@@ -65,7 +65,7 @@ impl Location {
         let called = path.canonicalize().map_err(|e| Error::io("open", path, e))?;
         let called = called.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let snapshots = path.join("snapshots");
-        // `models--ORGANIZATION--NAME`, or without an organization.
+        // `models--ORGANIZATION--NAME`; the organization is optional.
         let Some(model) = called.strip_prefix("models--").filter(|_| snapshots.is_dir()) else {
             return Ok(folder(path.to_owned(), None));
         };

@@ -1,9 +1,8 @@
 //! The `general.*` key-values of a model folder: name, version, license, base models and the rest.
 //!
-//! The rules are those of llama.cpp's converter (gguf-py/gguf/metadata.py, `Metadata.load` and `set_gguf_meta_model`).
-//! For every field the first of these that has it wins: the file of overrides, the model card's front matter in
-//! `README.md`, `_name_or_path` in `config.json`, the name of the folder. `generation_config.json` gives the sampling
-//! parameters.
+//! The rules follow llama.cpp's converter (gguf-py/gguf/metadata.py, `Metadata.load` and `set_gguf_meta_model`). Each field is taken from
+//! the first source that provides it: the file of overrides, the front matter of the model card `README.md`, `_name_or_path` in
+//! `config.json`, the name of the folder. `generation_config.json` provides the sampling parameters.
 
 mod card;
 mod name;
@@ -34,25 +33,25 @@ use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::FileProblem;
 
-/// What goes wrong here; the same as for the tokenizer.
+/// The error type, which the tokenizer shares.
 pub type MetadataError = FolderError;
 
-/// What the caller decides about the metadata.
+/// Metadata options.
 #[derive(Debug, Clone, Default)]
 pub struct MetadataOptions {
-    /// The model's name; comes before everything else.
+    /// The model's name; takes precedence over all other sources.
     pub model_name: Option<String>,
-    /// A JSON file of overrides: the keys are those of GGUF (`general.author`), and `general.base_models` and
+    /// A JSON file of overrides: the keys are GGUF keys (`general.author`), and `general.base_models` and
     /// `general.datasets` are lists of objects.
     pub metadata: Option<PathBuf>,
-    /// The name of the folder, in place of its own: that of a model in a cache, where folders have other names.
+    /// The folder name to use instead of the actual one, for a model in a cache, where folders have other names.
     pub folder: Option<String>,
 }
 
-/// The `general.*` key-values, and what the name of the output file is made of.
+/// The `general.*` key-values, and the components of the output file name.
 #[derive(Debug, Clone, Default)]
 pub struct ModelMetadata {
-    /// The key-values in the order to write them: `general.type` to `general.languages`.
+    /// The key-values in output order: `general.type` to `general.languages`.
     pub kvs: Vec<(String, Value)>,
     /// `general.name`.
     pub name: Option<String>,
@@ -87,7 +86,7 @@ const SAMPLING: [(&str, &str); 12] = [
 /// The older name of `penalty_repeat`.
 const REPETITION_PENALTY: &str = "repetition_penalty";
 
-/// The texts in the order of their keys (`general.…`), the license apart.
+/// The text fields in the order of their keys (`general.…`), without the license.
 const TEXTS: [&str; 19] = [
     "name",
     "author",
@@ -110,14 +109,14 @@ const TEXTS: [&str; 19] = [
     "source.uuid",
 ];
 
-/// The last of the texts.
+/// The last of the text fields.
 const SOURCE_REPO_URL: &str = "source.repo_url";
 
-/// What is kept of a base model or a dataset, in the order of the keys.
+/// The fields of a base model or dataset, in key order.
 const ORIGIN: [&str; 9] =
     ["name", "author", "version", "organization", "description", "url", "doi", "uuid", "repo_url"];
 
-/// Model card keys of a text, in the order in which they are asked.
+/// Model card keys for a text field, in lookup order.
 const CARD_TEXTS: [(&str, &str); 28] = [
     ("name", "name"),
     ("author", "author"),
@@ -149,13 +148,12 @@ const CARD_TEXTS: [(&str, &str); 28] = [
     ("license.link", "license_link"),
 ];
 
-/// The `general.*` key-values of the model in `dir`; `size` counts the parameters that will be written, all zero when no
-/// tensors are.
+/// The `general.*` key-values of the model in `dir`. `size` counts the parameters that will be written; it is all zero if no tensors are
+/// written.
 ///
 /// # Errors
-/// [`FolderError`] for a file of overrides that cannot be read or has a value of the wrong type, and for a folder whose
-/// files cannot be read. What is wrong in the model card or in `generation_config.json` is a warning: neither decides how
-/// the model runs.
+/// [`FolderError`] if a file of overrides cannot be read or has a value of the wrong type, or if a file of the folder cannot be read.
+/// Errors in the content of the model card and of `generation_config.json` are warnings, because neither affects how the model runs.
 pub fn key_values(
     dir: &Path,
     overrides: &MetadataOptions,
@@ -166,7 +164,7 @@ pub fn key_values(
     m.take_card(&card, size.total);
     let config = read_json(dir, "config.json")?.unwrap_or_default();
     let id = config.get("_name_or_path").and_then(Json::as_str);
-    // More than one slash is the path of somebody's computer.
+    // A value with more than one slash is a local path.
     if let Some(id) = id.filter(|id| id.matches('/').count() <= 1) {
         m.take_id(id, size.total);
     }
@@ -188,16 +186,16 @@ pub fn key_values(
     Ok(m.finish())
 }
 
-/// The folder's name; of `.` and the like the name that it has for the system.
+/// The folder's name; paths such as `.` are resolved first.
 fn folder_name(dir: &Path) -> String {
     let name = dir.file_name().map(|n| n.to_string_lossy().into_owned());
     name.or_else(|| Some(dir.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
 }
 
-/// A base model or dataset: its texts by the names of [`ORIGIN`].
+/// A base model or dataset: its texts, keyed by the names of [`ORIGIN`].
 type Origin = Vec<(&'static str, String)>;
 
-/// The fields while they are collected.
+/// The collected fields.
 #[derive(Debug, Default)]
 struct Metadata {
     sampling: Map<String, Json>,
@@ -219,7 +217,7 @@ impl Metadata {
         self.texts.extend(value.map(|v| (key, v)));
     }
 
-    /// Sets a field that nothing has set yet.
+    /// Sets a field that has no value yet.
     fn offer(&mut self, key: &'static str, value: Option<String>) {
         if self.get(key).is_none() {
             self.set(key, value);
@@ -298,7 +296,7 @@ impl Metadata {
         }
     }
 
-    /// The base models or datasets that a card names: by id, by address or in full.
+    /// The base models or datasets in a card: by id, by URL or as objects.
     fn origins(&mut self, node: &card::Node, total: i64) -> Vec<Origin> {
         let entries = match node {
             card::Node::List(list) => list.as_slice(),
@@ -322,7 +320,7 @@ impl Metadata {
         origins
     }
 
-    /// Takes what a model id, such as `mistralai/Mistral-7B-v0.1`, says by its parts.
+    /// Sets fields from the parts of a model id, such as `mistralai/Mistral-7B-v0.1`.
     fn take_id(&mut self, id: &str, total: i64) {
         let parts = NameParts::of(id, total);
         self.offer("name", Some(title(&parts.name)));
@@ -399,7 +397,7 @@ impl Metadata {
                 ("languages", ..) => self.languages = list()?,
                 ("base_models", ..) => self.base_models = origins()?,
                 ("datasets", ..) => self.datasets = origins()?,
-                // As in llama.cpp's converter, which has no such override either.
+                // llama.cpp's converter has no such override either.
                 _ => self.warnings.push(MetadataWarning::NotOverridable { file: file.to_owned(), key: key.clone() }),
             }
         }
@@ -446,7 +444,7 @@ fn is_sampling_integer(key: &str) -> bool {
     matches!(key, "top_k" | "penalty_last_n" | "mirostat")
 }
 
-/// A sampling parameter in the type of its key: integers are `i32`, other numbers `f32`. `None` when it does not fit.
+/// A sampling parameter in the type of its key: `i32` for integers, `f32` for other numbers. `None` if the value does not fit.
 fn sampling_value(key: &str, value: &Json) -> Option<Value> {
     match key {
         "sequence" => value.as_str().map(Value::from),
@@ -455,7 +453,7 @@ fn sampling_value(key: &str, value: &Json) -> Option<Value> {
     }
 }
 
-/// The sampling parameters of `generation_config.json`, by their names there. Nothing else of it is kept.
+/// The sampling parameters of `generation_config.json`, by their names in that file. Other fields are ignored.
 #[derive(Debug, Default)]
 struct Sampling(Map<String, Json>);
 
@@ -488,7 +486,7 @@ impl<'de> Deserialize<'de> for Sampling {
     }
 }
 
-/// A value of a sampling parameter, of any type.
+/// The value of a sampling parameter, of any type.
 #[derive(Deserialize)]
 struct SamplingValue(#[serde(deserialize_with = "crate::json::bounded::<1000, _>")] Json);
 
@@ -505,7 +503,7 @@ fn origin_list(value: &Json) -> Option<Vec<Origin>> {
     value.as_array()?.iter().map(origin).collect()
 }
 
-/// A base model or dataset of which the id (`org/name`) or the address is known.
+/// A base model or dataset with a known id (`org/name`) or URL.
 fn origin_of_id(id: &str, total: i64) -> Origin {
     let is_url = ["http://", "https://", "ssh://"].iter().any(|scheme| id.starts_with(scheme));
     let hub_id = match is_url {
@@ -529,7 +527,7 @@ fn origin_of_id(id: &str, total: i64) -> Origin {
     origin
 }
 
-/// `org/name` of an address without its scheme, if it is one of the Hugging Face Hub and nothing more.
+/// The `org/name` of a URL without its scheme, if it is the URL of a Hugging Face Hub repository without further path components.
 fn hub_path(address: &str) -> Option<&str> {
     let path = address.strip_prefix("huggingface.co/")?;
     let (org, name) = path.split_once('/')?;

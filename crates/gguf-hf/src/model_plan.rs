@@ -1,8 +1,8 @@
-//! What an architecture makes of a checkpoint, decided before a single weight is read.
+//! The output plan for a checkpoint and its architecture, made before any weights are read.
 //!
-//! A [`ModelPlan`] is made from the hyperparameters and the list of source tensors (name, number format, shape). It lists the
-//! output tensors in file order, each with its type, the reason for that type, and the operation that makes its data; and
-//! the architecture's key-values in file order.
+//! A [`ModelPlan`] is made from the hyperparameters and the list of source tensors (name, number format, shape). It lists the output
+//! tensors in file order, each with its type, the reason for that type, and the operation that computes its data, and the architecture's
+//! key-values in file order.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -17,10 +17,10 @@ use crate::dtype::{Dtype, SourceTensor};
 use crate::formula::Fields;
 use crate::warning::ArchitectureWarning;
 
-/// The float type that is asked for.
+/// The requested float type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutType {
-    /// The 16-bit type of the first matrix of the checkpoint, half precision when that has no 16-bit type.
+    /// The 16-bit type of the first matrix of the checkpoint; half precision if that matrix has no 16-bit type.
     #[default]
     Auto,
     /// Single precision.
@@ -29,19 +29,18 @@ pub enum OutType {
     F16,
     /// bfloat16.
     BF16,
-    /// Blocks of 32 values of 8 bits.
+    /// Blocks of 32 8-bit values.
     Q8_0,
     /// Ternary values, 1.69 bits each.
     TQ1_0,
     /// Ternary values, 2.06 bits each.
     TQ2_0,
-    /// The 16-bit type that all matrices of the checkpoint have, single precision if they have no such type in common: nothing is
-    /// rounded, but for double precision.
+    /// The 16-bit type shared by all matrices of the checkpoint; single precision if they share none. Only double precision is rounded.
     Lossless,
 }
 
 impl OutType {
-    /// The type of that name: `auto`, `f32`, `f16`, `bf16`, `q8_0`, `tq1_0` or `tq2_0`.
+    /// Parses a type name: `auto`, `f32`, `f16`, `bf16`, `q8_0`, `tq1_0` or `tq2_0`.
     pub fn from_name(name: &str) -> Option<OutType> {
         Some(match name {
             "auto" => OutType::Auto,
@@ -55,8 +54,8 @@ impl OutType {
         })
     }
 
-    /// The tensor type this asks for, given the checkpoint's tensors in order (`ModelBase.__init__`: the first tensor
-    /// with two dimensions or more that is bfloat16 or half precision decides).
+    /// The requested tensor type, given the checkpoint's tensors in order (`ModelBase.__init__`: determined by the first tensor with two or
+    /// more dimensions that is bfloat16 or half precision).
     pub fn resolve(self, sources: &[SourceTensor]) -> GgmlType {
         match self {
             OutType::F32 => GgmlType::F32,
@@ -80,21 +79,21 @@ impl OutType {
     }
 }
 
-/// What becomes of the blocks that predict further tokens.
+/// How to handle the multi-token prediction blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum NextTokens {
-    /// They stand behind the model's own blocks.
+    /// They follow the model's main blocks.
     #[default]
     Included,
-    /// They are left out.
+    /// They are omitted.
     LeftOut,
-    /// Only they are written, with the embeddings, the last norm and the output matrix.
+    /// Only these blocks are written, with the embeddings, the last norm and the output matrix.
     Only,
 }
 
 impl NextTokens {
-    /// The field of the configuration that formulas ask for.
+    /// The configuration field that formulas read.
     pub(crate) const FIELD: &str = "next_tokens";
 
     /// The field's value.
@@ -106,51 +105,51 @@ impl NextTokens {
         }
     }
 
-    /// What the field says.
+    /// Parses the field.
     pub(crate) fn of(fields: &Fields) -> NextTokens {
         let name = fields.fields.get(NextTokens::FIELD).and_then(|value| value.as_str());
         [NextTokens::LeftOut, NextTokens::Only].into_iter().find(|n| n.name() == name).unwrap_or_default()
     }
 }
 
-/// A source tensor that has no place in the output.
+/// A source tensor that is not written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// The checkpoint's name.
+    /// The name in the checkpoint.
     pub name: String,
-    /// Why it is left out.
+    /// Why it is omitted.
     pub reason: &'static str,
 }
 
-/// Everything that is decided about a conversion by the architecture.
+/// The part of a conversion plan that depends on the architecture.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelPlan {
-    /// GGUF's name of the architecture.
+    /// The architecture name in GGUF.
     pub architecture: &'static str,
     /// The type of ordinary matrices.
     pub ty: GgmlType,
-    /// Sources that are left out because they are zero, by number; the one who has the data makes sure of it.
+    /// Indices of the sources that are omitted on condition that they are zero; the caller verifies their data.
     pub zero: Vec<usize>,
-    /// Key-values of the architecture that come before those of the model's name and origin.
+    /// Key-values of the architecture that precede the model's name and origin.
     pub early: Vec<(String, Value)>,
-    /// The architecture's key-values in file order; `general.file_type` is one of them.
+    /// The architecture's key-values in file order, including `general.file_type`.
     pub parameters: Vec<(String, Value)>,
     /// The output tensors in file order.
     pub tensors: Vec<TensorPlan>,
-    /// The source tensors that are left out.
+    /// The source tensors that are omitted.
     pub skipped: Vec<Skipped>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<ArchitectureWarning>,
-    /// Sources, by number in ascending order, whose matrices become Q8_0.
+    /// Sources whose matrices become Q8_0, as ascending indices.
     pub(crate) as_q8: Vec<usize>,
-    /// The fields of the configuration, with what formulas set.
+    /// The fields of the configuration, and the fields that formulas set.
     pub(crate) fields: Fields,
-    /// The class of checkpoints.
+    /// The checkpoint class.
     pub(crate) checkpoint: &'static Checkpoint,
 }
 
-/// Matrices that are always in single precision (`ModelBase.prepare_tensors`), by their names without `blk.N.` and suffix.
+/// Matrices that are always single precision (`ModelBase.prepare_tensors`), by name without `blk.N.` and suffix.
 const ALWAYS_F32: &[&str] = &[
     "altup_correct_coef",
     "altup_predict_coef",
@@ -176,15 +175,15 @@ const ALWAYS_F32: &[&str] = &[
     "v.position_embd",
 ];
 
-/// Convolutions over patches of images, which are in half precision if that is asked for, otherwise in single precision
+/// Convolutions over image patches, which are half precision if that type is requested, otherwise single precision
 /// (`MmprojModel.tensor_force_quant`).
 const CONVOLUTIONS: &[&str] = &["v.patch_embd.weight", "mm.patch_merger.weight"];
 
-/// Matrices that ternary file types leave in half precision.
+/// Matrices that ternary file types store in half precision.
 const NEVER_TERNARY: &[&str] =
     &["altup_router", "laurel_l", "laurel_r", "output", "per_layer_token_embd", "token_embd"];
 
-/// The type of an output tensor and why (`ModelBase.prepare_tensors`; the first rule that holds decides).
+/// The type of an output tensor and its reason (`ModelBase.prepare_tensors`; the first matching rule applies).
 pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
     let stem = name.strip_suffix(".weight").unwrap_or(name);
     let in_block = || stem.strip_prefix("blk.")?.split_once('.').map(|(_, rest)| rest);
@@ -207,12 +206,12 @@ pub(crate) fn tensor_type(name: &str, shape: &[u64], asked: GgmlType) -> (GgmlTy
     }
 }
 
-/// The type of a convolution over patches of images.
+/// The type of a convolution over image patches.
 fn convolution(asked: GgmlType) -> (GgmlType, Reason) {
     if asked == GgmlType::F16 { (asked, Reason::Asked) } else { (GgmlType::F32, Reason::Precise) }
 }
 
-/// The type that is asked for, or half precision where the rows are not whole blocks of it.
+/// The requested type, or half precision if the row length is not a multiple of its block size.
 pub(crate) fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
     match asked.tensor_bytes(shape.iter().copied()) {
         Ok(_) => (asked, Reason::Asked),
@@ -220,19 +219,19 @@ pub(crate) fn asked_type(shape: &[u64], asked: GgmlType) -> (GgmlType, Reason) {
     }
 }
 
-/// Why matrices of a class that keeps types are not of the type that is asked for.
+/// The reason for a type that is kept from the checkpoint instead of the requested type.
 const STORED: Keep = Keep::Kind("the type in the checkpoint");
 
 impl ModelPlan {
     /// Adds an output tensor; `shape` is in GGUF's order.
     pub(crate) fn add(&mut self, name: String, shape: Vec<u64>, op: Op) {
         let from = op.value_type();
-        // Of a tensor with several sources the last decides, as in the reference.
+        // If a tensor has several sources, the last determines the type, as in the reference.
         let last = op.inputs().iter().map(|input| input.index).max();
         let is_q8 = last.is_some_and(|last| self.as_q8.binary_search(&last).is_ok());
         let (ty, reason) = match tensor_type(&name, &shape, self.ty) {
             _ if from == GgmlType::I32 => (from, Reason::Kept(Keep::Kind("whole numbers"))),
-            // Blocks are written as they are.
+            // Blocks are copied unchanged.
             _ if from.is_quantized() => (from, Reason::Kept(Keep::Kind("the blocks of the checkpoint"))),
             (_, Reason::NotAWeight | Reason::Precise | Reason::Half) if self.checkpoint.forces_type => {
                 asked_type(&shape, self.ty)
@@ -250,7 +249,7 @@ impl ModelPlan {
         self.push(name, shape, op, (ty, reason));
     }
 
-    /// Adds an output tensor of a class whose matrices keep the type that they are stored in.
+    /// Adds an output tensor of a class whose matrices keep their stored type.
     pub(crate) fn add_as_stored(&mut self, name: String, shape: Vec<u64>, op: Op, stored: Option<Dtype>) {
         let decided = tensor_type(&name, &shape, self.ty);
         let is_single = matches!(decided.1, Reason::Vector | Reason::Norm);
@@ -273,7 +272,7 @@ impl ModelPlan {
         self.tensors.push(TensorPlan { from, place, ..TensorPlan::new(name, shape, ty, reason, op) });
     }
 
-    /// Adds a tensor of whole numbers, as they are in the source.
+    /// Adds an integer tensor, unchanged from the source.
     pub(crate) fn add_ids(&mut self, name: &str, index: usize, source: &SourceTensor) {
         let input = Input { index, name: source.name.clone(), ty: GgmlType::I64 };
         let place = Place { file: 0, offset: self.tensors.len() as u64 };
@@ -288,10 +287,10 @@ impl ModelPlan {
     }
 }
 
-/// A source as input of an operation on floats, or on blocks that are moved whole.
+/// The source as input of an operation on floats, or on blocks that are moved as units.
 ///
 /// # Errors
-/// When its number format is not a plain float.
+/// If its number format is not a plain float.
 pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, PlanError> {
     match source.dtype.ggml {
         Some(
@@ -301,180 +300,180 @@ pub(crate) fn float_input(index: usize, source: &SourceTensor) -> Result<Input, 
     }
 }
 
-/// An error in planning the conversion of a checkpoint.
+/// An error in planning a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     Config(config::Error),
-    /// No architecture is known for that class of checkpoints.
+    /// The class of checkpoints is not supported.
     UnsupportedArchitecture {
         /// The class.
         class: String,
-        /// Supported classes with the most similar names.
+        /// The supported classes with the most similar names.
         supported: Vec<&'static str>,
     },
-    /// No encoder of images or sound is known for that class of checkpoints.
+    /// No image or audio encoder is supported for the class of checkpoints.
     UnsupportedTower {
         /// The class.
         class: String,
-        /// Supported classes with the most similar names.
+        /// The supported classes with the most similar names.
         supported: Vec<&'static str>,
     },
-    /// The checkpoint has no tensors of the encoder of images or sound.
+    /// The checkpoint has no tensors of an image or audio encoder.
     NoTower,
-    /// Tensors without a configuration, and of no image model that is known.
+    /// Tensors without a configuration that match no known image model.
     UnsupportedImages {
-        /// What the known ones are called.
+        /// The titles of the supported models.
         supported: Vec<&'static str>,
     },
-    /// An image model in the layout of diffusers, which no loader of GGUF reads for this model.
+    /// An image model in the diffusers layout, which no GGUF loader supports for this model.
     DiffusersLayout {
-        /// A tensor that only that layout has.
+        /// A tensor that occurs only in that layout.
         tensor: String,
-        /// What the model is called.
+        /// The title of the model.
         model: &'static str,
     },
-    /// A type that an image model is not converted to.
+    /// A type that is not supported for image models.
     ImageType {
         /// The type.
         ty: GgmlType,
     },
-    /// A dimension of a tensor that is stored with another shape, too long for the key of its own.
+    /// The original shape of a reshaped tensor has a dimension that is too large for its key.
     LongDimension {
-        /// The checkpoint's name.
+        /// The name in the checkpoint.
         tensor: String,
-        /// Its shape in the checkpoint, the contiguous dimension last.
+        /// The shape in the checkpoint; the last dimension is contiguous.
         shape: Vec<u64>,
     },
-    /// The weights are packed in a way that is not read here.
+    /// The packing method of the weights is not supported.
     Quantized {
         /// The method.
         method: String,
-        /// The methods that are read.
+        /// The supported methods.
         supported: &'static [&'static str],
     },
-    /// A tensor of packed weights that does not fit the others.
+    /// A tensor of packed weights that is inconsistent with the others.
     Packed {
-        /// The checkpoint's name.
+        /// The name in the checkpoint.
         tensor: String,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
-    /// Tensors that the architecture does not know.
+    /// Tensors that are unknown to the architecture.
     Unmapped {
-        /// All of them by their names in the checkpoint, in its order.
+        /// Their names, in checkpoint order.
         tensors: Vec<String>,
-        /// GGUF's name of the architecture.
+        /// The architecture name in GGUF.
         architecture: &'static str,
-        /// Number of blocks that the configuration says there are.
+        /// Number of blocks according to the configuration.
         n_blocks: u64,
     },
     /// A tensor whose number format is not a plain float.
     Dtype {
-        /// The checkpoint's name.
+        /// The name in the checkpoint.
         tensor: String,
-        /// Its format.
+        /// Its number format.
         dtype: Dtype,
     },
-    /// A tensor with a dimension that does not agree with the configuration.
+    /// A tensor with a dimension that contradicts the configuration.
     Shape {
-        /// The checkpoint's name.
+        /// The name in the checkpoint.
         tensor: String,
-        /// Its shape in the checkpoint, the contiguous dimension last.
+        /// The shape in the checkpoint; the last dimension is contiguous.
         shape: Vec<u64>,
-        /// The dimension in the output, counted from the contiguous one, from 0.
+        /// The index of the dimension in the output; 0 is contiguous.
         axis: usize,
-        /// The length found.
+        /// The actual length.
         found: u64,
-        /// The length that the configuration asks for.
+        /// The length according to the configuration.
         expected: u64,
-        /// The GGUF keys, without the name of the architecture, that say so.
+        /// The GGUF keys, without the architecture prefix, that determine the length.
         keys: &'static str,
     },
-    /// A tensor whose shape cannot be taken apart as the architecture asks.
+    /// A tensor whose shape does not match the architecture's pattern.
     Pattern {
-        /// The checkpoint's name.
+        /// The name in the checkpoint.
         tensor: String,
-        /// Its shape in the checkpoint, the contiguous dimension last.
+        /// The shape in the checkpoint; the last dimension is contiguous.
         shape: Vec<u64>,
-        /// What does not fit.
+        /// The mismatch.
         problem: String,
     },
-    /// Tensors that become one have different shapes.
+    /// Tensors to be merged have different shapes.
     Shapes {
         /// Name of the output tensor.
         name: String,
-        /// The checkpoint's name of one that differs from those before it.
+        /// The checkpoint name of the first tensor that differs.
         tensor: String,
         /// Its shape.
         found: Vec<u64>,
     },
-    /// Tensors that become one have different number formats.
+    /// Tensors to be merged have different number formats.
     Mixed {
         /// Name of the output tensor.
         name: String,
-        /// The checkpoint's name of one that differs from those before it.
+        /// The checkpoint name of the first tensor that differs.
         tensor: String,
     },
-    /// Some of the tensors that become one are missing.
+    /// Some of the tensors to be merged are missing.
     Incomplete {
         /// Name of the output tensor.
         name: String,
-        /// How many there are.
+        /// The actual number.
         found: u64,
-        /// How many there have to be.
+        /// The expected number.
         expected: u64,
-        /// The GGUF key, without the name of the architecture, that says so; empty where no key does.
+        /// The GGUF key, without the architecture prefix, that determines the number; empty if there is none.
         keys: &'static str,
-        /// The checkpoint's name of the first that is missing, or of one too many.
+        /// The checkpoint name of the first missing or superfluous tensor.
         tensor: String,
     },
-    /// A tensor that the architecture has no place for, and that could be left out only if it were zero.
+    /// A tensor that the architecture does not use, and that may be omitted only if it is zero.
     NotZero {
-        /// The checkpoint's name.
+        /// The name in the checkpoint.
         tensor: String,
-        /// GGUF's name of the architecture.
+        /// The architecture name in GGUF.
         architecture: &'static str,
     },
     /// The configuration requires an unsupported conversion.
     Refused {
-        /// GGUF's name of the architecture.
+        /// The architecture name in GGUF.
         architecture: &'static str,
-        /// What it asks for.
+        /// The unsupported requirement.
         what: &'static str,
     },
     /// A tensor that the architecture needs is missing.
     Missing {
-        /// The name that it usually has in a checkpoint.
+        /// Its usual name in a checkpoint.
         tensor: String,
         /// Name of the output tensor.
         name: String,
     },
-    /// The tables of the architecture are wrong; tests rule that out.
+    /// An error in the tables of the architecture; tests exclude it.
     Table {
         /// The row.
         key: &'static str,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
-    /// llama.cpp does not load fused tensors of that kind for the architecture.
+    /// llama.cpp does not support these fused tensors for the architecture.
     NotFused {
-        /// GGUF's name of the architecture.
+        /// The architecture name in GGUF.
         architecture: &'static str,
-        /// The tensors that would be fused.
+        /// The tensors to be fused.
         what: &'static str,
     },
-    /// A tensor that cannot be fused with others.
+    /// A tensor that cannot be fused with the others.
     Unfusable {
         /// Name of the fused tensor.
         name: String,
-        /// The checkpoint's name of the tensor.
+        /// The tensor's name in the checkpoint.
         tensor: String,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
-    /// Two source tensors become the same output tensor.
+    /// Two source tensors map to the same output tensor.
     Duplicate {
         /// Name of the output tensor.
         name: String,
@@ -488,7 +487,7 @@ impl From<config::Error> for PlanError {
 }
 
 impl PlanError {
-    /// The checkpoint's name of the tensor that the error is about, if the checkpoint has it.
+    /// The checkpoint name of the affected tensor, if the checkpoint contains it.
     pub fn tensor(&self) -> Option<&str> {
         match self {
             PlanError::Unmapped { tensors, .. } => tensors.first().map(String::as_str),
@@ -614,7 +613,7 @@ impl fmt::Display for PlanError {
     }
 }
 
-/// Names of tensors for a message: those that differ only in numbers are shown as one, with `*` in place of the numbers.
+/// Formats tensor names for a message: names that differ only in numbers are merged, with `*` in place of the numbers.
 struct Patterns<'a>(&'a [String]);
 
 impl fmt::Display for Patterns<'_> {
@@ -625,7 +624,7 @@ impl fmt::Display for Patterns<'_> {
             let parts: Vec<&str> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
             parts.join(".")
         };
-        // In the order of the checkpoint.
+        // In checkpoint order.
         let mut patterns: Vec<(String, &str, usize)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         for name in self.0 {

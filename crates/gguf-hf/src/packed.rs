@@ -1,11 +1,11 @@
-//! Packed weights: tensors that a checkpoint stores in fewer bits than floats have, as the tensors that they stand for.
+//! Packed weights: decodes tensors that a checkpoint stores with fewer bits than floats.
 //!
-//! [`Weights`] is a checkpoint whose packed tensors have become plain ones: their companions (scales, zeros, indices) are gone, and the
-//! architecture sees `X.weight` with its real shape. Values are decoded when they are read, in pieces; only MXFP4 and NVFP4 stay as they
-//! are, because GGUF has the same blocks.
+//! [`Weights`] presents a checkpoint with its packed tensors replaced by plain ones: companion tensors (scales, zeros, indices) are
+//! removed, and the architecture sees `X.weight` with its logical shape. Values are decoded in pieces when they are read; only MXFP4 and
+//! NVFP4 are not decoded, because GGUF has the same blocks.
 //!
-//! The order of the tensors is that of `dequant_model` in `conversion/base.py` of llama.cpp: weights that keep their name stay in their
-//! place, those with a new name come last, and repacked ones first.
+//! The tensor order follows `dequant_model` in `conversion/base.py` of llama.cpp: repacked weights come first, weights that keep their name
+//! keep their position, and weights with a new name come last.
 
 use core::fmt;
 use core::ops::Range;
@@ -42,18 +42,18 @@ pub(crate) use method::Method;
 use data::{Data, Number, Numbers};
 use scaled::{Scale, Scaled};
 
-/// The most elements that are decoded at once.
+/// The maximum number of elements that are decoded at once.
 const PIECE: u64 = 1 << 20;
 
-/// Tensors of a checkpoint that were stored in a packed format.
+/// The tensors of a checkpoint that are stored in one packed format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unpacked {
-    /// The format, in a few words.
+    /// A short description of the format.
     pub format: String,
-    /// How many tensors.
+    /// The number of tensors.
     pub n_tensors: usize,
-    /// Whether their blocks are written as they are. Otherwise they were decoded.
+    /// Whether the blocks are copied unchanged rather than decoded.
     pub is_repacked: bool,
 }
 
@@ -68,9 +68,9 @@ impl fmt::Display for Unpacked {
     }
 }
 
-/// How a packed matrix is decoded.
+/// A decoder for a packed matrix.
 trait Decode: Send + Sync + fmt::Debug {
-    /// The values of a rectangle, row by row: some whole rows, or a part of one. `out` has their number.
+    /// Decodes a rectangle in row-major order: whole rows, or part of one row. `out` has the matching length.
     fn decode(
         &self,
         data: Data<'_>,
@@ -85,33 +85,33 @@ trait Decode: Send + Sync + fmt::Debug {
     }
 }
 
-/// Where a tensor comes from.
+/// The source of a tensor's data.
 #[derive(Debug)]
 enum Form {
-    /// It is stored under that number.
+    /// Stored, with its index.
     Stored(usize),
-    /// It is decoded; the number is that of the packed weight.
+    /// Decoded; the index is that of the packed weight.
     Decoded(usize, Box<dyn Decode>),
-    /// It is repacked.
+    /// Repacked blocks.
     Blocks(blocks::Blocks),
 }
 
-/// The tensors that a checkpoint stands for, open for reading.
+/// The logical tensors of a checkpoint, open for reading.
 #[derive(Debug)]
 pub(crate) struct Weights {
     checkpoint: Checkpoint,
     tensors: Vec<SourceTensor>,
     forms: Vec<Form>,
     unpacked: Vec<Unpacked>,
-    /// Of tensors in NVFP4, by their names.
+    /// The scales of NVFP4 tensors, by name.
     scales: HashMap<String, nvfp4::Scales>,
     algorithms: nvfp4::Algorithms,
-    /// A tensor with other data than is stored.
+    /// A tensor whose data is replaced, and the new data.
     replaced: Option<(usize, Vec<u8>)>,
 }
 
 impl Weights {
-    /// Gives a tensor other data of the same size.
+    /// Replaces a tensor's data with other data of the same size.
     pub(crate) fn replace(&mut self, index: usize, data: Vec<u8>) {
         self.replaced = Some((index, data));
     }
@@ -119,8 +119,8 @@ impl Weights {
     /// Finds the packed weights of a checkpoint. `dir` is its folder.
     ///
     /// # Errors
-    /// [`Error::Plan`] when a companion of a packed weight is missing, or has a format, a shape or values that do not fit; and when the
-    /// data of a companion cannot be read.
+    /// [`Error::Plan`] if a companion of a packed weight is missing or has an invalid format, shape or value; any error from reading the
+    /// data of a companion.
     pub(crate) fn open(dir: &Path, checkpoint: Checkpoint, method: &Method) -> Result<Weights, Error> {
         let mut found = Found::new(&checkpoint);
         let outcome = method.find(&mut found).and_then(|()| Ok(found.find_bare_floats()?));
@@ -160,12 +160,12 @@ impl Weights {
         self.forms.push(form);
     }
 
-    /// The tensors, in the order in which they are converted.
+    /// The tensors, in conversion order.
     pub(crate) fn tensors(&self) -> &[SourceTensor] {
         &self.tensors
     }
 
-    /// The tensors, by number, that are decoded from floats of eight bits with scales.
+    /// The indices of the tensors that are decoded from FP8 with scales.
     pub(crate) fn scaled_fp8(&self) -> Vec<usize> {
         let is_fp8 = |form: &Form| match form {
             Form::Decoded(main, matrix) => {
@@ -177,17 +177,17 @@ impl Weights {
         self.forms.iter().enumerate().filter(|(_, form)| is_fp8(form)).map(|(index, _)| index).collect()
     }
 
-    /// The checkpoint as it is stored.
+    /// The underlying checkpoint.
     pub(crate) fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
-    /// What was packed, by format.
+    /// The packed tensors, by format.
     pub(crate) fn unpacked(&self) -> &[Unpacked] {
         &self.unpacked
     }
 
-    /// Completes a plan that is made of these tensors: the order and the scales of those in NVFP4, and key-values about them.
+    /// Completes a plan for these tensors: sets the order and adds the scales of NVFP4 tensors, and returns key-values about them.
     pub(crate) fn complete(&self, fields: &Fields, tensors: &mut Vec<TensorPlan>) -> Vec<(String, gguf_format::Value)> {
         mxfp4::arrange(&self.tensors, tensors);
         match self.scales.is_empty() {
@@ -196,7 +196,7 @@ impl Weights {
         }
     }
 
-    /// An error about one of the tensors, with the path of the file that it is in, or else of the folder.
+    /// An error about one of the tensors, with the path of its file, or of the folder.
     pub(crate) fn error(&self, dir: &Path, source: PlanError) -> Error {
         let named = |tensor: &str| self.tensors.iter().position(|t| t.name == tensor);
         let main = match source.tensor().and_then(named).and_then(|index| self.forms.get(index)) {
@@ -215,13 +215,13 @@ impl Weights {
     pub(crate) fn is_zero(&self, index: usize) -> Result<bool, Error> {
         match self.forms.get(index) {
             Some(Form::Stored(index)) => self.checkpoint.is_zero(*index),
-            // The architectures that ask have no packed checkpoints.
+            // The architectures that need this have no packed checkpoints.
             _ => Ok(false),
         }
     }
 }
 
-/// An error about a tensor, with the path of the file that it is in.
+/// An error about a tensor, with the path of its file.
 fn at(dir: &Path, checkpoint: &Checkpoint, source: PlanError) -> Error {
     let file = source.tensor().and_then(|tensor| checkpoint.path_of(tensor)).and_then(Path::file_name);
     Error::Plan { path: file.map_or(dir.to_owned(), |file| dir.join(file)), source }
@@ -275,7 +275,7 @@ impl Source for Weights {
     }
 }
 
-/// Why packed weights cannot be read.
+/// The reason why packed weights cannot be read.
 #[derive(Debug)]
 enum Problem {
     Plan(PlanError),
@@ -300,7 +300,7 @@ impl From<PipelineError> for Problem {
     }
 }
 
-/// A tensor in the place of packed ones.
+/// A tensor that replaces packed ones.
 #[derive(Debug)]
 struct New {
     tensor: SourceTensor,
@@ -308,18 +308,18 @@ struct New {
     format: String,
 }
 
-/// The packed weights that were found so far.
+/// The packed weights found so far.
 #[derive(Debug)]
 struct Found<'a> {
     checkpoint: &'a Checkpoint,
     by_name: HashMap<&'a str, usize>,
-    /// Stored tensors that are companions of others, or of no use.
+    /// Stored tensors that are companions of others or unused.
     gone: HashSet<usize>,
-    /// Weights that keep their place, by the number of the stored tensor.
+    /// Weights that keep their position, by the index of the stored tensor.
     replaced: HashMap<usize, New>,
     first: Vec<New>,
     last: Vec<New>,
-    /// Of tensors in NVFP4, by their new names.
+    /// The scales of NVFP4 tensors, by their new names.
     scales: Vec<(String, nvfp4::Scales)>,
 }
 
@@ -339,25 +339,25 @@ impl<'a> Found<'a> {
         Some((index, self.checkpoint.tensors().get(index)?))
     }
 
-    /// A companion that has to be there. `of` is the tensor that needs it.
+    /// A required companion tensor; `of` is the tensor that needs it.
     fn need(&self, name: &str, of: &SourceTensor) -> Result<(usize, &'a SourceTensor), PlanError> {
         self.find(name).ok_or_else(|| problem(of, format!("needs the tensor {name:?}, which is missing")))
     }
 
-    /// A companion of scales that has to be there.
+    /// A required companion tensor with scales.
     fn need_scales(&self, name: &str, of: &SourceTensor) -> Result<(Numbers, &'a SourceTensor), PlanError> {
         let (index, tensor) = self.need(name, of)?;
         Ok((scales(index, tensor)?, tensor))
     }
 
-    /// A companion of words of 32 bits with that shape, which has to be there.
+    /// A required companion tensor of 32-bit words with the given shape.
     fn need_words(&self, name: &str, of: &SourceTensor, shape: &[u64]) -> Result<usize, PlanError> {
         let (index, tensor) = self.need(name, of)?;
         expect(tensor, "I32", shape)?;
         Ok(index)
     }
 
-    /// Puts a tensor of numbers with scales in the place of the stored one. `blocks` are the lengths of blocks along the last dimensions.
+    /// Replaces the stored tensor by its numbers multiplied by scales. `blocks` are the block lengths along the last dimensions.
     fn scale(
         &mut self,
         weight: (usize, &SourceTensor),
@@ -397,7 +397,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Floats of eight bits that have no scales: they become what they are.
+    /// FP8 values without scales are decoded to their own values.
     fn find_bare_floats(&mut self) -> Result<(), PlanError> {
         for (index, tensor) in self.tensors() {
             let is_float = tensor.dtype.name.starts_with("F8_E4M3") || tensor.dtype.name.starts_with("F8_E5M2");
@@ -408,7 +408,7 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// Adds a decoded tensor behind all others. `packed` is the number of the packed weight.
+    /// Appends a decoded tensor after all others. `packed` is the index of the packed weight.
     fn push(&mut self, name: String, shape: Vec<u64>, packed: usize, matrix: impl Decode + 'static, format: String) {
         let tensor = SourceTensor { name, dtype: Dtype::F32, shape };
         self.last.push(New { tensor, form: Form::Decoded(packed, Box::new(matrix)), format });
@@ -420,7 +420,7 @@ fn problem(tensor: &SourceTensor, problem: String) -> PlanError {
     PlanError::Packed { tensor: tensor.name.clone(), problem }
 }
 
-/// Checks format and shape of a companion.
+/// Checks the format and shape of a companion.
 fn expect(tensor: &SourceTensor, dtype: &str, shape: &[u64]) -> Result<(), PlanError> {
     if tensor.dtype.name != dtype {
         return Err(problem(tensor, format!("has the format {}, expected {dtype}", tensor.dtype)));
@@ -435,7 +435,7 @@ fn expect_shape(tensor: &SourceTensor, shape: &[u64]) -> Result<(), PlanError> {
     }
 }
 
-/// A tensor as scales.
+/// Reads a tensor as scales.
 fn scales(index: usize, tensor: &SourceTensor) -> Result<Numbers, PlanError> {
     match Number::of(tensor.dtype).filter(|number| number.is_of_scales()) {
         Some(number) => Ok(Numbers { index, number }),

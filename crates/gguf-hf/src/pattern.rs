@@ -1,48 +1,48 @@
-//! Patterns: how the elements of a checkpoint's tensor change places, as text in the tables of architectures.
+//! Patterns, which rearrange the elements of a checkpoint's tensor, as text in the tables of architectures.
 //!
-//! The notation is that of einops, in the order of PyTorch (the last axis is the contiguous one), with slices and concatenation:
+//! The notation follows einops, in PyTorch's order (the last axis is contiguous), with slices and concatenation:
 //!
 //! ```text
 //! (h two d) ... -> (h d two) ...                      rows of each head: halves to neighbours
 //! (kv g d) ... -> (kv g[:-2] d) ... + (kv g[-2] d) ... + (kv g[-1] d) ...
 //! x i o -> x o i                                      a transposition of each expert
 //! x (two[0] f) e -> x f e                             the first half of the rows of each expert
-//! c 1 k -> c k                                        an axis of length 1 goes
-//! 1... e -> e                                         any number of them
+//! c 1 k -> c k                                        removes an axis of length 1
+//! 1... e -> e                                         removes any number of them
 //! ```
 //!
-//! A name stands for an axis, parentheses for several in one dimension, `...` for all dimensions that are left, and `1...` for
-//! all dimensions that are left, which have the length 1. Names that have a
-//! length of their own are those of [`Sizes`]; of the others, a dimension may hold one. `name[i]`, `name[a:b]` and so on
-//! take part of an axis, counted from its end where negative, on the left for the whole pattern, on the right for a part. Bounds may
-//! be sums of names, and names with a dot are fields of the configuration. Parts that `+` joins are concatenated along the first dimension.
-//! An axis that only the right side has repeats the elements, as often as it is long.
-//! `each h:` before a pattern applies it to each of `h` equal parts of the first dimension. `&` joins patterns whose results are concatenated in the same way. `(n: a b)` is a dimension whose first `n` places are left out.
+//! A name denotes an axis, parentheses combine several axes in one dimension, `...` denotes all remaining dimensions, and `1...` denotes
+//! all remaining dimensions, each of length 1. [`Sizes`] gives the lengths of known names; each dimension may contain one axis of unknown
+//! length. `name[i]`, `name[a:b]` and so on select part of an axis, counting from the end if negative; on the left the selection applies to
+//! the whole pattern, on the right to one part. Bounds may be sums of names, and names with a dot are fields of the configuration. Parts
+//! joined by `+` are concatenated along the first dimension. An axis that occurs only on the right repeats the elements as many times as
+//! its length. `each h:` before a pattern applies it to each of `h` equal parts of the first dimension. `&` joins patterns whose results
+//! are concatenated along the first dimension. `(n: a b)` is a dimension whose first `n` elements are skipped.
 //!
-//! A pattern that does not fit a shape is the error about that shape.
+//! If a pattern does not fit a tensor's shape, the error describes the mismatch.
 
 use core::fmt;
 use std::collections::BTreeMap;
 
 use gguf_pipeline::moves::{Axis, Move};
 
-/// The lengths of named axes; `None` for a name that has none.
+/// The lengths of named axes; `None` for a name without a known length.
 pub(crate) type Sizes<'a> = dyn Fn(&str) -> Option<u64> + 'a;
 
 /// Why a pattern does not fit a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// The tensor has another number of dimensions: how many the pattern asks for.
+    /// The tensor has another number of dimensions than the pattern. Holds the pattern's number.
     Dimensions(usize),
-    /// A dimension (numbered from the outermost, from 0) has a length that its axes do not divide: their product, and the names.
+    /// The length of a dimension (counted from the outermost, from 0) is not divisible by its axes. Holds their product and the names.
     Length { dimension: usize, factor: u64, axes: String },
-    /// The lengths of these axes are not known: more than one in a dimension.
+    /// A dimension contains more than one axis of unknown length. Holds the axes.
     Unknown(String),
-    /// A part of an axis does not lie in it.
+    /// A slice is out of bounds.
     Slice(String),
-    /// The parts that are concatenated have different inner dimensions.
+    /// The concatenated parts have different inner dimensions.
     Parts,
-    /// The pattern itself is wrong. Tests parse all of them.
+    /// A syntax error in the pattern. Tests parse all patterns.
     Syntax(&'static str),
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Mismatch {
 /// A parsed pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pattern {
-    /// The name of the number of parts that the pattern is applied to.
+    /// The axis whose length is the number of equal parts to which the pattern is applied.
     each: Option<String>,
     clauses: Vec<Clause>,
 }
@@ -78,10 +78,10 @@ struct Clause {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Dimension {
-    /// Axes, and how many places before them are left out.
+    /// Axes, and the number of skipped elements before them.
     Axes(Vec<Part>, Option<Bound>),
     Rest,
-    /// The rest, all of length 1.
+    /// All remaining dimensions, each of length 1.
     Ones,
 }
 
@@ -106,12 +106,12 @@ struct Bound {
     names: Vec<String>,
 }
 
-/// What a pattern makes of a shape.
+/// The result of applying a pattern to a shape.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Moved {
     /// The new shape, the outermost dimension first.
     pub(crate) shape: Vec<u64>,
-    /// From input 0 to a compact output of that shape.
+    /// The moves from input 0 to a contiguous output of that shape.
     pub(crate) moves: Vec<Move>,
 }
 
@@ -123,7 +123,7 @@ struct Placed {
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// [`Mismatch::Syntax`].
@@ -143,7 +143,7 @@ impl Pattern {
         Ok(Pattern { each, clauses: text.split('&').map(clause).collect::<Result<_, _>>()? })
     }
 
-    /// The moves for a tensor of a shape (the outermost dimension first).
+    /// The moves for a tensor of the given shape (the outermost dimension first).
     ///
     /// # Errors
     /// [`Mismatch`].
@@ -179,10 +179,10 @@ impl Pattern {
 }
 
 impl Clause {
-    /// Adds the moves for a tensor of a shape.
+    /// Appends the moves for a tensor of the given shape.
     fn bind(&self, shape: &[u64], sizes: &Sizes<'_>, bound: &mut Moved) -> Result<(), Mismatch> {
         let (mut axes, mut offset) = self.place(shape, sizes)?;
-        // What the left side takes of its axes holds for all parts.
+        // Slices on the left side apply to all parts.
         for part in self.from.iter().flat_map(Dimension::parts) {
             if let Some(placed) = axes.get_mut(&part.name) {
                 let (first, count) = part.range(placed.count, sizes)?;
@@ -207,7 +207,7 @@ impl Clause {
         Ok(())
     }
 
-    /// The axes of the left side: how long they are, and how far apart their elements; and the first element.
+    /// The axes of the left side with their lengths and strides, and the offset of the first element.
     fn place(&self, shape: &[u64], sizes: &Sizes<'_>) -> Result<(BTreeMap<String, Placed>, u64), Mismatch> {
         let n_own = self.from.iter().filter(|d| matches!(d, Dimension::Axes(..))).count();
         let has_rest = n_own < self.from.len();
@@ -267,14 +267,14 @@ impl Clause {
     }
 }
 
-/// A tensor that stays as it is.
+/// A tensor that is not rearranged.
 pub(crate) fn whole(shape: &[u64]) -> Moved {
     let n = shape.iter().product();
     let axes = vec![Axis { count: n, from: 1, to: 1 }];
     Moved { shape: shape.to_vec(), moves: vec![Move { input: 0, from: 0, to: 0, axes }] }
 }
 
-/// One part of the right side: its shape, and the move to it.
+/// One part of the right side: its shape, and its move.
 fn one(
     side: &[Dimension],
     axes: &BTreeMap<String, Placed>,
@@ -295,11 +295,11 @@ fn one(
             Dimension::Axes(parts, _) => {
                 let mut length = 1;
                 for part in parts {
-                    // A `1` that the left side does not have is a new dimension.
+                    // A `1` that is missing on the left side is a new dimension.
                     let placed = match axes.get(&part.name) {
                         Some(placed) => *placed,
                         None if part.name == "1" => Placed { count: 1, stride: 0 },
-                        // One that has a length repeats what follows.
+                        // A new axis of known length repeats the elements.
                         None if sizes(&part.name).is_some() => {
                             Placed { count: length_of(&part.name, sizes).unwrap_or(1), stride: 0 }
                         }
@@ -323,7 +323,7 @@ fn one(
     Ok((shape, Move { input: 0, from, to: 0, axes: loops }))
 }
 
-/// The length of a named axis: a number, `two`, `three`, or what `sizes` says.
+/// The length of a named axis: a number, `two`, `three`, or a length from `sizes`.
 fn length_of(name: &str, sizes: &Sizes<'_>) -> Option<u64> {
     match name {
         "two" => Some(2),
@@ -342,7 +342,7 @@ impl Dimension {
 }
 
 impl Part {
-    /// The first element and the number of elements, of an axis of that length.
+    /// The first element and the number of elements of the slice, for an axis of length `count`.
     fn range(&self, count: u64, sizes: &Sizes<'_>) -> Result<(u64, u64), Mismatch> {
         let short = || Mismatch::Slice(self.name.clone());
         let resolve = |bound: &Bound| bound.of(count, sizes).ok_or_else(short);
@@ -359,7 +359,7 @@ impl Part {
 }
 
 impl Bound {
-    /// The place in an axis of that length; `None` where it does not lie in it.
+    /// The index in an axis of length `count`; `None` if it is out of bounds.
     fn of(&self, count: u64, sizes: &Sizes<'_>) -> Option<u64> {
         let mut n = self.number;
         for name in &self.names {
@@ -370,7 +370,7 @@ impl Bound {
     }
 }
 
-/// The parts of the right side. A `+` in brackets is part of a bound.
+/// Splits the right side into parts. A `+` in brackets belongs to a bound.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
     for (i, c) in text.char_indices() {
@@ -450,7 +450,7 @@ pub(crate) fn names(pattern: &Pattern) -> Vec<String> {
     from.flat_map(Dimension::parts).map(|part| part.name.clone()).chain(pattern.each.clone()).collect()
 }
 
-/// A shape that fits a pattern whose axes have those lengths, with one more dimension of length `rest` for what is not named.
+/// A shape that fits a pattern for the given axis lengths; unnamed dimensions become one dimension of length `rest`.
 #[cfg(test)]
 pub(crate) fn shape_for(pattern: &Pattern, sizes: &Sizes<'_>, rest: u64) -> Option<Vec<u64>> {
     let dimension = |item: &Dimension| match item {
@@ -462,7 +462,7 @@ pub(crate) fn shape_for(pattern: &Pattern, sizes: &Sizes<'_>, rest: u64) -> Opti
             Some(length? + more?)
         }
     };
-    // The last of several patterns is the one that leaves out what the others take.
+    // The last of several patterns skips the elements that the others select.
     let mut shape: Vec<u64> = pattern.clauses.last()?.from.iter().map(dimension).collect::<Option<_>>()?;
     if let (Some(name), Some(first)) = (&pattern.each, shape.first_mut()) {
         *first *= length_of(name, sizes)?;
@@ -484,7 +484,7 @@ mod tests {
         })
     }
 
-    /// The source's elements by number, in the order of the output.
+    /// The source element indices, in output order.
     fn moved(pattern: &str, shape: &[u64]) -> Result<(Vec<u64>, Vec<u64>), Mismatch> {
         let bound = Pattern::parse(pattern)?.bind(shape, &sizes)?;
         let mut out = vec![u64::MAX; bound.shape.iter().product::<u64>() as usize];
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn patterns_move_as_in_einops() {
-        /// A pattern, a shape, the new shape, and the order of the elements.
+        /// A pattern, a shape, the new shape, and the element order.
         type Case = (&'static str, &'static [u64], &'static [u64], &'static [u64]);
         let cases: &[Case] = &[
             ("a b -> b a", &[2, 3], &[3, 2], &[0, 3, 1, 4, 2, 5]),

@@ -1,4 +1,4 @@
-//! Small parts of a checkpoint's data that decide about the plan: the values of some tensors, and the number of tokens.
+//! The parts of a checkpoint's data that a plan depends on: the values of some tensors, and the number of tokens.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::files;
 use crate::model_plan::PlanError;
 use crate::tokenizer::{self, TokenizerOptions};
 
-/// The most elements of a tensor whose values become fields.
+/// The maximum number of elements of a tensor whose values become fields.
 const MAX_ELEMENTS: u64 = 65536;
 
-/// Sets the fields that follow from the data, as the table of the class asks.
+/// Sets the fields that depend on the data, as requested by the table of the class.
 pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, table: &Table) -> Result<(), Error> {
     for (index, tensor) in checkpoint.tensors().iter().enumerate() {
         let Ok(name) = names::of_text_model(table, &[], &tensor.name) else { continue };
@@ -60,7 +60,7 @@ pub(crate) fn fields(dir: &Path, config: &mut Config, checkpoint: &Checkpoint, t
     Ok(())
 }
 
-/// The rows of the embeddings from row `first` on that are zero.
+/// The embedding rows, starting at row `first`, that are zero.
 fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
     const PIECE: u64 = 1 << 20;
     let embeddings = checkpoint.tensors().iter().position(|tensor| tensor.name.ends_with("embed_tokens.weight"));
@@ -81,7 +81,7 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
             let len = (row_bytes - at).min(piece.len() as u64);
             let piece = piece.get_mut(..len as usize).unwrap_or_default();
             checkpoint.read(index, row * row_bytes + at, piece)?;
-            // The sign does not matter.
+            // The sign bit is ignored.
             let is_nothing = |value: &[u8]| {
                 value.split_last().is_none_or(|(last, rest)| last & 0x7f == 0 && rest.iter().all(|b| *b == 0))
             };
@@ -93,7 +93,7 @@ fn zero_rows(checkpoint: &Checkpoint, first: u64) -> Result<Vec<u64>, Error> {
     Ok(rows)
 }
 
-/// The values of a small tensor of floats, or of whole numbers of 64 bits.
+/// The values of a small tensor of floats or 64-bit integers.
 fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>, Error> {
     let Some(tensor) = checkpoint.tensors().get(index) else { return Ok(Vec::new()) };
     let plan = |source| Error::Plan { path: dir.to_owned(), source };
@@ -120,8 +120,8 @@ fn values(dir: &Path, checkpoint: &Checkpoint, index: usize) -> Result<Vec<Json>
     Ok(values.into_iter().map(|value| f64::from(value).into()).collect())
 }
 
-/// The number of tokens: of a `tokenizer.model` with what is added to it, else of the vocabulary and the added tokens of
-/// `tokenizer.json` (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
+/// The number of tokens: of `tokenizer.model` with its added tokens, otherwise of the vocabulary and the added tokens of `tokenizer.json`
+/// (`Gemma3Model.modify_tensors` in `conversion/gemma.py`).
 fn n_tokens(dir: &Path, config: &Config, table: &Table) -> Result<Option<u64>, Error> {
     if files::open(dir, "tokenizer.model")?.is_some() {
         let options = TokenizerOptions { vocab: table.vocab, ..TokenizerOptions::default() };

@@ -1,10 +1,10 @@
-//! What can be wrong with the content of a model folder's small files, and what in it is not supported.
+//! Errors in the content of a model folder's small files, and unsupported content.
 
 use std::fmt;
 
 use crate::tokenizer::problem::{SentencePieceProblem, StepProblem};
 
-/// Why the content of a file cannot be right.
+/// The reason why the content of a file is invalid.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FileProblem {
@@ -12,34 +12,34 @@ pub enum FileProblem {
     Missing,
     /// The document is not an object of keys and values.
     NotAnObject,
-    /// A key has a value that cannot be used.
+    /// A key has an invalid value.
     Value {
         /// The key.
         key: String,
         /// The value found, as JSON, shortened.
         found: String,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
     },
-    /// `vocab_size` is not the size of a vocabulary.
+    /// `vocab_size` is not a valid vocabulary size.
     VocabSize {
         /// The value found, as JSON, shortened.
         found: String,
-        /// The largest size that is accepted.
+        /// The largest accepted size.
         max: u64,
     },
     /// A `tokenizer.model` is not a SentencePiece model.
     SentencePiece(SentencePieceProblem),
-    /// A SentencePiece model has more pieces than a vocabulary may have.
+    /// A SentencePiece model has more pieces than the maximum vocabulary size.
     TooManyPieces {
         /// Number of pieces.
         found: usize,
-        /// The largest number that is accepted.
+        /// The largest accepted number.
         max: u64,
     },
-    /// A list of merges is longer than is accepted.
+    /// A list of merges is too long.
     TooManyMerges {
-        /// The most lines that are accepted.
+        /// The maximum number of lines.
         max: usize,
     },
     /// No token of the vocabulary has the id.
@@ -58,27 +58,27 @@ pub enum FileProblem {
         /// The size of the vocabulary.
         vocab_size: usize,
     },
-    /// A token that the settings or the class of the tokenizer add gets an id outside `vocab_size`.
+    /// A token added by the settings or the class of the tokenizer has an id outside `vocab_size`.
     AddedTokenId {
         /// The token.
         token: String,
-        /// The id that it gets.
+        /// Its id.
         id: usize,
         /// The size of the vocabulary.
         vocab_size: usize,
     },
-    /// A line of a vocabulary does not have the required form.
+    /// A line of a vocabulary is malformed.
     Line {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What it begins with.
+        /// The beginning of the line.
         found: String,
-        /// What would be right.
+        /// The expected form.
         expected: &'static str,
     },
-    /// The tokens of a vocabulary are so long that finding its merges would take too long.
+    /// The tokens of a vocabulary are so long that computing its merges would take too long.
     LongTokens,
-    /// The tokenizer of a reranker does not have the token of one of the answers.
+    /// A reranker's tokenizer lacks the token of an answer.
     NoAnswer {
         /// The answer.
         token: &'static str,
@@ -88,11 +88,11 @@ pub enum FileProblem {
         /// The key.
         key: String,
     },
-    /// An added token does not have the required form.
+    /// An added token is malformed.
     AddedToken {
         /// Its id.
         id: i64,
-        /// What is wrong with it.
+        /// The error.
         source: serde_json::Error,
     },
 }
@@ -138,29 +138,29 @@ impl std::error::Error for FileProblem {
     }
 }
 
-/// What a file describes that is not supported.
+/// An unsupported feature of a file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UnsupportedFeature {
-    /// A tokenizer class that exists only as code of the model.
+    /// A tokenizer class that is implemented only in the model's own code.
     TokenizerClass(&'static str),
-    /// A tokenizer class that checkpoints of this kind do not have in llama.cpp.
+    /// A tokenizer class that llama.cpp does not support for this class of checkpoints.
     OtherTokenizerClass(String),
-    /// A tokenizer whose model is of another type than that of the class of checkpoints.
+    /// The type of the tokenizer's model does not match the class of checkpoints.
     TokenizerModel {
         /// The type.
         found: String,
-        /// The type of the class.
+        /// The type for the class.
         expected: &'static str,
     },
-    /// A SentencePiece model of another type than that of the class of checkpoints.
+    /// The type of a SentencePiece model does not match the class of checkpoints.
     SentencePieceType {
-        /// The type, by its number.
+        /// The type, as its number.
         found: u64,
-        /// The type of the class.
+        /// The type for the class.
         expected: &'static str,
     },
-    /// A step of the tokenizer that cannot be carried out.
+    /// An unsupported step of the tokenizer.
     Step(StepProblem),
 }
 

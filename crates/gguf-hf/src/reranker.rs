@@ -1,5 +1,5 @@
-//! Rerankers: models of Qwen 3 that answer "yes" or "no" to whether a document is relevant. Nothing in `config.json` tells them
-//! from other models; their name does (`Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`).
+//! Rerankers: Qwen 3 models that answer "yes" or "no" to whether a document is relevant. Only the name distinguishes them from other
+//! models, not `config.json` (`Qwen3Model._is_qwen3_reranker` in `conversion/qwen.py`).
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use crate::folder_error::FolderError;
 use crate::problem::FileProblem;
 use crate::tokenizer;
 
-/// The field that formulas and patterns use: the ids of the two answers.
+/// The field for formulas and patterns with the ids of the two answers.
 pub(crate) const FIELD: &str = "rerank";
 
-/// What the names of these models contain, in lower case.
+/// The lowercase parts of names that identify these models.
 const NAMES: [&str; 2] = ["qwen3-reranker", "qwen3-vl-reranker"];
 
-/// The ids of the tokens `yes` and `no`, if the model in the folder is a reranker of a class whose tables know them.
+/// The ids of the tokens `yes` and `no`, if the model in the folder is a reranker of a supported class.
 pub(crate) fn answers(dir: &Path, config: &Config, checkpoint: &Checkpoint) -> Result<Option<Json>, Error> {
     let is_known = checkpoint.rename_if.iter().any(|(.., formula)| formula.starts_with(FIELD));
     if !is_known || !(is_named(dir, config) || is_titled(dir)?) {
@@ -35,7 +35,7 @@ pub(crate) fn answers(dir: &Path, config: &Config, checkpoint: &Checkpoint) -> R
     Ok(Some(json!({ "yes": id("yes")?, "no": id("no")? })))
 }
 
-/// Whether the folder or the configuration has such a name.
+/// Whether the name of the folder or in the configuration identifies a reranker.
 fn is_named(dir: &Path, config: &Config) -> bool {
     let folder = dir.canonicalize().ok().and_then(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()));
     let fields = ["_name_or_path", "model_type"].map(|field| config.hparams()[field].as_str().map(str::to_owned));
@@ -43,7 +43,7 @@ fn is_named(dir: &Path, config: &Config) -> bool {
     names.any(|name| NAMES.iter().any(|part| name.contains(part)))
 }
 
-/// Whether the model card has such a heading.
+/// Whether a heading of the model card identifies a reranker.
 fn is_titled(dir: &Path) -> Result<bool, FolderError> {
     let card = files::read_bytes(dir, "README.md")?.unwrap_or_default();
     let card = String::from_utf8_lossy(&card).to_lowercase();

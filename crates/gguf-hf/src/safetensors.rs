@@ -1,9 +1,8 @@
-//! The head of a safetensors file: eight bytes of length, then JSON that says where each tensor lies.
+//! The header of a safetensors file: its length in eight bytes, then JSON with the location of each tensor.
 //!
-//! The format is simple and its files come from anywhere, so nothing in them is believed: the length is bounded before
-//! anything is read, a key that is there twice is refused (parsers differ on which one counts), sizes are checked products,
-//! and the tensors have to cover the data exactly, without gap, overlap or trailing bytes. The rules are those of the
-//! format's own description (`README.md` of the safetensors repository).
+//! Files are untrusted: the header length is limited before anything is read, duplicate keys are rejected (parsers differ in which one they
+//! use), sizes are computed with overflow checks, and the tensors must cover the data exactly, without gaps, overlaps or trailing bytes.
+//! The rules are those of the format's description (`README.md` of the safetensors repository).
 
 use std::fmt;
 
@@ -11,16 +10,17 @@ use crate::dtype::Dtype;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-/// The longest head that is read; the format sets the same bound.
+/// The maximum header length, which the format also defines.
 pub const MAX_HEADER: u64 = 100_000_000;
 
-/// The most tensors of a file, and the most pairs of its metadata or of an index. The largest checkpoints have some hundred thousand.
+/// The maximum number of tensors in a file, and of entries in its metadata or in an index. The largest checkpoints have some hundred
+/// thousand.
 pub const MAX_TENSORS: usize = 1_000_000;
 
-/// The most dimensions of a tensor; PyTorch allows as many.
+/// The maximum number of dimensions of a tensor, as in PyTorch.
 pub const MAX_DIMS: usize = 64;
 
-/// Bytes before the head: its length.
+/// The size of the length field before the header.
 pub const PREFIX: u64 = 8;
 
 /// A tensor of the file.
@@ -30,18 +30,18 @@ pub struct Entry {
     pub name: String,
     /// Its number format.
     pub dtype: Dtype,
-    /// Its dimensions; the last is the contiguous one.
+    /// Its dimensions; the last is contiguous.
     pub shape: Vec<u64>,
-    /// Where its data starts, from the start of the data section.
+    /// The offset of its data from the start of the data section.
     pub offset: u64,
-    /// Bytes of its data.
+    /// The size of its data in bytes.
     pub bytes: u64,
 }
 
-/// The length of the head, from the first eight bytes of a file of `file_bytes` bytes.
+/// Reads the header length from the first eight bytes of a file of `file_bytes` bytes.
 ///
 /// # Errors
-/// When the head cannot be that long; also when the file is one of those that are often found in a checkpoint's place.
+/// If the header cannot have that length; also if the file is of a kind often found in place of a checkpoint.
 pub fn header_bytes(prefix: [u8; 8], file_bytes: u64) -> Result<u64, HeaderError> {
     let found = u64::from_le_bytes(prefix);
     let room = file_bytes.saturating_sub(PREFIX);
@@ -56,7 +56,7 @@ pub fn header_bytes(prefix: [u8; 8], file_bytes: u64) -> Result<u64, HeaderError
     }
 }
 
-/// Parses the head of a file whose data section has `data_bytes` bytes. The tensors come in the order of their names.
+/// Parses the header of a file whose data section has `data_bytes` bytes. The tensors are returned in name order.
 ///
 /// # Errors
 /// [`HeaderError`]; see the variants.
@@ -101,7 +101,7 @@ struct RawEntry {
     data_offsets: (u64, u64),
 }
 
-/// A number format, or the name of one that is not known.
+/// A number format, or an unknown name.
 struct KnownDtype(Result<Dtype, Box<str>>);
 
 impl<'de> Deserialize<'de> for KnownDtype {
@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for KnownDtype {
     }
 }
 
-/// The head's object: every key names a tensor, except for `__metadata__`.
+/// The header's object: every key names a tensor, except for `__metadata__`.
 struct Header(Vec<(String, RawEntry)>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Header {
     }
 }
 
-/// The key of the head's object that names no tensor.
+/// The key of the header's object that is not a tensor name.
 const METADATA: &str = "__metadata__";
 
 fn twice<E: serde::de::Error>(name: &str) -> E {
@@ -165,7 +165,7 @@ fn refuse_duplicates<T, E: serde::de::Error>(pairs: &[(String, T)]) -> Result<()
     }
 }
 
-/// An object of strings in which no key is there twice.
+/// An object of strings without duplicate keys.
 pub(super) struct UniqueMap(pub(super) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for UniqueMap {
@@ -192,32 +192,32 @@ impl<'de> Deserialize<'de> for UniqueMap {
     }
 }
 
-/// What is wrong with a safetensors file.
+/// An error in a safetensors file.
 #[derive(Debug)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are the numbers and names of the message")]
 pub enum HeaderError {
     /// The file is shorter than the eight bytes of the length.
     TooShort { file_bytes: u64 },
-    /// A pointer file of git-lfs stands in the file's place.
+    /// The file is a git-lfs pointer file.
     LfsPointer,
-    /// A longer head than the format allows.
+    /// The header exceeds the format's maximum length.
     TooLong { found: u64 },
-    /// A longer head than the file.
+    /// The header is longer than the file.
     Truncated { found: u64, room: u64 },
-    /// The head does not start as a JSON object.
+    /// The header does not start with a JSON object.
     NotJson,
-    /// The head is not JSON of the expected form.
+    /// The header is not JSON of the expected form.
     Json(serde_json::Error),
     /// A number format that safetensors does not define.
     UnknownDtype { tensor: String, dtype: String },
-    /// Offsets that do not fit the number format and the shape.
+    /// The offsets contradict the number format and the shape.
     Size { tensor: String, dtype: Dtype, shape: Vec<u64>, begin: u64, end: u64 },
-    /// A gap before a tensor, or an overlap with the one before.
+    /// There is a gap before a tensor, or it overlaps the previous one.
     Cover { tensor: String, begin: u64, end_before: u64 },
-    /// A tensor that reaches past the end of the file.
+    /// A tensor extends beyond the end of the file.
     OutOfFile { tensor: String, end: u64, data_bytes: u64 },
-    /// Bytes after the last tensor.
+    /// There are bytes after the last tensor.
     Trailing { bytes: u64 },
 }
 
@@ -352,7 +352,7 @@ mod tests {
             (b("\"F32\"", "[2]", "[8,12]"), 12, "takes 8 bytes, but its offsets are 8 to 12"),
             (b("\"F32\"", "[1]", "[12,8]"), 12, "offsets are 12 to 8"),
             (b("\"F32\"", "[0]", "[12,8]"), 12, "offsets are 12 to 8"),
-            // A product that wraps to 0, and one that wraps to what the offsets say.
+            // A product that wraps to 0, and one that wraps to the size given by the offsets.
             (b("\"F32\"", "[4294967296,4294967296]", "[8,8]"), 8, "no size"),
             (b("\"F32\"", "[4611686018427387905,1]", "[8,12]"), 12, "no size"),
             (b("\"F32\"", "[4294967296,4294967296,0]", "[8,8]"), 8, "no size"),

@@ -1,7 +1,7 @@
-//! Chat templates of models whose checkpoints have none: files of `models/templates/` of llama.cpp, which are under the MIT license
-//! (copyright of the ggml authors).
+//! Chat templates for models whose checkpoints contain none: files of `models/templates/` of llama.cpp, under the MIT license (copyright of
+//! the ggml authors).
 
-/// The template of that name.
+/// The template of the given name.
 pub(crate) fn template(name: &str) -> Option<&'static str> {
     TEMPLATES.iter().find(|(of, _)| *of == name).map(|(_, text)| *text)
 }

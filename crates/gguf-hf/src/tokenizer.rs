@@ -1,9 +1,9 @@
-//! The tokenizer of a model folder as GGUF key-values, as llama.cpp's converter writes them for the Llama family
-//! (`LlamaModel.set_vocab` in conversion/llama.py and what it calls in conversion/base.py).
+//! Converts the tokenizer of a model folder to GGUF key-values, as llama.cpp's converter does for the Llama family (`LlamaModel.set_vocab`
+//! in conversion/llama.py and the functions it calls in conversion/base.py).
 //!
-//! One of three forms comes out: `tokenizer.model` gives a SentencePiece vocabulary; a `tokenizer.json` whose BPE falls
-//! back to bytes gives the same kind without scores; any other BPE, and Mistral's `tekken.json`, give the `gpt2` kind, which needs the
-//! name of its pre-tokenizer (see `tokenizer/pre.rs`).
+//! The result has one of three forms: `tokenizer.model` gives a SentencePiece vocabulary; a `tokenizer.json` with BPE and byte fallback
+//! gives the same kind without scores; any other BPE, and Mistral's `tekken.json`, give the `gpt2` kind, which requires the name of its
+//! pre-tokenizer (see `tokenizer/pre.rs`).
 
 mod base64;
 mod bert;
@@ -45,27 +45,27 @@ use crate::folder_error::FolderError;
 use crate::key_values::KeyValues;
 use crate::problem::{FileProblem, UnsupportedFeature};
 
-/// What goes wrong here; the same as for the metadata.
+/// The error type, which the metadata shares.
 pub type TokenizerError = FolderError;
 
-/// The largest vocabulary that is taken for one; the largest in use has some 260,000 tokens.
+/// The maximum vocabulary size; the largest in use has some 260,000 tokens.
 const MAX_VOCAB: u64 = 1 << 21;
 
-/// What the caller decides about the tokenizer.
+/// Tokenizer options.
 #[derive(Debug, Clone)]
 pub struct TokenizerOptions {
-    /// The name of the pre-tokenizer, `tokenizer.ggml.pre`, for a BPE vocabulary; `None` to find it out.
+    /// The name of the pre-tokenizer, `tokenizer.ggml.pre`, for a BPE vocabulary; `None` to detect it.
     pub pre: Option<String>,
-    /// Which files are read, and what else the class of checkpoints does.
+    /// The vocabulary files to read, and other behavior specific to the class of checkpoints.
     pub vocab: Vocab,
-    /// Special tokens, by kind and text, for kinds that the files set none of.
+    /// Special tokens, by kind and text, for kinds that the files do not define.
     pub special_tokens: &'static [(&'static str, &'static str)],
-    /// Whether a checkpoint in Mistral's own layout without a chat template gets one of the community, by the version of its tokenizer.
+    /// Whether a checkpoint in Mistral's native layout without a chat template gets a community template, based on its tokenizer version.
     pub community_template: bool,
 }
 
 impl Default for TokenizerOptions {
-    /// Finds out what it can; Llama's files.
+    /// Detects the pre-tokenizer, and reads Llama's files.
     fn default() -> TokenizerOptions {
         TokenizerOptions { pre: None, vocab: Vocab::Llama, special_tokens: &[], community_template: true }
     }
@@ -74,13 +74,13 @@ impl Default for TokenizerOptions {
 /// The tokenizer's key-values.
 #[derive(Debug)]
 pub struct TokenizerKeys {
-    /// The key-values, in the order to write them.
+    /// The key-values, in output order.
     pub kvs: Vec<(String, Value)>,
-    /// How the name of the pre-tokenizer was found.
+    /// How the name of the pre-tokenizer was determined.
     pub pre: PreSource,
     /// Warnings about skipped or doubtful parts of the tokenizer.
     pub warnings: Vec<TokenizerWarning>,
-    /// The number of tokens, where it takes the place of the one that the model's parameters give.
+    /// The number of tokens, if it overrides the model's parameters.
     pub n_tokens: Option<u32>,
 }
 
@@ -107,23 +107,23 @@ impl Folder {
         Ok(Folder { dir: dir.to_owned(), tokenizer, tokenizer_config, config })
     }
 
-    /// An error about one of the files.
+    /// An error in one of the files.
     fn invalid(&self, file: &str, problem: FileProblem) -> FolderError {
         FolderError::Invalid { file: self.dir.join(file), problem }
     }
 
-    /// A refusal of what one of the files asks for.
+    /// An error for an unsupported feature of one of the files.
     fn unsupported(&self, file: &str, feature: UnsupportedFeature) -> FolderError {
         FolderError::Unsupported { file: self.dir.join(file), feature }
     }
 }
 
-/// The `tokenizer.*` key-values of the model in `dir`, in the order to write them. `config` holds the model's parameters
-/// with the defaults of its class applied; only `vocab_size` is read from it.
+/// The `tokenizer.*` key-values of the model in `dir`, in output order. `config` holds the model's parameters with the defaults of its
+/// class; only `vocab_size` is read from it.
 ///
 /// # Errors
-/// [`FolderError`]: a file that cannot be read or makes no sense, no tokenizer at all, a tokenizer of a kind that is
-/// not supported, or a pre-tokenizer that is not known and not given in `options`.
+/// [`FolderError`]: a file that cannot be read or is invalid, a missing tokenizer, an unsupported tokenizer, or a pre-tokenizer that is
+/// unknown and not given in `options`.
 pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Result<TokenizerKeys, TokenizerError> {
     if options.vocab == Vocab::None {
         let kvs = vec![("tokenizer.ggml.model".to_owned(), "none".into())];
@@ -253,7 +253,7 @@ pub fn key_values(dir: &Path, config: &Json, options: &TokenizerOptions) -> Resu
     Ok(TokenizerKeys { kvs: kvs.into_vec(), pre: vocab.source, warnings, n_tokens: None })
 }
 
-/// How the tokenizer of a folder is read, where that depends on its files.
+/// Resolves vocabulary kinds that depend on the folder's files.
 fn kind_of(folder: &Folder, vocab: Vocab) -> Result<Vocab, FolderError> {
     let class = folder.tokenizer_config.get("tokenizer_class").and_then(Json::as_str);
     let model = folder.tokenizer.as_ref().and_then(|t| t.model.kind.as_deref());
@@ -329,7 +329,7 @@ fn read_vocab(
         }
         Vocab::XlmRoberta | Vocab::UnigramOrWordPiece => {
             const FILE: &str = "sentencepiece.bpe.model";
-            // The id that the checkpoints of Nomic with experts have for it; their model does not.
+            // The mask token has an id in Nomic's MoE checkpoints, but not in their SentencePiece model.
             let is_nomic_moe =
                 kind == Vocab::UnigramOrWordPiece && config.get("moe_every_n_layers").is_some_and(truthy);
             return match (files::read_bytes(dir, FILE)?, &folder.tokenizer) {
@@ -379,7 +379,7 @@ fn read_vocab(
         Vocab::BpeOrSentencePiece if folder.tokenizer.is_some() => None,
         _ => files::read_bytes(dir, "tokenizer.model")?,
     };
-    // In Meta's folders the file has the same name, and as of Llama 3 it holds ranks.
+    // Meta's folders use the same file name; since Llama 3 the file holds ranks.
     let model = match (model, &folder.tokenizer) {
         (Some(model), None) if kind == Vocab::Llama && tiktoken::is_ranks(&model) => {
             let is_later = config.get("rope_scaling").is_some_and(|scaling| !scaling.is_null());
@@ -406,7 +406,7 @@ fn read_vocab(
     }
 }
 
-/// The ids of those tokens that `tokenizer.json` has.
+/// The ids of the given tokens that `tokenizer.json` contains.
 pub(crate) fn ids(dir: &Path, tokens: &[&'static str]) -> Result<BTreeMap<&'static str, u32>, FolderError> {
     let folder = Folder::open(dir)?;
     let Some(tokenizer) = &folder.tokenizer else { return Err(folder.invalid("tokenizer.json", FileProblem::Missing)) };
@@ -414,7 +414,7 @@ pub(crate) fn ids(dir: &Path, tokens: &[&'static str]) -> Result<BTreeMap<&'stat
     Ok(tokens.iter().filter_map(|token| Some((*token, id(token)?))).collect())
 }
 
-/// The token that ends a turn in the chats of InternLM, and so a text; `None` for other kinds, and in models without it.
+/// The end-of-turn token of InternLM chat models, which also ends a text; `None` for other kinds, and for models without it.
 fn end_of_turn(folder: &Folder, kind: Vocab) -> Option<u32> {
     const END: &str = "<|im_end|>";
     let id = |id: &Json| id.as_u64().and_then(|id| u32::try_from(id).ok());

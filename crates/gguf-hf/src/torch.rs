@@ -1,11 +1,11 @@
-//! Files of `torch.save`: the names, shapes and places of their tensors.
+//! Files of `torch.save`: the names, shapes and locations of their tensors.
 //!
-//! Two formats are read. Since 2020 a file is a zip archive: a pickle describes the tensors, and each storage is a stored member of its
-//! own (`torch/serialization.py`, `_save`). Before, it was a stream: magic, version and properties of the machine, each a pickle; then
-//! the pickle of the tensors; then a list of keys and the storages in its order (`_legacy_save`).
+//! Two formats are supported. Since 2020 a file is a zip archive: a pickle describes the tensors, and each storage is an uncompressed
+//! member (`torch/serialization.py`, `_save`). The older format is a stream: magic number, version and system information, each a pickle;
+//! then the pickle of the tensors; then a list of keys and the storages in its order (`_legacy_save`).
 //!
-//! A pickle is a program, and files come from anywhere: it is read as data, against a list of names, and nothing in it is
-//! executed. A tensor is a view of its storage, with an offset and strides; whether it lies inside is checked here.
+//! A pickle is a program, and files are untrusted: pickles are parsed as data with a list of allowed names, and no code is executed. A
+//! tensor is a view of its storage with an offset and strides, which are checked against the storage bounds.
 
 mod allowed;
 mod bytes;
@@ -24,25 +24,25 @@ use crate::dtype::Dtype;
 use bytes::Bytes;
 use pickle::{Id, Pickle, Value, View};
 
-/// What the first pickle of a file in the old format holds, as `torch.save` writes it.
+/// The magic number in the first pickle of a file in the old format, as `torch.save` writes it.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
-/// The most instructions of the small pickles at the start of a file in the old format.
+/// The maximum number of opcodes in each small pickle at the start of a file in the old format.
 const MAX_HEADER_OPS: u64 = 1000;
 
 /// The version of the old format.
 const VERSION: i64 = 1001;
 
-/// The names under which training programs keep the tensors of a model, beside other things.
+/// The keys under which training programs store the tensors of a model, among other data.
 const NESTED: [&str; 5] = ["state_dict", "model_state_dict", "model", "module", "weights"];
 
-/// How many of [`NESTED`] may lie in each other.
+/// The maximum nesting depth of [`NESTED`].
 const MAX_NESTED: usize = 2;
 
-/// The most keys that a message shows.
+/// The maximum number of keys in a message.
 const MAX_SHOWN: usize = 8;
 
-/// The most elements of a tensor that repeats elements of its storage.
+/// The maximum number of elements of a tensor that repeats elements of its storage.
 const MAX_EXPANDED: u64 = 1 << 20;
 
 /// A tensor of the file.
@@ -52,18 +52,18 @@ pub struct Entry {
     pub name: String,
     /// Its number format.
     pub dtype: Dtype,
-    /// Its dimensions; the last is the contiguous one where the tensor is contiguous.
+    /// Its dimensions; in a contiguous tensor, the last is contiguous.
     pub shape: Vec<u64>,
-    /// Elements from one step to the next, for each dimension.
+    /// The stride of each dimension, in elements.
     pub strides: Vec<u64>,
-    /// Where its first element lies, in bytes from the start of the file.
+    /// The offset of its first element in bytes from the start of the file.
     pub offset: u64,
-    /// Bytes from there to the end of its storage.
+    /// The number of bytes from the first element to the end of its storage.
     pub storage_bytes: u64,
 }
 
 impl Entry {
-    /// Whether its elements lie one after the other.
+    /// Whether its elements are contiguous.
     pub fn is_contiguous(&self) -> bool {
         let mut next = 1u64;
         self.shape.iter().zip(&self.strides).rev().all(|(&n, &stride)| {
@@ -74,10 +74,10 @@ impl Entry {
     }
 }
 
-/// The tensors of a file, in the order in which its dictionary has them. They lie inside the file.
+/// Lists the tensors of a file in dictionary order. Their data is within the file.
 ///
-/// A dictionary gives the names: one that a training program keeps beside other things (`state_dict`, `model_state_dict`, `model`,
-/// `module`, `weights`), otherwise the outermost. What is no tensor is passed over.
+/// The names are the keys of a dictionary: one that a training program stores among other data (`state_dict`, `model_state_dict`, `model`,
+/// `module`, `weights`), otherwise the outermost. Values that are not tensors are ignored.
 ///
 /// # Errors
 /// [`TorchError`]; see the variants.
@@ -94,7 +94,7 @@ pub fn tensors(source: &dyn ReadAt) -> Result<Vec<Entry>, TorchError> {
     }
 }
 
-/// Where the data of a storage lies.
+/// The location of a storage's data.
 #[derive(Debug, Clone, Copy)]
 struct Data {
     offset: u64,
@@ -103,7 +103,7 @@ struct Data {
 
 fn from_zip(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, TorchError> {
     let members = zip::members(source, file_bytes)?;
-    // All members are in one folder, which has the name of the file.
+    // All members are in one folder, which is named after the file.
     let root = members.first().and_then(|member| member.name.split_once('/')).map_or("", |(root, _)| root);
     let inside = |name: &str| name.strip_prefix(root).and_then(|name| name.strip_prefix('/')).map(str::to_owned);
     let by_name: HashMap<String, &zip::Member> =
@@ -153,7 +153,7 @@ fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, Torch
         Value::Int(found) => return Err(TorchError::Version { found: found.to_string() }),
         _ => return Err(TorchError::Version { found: "another value".to_owned() }),
     }
-    // The properties of the machine: its byte order counts, which data in the file has.
+    // System information, which is otherwise unused.
     let at = bytes.at();
     let machine = pickle::read(&mut bytes, MAX_HEADER_OPS)?;
     if !matches!(machine.root(), Value::Dict(_)) {
@@ -191,7 +191,8 @@ fn from_stream(source: &dyn ReadAt, file_bytes: u64) -> Result<Vec<Entry>, Torch
     entries(&tensors, &data)
 }
 
-/// The dictionary with the tensors of the model: one of [`NESTED`] that has tensors, otherwise the dictionary itself if it has.
+/// The dictionary with the model's tensors: an entry of [`NESTED`] that contains tensors, otherwise the dictionary itself if it contains
+/// any.
 fn dictionary<'a>(pickle: &'a Pickle, dict: &'a [(Id, Id)], depth: usize) -> Option<&'a [(Id, Id)]> {
     let nested = |name: &&str| {
         let (_, value) = dict.iter().rev().find(|(key, _)| pickle.text(*key) == Some(name))?;
@@ -206,11 +207,11 @@ fn dictionary<'a>(pickle: &'a Pickle, dict: &'a [(Id, Id)], depth: usize) -> Opt
     NESTED.iter().find_map(nested).or_else(|| has_tensors(dict).then_some(dict))
 }
 
-/// The tensors of a pickle, by the names that its dictionaries give them.
+/// The tensors of a pickle, by their dictionary keys.
 fn entries(pickle: &Pickle, data: &HashMap<&str, Data>) -> Result<Vec<Entry>, TorchError> {
     let Value::Dict(outer) = pickle.root() else { return Err(TorchError::NoTensors { keys: Vec::new() }) };
     let dict = dictionary(pickle, outer, MAX_NESTED).unwrap_or(outer);
-    // A key that is set again keeps its place and gets the new value.
+    // A key that is set again keeps its position and gets the new value.
     let mut places = HashMap::new();
     let mut found: Vec<(&str, &View)> = Vec::new();
     for (key, value) in dict {
@@ -250,7 +251,7 @@ fn entry(name: &str, view: &View, pickle: &Pickle, data: &HashMap<&str, Data>) -
     let steps = view.shape.iter().zip(&view.strides);
     let last =
         steps.map(|(n, stride)| n.saturating_sub(1).saturating_mul(*stride)).fold(view.offset, u64::saturating_add);
-    // A tensor without elements touches none.
+    // A tensor without elements accesses no bytes.
     if n_elements > 0 && last >= stored {
         return Err(TorchError::OutOfStorage { tensor: tensor(), key: key.to_owned(), last, elements: stored });
     }

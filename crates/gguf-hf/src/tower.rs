@@ -1,8 +1,8 @@
-//! Encoders of images and sound: the parts of a checkpoint that become a file beside that of the language model (`MmprojModel` in
+//! Image and audio encoders: the parts of a checkpoint that are written to a separate file beside the language model (`MmprojModel` in
 //! `conversion/base.py`).
 //!
-//! They are tables like architectures (`gguf_model::arch::TOWERS`). Formulas see the configuration as it is, with `vision_config` and
-//! `audio_config`, and the files of the preprocessors as `preprocessor`.
+//! They are defined by tables, like architectures (`gguf_model::arch::TOWERS`). Formulas read the unchanged configuration, with
+//! `vision_config` and `audio_config`, and the preprocessor files as `preprocessor`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::model_plan::PlanError;
 use crate::packed::{self, Weights};
 use crate::warning::Warning;
 
-/// Decides everything about the conversion of the encoders of the checkpoint in `dir`.
+/// Plans the conversion of the encoders of the checkpoint in `dir`.
 pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     const FILE: &str = "config.json";
     let Some(document) = files::read_json(dir, FILE)? else {
@@ -30,7 +30,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     };
     let mut config = Config::tower(document).map_err(|source| Error::Config { file: dir.join(FILE), source })?;
     config.set("preprocessor", preprocessor(dir)?);
-    // A class without encoders is the first thing to say.
+    // A class without encoders is reported before all other errors.
     let of_folder = |source| Error::Plan { path: dir.to_owned(), source };
     let (_, table) = arch::of_tower(&config).map_err(of_folder)?;
     let formulas = table.keys.iter().copied().flatten().map(|key| key.formula);
@@ -39,7 +39,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
         config.set("added_tokens", added_tokens(dir)?);
     }
     let checkpoint = Checkpoint::open(dir)?;
-    // The type of the matrices is that of the stored data, not of the decoded values.
+    // The stored data determines the type of the matrices, not the decoded values.
     let ty = options.ty.resolve(checkpoint.tensors());
     let method = packed::Method::of(dir, &config)?;
     let weights = Weights::open(dir, checkpoint, &method)?;
@@ -72,7 +72,7 @@ pub(crate) fn plan(dir: &Path, options: &Options) -> Result<Conversion, Error> {
     Ok(Conversion { unpacked, plan, kind, architecture, ty, skipped, warnings, n_errors, metadata, next_tokens })
 }
 
-/// The added tokens of the tokenizer, by their ids.
+/// The added tokens of the tokenizer, by id.
 fn added_tokens(dir: &Path) -> Result<Json, Error> {
     #[derive(Deserialize)]
     struct Tokenizer {
@@ -98,7 +98,7 @@ fn added_tokens(dir: &Path) -> Result<Json, Error> {
     Ok(Json::Object(all))
 }
 
-/// The settings of the preprocessors: `processor_config.json` takes precedence, and in each file the settings for images.
+/// The preprocessor settings: `processor_config.json` takes precedence, and in each file the image settings do.
 fn preprocessor(dir: &Path) -> Result<Json, Error> {
     let mut all = Map::new();
     for (file, inner) in [("preprocessor_config.json", "media_proc_cfg"), ("processor_config.json", "image_processor")]

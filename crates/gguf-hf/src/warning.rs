@@ -1,4 +1,4 @@
-//! What the user of a conversion should know, though it can be run.
+//! Conversion warnings, which do not prevent the conversion.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use gguf_format::check::Finding;
 use crate::metadata::MetadataWarning;
 use crate::tokenizer::TokenizerWarning;
 
-/// Something odd about a conversion.
+/// A conversion warning.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Warning {
-    /// About the configuration, as the architecture takes it.
+    /// About the configuration as interpreted by the architecture.
     Architecture(ArchitectureWarning),
     /// About the model card and other metadata.
     Metadata(MetadataWarning),
@@ -19,9 +19,9 @@ pub enum Warning {
     Tokenizer(TokenizerWarning),
     /// About an adapter.
     Adapter(AdapterWarning),
-    /// What the check of models finds in the head of the output. The reference writes such files too, but they may not load.
+    /// A finding of the model check about the output header. The reference also writes such files, but they may not load.
     Output(Finding),
-    /// How many more such findings there are.
+    /// The number of further such findings.
     MoreOutput(usize),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Something odd about an adapter.
+/// A warning about an adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdapterWarning {
@@ -51,7 +51,7 @@ pub enum AdapterWarning {
         /// Name of the output tensor.
         name: String,
     },
-    /// The adapter changes the output matrix, and the base model uses its embeddings for it.
+    /// The adapter changes the output matrix, which the base model ties to its embeddings.
     TiedHead,
 }
 
@@ -69,31 +69,31 @@ impl fmt::Display for AdapterWarning {
     }
 }
 
-/// Something odd about a configuration, as the architecture takes it.
+/// A warning about a configuration as interpreted by the architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArchitectureWarning {
-    /// A type of rotary scaling is left out, because the architecture has no counterpart.
+    /// A rotary scaling type is omitted, because the architecture has no counterpart.
     RopeScaling {
-        /// GGUF's name of the architecture.
+        /// The architecture name in GGUF.
         architecture: &'static str,
-        /// The type of scaling.
+        /// The scaling type.
         kind: String,
     },
-    /// Tensors are to be fused, and none are.
+    /// Fusion was requested, but no tensors are fused.
     NothingToFuse {
-        /// GGUF's name of the architecture.
+        /// The architecture name in GGUF.
         architecture: &'static str,
         /// The tensors.
         what: &'static str,
-        /// Whether llama.cpp loads the fused tensor.
+        /// Whether llama.cpp supports the fused tensor.
         is_supported: bool,
     },
-    /// No tensor is decoded from floats of eight bits with scales.
+    /// No tensor is decoded from FP8 with scales.
     NoFp8,
-    /// The checkpoint has no dense layers after the pooling, or the architecture has no place for them.
+    /// The checkpoint has no dense layers after the pooling, or the architecture does not support them.
     NoDenseModules,
-    /// A choice for Mistral's own layout, and a checkpoint in another.
+    /// An option for Mistral's native layout is set, but the checkpoint has another layout.
     NotMistralLayout,
 }
 

@@ -10,7 +10,7 @@ use gguf_test::checkpoint::{HIDDEN, Tensor, VOCAB, WIDE, f32_data, safetensors, 
 
 const UP: &str = "base_model.model.model.layers.0.mlp.up_proj";
 
-/// The two factors of a module of that shape.
+/// The two factors of a module of the given shape.
 fn factors(module: &str, [rows, columns]: [u64; 2], rank: u64) -> Vec<(String, Vec<u64>)> {
     vec![
         (format!("{module}.lora_A.weight"), vec![rank, columns]),
@@ -26,7 +26,7 @@ fn write(dir: &Path, tensors: &[(String, Vec<u64>)], settings: &str) {
     fs::write(dir.join("adapter_config.json"), settings).unwrap();
 }
 
-/// The adapter of those tensors and settings, as a file.
+/// Converts an adapter with the given tensors and settings.
 fn converted(tensors: &[(String, Vec<u64>)], settings: &str) -> Result<Vec<u8>, String> {
     let dir = tempfile::tempdir().unwrap();
     let (base, adapter) = (dir.path().join("base"), dir.path().join("adapter"));
@@ -54,7 +54,7 @@ fn f32s(seed: u32, n: u64) -> Vec<f32> {
     f32_data(seed, n).chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// PEFT multiplies a product by alpha over the rank, or over its square root; llama.cpp by the one alpha of the file over the rank.
+/// PEFT scales each product by alpha over the rank, or over its square root; llama.cpp scales by a single alpha per file over the rank.
 #[test]
 fn every_module_is_scaled_as_peft_does() {
     let tensors = factors(UP, [WIDE, HIDDEN], 4);
@@ -62,7 +62,7 @@ fn every_module_is_scaled_as_peft_does() {
         (r#"{"lora_alpha": 12, "r": 4}"#, 12.0, 1.0),
         (r#"{"lora_alpha": 0.5}"#, 0.5, 1.0),
         (r#"{"lora_alpha": 12, "r": 4, "use_rslora": true}"#, 24.0, 1.0),
-        // This module has another rank than the others.
+        // This module has a different rank.
         (r#"{"lora_alpha": 12, "r": 16, "use_rslora": true, "rank_pattern": {"up_proj": 4}}"#, 48.0, 0.5),
         (r#"{"lora_alpha": 12, "alpha_pattern": {"up_proj": 6, "mlp.up_proj": 3}}"#, 12.0, 0.5),
         (r#"{"lora_alpha": 12, "alpha_pattern": {"p_proj": 6, "layers\\.\\d+\\.mlp.up_proj": 3}}"#, 12.0, 0.25),
@@ -78,7 +78,7 @@ fn every_module_is_scaled_as_peft_does() {
     }
 }
 
-/// Where the base model stores a matrix transposed, the factors change places.
+/// If the base model stores a matrix transposed, the factors are swapped.
 #[test]
 fn transposed_matrices_exchange_the_factors() {
     let file = converted(&factors(UP, [HIDDEN, WIDE], 2), r#"{"lora_alpha": 1, "fan_in_fan_out": true}"#).unwrap();
@@ -90,7 +90,7 @@ fn transposed_matrices_exchange_the_factors() {
     assert_eq!(values(&file, "blk.0.ffn_up.weight.lora_b"), transposed(&a, WIDE));
 }
 
-/// Tensors, settings and what the error says.
+/// Tensors, settings and the expected error.
 type Case<'a> = (&'a [(String, Vec<u64>)], &'a str, &'a str);
 
 #[test]

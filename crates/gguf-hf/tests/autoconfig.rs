@@ -1,7 +1,7 @@
-//! Configurations with the fields that transformers 4.57.6 gives them (`AutoConfig.from_pretrained(..).to_dict()`).
+//! Configurations, compared with the fields that transformers 4.57.6 computes (`AutoConfig.from_pretrained(..).to_dict()`).
 //!
-//! `autoconfig.json` holds rows of a document and some fields of the result, chosen so that each kind of rule occurs. A field
-//! that the result must not have is `"<absent>"`.
+//! `autoconfig.json` holds rows of a document and some fields of the result, chosen to cover each kind of rule. A field that the result
+//! must not contain has the value `"<absent>"`.
 
 use gguf_hf::config::Config;
 use serde_json::Value;

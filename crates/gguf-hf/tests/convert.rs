@@ -1,4 +1,4 @@
-//! Whole conversions of tiny checkpoints that the tests write themselves.
+//! End-to-end conversions of tiny generated checkpoints.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use gguf_pipeline::{Error as PipelineError, Event, Progress, RunOptions, RunSumm
 use gguf_quants::float::f32_to_f16;
 use gguf_test::checkpoint::*;
 
-/// Converts with two threads, and replaces existing output.
+/// Converts with two threads, and overwrites existing output.
 fn run(dir: &Path, out: &Path, options: &Options) -> Result<RunSummary, Error> {
     run_on(2, dir, out, options)
 }
@@ -23,7 +23,7 @@ fn run_on(threads: usize, dir: &Path, out: &Path, options: &Options) -> Result<R
     convert(dir, out, options, &RunOptions::default().threads(NonZeroUsize::new(threads)).force(true), &())
 }
 
-/// How many tensors a file has.
+/// The number of tensors in a file.
 fn n_tensors(file: &Path) -> u64 {
     Gguf::parse(fs::read(file).unwrap()).unwrap().n_tensors()
 }
@@ -81,7 +81,7 @@ fn one_file_and_parts_give_the_same_bytes_with_any_number_of_threads() {
         write_small_files(d);
     }
     write_llama(&one);
-    // Parts that follow the order of the names, so that the order of the output is the same.
+    // The parts follow name order, so the output order is the same.
     let mut list: Vec<_> = llama_tensors().into_iter().enumerate().collect();
     list.sort_by(|a, b| a.1.0.cmp(&b.1.0));
     let mut index = Vec::new();
@@ -102,7 +102,7 @@ fn one_file_and_parts_give_the_same_bytes_with_any_number_of_threads() {
         run_on(threads, d, &out, &options).unwrap();
         outputs.push(fs::read(&out).unwrap());
     }
-    // Folder names enter the metadata; the data does not depend on them.
+    // Folder names affect the metadata, but not the data.
     let tail = |file: &Vec<u8>| {
         let start = Gguf::parse(file.as_slice()).unwrap().data_offset() as usize;
         file[start..].to_vec()
@@ -155,7 +155,7 @@ fn values_that_become_infinite_are_counted() {
     assert_eq!(overflows(OutType::BF16), []);
 }
 
-/// Rows of queries are rearranged: the index of a value is its place in the output.
+/// Rows of queries are permuted: the reported index of a value is its index in the output.
 #[test]
 fn values_out_of_range_are_found_before_the_run() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn values_out_of_range_are_found_before_the_run() {
         let found = check_range(&[half], extent, NonZeroUsize::new(threads), &()).unwrap();
         let [tensor] = found[0].as_slice() else { panic!("{found:?}") };
         assert_eq!(tensor.tensor, "blk.1.attn_q.weight");
-        // Of the two halves of a head, each of 4 rows, the rows alternate: 4 becomes 1, and 7 stays.
+        // The rows of the two halves of a head, 4 rows each, are interleaved: row 4 becomes row 1, and row 7 stays.
         let (overflow, not_finite) = (tensor.overflow.unwrap(), tensor.not_finite.unwrap());
         assert_eq!((overflow.count, overflow.index, overflow.value), (2, HIDDEN + 3, -1e6));
         assert_eq!((not_finite.count, not_finite.index), (1, 7 * HIDDEN));
@@ -186,7 +186,7 @@ fn values_out_of_range_are_found_before_the_run() {
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
     let found = check_range(&[single], Extent::All, None, &()).unwrap();
     assert!(found[0].iter().all(|tensor| tensor.overflow.is_none()) && found[0].len() == 1, "{found:?}");
-    // They are not of one source.
+    // The plans have different sources.
     assert!(matches!(check_range(&[half, single], Extent::All, None, &()), Err(PipelineError::Apart { .. })));
 }
 
@@ -201,7 +201,7 @@ fn nothing_is_replaced_unasked_and_failures_leave_nothing() {
     assert!(matches!(*e, gguf_io::Error::Exists(_)));
     assert_eq!(fs::read(&out).unwrap(), b"old");
 
-    // The file shrinks after the plan was made.
+    // The file shrinks after planning.
     let planned = plan(dir.path(), &Options::default()).unwrap().plan;
     fs::OpenOptions::new().write(true).open(dir.path().join("model.safetensors")).unwrap().set_len(4000).unwrap();
     let result = planned.run(&out, &RunOptions::default().force(true), &());
@@ -213,7 +213,7 @@ fn nothing_is_replaced_unasked_and_failures_leave_nothing() {
 
 #[test]
 fn a_cancelled_run_leaves_nothing() {
-    /// Cancels once the first bytes are written.
+    /// Cancels after the first bytes are written.
     struct Cancel(AtomicBool);
     impl Progress for Cancel {
         fn event(&self, event: Event<'_>) {
@@ -335,7 +335,7 @@ fn the_checkpoint_is_never_overwritten() {
         assert!(expected, "{name}: {refused:?}");
         assert_eq!(fs::read(dir.path().join(name)).unwrap(), before);
     }
-    // Another file in the folder may be replaced.
+    // Another file in the folder may be overwritten.
     fs::write(dir.path().join("old.gguf"), "old").unwrap();
     run(dir.path(), &dir.path().join("old.gguf"), &options).unwrap();
 }
@@ -443,7 +443,7 @@ fn a_reranker_needs_the_tokens_of_its_answers() {
     assert!(failure.contains("tokenizer.json") && failure.contains(r#"no token "no""#), "{failure}");
 }
 
-/// Each class of checkpoints that is not supported is listed once and has no table, and the tables have many others.
+/// Each unsupported checkpoint class is listed once and has no table, and the tables cover many other classes.
 #[test]
 fn classes_are_supported_or_listed_as_unsupported() {
     use gguf_model::arch::{ARCHITECTURES, UNSUPPORTED, of_class};

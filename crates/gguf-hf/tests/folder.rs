@@ -1,4 +1,4 @@
-//! Checkpoint folders: which files are read, which are refused.
+//! Checkpoint folders: accepted and rejected files.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn names(dir: &Path) -> Vec<String> {
     Checkpoint::open(dir).unwrap().tensors().iter().map(|t| t.name.clone()).collect()
 }
 
-/// The message of the refusal.
+/// The error message.
 fn refusal(dir: &Path) -> String {
     match Checkpoint::open(dir) {
         Ok(_) => panic!("was accepted"),
@@ -45,7 +45,7 @@ fn tensors_are_ordered_by_file_then_by_name() {
     write(dir.path(), "model-00001-of-00002.safetensors", &["z.2", "z.10"]);
     write(dir.path(), "other.safetensors", &["unread"]);
     assert_eq!(names(dir.path()), ["z.10", "z.2", "a"]);
-    // An index may name files as it likes, and then only those are read.
+    // An index may use any file names, and then only those files are read.
     write(dir.path(), "x.safetensors", &["b"]);
     write_index(dir.path(), &[("b", "x.safetensors"), ("a", "model-00002-of-00002.safetensors")]);
     assert_eq!(names(dir.path()), ["a", "b"]);
@@ -63,7 +63,7 @@ fn data_is_read_by_position() {
     assert!(checkpoint.read(1, 10, &mut buffer).unwrap_err().to_string().contains("\"three\" has 16 bytes"));
     assert!(checkpoint.read(1, u64::MAX, &mut buffer).is_err());
     assert!(checkpoint.read(2, 0, &mut buffer).is_err());
-    // A file that shrinks meanwhile is an error.
+    // A file that shrinks during reading causes an error.
     fs::OpenOptions::new().write(true).open(dir.path().join("model.safetensors")).unwrap().set_len(20).unwrap();
     assert!(checkpoint.read(1, 0, &mut buffer).unwrap_err().to_string().contains("cannot read"));
 }
@@ -181,7 +181,7 @@ fn links_lead_nowhere_else() {
     assert!(refusal(&dir).contains("a link that leaves the checkpoint folder"));
     fs::remove_file(dir.join("model.safetensors.index.json")).unwrap();
 
-    // A link within the folder is fine, and so is the folder itself being one.
+    // Links within the folder are accepted, and the folder itself may be a link.
     fs::remove_file(&link).unwrap();
     write(&dir, "real", &["a"]);
     symlink("real", &link).unwrap();
@@ -211,7 +211,7 @@ fn the_cache_of_the_hub_is_read_through_its_links() {
     assert_eq!(names(&snapshot), ["a"]);
 }
 
-/// The small files that are read beside a SentencePiece model.
+/// The small files that are read in addition to a SentencePiece model.
 #[cfg(unix)]
 const SMALL: [&str; 11] = [
     "config.json",
@@ -227,7 +227,7 @@ const SMALL: [&str; 11] = [
     "additional_chat_templates/tool.jinja",
 ];
 
-/// A whole checkpoint in the folder `model`, in which `name` can be made something else.
+/// Writes a complete checkpoint without the file `name` into the folder `model`.
 #[cfg(unix)]
 fn checkpoint_without(outer: &Path, name: &str) -> std::path::PathBuf {
     let dir = outer.join("model");

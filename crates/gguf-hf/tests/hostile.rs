@@ -1,4 +1,4 @@
-//! Hostile safetensors files and indices: refused with a message that says why, in bounded memory, and nothing is written.
+//! Hostile safetensors files and indices are rejected with a specific error, in bounded memory, and nothing is written.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use gguf_test::{tensor_files, torch};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most memory that a folder may take, whatever is in it.
+/// The memory limit for any folder.
 const MOST: usize = 200 << 20;
 
-/// The message of the refusal, and the most memory that was in use.
+/// The error message, and the peak memory use.
 fn refusal(path: &Path, out: &Path) -> (Option<String>, usize) {
     let mut result = None;
     let (_, most) = counting::count(|| {
@@ -40,7 +40,7 @@ fn hostile_folders_are_refused_in_bounded_memory() {
         }
         let out = dir.path().join("out");
         fs::create_dir(&out).unwrap();
-        // The folder, and its file by itself.
+        // The folder, and its single file.
         let paths = [folder.clone(), folder.join(&case.files[0].0)];
         let is_alone = case.files.len() == 1 && case.files[0].0.ends_with(".safetensors");
         for path in &paths[..if is_alone { 2 } else { 1 }] {

@@ -1,7 +1,6 @@
-//! Conversions against the reference: the same bytes as llama.cpp's `convert_hf_to_gguf.py` wrote for the same folders.
+//! Conversions compared with the reference: the output is identical to that of llama.cpp's `convert_hf_to_gguf.py` for the same folders.
 //!
-//! Needs the shared test data: `GGUF_SHARED` names its folder. Without it the tests are ignored; with it they have to find
-//! the data.
+//! The tests require the shared test data; `GGUF_SHARED` names its folder. Without it the tests are ignored; with it the data must exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +30,7 @@ fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The options of a command line of the reference; `None` if it has unsupported options.
+/// Parses the reference's command line into options; `None` if it has unsupported options.
 fn options(job: &Value) -> Option<Options> {
     let mut options = Options::default().pre(job["forced_pre"].as_str().map(str::to_owned));
     let mut args = job["args"].as_array()?.iter().filter_map(Value::as_str);
@@ -46,7 +45,7 @@ fn options(job: &Value) -> Option<Options> {
             "--base" => options.base = Some(peers::data("hf").join(args.next()?)),
             "--target-model-dir" => options.target = Some(args.next()?.into()),
             "--model-name" => options.name = Some(args.next()?.to_owned()),
-            // Ways of working of the reference that do not change its output.
+            // Options that do not affect the reference's output.
             "--no-lazy" | "--use-temp-file" => {}
             _ => return None,
         }
@@ -54,12 +53,12 @@ fn options(job: &Value) -> Option<Options> {
     Some(options)
 }
 
-/// Whether it says that the output may not load.
+/// Whether a warning says that the output may not load.
 fn is_doubt(warning: &Warning) -> bool {
     matches!(warning, Warning::Output(_) | Warning::MoreOutput(_))
 }
 
-/// Recorded conversions that differ, for reasons that docs/conversion.md gives: blocks of big-endian files, and the exponential function
+/// Recorded conversions that differ, for the reasons given in docs/conversion.md: blocks of big-endian files, and the exponential function
 /// of single-precision sources.
 const DIFFERENT: &[&str] = &["Tiny-Llama-150K-Instruct-v0.2-hf-bigendian-q8_0", "mamba-f32", "mamba-q8_0"];
 
@@ -86,7 +85,7 @@ fn every_recorded_conversion_has_the_same_bytes() {
         models.insert(name.to_owned());
         let tag = job["tag"].as_str().unwrap();
         let recorded_file = Path::new(recorded["file"].as_str().unwrap()).file_name().unwrap();
-        // Without arguments the reference was given a folder and chose the name itself.
+        // Without an output argument, the reference was given a folder and chose the file name.
         let into_folder = job["args"].as_array().unwrap().is_empty();
         let path = if into_folder { out.path().to_owned() } else { out.path().join("out.gguf") };
         let conversion = match plan(&model, &options) {
@@ -96,7 +95,7 @@ fn every_recorded_conversion_has_the_same_bytes() {
                 continue;
             }
         };
-        // What llama.cpp loads gives no reason for doubt.
+        // Files that llama.cpp loads cause no such warning.
         let doubts = conversion.warnings.iter().filter(|w| is_doubt(w) && loads[name]["runs_in_llama_cpp"] != false);
         failures.extend(doubts.map(|w| format!("{tag}: {w}")));
         match conversion.plan.run(conversion.output_path(&path), &RunOptions::default(), &()) {
@@ -119,7 +118,7 @@ fn every_recorded_conversion_has_the_same_bytes() {
     assert!(n_jobs >= 136 && models.len() >= 43, "only {n_jobs} conversions of {models:?}");
 }
 
-/// The recorded conversions of adapters, which name the folder of their base model.
+/// The recorded conversions of adapters; their arguments name the folder of the base model.
 fn adapters_have_the_same_bytes() {
     let hf = peers::data("hf");
     let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
@@ -136,8 +135,8 @@ fn adapters_have_the_same_bytes() {
     assert!(jobs.len() >= 8, "only {} conversions", jobs.len());
 }
 
-/// Makes every recorded checkpoint whose class is supported, converts it, and compares with what the reference wrote for it.
-/// `GGUF_CASES` names some of them, to be tried alone.
+/// Generates every recorded checkpoint of a supported class, converts it, and compares the result with the reference's output. `GGUF_CASES`
+/// restricts the test to some of them.
 fn generated_checkpoints_have_the_same_bytes() {
     let file = peers::data("hf-cases").join("MANIFEST.json");
     let manifest: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
@@ -168,16 +167,16 @@ fn generated_checkpoints_have_the_same_bytes() {
     assert!(chosen.is_some() || n_files >= MIN_GENERATED, "only {n_files} conversions");
 }
 
-/// Checkpoints from which the reference makes files that llama.cpp does not load, and that become other files here.
+/// Checkpoints that the reference converts to files that llama.cpp does not load; the output here differs.
 const BETTER: &[&str] = &["cogvlm", "mmproj-llava-pixtral"];
 
 /// Checkpoints that are not converted: they have no tokenizer, and the reference uses its own.
 const LEFT_OUT: &[&str] = &["openelm-no-tokenizer"];
 
-/// Conversions of generated checkpoints that have the same bytes, at least.
+/// The minimum number of identical conversions of generated checkpoints.
 const MIN_GENERATED: usize = 456;
 
-/// Writes a checkpoint into a folder of its name.
+/// Generates a checkpoint in a folder.
 fn generate(name: &str, into: &Path) {
     let made = Command::new(peers::peers().join("venv/bin/python"))
         .arg(peers::data("").join("../tools/make-checkpoint.py"))
@@ -187,7 +186,7 @@ fn generate(name: &str, into: &Path) {
     assert!(made.status.success(), "{name}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// The name of a folder or the heading of a model card makes a reranker of a checkpoint. The hashes are those of the files that
+/// The name of the folder or a heading of the model card identifies a reranker. The hashes are those of the files that
 /// `convert_hf_to_gguf.py` of the pinned release writes for the same folders with `--outtype f16`.
 fn rerankers_have_the_same_bytes() {
     let cases = [
@@ -225,8 +224,7 @@ fn rerankers_have_the_same_bytes() {
 }
 
 /// Fused tensors of dense models with and without biases and permutations, and with experts. The hashes are those of the files that
-/// `convert_hf_to_gguf.py` of the pinned release writes with `--outtype bf16`, `--fuse-qkv` and, where it is marked,
-/// `--fuse-gate-up-exps`.
+/// `convert_hf_to_gguf.py` of the pinned release writes with `--outtype bf16`, `--fuse-qkv` and, if marked, `--fuse-gate-up-exps`.
 fn fused_tensors_have_the_same_bytes() {
     let cases = [
         ("qwen2-sharded", false, "1b6ab1c61fbe1090e8ffd0007a247dd3908a07b6dd8d464a376632b12950ed9d"),
@@ -246,8 +244,8 @@ fn fused_tensors_have_the_same_bytes() {
     }
 }
 
-/// Dense modules, the ranks of Kimi, Mistral's own layout and FP8 as Q8_0. The hashes are those of the files that `convert_hf_to_gguf.py` of the pinned
-/// release writes for the same folders, in Mistral's layout with `--mistral-format`.
+/// Dense modules, the ranks of Kimi, Mistral's native layout and FP8 as Q8_0. The hashes are those of the files that
+/// `convert_hf_to_gguf.py` of the pinned release writes for the same folders, with `--mistral-format` for Mistral's layout.
 fn variants_have_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let made = Command::new(peers::peers().join("venv/bin/python"))
@@ -302,7 +300,7 @@ fn variants_have_the_same_bytes() {
             .unwrap_or_else(|e| panic!("{folder}: {e}"));
         assert_eq!(sha256(&out), expected, "{i}: {folder}, {options:?}");
     }
-    // With both layouts, that of transformers takes precedence.
+    // If both layouts exist, the layout of transformers takes precedence.
     let both = dir.path().join("mistral-v3");
     fs::copy(dir.path().join("mistral-swa-hd/config.json"), both.join("config.json")).unwrap();
     let error = plan(&both, &bf16()).unwrap_err();
@@ -313,7 +311,7 @@ fn variants_have_the_same_bytes() {
     assert!(error.to_string().contains("not in Mistral's own layout"), "{error}");
 }
 
-/// Tries one recorded checkpoint: for each type, a file and its differences. `None` for an unsupported class.
+/// Converts one recorded checkpoint. Returns a file and its differences for each type; `None` for an unsupported class.
 fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>)>> {
     let class = case["class"].as_str().unwrap();
     let outputs = case["outputs"].as_object().unwrap();
@@ -343,7 +341,7 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
             Err(e) => Some(format!("{name} {ty}: {e}")),
             Ok(_) if BETTER.contains(&name) => None,
             Ok(_) if sha256(&path) != output["sha256"] => Some(format!("{name} {ty}: other bytes")),
-            // What llama.cpp loads gives no reason for doubt.
+            // Files that llama.cpp loads cause no such warning.
             Ok(_) if case["llama_cpp"]["loads"] == true && !doubts.is_empty() => {
                 Some(format!("{name} {ty}: {}", doubts[0]))
             }
@@ -355,8 +353,8 @@ fn generated_case(name: &str, case: &Value) -> Option<Vec<(usize, Option<String>
     Some(results)
 }
 
-/// Writes the checkpoint of the folder anew with `torch.save`, in the form that the second argument names: one file or two, protocols
-/// 2 to 5, the format of before 2020, tensors transposed in one storage that all of a type share. The safetensors go.
+/// Rewrites the checkpoint of the folder with `torch.save`, in the form that the second argument names: one file or two, protocols 2 to 5,
+/// the format used before 2020, or transposed tensors in one storage shared by all tensors of a type. The safetensors files are deleted.
 const SAVE: &str = r#"
 import json, os, struct, sys, torch
 from collections import OrderedDict
@@ -402,7 +400,7 @@ else:
     save(tensors, "pytorch_model.bin")
 "#;
 
-/// Checkpoints that torch.save wrote become the files that the reference writes for the same tensors in safetensors.
+/// Checkpoints written by torch.save are converted to the files that the reference writes for the same tensors in safetensors.
 fn checkpoints_of_torch_have_the_same_bytes() {
     let file = peers::data("hf-cases").join("MANIFEST.json");
     let manifest: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
@@ -450,7 +448,7 @@ fn the_trained_example_has_the_same_bytes() {
     assert_eq!(sha256(&path), sha256(&data.join("glossary-bf16.gguf")));
 }
 
-/// The files that llama.cpp's converter wrote for models of the chosen architectures: model folder, file, and the job.
+/// The files that llama.cpp's converter wrote for models of the selected architectures: model folder, file, and job.
 fn references(chosen: impl Fn(&str) -> bool) -> Vec<(PathBuf, PathBuf, Value)> {
     let hf = peers::data("hf");
     let manifest: Value = serde_json::from_slice(&fs::read(hf.join("MANIFEST.json")).unwrap()).unwrap();
@@ -488,7 +486,7 @@ fn tokenizers_are_those_of_llama_cpps_converter() {
         let keys = |kvs: &[(String, gguf_format::Value)]| kvs.iter().map(|(k, _)| k.clone()).collect::<Vec<_>>();
         assert_eq!(keys(&got.kvs), keys(&expected), "{}", file.display());
         for ((key, value), (_, expected)) in got.kvs.iter().zip(&expected) {
-            // Arrays of a big-endian file compare by their elements.
+            // Arrays of a big-endian file are compared by element.
             assert!(value.as_ref() == expected.as_ref(), "{}: {key}", file.display());
         }
     }
@@ -513,11 +511,11 @@ fn whole_vocabularies_are_known_by_their_hash() {
     }
 }
 
-/// Meta's file for the whole vocabulary of Llama 3, made of the `tokenizer.json` of transformers, gives what that gives.
+/// Meta's vocabulary file of Llama 3, generated from the `tokenizer.json` of transformers, gives the same result as that file.
 fn ranks_of_llama_3_are_the_vocabulary_of_transformers() {
     let model = peers::data("hf/models/llama3-full-vocab");
     let json: Value = serde_json::from_slice(&fs::read(model.join("tokenizer.json")).unwrap()).unwrap();
-    // Printable characters stand for themselves; the others follow from 256 on, in order.
+    // Printable characters map to themselves; the others are numbered from 256 in order.
     let is_printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
     let others: Vec<u8> = (0..=255).filter(|b| !is_printable(*b)).collect();
     let byte = |c: char| match u32::from(c) {
@@ -550,7 +548,7 @@ fn ranks_of_llama_3_are_the_vocabulary_of_transformers() {
     fs::write(dir.path().join("tokenizer.model"), text).unwrap();
     let config = serde_json::json!({ "vocab_size": 128_256 });
     let got = tokenizer::key_values(dir.path(), &config, &TokenizerOptions::default()).unwrap();
-    // That these are the reference's is another test's.
+    // Another test compares these with the reference.
     let expected = tokenizer::key_values(&model, &config_of(&model), &TokenizerOptions::default()).unwrap();
     let keys = |kvs: &[(String, gguf_format::Value)]| kvs.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
     assert_eq!(keys(&got.kvs), keys(&expected.kvs));
@@ -568,7 +566,7 @@ fn metadata_is_that_of_llama_cpps_converter() {
         let is_shard = gguf.get("split.count").is_some();
         let is_adapter = gguf.get("general.type").and_then(|v| v.as_str()).is_some_and(|t| t == "adapter");
         let args: Vec<&str> = job["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-        // The counts need all tensors; and the file of overrides is not among the data.
+        // The counts require all tensors, and the file of overrides is not in the test data.
         if is_shard || is_adapter || args.contains(&"--metadata") {
             continue;
         }
@@ -605,10 +603,10 @@ fn metadata_is_that_of_llama_cpps_converter() {
     assert!(compared >= 60, "only {compared} reference files compared");
 }
 
-/// Fields of the recorded results that say nothing about the model.
+/// Fields of the recorded results that do not describe the model.
 const UNREAD: [&str; 2] = ["_name_or_path", "transformers_version"];
 
-/// Whether one value is another, perhaps with more fields in the objects inside.
+/// Whether `whole` equals `part`, except for additional fields in nested objects.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -625,7 +623,7 @@ fn configurations_are_those_of_transformers() {
         let path = entry.unwrap().path();
         let model = path.file_stem().unwrap().to_str().unwrap();
         let text = fs::read(peers::data("hf/models").join(model).join("config.json")).unwrap();
-        // Some files have numbers that JSON does not have.
+        // Some files contain numbers that are not valid JSON.
         let Ok(document) = serde_json::from_slice::<Value>(&text) else { continue };
         let recorded: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         let mut expected = document.clone();
@@ -655,7 +653,7 @@ fn configurations_are_those_of_transformers() {
     assert!(models >= 50 && compared >= 1000, "only {compared} fields of {models} models compared");
 }
 
-/// Every form of packed weights that llama.cpp's converter reads, of a small model.
+/// All formats of packed weights that llama.cpp's converter supports, for a small model.
 fn packed_weights_have_the_same_bytes() {
     let out = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_peer.py");
@@ -683,7 +681,7 @@ fn packed_weights_have_the_same_bytes() {
     assert!(cases.lines().count() >= 43, "{cases}");
 }
 
-/// Packed weights that llama.cpp's converter does not read: the packages that define their formats decode the same values.
+/// Formats of packed weights that llama.cpp's converter does not support: the packages that define the formats decode the same values.
 fn packed_weights_have_the_values_of_their_packages() {
     let out = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packed_packages.py");
@@ -695,7 +693,7 @@ fn packed_weights_have_the_values_of_their_packages() {
     let (options, run) = (Options::default().ty(OutType::F32), RunOptions::default().force(true));
     let (mut failures, mut n_tensors) = (Vec::new(), 0);
     for case in cases.lines() {
-        // The tensors are in another order.
+        // The tensor order differs.
         let values = |kind: &str| -> Result<BTreeMap<String, Vec<u8>>, String> {
             let to = out.path().join(format!("{kind}.gguf"));
             convert(out.path().join(kind).join(case), &to, &options, &run, &()).map_err(|e| e.to_string())?;
@@ -714,7 +712,7 @@ fn packed_weights_have_the_values_of_their_packages() {
     assert!(cases.lines().count() >= 33, "{cases}");
 }
 
-/// Makes checkpoints in the forms in which DeepSeek 4, Kimi K3 and their drafts are published, and converts them with both programs.
+/// Generates checkpoints in the published formats of DeepSeek 4, Kimi K3 and their draft models, and converts them with both programs.
 fn published_forms_have_the_same_bytes() {
     let out = tempfile::tempdir().unwrap();
     ["deepseek4", "kimi-k3", "gemma4"].iter().for_each(|name| generate(name, out.path()));
@@ -739,7 +737,7 @@ fn published_forms_have_the_same_bytes() {
     assert!(cases.lines().count() >= 14, "{cases}");
 }
 
-/// Names of classes, one in a line, of language models that the converter can load.
+/// Class names of the language models that the converter supports, one per line.
 const REGISTRY: &str = r#"
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/gguf-py"]
@@ -754,7 +752,7 @@ for name in TEXT_MODEL_MAP:
         pass
 "#;
 
-/// Every class of the reference's registry is converted, or listed with the reason why it is not.
+/// Every class of the reference's registry is either supported or listed with the reason why it is not.
 fn the_registry_of_the_reference_is_covered() {
     let mut peer = Command::new(peers::peers().join("venv/bin/python"));
     let output = peer.args(["-c", REGISTRY]).arg(peers::peers().join("llama.cpp")).output().unwrap();
@@ -772,7 +770,7 @@ fn the_registry_of_the_reference_is_covered() {
     assert!(names.len() >= 267 && n >= MIN_NAMES, "{n} of {}", names.len());
 }
 
-/// Names of the reference's registry that are converted, at least.
+/// The minimum number of supported names in the reference's registry.
 const MIN_NAMES: usize = 264;
 
 gguf_test::tests! {

@@ -1,4 +1,4 @@
-//! Checkpoints that are made here, against llama.cpp's own converters: encoders of images and sound, and adapters of PyTorch.
+//! Generated checkpoints, compared with llama.cpp's converters: image and audio encoders, and PyTorch adapters.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use gguf_hf::{Options, OutType, convert, plan};
 use gguf_pipeline::RunOptions;
 use gguf_test::peers::{self, Peers};
 
-/// Small checkpoints of classes that no stored recipe has, in three types.
+/// Small checkpoints of classes without a stored recipe, in three types.
 fn encoders_have_the_bytes_of_the_reference() {
     let out = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/towers_peer.py");
@@ -38,7 +38,8 @@ fn encoders_have_the_bytes_of_the_reference() {
     assert!(cases.lines().count() >= 39, "{cases}");
 }
 
-/// Writes the stored adapter that the first argument names with `torch.save` into the folder of the second, its factors in the order B, A.
+/// Writes the stored adapter named by the first argument with `torch.save` into the folder named by the second, with its factors in the
+/// order B, A.
 const SAVE: &str = r#"
 import os, shutil, sys, torch
 from safetensors.torch import load_file

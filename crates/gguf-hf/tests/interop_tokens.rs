@@ -1,7 +1,7 @@
-//! Tokens: real llama.cpp, with the vocabularies of converted checkpoints, gives those of its own test vocabularies, of the files of its
-//! own converter, and of the library `tokenizers` of Hugging Face.
+//! Tokenization: with the vocabularies of converted checkpoints, llama.cpp gives the same tokens as with its own test vocabularies, as with
+//! files of its own converter, and as the `tokenizers` library of Hugging Face.
 //!
-//! That library is asked in Python, where it is the same code as the crate: it comes with the packages of the converter.
+//! The library is called from Python, which uses the same code as the crate; the converter's packages include it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,19 @@ fn script() -> Command {
     Peers::get().python(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tokens_peer.py"))
 }
 
-/// What a command prints.
+/// The output of a command.
 fn output_of(command: &mut Command) -> String {
     let output = command.output().expect("the peers' Python runs");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The file of one of llama.cpp's test vocabularies with that end of its name.
+/// The file of the llama.cpp test vocabulary whose name has the given suffix.
 fn vocabulary(name: &str, end: &str) -> PathBuf {
     peers::peers().join(format!("llama.cpp/models/ggml-vocab-{name}.gguf.{end}"))
 }
 
-/// The tokens of the test texts, by llama.cpp or the oracle.
+/// The tokens of the test texts, from llama.cpp or the oracle.
 fn tokens(asked: &str, file: &Path) -> Tokens {
     let output = output_of(script().arg(asked).arg(file).arg(vocabulary("gpt-2", "inp")));
     let tokens: Tokens = serde_json::from_str(&output).unwrap();
@@ -39,13 +39,13 @@ fn tokens(asked: &str, file: &Path) -> Tokens {
     tokens
 }
 
-/// The texts for which the tokens differ.
+/// The texts with different tokens.
 fn differences<'t>(found: &'t Tokens, expected: &Tokens) -> Vec<&'t str> {
     let both = found.iter().zip(expected);
     both.filter(|(found, expected)| found != expected).map(|((text, _), _)| text.as_str()).collect()
 }
 
-/// The folder of a stored checkpoint, or of one that is made from its recipe.
+/// The folder of a stored checkpoint, or of one generated from its recipe.
 fn checkpoint(name: &str, dir: &Path) -> PathBuf {
     let stored = peers::data("hf/models").join(name);
     if stored.is_dir() {
@@ -64,7 +64,7 @@ fn converted(model: &Path, dir: &Path) -> PathBuf {
     out
 }
 
-/// Whole vocabularies that llama.cpp has texts and their tokens for.
+/// Complete vocabularies for which llama.cpp provides texts and their tokens.
 const WHOLE: [(&str, &str); 8] = [
     ("bert", "bert-bge"),
     ("deepseek-coder-full-vocab", "deepseek-coder"),
@@ -88,7 +88,7 @@ fn whole_vocabularies_give_the_tokens_of_llama_cpps_tests() {
     }
 }
 
-/// A checkpoint of each kind of vocabulary. That of Mistral's own format is tested apart, because the converter needs a package for it.
+/// One checkpoint for each kind of vocabulary. Mistral's native format is tested separately, because the converter needs a package for it.
 const KINDS: [(&str, &str); 10] = [
     ("SentencePiece, BPE", "llama-f32"),
     ("SentencePiece, BPE, with added tokens", "phi3"),
@@ -121,7 +121,7 @@ fn every_kind_gives_the_tokens_of_the_reference() {
     }
 }
 
-/// Vocabularies of which llama.cpp makes other tokens than Hugging Face, and why.
+/// Vocabularies for which llama.cpp and Hugging Face give different tokens, with the reason.
 const DIFFERENT: [(&str, &str); 1] = [(
     "llama-hf-tokenizer",
     "llama.cpp's converter writes neither scores nor merges for BPE that falls back to bytes, so pieces are joined in another order",
@@ -142,7 +142,7 @@ fn tokens_are_those_of_the_library_tokenizers() {
     }
 }
 
-/// Writes a checkpoint with a file of Mistral's own format in place of the tokenizer of a stored one.
+/// Writes a checkpoint in which a file of Mistral's native format replaces the tokenizer of a stored checkpoint.
 fn with_tekken(dir: &Path, version: &str) -> PathBuf {
     let (stored, model) = (peers::data("hf/models/mistral"), dir.join(format!("tek-{version}")));
     fs::create_dir(&model).unwrap();

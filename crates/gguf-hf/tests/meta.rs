@@ -1,4 +1,4 @@
-//! Llama as Meta publishes it: the same model as from the checkpoint of transformers.
+//! Llama in Meta's layout: the same model as from the checkpoint of transformers.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,8 @@ const WIDE: usize = 24;
 const VOCAB: usize = 8;
 const BLOCKS: usize = 2;
 
-/// Meta's name, that of transformers, rows, columns (0 for a vector), and how it is cut: by rows, by columns, not at all.
+/// The name in Meta's layout, the name in transformers, rows, columns (0 for a vector), and how it is split: by rows, by columns, not at
+/// all.
 type Row = (String, String, usize, usize, Cut);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -51,12 +52,12 @@ fn rows(embeddings: Cut) -> Vec<Row> {
     all
 }
 
-/// The data of a tensor, whole.
+/// The data of an unsplit tensor.
 fn data(i: usize, rows: usize, columns: usize) -> Vec<u8> {
     f32_data(i as u32, (rows * columns.max(1)) as u64)
 }
 
-/// Writes the checkpoint to a number of files; `edit` may change the content of a file.
+/// Writes the checkpoint as a number of files; `edit` may change the content of a file.
 fn write_meta(dir: &Path, n: usize, embeddings: Cut, edit: impl Fn(usize, &mut Vec<(String, Vec<i64>, Vec<u8>)>)) {
     for shard in 0..n {
         let mut tensors = vec![("rope.freqs".to_owned(), vec![2], vec![0; 8])];
@@ -104,8 +105,8 @@ fn write_meta(dir: &Path, n: usize, embeddings: Cut, edit: impl Fn(usize, &mut V
     fs::remove_file(dir.join("config.json")).unwrap();
 }
 
-/// Writes the checkpoint as transformers has it: rows of queries and keys that are rotated together are half a head apart
-/// (`permute` in `convert_llama_weights_to_hf.py`).
+/// Writes the checkpoint in the layout of transformers: rows of queries and keys that are rotated together are half a head apart (`permute`
+/// in `convert_llama_weights_to_hf.py`).
 fn write_transformers(dir: &Path) {
     let rows = rows(Cut::Rows);
     let mut tensors: Vec<(String, Vec<u64>, Vec<u8>)> = Vec::new();
@@ -132,7 +133,7 @@ fn write_transformers(dir: &Path) {
     fs::write(dir.join("config.json"), config).unwrap();
 }
 
-/// Keys and values, and names and data of tensors, of the converted model.
+/// The key-values, and the tensor names and data, of the converted model.
 type Model = (Vec<String>, Vec<(String, String, Vec<u8>)>);
 
 fn converted(dir: &Path) -> Model {
@@ -150,7 +151,7 @@ fn converted(dir: &Path) -> Model {
 
 #[test]
 fn it_is_the_model_that_transformers_has() {
-    // The folder's name is the same, for it becomes part of the metadata.
+    // The folders have the same name, because it becomes part of the metadata.
     let folder = |dir: &tempfile::TempDir| {
         let folder = dir.path().join("tiny");
         fs::create_dir(&folder).unwrap();
@@ -174,7 +175,7 @@ fn it_is_the_model_that_transformers_has() {
             for (found, expected) in tensors.iter().zip(&expected.1) {
                 assert!(found == expected, "{n} files: {} {} {}", found.0, found.1, expected.1);
             }
-            // Queries are in Meta's own order, so they can be compared with what was written.
+            // Queries stay in Meta's order, so they equal the written data.
             let wq = tensors.iter().find(|(name, ..)| name == "blk.0.attn_q.weight").unwrap();
             assert!(wq.2 == data(3, WIDTH, WIDTH));
         }
@@ -199,7 +200,7 @@ fn the_context_is_that_of_the_generation() {
         let (keys, tensors) = converted(dir.path());
         let context = keys.iter().find(|key| key.starts_with("llama.context_length")).unwrap();
         assert!(context.contains(&expected.to_string()), "{more}: {context}");
-        // Frequencies that are scaled stand in a tensor.
+        // Scaled frequencies are stored in a tensor.
         assert_eq!(tensors.iter().any(|(name, ..)| name == "rope_freqs.weight"), more.contains("use_scaled"), "{more}");
     }
 }

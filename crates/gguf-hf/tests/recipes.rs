@@ -1,4 +1,4 @@
-//! Checkpoints from recipes become the files that llama.cpp's converter wrote for them, byte for byte. The interop tests try many
+//! Checkpoints generated from recipes are converted to files identical to those of llama.cpp's converter. The interop tests cover many
 //! more.
 
 use std::fs;
@@ -14,7 +14,7 @@ fn sha256(bytes: &[u8]) -> Vec<u8> {
     Sha256::digest(bytes).to_vec()
 }
 
-/// Writes the checkpoint of a recipe into a folder of the recipe's name, which conversion takes for the model's.
+/// Writes the checkpoint of a recipe into a folder named after the recipe, because conversion uses the folder name as the model's name.
 fn write(name: &str, recipe: &Value, dir: &Path) {
     fs::create_dir(dir).unwrap();
     let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizers");
@@ -22,7 +22,7 @@ fn write(name: &str, recipe: &Value, dir: &Path) {
         let file = file.unwrap();
         fs::copy(file.path(), dir.join(file.file_name())).unwrap();
     }
-    // Text where it is not JSON: Python writes infinity.
+    // Files that are not valid JSON are recorded as text, because Python writes infinity.
     let text = |content: &Value| content.as_str().map_or_else(|| content.to_string(), str::to_owned);
     fs::write(dir.join("config.json"), text(&recipe["config"])).unwrap();
     for (file, content) in recipe["files"].as_object().into_iter().flatten() {

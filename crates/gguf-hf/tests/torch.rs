@@ -1,4 +1,4 @@
-//! PyTorch files: supported content, and the errors for everything else.
+//! PyTorch files: supported content, and errors for unsupported content.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
     tensors(&bytes.to_vec()).map_err(|e| e.to_string())
 }
 
-/// What the other tests allocate meanwhile is little beside the limit.
+/// Allocations by concurrent tests are small compared with the limit.
 #[test]
 fn hostile_files_are_refused_in_bounded_memory() {
     let all = hostile::all();
@@ -40,7 +40,7 @@ fn hostile_files_are_refused_in_bounded_memory() {
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len(), wrong.join("\n"));
 
-    // Cut off anywhere, and any byte changed: an error, or tensors that lie in the file.
+    // Every truncation and every changed byte gives an error, or tensors within the file.
     let sound = [
         torch::file(&state_dict(&[SOUND]), &[("0", sound_data())]),
         torch::stream(&state_dict(&[SOUND]), &[("0", 6, sound_data())]),
@@ -65,7 +65,7 @@ fn hostile_files_are_refused_in_bounded_memory() {
 
 #[test]
 fn views_of_a_storage() {
-    // Names, offsets in elements, shapes and strides, and the elements that are expected.
+    // Names, offsets in elements, shapes and strides, and the expected elements.
     type Case<'a> = (&'a str, i64, &'a [i64], &'a [i64], &'a [u8]);
     let cases: &[Case<'_>] = &[
         ("whole", 0, &[2, 3], &[3, 1], &[0, 1, 2, 3, 4, 5]),
@@ -103,7 +103,7 @@ fn views_of_a_storage() {
             let mut found = vec![0; expected.len()];
             checkpoint.read(i, 0, &mut found).unwrap();
             assert_eq!(found, expected, "{name}: {case}");
-            // Element by element too.
+            // Also read element by element.
             for (at, element) in expected.chunks(4).enumerate() {
                 let mut found = [9; 4];
                 checkpoint.read(i, at as u64 * 4, &mut found).unwrap();
@@ -117,7 +117,7 @@ fn views_of_a_storage() {
 #[test]
 fn dictionaries_of_training_programs() {
     let tensor = |pickle: Pickle, name: &str| pickle.text(name).tensor(&Saved { name, ..SOUND }).op(b"s");
-    // A pickle, and the names that are found or what the refusal says.
+    // A pickle, and the expected names or error.
     type Case<'a> = (&'a str, Vec<u8>, Result<&'a [&'a str], &'a str>);
     let cases: Vec<Case<'_>> = vec![
         ("plain", tensor(tensor(Pickle::new(2).op(b"}"), "b"), "a").end(), Ok(&["b", "a"])),
@@ -213,7 +213,7 @@ fn number_formats() {
         let found = read(&torch::file(&state_dict(&[saved]), &[("0", vec![0; 6 * width])])).unwrap();
         assert_eq!((found[0].dtype.name, found[0].storage_bytes), (dtype, 6 * width as u64), "{class}");
     }
-    // Without a class of storages: bytes, and the format as an argument.
+    // Without a storage class: an untyped storage, and the format as an argument.
     let call = Pickle::new(2).op(b"}").text("a").global("torch._utils", "_rebuild_tensor_v3").op(b"(");
     let storage =
         call.op(b"(").text("storage").global("torch.storage", "UntypedStorage").text("0").text("cpu").int(6).op(b"tQ");
@@ -222,7 +222,7 @@ fn number_formats() {
     assert_eq!((found[0].dtype.name, found[0].storage_bytes), ("F8_E4M3", 4));
 }
 
-/// Writes the tensors of the small Llama checkpoint as PyTorch files: matrices transposed in their storage, which all share.
+/// Writes the tensors of the small Llama checkpoint as PyTorch files, with matrices transposed in one shared storage.
 fn write_llama_torch(dir: &Path, parts: &[&str]) {
     let list = llama_tensors();
     let per_part = list.len().div_ceil(parts.len());
@@ -318,7 +318,7 @@ fn a_checkpoint_in_every_form_becomes_the_same_model() {
     let refusal = plan(dir.path(), &Options::default()).unwrap_err().to_string();
     assert!(refusal.contains("missing: \"pytorch_model-00001-of-00002.bin\"; fetch"), "{refusal}");
 
-    // Safetensors take precedence, here over what is no model at all.
+    // Safetensors take precedence, here over an invalid PyTorch file.
     let dir = tempfile::tempdir().unwrap();
     write_llama(dir.path());
     fs::write(dir.path().join("pytorch_model.bin"), "x").unwrap();
@@ -347,7 +347,7 @@ fn models_in_the_cache_of_the_hub() {
     }
     fs::write(model.join("refs/main"), "bbbb\n").unwrap();
     assert_eq!(name(&model).unwrap(), "Tiny Model");
-    // The folder of a revision has the name that it has.
+    // A revision's folder keeps its own name.
     assert_eq!(name(&model.join("snapshots/bbbb")).unwrap(), "Bbbb");
     fs::remove_dir_all(model.join("snapshots/bbbb")).unwrap();
     assert_eq!(name(&model).unwrap(), "Tiny Model");
@@ -355,7 +355,7 @@ fn models_in_the_cache_of_the_hub() {
     assert!(name(&model).unwrap_err().to_string().contains("no revision of the model in the cache"));
 }
 
-/// The files of a snapshot are links into the folder `blobs`, under names without an ending.
+/// The files of a snapshot are links into the folder `blobs`, to names without an extension.
 #[cfg(unix)]
 #[test]
 fn links_of_the_hubs_cache() {

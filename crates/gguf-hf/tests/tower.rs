@@ -1,4 +1,4 @@
-//! Encoders of images: the tensors taken from a checkpoint, and rejected checkpoints.
+//! Image encoders: the tensors that are converted, and rejected checkpoints.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ const CONFIG: &str = r#"{"architectures": ["Gemma3ForConditionalGeneration"], "m
     "vision_config": {"hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 4,
     "patch_size": 2}}"#;
 
-/// The tensors of an encoder with one block, of its projector, and one of the language model.
+/// The tensors of an encoder with one block, of its projector, and one tensor of the language model.
 fn tensors() -> Vec<(String, Vec<u64>)> {
     let block = "vision_tower.vision_model.encoder.layers.0.";
     let mut list = vec![
