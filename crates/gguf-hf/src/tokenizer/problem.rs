@@ -1,4 +1,4 @@
-//! Why a tokenizer file cannot be read, or a text cannot be tokenized with it.
+//! Errors of tokenizer files and of tokenization.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub enum SentencePieceProblem {
     /// The model has no pieces.
     NoPieces,
-    /// There are more pieces than are accepted.
+    /// There are too many pieces.
     TooManyPieces {
-        /// The most that are accepted.
+        /// The maximum number.
         max: usize,
     },
     /// The model is not a valid message.
@@ -21,9 +21,9 @@ pub enum SentencePieceProblem {
     Piece {
         /// The index of the piece, from 0.
         index: usize,
-        /// The byte of the file at which the piece starts.
+        /// The offset of the piece in the file.
         at: usize,
-        /// What is wrong with it; its offsets count from the start of the piece.
+        /// The error; its offsets are relative to the start of the piece.
         problem: MessageProblem,
     },
 }
@@ -47,33 +47,33 @@ impl From<MessageProblem> for SentencePieceProblem {
     }
 }
 
-/// Why bytes are not a valid protobuf message of a SentencePiece model.
+/// Why bytes are not a valid protobuf message in a SentencePiece model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageProblem {
     /// The message ends inside a field.
     Truncated {
-        /// The byte at which more bytes are needed.
+        /// The offset at which more bytes are needed.
         at: usize,
     },
-    /// A number has more than ten bytes.
+    /// A varint has more than ten bytes.
     LongNumber {
-        /// The byte after the tenth.
+        /// The offset after the tenth byte.
         at: usize,
     },
-    /// A wire type that is not supported.
+    /// An unsupported wire type.
     WireType {
         /// The wire type.
         found: u64,
-        /// The byte at which the field starts.
+        /// The offset of the field.
         at: usize,
     },
     /// A field has the number 0.
     FieldNumber {
-        /// The byte at which the field starts.
+        /// The offset of the field.
         at: usize,
     },
-    /// A field is a number and not bytes.
+    /// A field is a number instead of bytes.
     NotBytes {
         /// The number of the field.
         field: u64,
@@ -82,7 +82,7 @@ pub enum MessageProblem {
     TextNotUtf8,
     /// The score of a piece is not a float.
     Score,
-    /// The type of a piece is not one of those that are defined; `None` if it is not a number.
+    /// The type of a piece is not a defined one; `None` if it is not a number.
     PieceType(Option<u64>),
 }
 
@@ -108,13 +108,13 @@ impl StdError for MessageProblem {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Changes the text before anything else.
+    /// Normalizes the text before all other steps.
     Normalizer,
-    /// Cuts the text into words.
+    /// Splits the text into words.
     PreTokenizer,
     /// Adds special tokens around the tokens of a text.
     PostProcessor,
-    /// Turns tokens back into text.
+    /// Converts tokens to text.
     Decoder,
 }
 
