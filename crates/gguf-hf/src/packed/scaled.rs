@@ -41,8 +41,8 @@ struct Step {
 }
 
 impl Scale {
-    /// Maps scales to a tensor: `blocks`, if any, are the block lengths of the last dimensions; missing dimensions of the scales are trailing
-    /// ones. `Err` contains the expected shape of the scales.
+    /// Maps scales to a tensor. `blocks`, if any, are the block lengths of the last dimensions of the scales. If the scales have fewer
+    /// dimensions than the tensor, the trailing dimensions are missing. `Err` explains why the shape of the scales does not match.
     pub(super) fn new(at: Numbers, shape: &[u64], scales: &[u64], blocks: &[u64]) -> Result<Scale, String> {
         let wrong = || {
             let blocks = if blocks.is_empty() { String::new() } else { format!(" in blocks of {}", dims(blocks)) };

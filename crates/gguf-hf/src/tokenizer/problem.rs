@@ -129,50 +129,50 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Why the steps of a `tokenizer.json` cannot be carried out.
+/// Why the steps of a `tokenizer.json` cannot be executed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum StepProblem {
-    /// A step has a type that is not known, or no type. Also sequences that are nested too deep.
+    /// A step has an unknown type or no type, or sequences are nested too deeply.
     Unknown {
-        /// The part it belongs to.
+        /// The component that contains the step.
         stage: Stage,
         /// The type.
         kind: Option<String>,
     },
-    /// A step needs a pattern and has none.
+    /// A step requires a pattern and has none.
     NoPattern,
     /// A pattern cannot be compiled, or takes too long to match.
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What the regular expression engine reports.
+        /// The error of the regular expression engine.
         source: Arc<dyn StdError + Send + Sync>,
     },
-    /// The behavior of a split is not known.
+    /// The behavior of a split is unknown.
     SplitBehavior(String),
-    /// The steps make a text longer than is accepted.
+    /// The steps produce a text that is too long.
     LongText {
-        /// The most bytes that are accepted.
+        /// The maximum length in bytes.
         max: usize,
     },
-    /// A decoder replaces the matches of a regular expression.
+    /// A decoder replaces matches of a regular expression, which is not supported.
     DecoderPattern,
-    /// A decoder makes a token many times longer.
+    /// A decoder lengthens a token too much.
     LongToken,
-    /// The post-processor adds a token without saying its id; the name of the token.
+    /// The post-processor adds a token without a valid id; contains the token.
     PostProcessorToken(String),
-    /// The vocabulary does not have the token that stands for unknown ones; its text.
+    /// The unknown token is not in the vocabulary; contains the token.
     UnknownToken(String),
 }
 
 impl StepProblem {
-    /// A step of a type that is not known.
+    /// The error for a step of an unknown type.
     pub(crate) fn unknown(stage: Stage, kind: Option<&str>) -> StepProblem {
         StepProblem::Unknown { stage, kind: kind.map(str::to_owned) }
     }
 
-    /// What the engine reports about a pattern.
+    /// The error of the regular expression engine for a pattern.
     pub(crate) fn pattern(pattern: &str, source: impl StdError + Send + Sync + 'static) -> StepProblem {
         StepProblem::Pattern { pattern: pattern.to_owned(), source: Arc::new(source) }
     }
